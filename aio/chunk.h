@@ -1,0 +1,44 @@
+// A piece of a transfer that is in flight, and what its last attempt means. Used by io.cpp and transfer.cpp.
+#pragma once
+
+#include "aio/backend.h"
+#include "aio/transfer.h"
+
+#include <chrono>
+#include <cstdint>
+
+namespace penstock {
+
+// The Attempt's data, offset and bytes are what is still to move.
+struct Chunk : Attempt {
+    Transfer* transfer = nullptr;
+    std::uint32_t issued_bytes = 0;  // when it was cut: its share of the bytes in flight
+    int tries = 0;                   // attempts since the last progress
+    std::chrono::steady_clock::time_point submitted;
+    Chunk* next_free = nullptr;
+};
+
+struct JudgeRules {
+    std::uint32_t alignment_bytes = 1;  // where an attempt may begin: direct I/O must resume at such an offset
+    int tries = 1;                      // attempts without progress
+};
+
+struct Judgement {
+    enum class Verdict : std::uint8_t {
+        finished,  // all bytes moved
+        resume,    // short: the chunk was advanced, attempt it again
+        retry,     // nothing moved, but it may with the next attempt
+        failed,    // errno_value says why, 0: the device moved nothing; the chunk stands at the first byte not moved
+    };
+    Verdict verdict = Verdict::finished;
+    std::uint32_t moved_bytes = 0;  // that count
+    int errno_value = 0;
+};
+
+// Reads chunk.result of an attempt that has come back, and advances the chunk over what was moved.
+Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept;
+
+// Checks what TransferRequest asks of its maker, for a loop that cuts chunks of `chunk_bytes`.
+void check_request(const TransferRequest& request, std::uint32_t chunk_bytes);
+
+}  // namespace penstock

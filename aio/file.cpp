@@ -1,0 +1,172 @@
+#include "aio/file.h"
+
+#include "aio/check.h"
+#include "aio/direct_probe.h"
+#include "aio/error.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+namespace penstock {
+
+namespace {
+
+const char* remedy(int errno_value) {
+    switch (errno_value) {
+        case ELOOP:
+            return "symbolic links are not followed here; name the file itself";
+        case ENOENT:
+            return "check that the path exists";
+        case EEXIST:
+            return "it must not exist yet; choose another place or remove it";
+        case EACCES:
+        case EPERM:
+            return "check the owner and the mode of the file and of its directories";
+        case EROFS:
+            return "choose a directory on a writable file system";
+        case EMFILE:
+            return "raise the limit on open files (ulimit -n)";
+        case EFBIG:
+            return "the file system or the limit on file sizes (ulimit -f) does not allow files that long";
+        default:
+            return "check the path and the device";
+    }
+}
+
+[[noreturn]] void fail(const char* what, const std::string& path, int errno_value) {
+    throw Error(ExitCode::storage,
+                fmt::format("{} {}: {}; {}.", what, path, errno_text(errno_value), remedy(errno_value)));
+}
+
+int open_flags(const FileOptions& options) {
+    // O_NONBLOCK only for the open itself, so that a pipe somebody put there cannot hang us.
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
+    flags |= options.mode == FileMode::read_only ? O_RDONLY : O_RDWR;
+    if (options.mode == FileMode::create) flags |= O_CREAT | O_EXCL;
+    if (options.sync == Sync::each_write) flags |= O_DSYNC;
+    return flags;
+}
+
+int open_file(int directory_fd, const std::string& path, const std::string& shown_path, const FileOptions& options) {
+    int fd = -1;
+    do {
+        fd = ::openat(directory_fd, path.c_str(), open_flags(options), 0600);
+    } while (fd < 0 && errno == EINTR);
+    if (fd < 0) fail(options.mode == FileMode::create ? "cannot create" : "cannot open", shown_path, errno);
+    return fd;
+}
+
+struct stat status_of(int fd, const std::string& path) {
+    struct stat status = {};
+    if (::fstat(fd, &status) != 0) fail("cannot examine", path, errno);
+    return status;
+}
+
+void require_disk_file(int fd, const std::string& path) {
+    const struct stat status = status_of(fd, path);
+    if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) return;
+    throw Error(
+        ExitCode::storage,
+        fmt::format("cannot open {}: it is neither a regular file nor a block device; name another file.", path));
+}
+
+void clear_nonblocking(int fd, const std::string& path) {
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0 || ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) fail("cannot prepare", path, errno);
+}
+
+std::uint64_t free_bytes(int fd, const std::string& path) {
+    struct statvfs status = {};
+    if (::fstatvfs(fd, &status) != 0) fail("cannot ask for the free space of", path, errno);
+    return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+[[noreturn]] void refuse_space(const std::string& path, std::uint64_t needed, std::uint64_t present,
+                               std::uint64_t free) {
+    const std::uint64_t more = needed - std::min(needed, present);
+    throw Error(ExitCode::does_not_fit,
+                fmt::format("cannot reserve {}: it needs {} more bytes and its file system has {} bytes free, so {} "
+                            "bytes are missing; free some space or choose another directory.",
+                            path, more, free, more - std::min(more, free)));
+}
+
+}  // namespace
+
+File::File(int directory_fd, const std::string& path, const std::string& shown_path, FileOptions options)
+    : path_(shown_path) {
+    // The owner is complete before anything can throw: its destructor would not run for a half-built object.
+    File opened;
+    opened.fd_ = open_file(directory_fd, path, shown_path, options);
+    require_disk_file(opened.fd_, shown_path);
+    clear_nonblocking(opened.fd_, shown_path);
+    opened.path_ = shown_path;
+    opened.alignment_ = {1, 1};
+    if (options.caching == Caching::direct) {
+        KernelDirectCalls calls;
+        DirectSupport support = enable_direct(opened.fd_, calls);
+        opened.direct_ = support.direct;
+        opened.alignment_ = support.alignment;
+        if (!support.direct) {
+            opened.fallback_ = fmt::format("{} goes through the page cache, because {}", shown_path, support.reason);
+        }
+    }
+    *this = std::move(opened);
+}
+
+File::~File() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+File::File(File&& other) noexcept {
+    *this = std::move(other);
+}
+
+File& File::operator=(File&& other) noexcept {
+    if (this == &other) return *this;
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = std::exchange(other.fd_, -1);
+    path_ = std::move(other.path_);
+    direct_ = std::exchange(other.direct_, false);
+    fallback_ = std::move(other.fallback_);
+    alignment_ = std::exchange(other.alignment_, Alignment{});
+    return *this;
+}
+
+std::uint64_t File::bytes() const {
+    PENSTOCK_CHECK(fd_ >= 0, "the file is not open");
+    return static_cast<std::uint64_t>(status_of(fd_, path_).st_size);
+}
+
+void File::reserve(std::uint64_t bytes) {
+    PENSTOCK_CHECK(fd_ >= 0, "the file is not open");
+    PENSTOCK_CHECK(bytes > 0, "{}: nothing to reserve", path_);
+    const struct stat before = status_of(fd_, path_);
+    const auto present = static_cast<std::uint64_t>(before.st_blocks) * 512;
+    const std::uint64_t free = free_bytes(fd_, path_);
+    // Asked first, because a refused fallocate may have filled the disk for everybody else meanwhile.
+    PENSTOCK_CHECK(bytes <= std::numeric_limits<std::int64_t>::max(), "{}: {} bytes are no file length", path_, bytes);
+    if (bytes - std::min(bytes, present) > free) refuse_space(path_, bytes, present, free);
+
+    int error = 0;
+    do {
+        error = ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    } while (error == EINTR);
+    if (error == EOPNOTSUPP) {
+        const bool long_enough = static_cast<std::uint64_t>(before.st_size) >= bytes;
+        error = long_enough || ::ftruncate(fd_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    }
+    if (error == 0) return;
+    if (::ftruncate(fd_, before.st_size) != 0) fail("cannot give back the space of", path_, errno);
+    if (error == ENOSPC || error == EDQUOT) refuse_space(path_, bytes, present, free_bytes(fd_, path_));
+    fail("cannot reserve space for", path_, error);
+}
+
+}  // namespace penstock

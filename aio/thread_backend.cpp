@@ -1,0 +1,223 @@
+// pread, pwrite and fdatasync on a few threads: works wherever files work.
+#include "aio/backend.h"
+#include "aio/check.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+namespace {
+
+constexpr std::size_t max_depth = 4096;
+constexpr std::size_t max_threads = 256;
+constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(1);
+
+std::int32_t perform(const Attempt& attempt) noexcept {
+    const auto offset = static_cast<off_t>(attempt.offset_bytes);
+    ssize_t result = 0;
+    switch (attempt.kind) {
+        case IoKind::read:
+            result = ::pread(attempt.fd, attempt.data, attempt.bytes, offset);
+            break;
+        case IoKind::write:
+            result = ::pwrite(attempt.fd, attempt.data, attempt.bytes, offset);
+            break;
+        case IoKind::flush:
+            result = ::fdatasync(attempt.fd);
+            break;
+    }
+    return static_cast<std::int32_t>(result < 0 ? -errno : result);
+}
+
+// Signals belong to the threads of the program, so workers are born with all of them blocked.
+class BlockedSignals {
+   public:
+    BlockedSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    BlockedSignals(const BlockedSignals&) = delete;
+    BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+   private:
+    sigset_t before_;
+};
+
+// First in, first out, through Attempt::next.
+struct AttemptList {
+    Attempt* head = nullptr;
+    Attempt* tail = nullptr;
+
+    void push(Attempt& attempt) noexcept {
+        attempt.next = nullptr;
+        (tail == nullptr ? head : tail->next) = &attempt;
+        tail = &attempt;
+    }
+    Attempt& pop() noexcept {
+        Attempt& attempt = *head;
+        head = std::exchange(attempt.next, nullptr);
+        if (head == nullptr) tail = nullptr;
+        return attempt;
+    }
+    Attempt* take_all() noexcept {
+        tail = nullptr;
+        return std::exchange(head, nullptr);
+    }
+};
+
+class ThreadBackend final : public Backend {
+   public:
+    explicit ThreadBackend(const BackendOptions& options);
+    ~ThreadBackend() override;
+
+    bool submit(Attempt& attempt) override;
+    Attempt* reap(std::chrono::nanoseconds timeout) override;
+    void wake() noexcept override;
+    std::size_t depth() const noexcept override { return depth_; }
+    const char* name() const noexcept override { return "threads"; }
+
+   private:
+    void start_workers(std::size_t count);
+    void stop_workers() noexcept;
+    void work() noexcept;
+    Attempt* take_finished() noexcept;
+    void sleep(std::chrono::nanoseconds timeout) noexcept;
+
+    std::size_t depth_;
+    int event_fd_ =
+        -1;  // readable: something finished, or wake(); a condition variable could not be woken from a signal
+
+    // The owner's.
+    std::size_t in_flight_ = 0;
+
+    std::mutex mutex_;
+    std::condition_variable work_there_;
+    AttemptList waiting_;    // mutex_
+    AttemptList finished_;   // mutex_
+    bool stopping_ = false;  // mutex_
+
+    std::vector<std::thread> workers_;
+};
+
+ThreadBackend::ThreadBackend(const BackendOptions& options)
+    : depth_(options.depth), event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (event_fd_ < 0) throw Error(ExitCode::storage, fmt::format("eventfd: {}", errno_text(errno)));
+    try {
+        start_workers(options.thread_count);
+    } catch (const std::system_error& error) {
+        stop_workers();
+        ::close(event_fd_);
+        throw Error(ExitCode::storage,
+                    fmt::format("cannot start {} I/O threads: {}; raise the limit on threads (ulimit -u)",
+                                options.thread_count, error.code().message()));
+    }
+}
+
+ThreadBackend::~ThreadBackend() {
+    PENSTOCK_CHECK(in_flight_ == 0, "the I/O threads are stopped with {} attempts in flight", in_flight_);
+    stop_workers();
+    ::close(event_fd_);
+}
+
+bool ThreadBackend::submit(Attempt& attempt) {
+    if (in_flight_ == depth_) return false;
+    ++in_flight_;
+    {
+        const std::lock_guard lock(mutex_);
+        waiting_.push(attempt);
+    }
+    work_there_.notify_one();
+    return true;
+}
+
+Attempt* ThreadBackend::reap(std::chrono::nanoseconds timeout) {
+    if (Attempt* finished = take_finished()) return finished;
+    if (timeout <= std::chrono::nanoseconds(0)) return nullptr;
+    sleep(timeout);
+    return take_finished();
+}
+
+void ThreadBackend::wake() noexcept {
+    const int saved = errno;  // a signal handler may call this
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(event_fd_, &one, sizeof one);  // fails only when already awake
+    errno = saved;
+}
+
+void ThreadBackend::work() noexcept {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        work_there_.wait(lock, [this] { return stopping_ || waiting_.head != nullptr; });
+        if (waiting_.head == nullptr) return;
+        Attempt& attempt = waiting_.pop();
+        lock.unlock();
+        attempt.result = perform(attempt);
+        lock.lock();
+        const bool first = finished_.head == nullptr;
+        finished_.push(attempt);
+        if (first) wake();  // the owner takes them all, so it need not hear of each
+    }
+}
+
+Attempt* ThreadBackend::take_finished() noexcept {
+    Attempt* finished = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        finished = finished_.take_all();
+    }
+    for (const Attempt* attempt = finished; attempt != nullptr; attempt = attempt->next) --in_flight_;
+    return finished;
+}
+
+void ThreadBackend::sleep(std::chrono::nanoseconds timeout) noexcept {
+    const std::chrono::nanoseconds limited = std::min(timeout, longest_wait);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limited);
+    const timespec limit = {.tv_sec = seconds.count(), .tv_nsec = (limited - seconds).count()};
+    pollfd event = {.fd = event_fd_, .events = POLLIN, .revents = 0};
+    if (::ppoll(&event, 1, &limit, nullptr) <= 0) return;
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t taken = ::read(event_fd_, &count, sizeof count);
+}
+
+void ThreadBackend::start_workers(std::size_t count) {
+    const BlockedSignals blocked;
+    workers_.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) workers_.emplace_back([this] { work(); });
+}
+
+void ThreadBackend::stop_workers() noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    work_there_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_thread_backend(const BackendOptions& options) {
+    PENSTOCK_CHECK(options.depth > 0 && options.depth <= max_depth, "depth {} is not in 1..{}", options.depth,
+                   max_depth);
+    PENSTOCK_CHECK(options.thread_count > 0 && options.thread_count <= max_threads, "thread_count {} is not in 1..{}",
+                   options.thread_count, max_threads);
+    return std::make_unique<ThreadBackend>(options);
+}
+
+}  // namespace penstock

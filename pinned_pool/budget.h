@@ -1,0 +1,54 @@
+// A hard limit on memory, made of named uses that are known before anything is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+inline constexpr std::size_t granule_bytes = 4096;  // uses and leases are rounded up to this
+
+struct Use {
+    std::string name;  // "weights", "gradients", "staging", …
+    std::uint64_t bytes = 0;
+    std::string setting;  // the configuration key that makes it smaller, for the refusal's remedy; may be empty
+};
+
+// What this machine can still give: the least of free RAM and the room under the limits of the cgroup and its ancestors
+// (v1 and v2). Page cache that the kernel drops by itself counts as room.
+struct MachineMemory {
+    std::uint64_t available_bytes = 0;
+    std::string limited_by;  // "free RAM" or "cgroup limit /sys/fs/cgroup/…"
+    // `root` stands before /proc and /sys: a test shows another machine.
+    static MachineMemory read(const std::string& root = "");
+};
+
+// A value: plain arithmetic, no memory behind it.
+class Budget {
+   public:
+    // `setting` is the configuration key of the limit itself, named when it is too small.
+    Budget(std::uint64_t limit_bytes, std::string setting) : limit_bytes_(limit_bytes), setting_(std::move(setting)) {}
+
+    // The use's bytes are rounded up to the granule; 0 is allowed. REQUIRES: the name is new and not empty.
+    void add(Use use);
+
+    std::uint64_t limit_bytes() const noexcept { return limit_bytes_; }
+    std::uint64_t used_bytes() const noexcept;
+    const std::vector<Use>& uses() const noexcept { return uses_; }
+
+    // Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change, when the uses
+    // exceed the limit or the machine has less than the uses.
+    void check(const MachineMemory& machine) const;
+    // One line per use and the total against the limit.
+    std::string table() const;
+
+   private:
+    std::uint64_t limit_bytes_;
+    std::string setting_;
+    std::vector<Use> uses_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,106 @@
+// What /proc and /sys say about the memory that is left. Source: Documentation/admin-guide/cgroup-v1/memory.rst and
+// cgroup-v2.rst of Linux.
+#include "pinned_pool/budget.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+namespace penstock {
+
+namespace {
+
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+
+// The files of one controller version; `cache` is the line of memory.stat with page cache that is dropped on demand.
+struct CgroupFiles {
+    const char* limit;
+    const char* usage;
+    const char* cache;
+};
+constexpr CgroupFiles version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+constexpr CgroupFiles version_2 = {"memory.max", "memory.current", "inactive_file"};
+
+// The number that a file holds; nothing when there is no such file or no number in it ("max").
+std::optional<std::uint64_t> number_in(const std::string& path) {
+    std::ifstream file(path);
+    std::uint64_t value = 0;
+    if (file >> value) return value;
+    return std::nullopt;
+}
+
+// The number after `name` in a file of lines "name value" or "name: value kB".
+std::optional<std::uint64_t> number_after(const std::string& path, const std::string& name) {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream words(line);
+        std::string word;
+        std::uint64_t value = 0;
+        if (words >> word >> value && (word == name || word == name + ":")) return value;
+    }
+    return std::nullopt;
+}
+
+std::uint64_t free_ram(const std::string& root) {
+    if (const auto kib = number_after(root + "/proc/meminfo", "MemAvailable")) return *kib * 1024;
+    const long pages = ::sysconf(_SC_AVPHYS_PAGES);  // without /proc: less than the truth, never more
+    return pages > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))
+                     : unlimited;
+}
+
+void consider_group(const std::string& root, const std::string& folder, const CgroupFiles& files,
+                    MachineMemory& least) {
+    const auto limit = number_in(root + folder + "/" + files.limit);
+    const auto usage = number_in(root + folder + "/" + files.usage);
+    if (!limit || !usage) return;
+    const std::uint64_t cache = number_after(root + folder + "/memory.stat", files.cache).value_or(0);
+    const std::uint64_t held = *usage - std::min(*usage, cache);
+    const std::uint64_t room = *limit - std::min(*limit, held);
+    if (room < least.available_bytes) least = {room, "cgroup limit " + folder + "/" + files.limit};
+}
+
+// From the process's group up to the root: any of them may be the tight one. In a container the path in /proc is often
+// the host's, and only the root exists here; groups that are not there are passed over.
+void consider_groups(const std::string& root, const std::string& mount, std::string group, const CgroupFiles& files,
+                     MachineMemory& least) {
+    while (!group.empty() && group != "/") {
+        consider_group(root, mount + group, files, least);
+        group.erase(group.find_last_of('/'));
+    }
+    consider_group(root, mount, files, least);
+}
+
+bool lists_memory(const std::string& controllers) {
+    std::istringstream words(controllers);
+    for (std::string word; std::getline(words, word, ',');) {
+        if (word == "memory") return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+MachineMemory MachineMemory::read(const std::string& root) {
+    MachineMemory least = {free_ram(root), "free RAM"};
+    std::ifstream groups(root + "/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {  // "4:memory:/user", or "0::/user" for version 2
+        const std::size_t first = line.find(':');
+        const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+        if (second == std::string::npos || second + 1 >= line.size() || line[second + 1] != '/') continue;
+        const std::string controllers = line.substr(first + 1, second - first - 1);
+        const std::string group = line.substr(second + 1);
+        if (controllers.empty()) {
+            consider_groups(root, "/sys/fs/cgroup", group, version_2, least);
+            consider_groups(root, "/sys/fs/cgroup/unified", group, version_2, least);
+        } else if (lists_memory(controllers)) {
+            consider_groups(root, "/sys/fs/cgroup/memory", group, version_1, least);
+        }
+    }
+    return least;
+}
+
+}  // namespace penstock

@@ -1,0 +1,150 @@
+#include "pinned_pool/region.h"
+
+#include "aio/check.h"
+#include "aio/error.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+namespace {
+
+constexpr unsigned max_touch_threads = 64;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+std::size_t page_bytes() {
+    return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+[[noreturn]] void refuse(std::size_t bytes, int errno_value) {
+    throw Error(ExitCode::out_of_memory,
+                fmt::format("cannot map {} bytes of host memory: {}; lower the memory budget or "
+                            "raise the limit on address space (ulimit -v).",
+                            bytes, errno_text(errno_value)));
+}
+
+// One huge page at a time, so that no two threads fault the same one.
+void touch_pages(std::byte* data, std::size_t bytes, std::atomic<std::size_t>& next) {
+    const std::size_t step = page_bytes();
+    for (;;) {
+        const std::size_t begin = next.fetch_add(huge_page_bytes, std::memory_order_relaxed);
+        if (begin >= bytes) return;
+        const std::size_t end = std::min(bytes, begin + huge_page_bytes);
+        for (std::size_t at = begin; at < end; at += step) *const_cast<volatile std::byte*>(data + at) = std::byte{0};
+    }
+}
+
+void touch(std::byte* data, std::size_t bytes, unsigned thread_count) {
+    std::atomic<std::size_t> next{0};
+    std::vector<std::thread> helpers;
+    const std::size_t useful =
+        std::min<std::size_t>(bytes / huge_page_bytes, std::min(thread_count, max_touch_threads));
+    try {
+        for (std::size_t i = 1; i < useful; ++i) helpers.emplace_back([&] { touch_pages(data, bytes, next); });
+    } catch (const std::system_error&) {
+        // Fewer threads only take longer: this one does what is left.
+    }
+    touch_pages(data, bytes, next);
+    for (std::thread& helper : helpers) helper.join();
+}
+
+// AnonHugePages of the mapping that begins at `data`; what is inaccessible on both sides keeps it from being merged.
+std::size_t huge_bytes_at(const std::byte* data) {
+    std::ifstream maps("/proc/self/smaps");
+    const std::string head = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(data));
+    bool here = false;
+    for (std::string line; std::getline(maps, line);) {
+        if (line.compare(0, head.size(), head) == 0) here = true;
+        if (!here || line.compare(0, 14, "AnonHugePages:") != 0) continue;
+        std::istringstream words(line.substr(14));
+        std::size_t kib = 0;
+        words >> kib;
+        return kib * 1024;
+    }
+    return 0;
+}
+
+}  // namespace
+
+Region::Region(std::size_t bytes, unsigned touch_threads, Registration registration) {
+    PENSTOCK_CHECK(bytes > 0 && touch_threads > 0, "a region of {} bytes touched by {} threads", bytes, touch_threads);
+    Region whole;  // a half-built object has no destructor
+    whole.map(round_up(bytes, page_bytes()));
+    touch(whole.data_, whole.bytes_, touch_threads);
+    whole.huge_bytes_ = huge_bytes_at(whole.data_);
+    whole.note_ = whole.huge_page_note();
+    if (registration == Registration::device) {
+        whole.registration_ = DeviceRegistration(whole.data_, whole.bytes_);
+        const std::string& refusal = whole.registration_.note();
+        whole.note_ += (whole.note_.empty() || refusal.empty() ? "" : "; ") + refusal;
+    }
+    *this = std::move(whole);
+}
+
+Region::~Region() {
+    release();
+}
+
+Region::Region(Region&& other) noexcept {
+    *this = std::move(other);
+}
+
+Region& Region::operator=(Region&& other) noexcept {
+    if (this == &other) return *this;
+    release();
+    reservation_ = std::exchange(other.reservation_, nullptr);
+    reservation_bytes_ = std::exchange(other.reservation_bytes_, 0);
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    huge_bytes_ = std::exchange(other.huge_bytes_, 0);
+    registration_ = std::move(other.registration_);
+    note_ = std::move(other.note_);
+    return *this;
+}
+
+// Reserves inaccessible address space with a huge page to spare on both sides, and opens the aligned middle.
+void Region::map(std::size_t bytes) {
+    const std::size_t reservation_bytes = round_up(bytes, huge_page_bytes) + 3 * huge_page_bytes;
+    void* reservation =
+        ::mmap(nullptr, reservation_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reservation == MAP_FAILED) refuse(bytes, errno);
+    reservation_ = static_cast<std::byte*>(reservation);
+    reservation_bytes_ = reservation_bytes;
+    const std::size_t misfit = reinterpret_cast<std::uintptr_t>(reservation) % huge_page_bytes;
+    data_ = reservation_ + 2 * huge_page_bytes - misfit;
+    bytes_ = bytes;
+    if (::mprotect(data_, bytes_, PROT_READ | PROT_WRITE) != 0) refuse(bytes, errno);
+    ::madvise(data_, bytes_, MADV_HUGEPAGE);  // a wish: what came of it is read from smaps
+}
+
+void Region::release() noexcept {
+    registration_ = DeviceRegistration();
+    if (reservation_ != nullptr) ::munmap(reservation_, reservation_bytes_);
+    reservation_ = nullptr;
+}
+
+std::string Region::huge_page_note() const {
+    const std::size_t possible = bytes_ / huge_page_bytes * huge_page_bytes;
+    if (huge_bytes_ >= possible) return {};
+    return fmt::format(
+        "only {} of {} bytes of host memory are in 2 MiB pages, which makes direct I/O slower; see "
+        "/sys/kernel/mm/transparent_hugepage/enabled (madvise or always) and free some memory",
+        huge_bytes_, possible);
+}
+
+}  // namespace penstock

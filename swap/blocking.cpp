@@ -1,0 +1,69 @@
+#include "swap/blocking.h"
+
+#include "aio/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace penstock {
+namespace {
+
+struct WaitedTile final : TileOperation {
+    void tile_done() noexcept override {}
+};
+
+struct WaitedCommit final : CommitOperation {
+    void committed() noexcept override {}
+};
+
+[[noreturn]] void throw_stuck(Io& io, std::chrono::nanoseconds waited) {
+    const auto oldest = io.oldest();
+    const std::string place =
+        !oldest ? "an operation"
+                : fmt::format("{} at offset {} of {}", to_string(oldest->kind), oldest->offset_bytes, oldest->path);
+    throw Error(
+        ExitCode::storage,
+        fmt::format("{} was not answered for {:.3f} seconds; check the device (dmesg), then run again to resume.",
+                    place, std::chrono::duration<double>(waited).count()));
+}
+
+template <typename Operation>
+void wait_for(Io& io, TensorStore& store, std::unique_ptr<Operation> operation, std::chrono::nanoseconds deadline) {
+    const auto start = std::chrono::steady_clock::now();
+    while (!operation->idle()) {
+        const auto waited = std::chrono::steady_clock::now() - start;
+        if (waited >= deadline) {
+            store.abandon();
+            static_cast<void>(operation.release());  // the device still holds it
+            throw_stuck(io, waited);
+        }
+        io.wait(deadline - waited);
+    }
+    if (operation->error()) throw Error(ExitCode::storage, operation->error()->message);
+}
+
+}  // namespace
+
+void read_blocking(Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory,
+                   std::chrono::nanoseconds deadline) {
+    auto operation = std::make_unique<WaitedTile>();
+    store.read(*operation, tile, memory, Urgency::demand);
+    wait_for(io, store, std::move(operation), deadline);
+}
+
+void write_blocking(Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory,
+                    std::chrono::nanoseconds deadline) {
+    auto operation = std::make_unique<WaitedTile>();
+    store.write(*operation, tile, memory, Urgency::write_back);
+    wait_for(io, store, std::move(operation), deadline);
+}
+
+void commit_blocking(Io& io, TensorStore& store, const ClientState& client, std::chrono::nanoseconds deadline) {
+    auto operation = std::make_unique<WaitedCommit>();
+    store.commit(*operation, client);
+    wait_for(io, store, std::move(operation), deadline);
+}
+
+}  // namespace penstock

@@ -1,0 +1,123 @@
+#include "swap/recovery.h"
+
+#include "aio/error.h"
+#include "swap/descriptor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+using Copies = std::array<ManifestCopy, 2>;
+
+void break_all(Copies& copies, const std::string& problem) {
+    for (ManifestCopy& copy : copies) {
+        copy.state = ManifestCopy::State::broken;
+        copy.problem = problem;
+    }
+}
+
+// Returns 0 or the errno; a short file is EIO.
+int read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset_bytes) {
+    while (!bytes.empty()) {
+        const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return got < 0 ? errno : EIO;
+        bytes = bytes.subspan(static_cast<std::size_t>(got));
+        offset_bytes += static_cast<std::uint64_t>(got);
+    }
+    return 0;
+}
+
+void judge(ManifestCopy& copy, std::span<const std::byte> place, const StoreUuid& store,
+           std::optional<Manifest>& newest) {
+    if (std::all_of(place.begin(), place.end(), [](std::byte value) { return value == std::byte{0}; })) {
+        copy.state = ManifestCopy::State::blank;
+        return;
+    }
+    DecodedManifest decoded = decode(place);
+    Manifest& manifest = decoded.manifest;
+    if (decoded.valid && manifest.store != store) {
+        decoded = {
+            .valid = false, .manifest = {}, .problem = fmt::format("it is of store {}", to_string(manifest.store))};
+    }
+    if (decoded.valid &&
+        manifest_capacity(Layout(manifest.objects, manifest.device_count, manifest.granule_bytes)) != place.size()) {
+        decoded = {.valid = false, .manifest = {}, .problem = "the file's length is not that of its manifests"};
+    }
+    copy.state = decoded.valid ? ManifestCopy::State::whole : ManifestCopy::State::broken;
+    copy.problem = std::move(decoded.problem);
+    if (!decoded.valid) return;
+    copy.generation = manifest.generation;
+    // Of two lives that reached the same generation the later one's counts.
+    const auto age = [](const Manifest& m) { return std::pair(m.generation, m.incarnation); };
+    if (!newest || age(manifest) > age(*newest)) newest = std::move(manifest);
+}
+
+void read_file(int directory_fd, const char* name, const StoreUuid& store, Copies& copies,
+               std::optional<Manifest>& newest) {
+    const Descriptor file(::openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    if (!file) {
+        if (errno != ENOENT) break_all(copies, fmt::format("it cannot be opened: {}", errno_text(errno)));
+        return;
+    }
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0)
+        return break_all(copies, fmt::format("it cannot be examined: {}", errno_text(errno)));
+    const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+    if (!S_ISREG(status.st_mode) || file_bytes > max_manifest_file_bytes) {
+        return break_all(copies, "it is no manifest file of a store");
+    }
+    const std::uint64_t place_bytes = file_bytes / 2;
+    std::vector<std::byte> place(place_bytes);
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        copies[i].offset_bytes = i * place_bytes;
+        if (const int error = read_all(file.get(), place, copies[i].offset_bytes); error != 0) {
+            copies[i].state = ManifestCopy::State::broken;
+            copies[i].problem = fmt::format("it cannot be read: {}", errno_text(error));
+        } else {
+            judge(copies[i], place, store, newest);
+        }
+    }
+}
+
+}  // namespace
+
+Recovery recover(int directory_fd, const StoreUuid& store) {
+    Recovery recovery;
+    for (std::size_t file = 0; file < recovery.copies.size(); ++file) {
+        read_file(directory_fd, manifest_file_names[file], store, recovery.copies[file], recovery.newest);
+    }
+    return recovery;
+}
+
+// The first commit of all writes copy 1 in manifest.0 before anything else is written, and copy 2 only when copy 1 is
+// on disk. So unless that one copy alone is broken, something was committed here and is damaged now.
+bool Recovery::never_committed() const noexcept {
+    const auto empty = [](const ManifestCopy& copy) {
+        return copy.state == ManifestCopy::State::missing || copy.state == ManifestCopy::State::blank;
+    };
+    return !newest && empty(copies[0][1]) && empty(copies[1][0]) && empty(copies[1][1]);
+}
+
+std::vector<std::string> Recovery::problems(const std::string& directory_path) const {
+    std::vector<std::string> lines;
+    for (std::size_t file = 0; file < copies.size(); ++file) {
+        for (std::size_t i = 0; i < copies[file].size(); ++i) {
+            const ManifestCopy& copy = copies[file][i];
+            if (copy.state != ManifestCopy::State::broken) continue;
+            lines.push_back(fmt::format("{}/{} at offset {}: copy {} of the manifest is unfinished or damaged: {}",
+                                        directory_path, manifest_file_names[file], copy.offset_bytes, i + 1,
+                                        copy.problem));
+        }
+    }
+    return lines;
+}
+
+}  // namespace penstock

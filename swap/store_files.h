@@ -1,0 +1,39 @@
+// The open files of one store: what create() makes and open() finds. Moving it leaves every File where it is.
+#pragma once
+
+#include "aio/file.h"
+#include "swap/layout.h"
+#include "swap/store_directory.h"
+#include "swap/zero_fill.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct StoreFiles {
+    std::vector<File> data;          // one per device
+    std::vector<File> manifests;     // two, in the first directory
+    std::vector<std::string> notes;  // direct I/O refused
+
+    // What every file asks of offsets, lengths and memory, at least 4096. Throws Error (storage) above
+    // max_granule_bytes.
+    std::uint64_t granule_bytes() const;
+
+    // Both throw Error (storage). make_files() takes over files of an interrupted creation.
+    static StoreFiles make(const std::vector<StoreDirectory*>& directories, Caching caching);
+    static StoreFiles find(const std::vector<StoreDirectory*>& directories, Caching caching);
+};
+
+// Reserves room for `layout` and its manifests. Throws Error (does_not_fit) naming directory, needed and free bytes,
+// before anything is reserved where the file system tells.
+void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout);
+
+// Gives the manifest files their length, because it says where copy 2 begins. Throws Error (storage).
+void fit_manifests(const StoreFiles& files, const Layout& layout);
+
+// All of the files, for fill_with_zeros().
+std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout);
+
+}  // namespace penstock

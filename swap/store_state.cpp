@@ -1,0 +1,245 @@
+#include "swap/store_state.h"
+
+#include "aio/check.h"
+#include "swap/little_endian.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t max_notes = 100;
+
+constexpr const char* damage_remedy =
+    "The drive, its connection or the memory is failing, or something else wrote to the file. Check the drive (dmesg, "
+    "smartctl), "
+    "then put a copy of the directory in its place, or remove the directory to start again";
+
+}  // namespace
+
+StoreState::StoreState(Io& io, StoreFiles files, Manifest manifest, std::optional<std::uint64_t> generation)
+    : io_(io),
+      files_(std::move(files)),
+      layout_(manifest.objects, manifest.device_count, manifest.granule_bytes),
+      pending_(std::move(manifest)),
+      committed_(pending_.tiles),
+      generation_(generation),
+      client_(pending_.client),
+      work_(layout_.tile_count()),
+      commit_(io, files_.data, files_.manifests, manifest_capacity(layout_), *this),
+      notes_(files_.notes) {
+    PENSTOCK_CHECK(pending_.tiles.size() == layout_.tile_count(), "{} records of {} tiles", pending_.tiles.size(),
+                   layout_.tile_count());
+    objects_by_name_.reserve(layout_.objects().size());
+    for (std::uint32_t i = 0; i < layout_.objects().size(); ++i) objects_by_name_.emplace(layout_.objects()[i].name, i);
+}
+
+StoreState::~StoreState() {
+    PENSTOCK_CHECK(reads_in_flight_ == 0 && writes_in_flight_ == 0 && commit_.idle(),
+                   "the store is destroyed with {} reads, {} writes and {} commits in flight", reads_in_flight_,
+                   writes_in_flight_, commit_.idle() ? 0 : 1);
+}
+
+// ---------------------------------------------------------------- tiles
+
+void StoreState::read(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency) {
+    const TileRecord& record = pending_.tiles[layout_.tile_index(tile)];
+    PENSTOCK_CHECK(record.written, "tile {} of object '{}' was never written", tile.tile,
+                   layout_.objects()[tile.object].name);
+    begin(operation, tile, memory);
+    operation.reread_ = false;
+    operation.hash_ = record.hash;
+    operation.generation_ = record.generation;
+    operation.offset_bytes_ = layout_.extent(tile, record.slot).offset_bytes;
+    ++reads_in_flight_;
+    start(operation, IoKind::read, urgency);
+}
+
+void StoreState::write(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency) {
+    PENSTOCK_CHECK(commit_.idle(), "tile {} of object '{}' is written while a commit is under way", tile.tile,
+                   layout_.objects()[tile.object].name);
+    begin(operation, tile, memory);
+    const std::uint32_t index = layout_.tile_index(tile);
+    // Never the committed slot, however often the tile is written before the next commit.
+    const std::uint32_t slot = committed_[index].written ? 1 - committed_[index].slot : 0;
+    const auto logical = static_cast<std::ptrdiff_t>(layout_.tile_bytes(tile));
+    std::fill(operation.memory_.begin() + logical, operation.memory_.end(), std::byte{0});
+    operation.generation_ = pending_generation();
+    operation.offset_bytes_ = layout_.extent(tile, slot).offset_bytes;
+    // Recorded now: should the write fail, a read finds other bytes than these and says so.
+    pending_.tiles[index] = {
+        .hash = hash(operation), .generation = operation.generation_, .slot = slot, .written = true};
+    ++writes_in_flight_;
+    start(operation, IoKind::write, urgency);
+}
+
+void StoreState::begin(TileOperation& operation, TileId tile, std::span<std::byte> memory) {
+    const std::uint64_t bytes = layout_.extent(tile, 0).bytes;
+    TileWork& work = work_[layout_.tile_index(tile)];
+    PENSTOCK_CHECK(!abandoned_, "the store was abandoned");
+    PENSTOCK_CHECK(operation.idle(), "the operation is in flight");
+    PENSTOCK_CHECK(!work.busy, "tile {} of object '{}' has an operation in flight", tile.tile,
+                   layout_.objects()[tile.object].name);
+    PENSTOCK_CHECK(memory.size() >= bytes, "memory of {} bytes for an extent of {}", memory.size(), bytes);
+    PENSTOCK_CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % layout_.granule_bytes() == 0,
+                   "memory {} is not aligned to {} bytes", fmt::ptr(memory.data()), layout_.granule_bytes());
+    work.busy = true;
+    operation.busy_ = true;
+    operation.store_ = this;
+    operation.tile_ = tile;
+    operation.memory_ = memory.first(bytes);
+    operation.error_.reset();
+}
+
+void StoreState::start(TileOperation& operation, IoKind kind, Urgency urgency) {
+    const File& file = files_.data[layout_.extent(operation.tile_, 0).device];
+    io_.start(operation, {.kind = kind,
+                          .file = &file,
+                          .data = operation.memory_.data(),
+                          .offset_bytes = operation.offset_bytes_,
+                          .bytes = operation.memory_.size(),
+                          .urgency = urgency});
+}
+
+void StoreState::tile_finished(TileOperation& operation) noexcept {
+    if (abandoned_) return;
+    if (operation.request().kind == IoKind::write) {
+        write_finished(operation);
+    } else if (!read_finished(operation)) {
+        return;
+    }
+    work_[layout_.tile_index(operation.tile_)].busy = false;
+    operation.busy_ = false;
+    operation.tile_done();  // may have destroyed it
+}
+
+void StoreState::write_finished(TileOperation& operation) noexcept {
+    --writes_in_flight_;
+    TileWork& work = work_[layout_.tile_index(operation.tile_)];
+    const auto& error = operation.Transfer::error();
+    failed_tiles_ += static_cast<std::uint32_t>(error.has_value()) - static_cast<std::uint32_t>(work.failed);
+    work.failed = error.has_value();
+    if (!error) return;
+    operation.error_ = StoreError{
+        .kind = StoreError::Kind::io,
+        .message = fmt::format("{} could not be written: {}. The last committed generation is whole; check the "
+                               "device (dmesg, free space), then run again to resume.",
+                               describe(operation), error->message())};
+}
+
+bool StoreState::read_finished(TileOperation& operation) noexcept {
+    if (const auto& error = operation.Transfer::error()) {
+        operation.error_ = StoreError{.kind = StoreError::Kind::io,
+                                      .message = fmt::format("{} could not be read: {}. {}.", describe(operation),
+                                                             error->message(), damage_remedy)};
+    } else if (hash(operation) == operation.hash_) {
+        if (operation.reread_)
+            note(describe(operation) + " was read wrong once and right when it was read again: watch the drive.");
+    } else if (!operation.reread_) {
+        operation.reread_ = true;
+        start(operation, IoKind::read, operation.request().urgency);
+        return false;
+    } else {
+        operation.error_ =
+            StoreError{.kind = StoreError::Kind::damaged,
+                       .message = fmt::format("{}: the bytes there are not the ones that were written, also when read "
+                                              "again. {}.",
+                                              describe(operation), damage_remedy)};
+    }
+    --reads_in_flight_;
+    return true;
+}
+
+TileHash StoreState::hash(const TileOperation& operation) const noexcept {
+    return hash_tile(operation.memory_, {.store = load_u64(pending_.store.data()),
+                                         .object = operation.tile_.object,
+                                         .tile = operation.tile_.tile,
+                                         .generation = operation.generation_});
+}
+
+std::string StoreState::describe(const TileOperation& operation) const {
+    const File& file = files_.data[layout_.extent(operation.tile_, 0).device];
+    return fmt::format("object '{}', tile {} in {} at offset {} ({} bytes, generation {})",
+                       layout_.objects()[operation.tile_.object].name, operation.tile_.tile, file.path(),
+                       operation.offset_bytes_, operation.memory_.size(), operation.generation_);
+}
+
+// ---------------------------------------------------------------- commit
+
+void StoreState::commit(CommitOperation& operation, const ClientState& client) {
+    PENSTOCK_CHECK(!abandoned_, "the store was abandoned");
+    PENSTOCK_CHECK(operation.idle() && commit_.idle(), "a commit is under way");
+    PENSTOCK_CHECK(writes_in_flight_ == 0, "a commit with {} writes in flight", writes_in_flight_);
+    refusal_ = refusal();
+    if (refusal_) {
+        commit_.refuse();
+    } else {
+        pending_.generation = pending_generation();
+        pending_.client = client;
+        commit_.start(pending_.generation, encode(pending_, commit_.memory()));
+    }
+    operation.busy_ = true;
+    operation.error_.reset();
+    committing_ = &operation;
+}
+
+// Why the next commit must not even be tried.
+std::optional<StoreError> StoreState::refusal() const {
+    if (!poison_.empty()) {
+        return StoreError{.kind = StoreError::Kind::poisoned,
+                          .message = "nothing can be committed any more since an earlier failure: " + poison_};
+    }
+    if (failed_tiles_ == 0) return std::nullopt;
+    const auto first = std::find_if(work_.begin(), work_.end(), [](const TileWork& work) { return work.failed; });
+    const TileId tile = layout_.tile(static_cast<std::uint32_t>(first - work_.begin()));
+    const TileLocation place = location(tile);
+    return StoreError{
+        .kind = StoreError::Kind::io,
+        .message = fmt::format(
+            "{} tiles could not be written, e.g. object '{}', tile {} in {} at offset {}: nothing is committed "
+            "before they are written again.",
+            failed_tiles_, layout_.objects()[tile.object].name, tile.tile, place.path, place.offset_bytes)};
+}
+
+void StoreState::commit_finished(const std::optional<IoError>& error) noexcept {
+    if (abandoned_) return;
+    CommitOperation& operation = *std::exchange(committing_, nullptr);
+    if (refusal_) {
+        operation.error_ = std::exchange(refusal_, std::nullopt);
+    } else if (error) {
+        // Which writes reached the disk is unknown after a failed flush, and a second flush would report success
+        // without having written them: no retry, for good.
+        poison_ = fmt::format(
+            "{}. {} Check the device (dmesg, free space), then run again to resume.", error->message(),
+            generation_ ? fmt::format("Generation {} is the last that was committed, and is whole.", *generation_)
+                        : std::string("Nothing was committed yet."));
+        operation.error_ = StoreError{
+            .kind = StoreError::Kind::poisoned,
+            .message = fmt::format("generation {} could not be committed: {}", pending_.generation, poison_)};
+    } else {
+        committed_ = pending_.tiles;
+        generation_ = pending_.generation;
+        client_ = pending_.client;
+    }
+    operation.busy_ = false;
+    operation.committed();  // may have destroyed it
+}
+
+// ---------------------------------------------------------------- questions
+
+void StoreState::note(std::string line) {
+    if (notes_.size() < max_notes) notes_.push_back(std::move(line));
+}
+
+std::optional<std::uint32_t> StoreState::find(std::string_view object) const {
+    const auto found = objects_by_name_.find(object);
+    return found == objects_by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+TileLocation StoreState::location(TileId tile) const {
+    const Extent extent = layout_.extent(tile, pending_.tiles[layout_.tile_index(tile)].slot);
+    return {.path = files_.data[extent.device].path(), .offset_bytes = extent.offset_bytes};
+}
+
+}  // namespace penstock

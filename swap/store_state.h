@@ -1,0 +1,86 @@
+// What a TensorStore is inside: which slot of each tile is committed, which is pending, and who works on it.
+#pragma once
+
+#include "swap/commit.h"
+#include "swap/store_files.h"
+#include "swap/tensor_store.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace penstock {
+
+class StoreState final : public CommitListener {
+   public:
+    // `manifest` is the recovered one, or one without written tiles for a new store (`generation` is nothing then); its
+    // incarnation is this life's.
+    StoreState(Io& io, StoreFiles files, Manifest manifest, std::optional<std::uint64_t> generation);
+    ~StoreState();
+    StoreState(const StoreState&) = delete;
+    StoreState& operator=(const StoreState&) = delete;
+
+    void read(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency);
+    void write(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency);
+    void tile_finished(TileOperation& operation) noexcept;
+    void commit(CommitOperation& operation, const ClientState& client);
+    void commit_finished(const std::optional<IoError>& error) noexcept override;
+    void abandon() noexcept { abandoned_ = true; }
+    bool abandoned() const noexcept { return abandoned_; }
+    void note(std::string line);
+
+    const Layout& layout() const noexcept { return layout_; }
+    std::optional<std::uint32_t> find(std::string_view object) const;
+    bool written(TileId tile) const { return pending_.tiles[layout_.tile_index(tile)].written; }
+    TileLocation location(TileId tile) const;
+    std::optional<std::uint64_t> generation() const noexcept { return generation_; }
+    std::uint64_t incarnation() const noexcept { return pending_.incarnation; }
+    const ClientState& client() const noexcept { return client_; }
+    const std::vector<std::string>& notes() const noexcept { return notes_; }
+
+   private:
+    // What becomes of a tile between two commits, beside its record.
+    struct TileWork {
+        bool busy = false;    // an operation is in flight
+        bool failed = false;  // its last write failed: nothing is committed before it is written again
+    };
+
+    void begin(TileOperation& operation, TileId tile, std::span<std::byte> memory);
+    void start(TileOperation& operation, IoKind kind, Urgency urgency);
+    void write_finished(TileOperation& operation) noexcept;
+    bool read_finished(TileOperation& operation) noexcept;  // false: it is being read again
+    std::uint64_t pending_generation() const noexcept { return generation_ ? *generation_ + 1 : 0; }
+    TileHash hash(const TileOperation& operation) const noexcept;
+    std::optional<StoreError> refusal() const;
+    std::string describe(const TileOperation& operation) const;
+
+    // Constant after construction.
+    Io& io_;
+    StoreFiles files_;
+    Layout layout_;
+    std::unordered_map<std::string_view, std::uint32_t> objects_by_name_;
+
+    // The newest bytes: committed, overlaid with what was written since. Becomes the next manifest.
+    Manifest pending_;
+    // Of the newest committed generation.
+    std::vector<TileRecord> committed_;
+    std::optional<std::uint64_t> generation_;
+    ClientState client_;
+
+    std::vector<TileWork> work_;
+    std::uint32_t reads_in_flight_ = 0;
+    std::uint32_t writes_in_flight_ = 0;
+    std::uint32_t failed_tiles_ = 0;
+
+    Commit commit_;
+    CommitOperation* committing_ = nullptr;
+    std::optional<StoreError> refusal_;  // of the commit under way
+    std::string poison_;                 // why nothing can be committed any more; empty while all is well
+    bool abandoned_ = false;
+    std::vector<std::string> notes_;
+};
+
+}  // namespace penstock

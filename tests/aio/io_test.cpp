@@ -1,0 +1,422 @@
+#include "aio/io.h"
+
+#include "aio/file.h"
+#include "tests/aio/manual_backend.h"
+#include "tests/aio/scratch.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint32_t kib = 1024;
+
+struct Counted : Transfer {
+    std::function<void()> then;
+    int dones = 0;
+    void done() noexcept override {
+        ++dones;
+        if (then) then();
+    }
+};
+
+class IoOverManual : public ::testing::Test {
+   protected:
+    IoOverManual() : path_(directory_.file("data")), file_(AT_FDCWD, path_, path_, {.mode = FileMode::create}) {}
+
+    void build(IoLimits limits, std::size_t depth = 16) {
+        auto owned = std::make_unique<ManualBackend>(depth);
+        backend_ = owned.get();
+        io_ = std::make_unique<Io>(std::move(owned), limits);
+    }
+    TransferRequest request(IoKind kind, std::uint64_t bytes, Urgency urgency = Urgency::demand,
+                            std::uint64_t offset = 0) {
+        return {.kind = kind,
+                .file = &file_,
+                .data = memory_.data(),
+                .offset_bytes = offset,
+                .bytes = bytes,
+                .urgency = urgency};
+    }
+    TransferRequest flush() { return {.kind = IoKind::flush, .file = &file_}; }
+    std::vector<std::uint64_t> offsets() const {
+        std::vector<std::uint64_t> all;
+        for (const Attempt* attempt : backend_->in_flight) all.push_back(attempt->offset_bytes);
+        return all;
+    }
+
+    ScratchDirectory directory_;
+    std::string path_;
+    File file_;
+    ScratchMemory memory_{256 * kib};
+    ManualBackend* backend_ = nullptr;
+    std::unique_ptr<Io> io_;
+};
+
+TEST_F(IoOverManual, CutsATransferIntoChunksThatAreInFlightTogether) {
+    build({.chunk_bytes = 16 * kib, .in_flight_bytes = 64 * kib});
+    Counted transfer;
+    io_->start(transfer, request(IoKind::read, 40 * kib, Urgency::demand, 4096));
+    EXPECT_TRUE(backend_->in_flight.empty());
+    io_->poll();
+    ASSERT_EQ(backend_->in_flight.size(), 3U);
+    EXPECT_EQ(offsets(), (std::vector<std::uint64_t>{4096, 4096 + 16 * kib, 4096 + 32 * kib}));
+    EXPECT_EQ(backend_->in_flight[1]->data, memory_.data() + 16 * kib);
+    EXPECT_EQ(backend_->in_flight[2]->bytes, 8 * kib);
+    EXPECT_FALSE(transfer.idle());
+    backend_->complete_all();
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_EQ(transfer.dones, 1);
+    EXPECT_FALSE(transfer.error().has_value());
+    EXPECT_TRUE(io_->idle());
+    EXPECT_EQ(io_->statistics().total_read_bytes(), 40 * kib);
+}
+
+TEST_F(IoOverManual, BoundsTheBytesInFlightPerDirection) {
+    build({.chunk_bytes = 16 * kib, .in_flight_bytes = 32 * kib});
+    Counted reading;
+    Counted writing;
+    Counted flushing;
+    io_->start(reading, request(IoKind::read, 128 * kib));
+    io_->start(writing, request(IoKind::write, 128 * kib));
+    io_->start(flushing, flush());
+    int rounds = 0;
+    while (!io_->idle()) {
+        io_->poll();
+        std::array<std::uint64_t, 3> bytes{};
+        for (const Attempt* attempt : backend_->in_flight)
+            bytes[static_cast<std::size_t>(attempt->kind)] += attempt->bytes;
+        EXPECT_LE(bytes[0], 32 * kib);
+        EXPECT_LE(bytes[1], 32 * kib);
+        if (rounds == 0) {
+            EXPECT_EQ(backend_->in_flight.size(), 5U);
+        }
+        if (!backend_->in_flight.empty())
+            backend_->complete_first(static_cast<std::int32_t>(backend_->in_flight.front()->bytes));
+        ASSERT_LT(++rounds, 100);
+    }
+    EXPECT_EQ(reading.dones + writing.dones + flushing.dones, 3);
+}
+
+TEST_F(IoOverManual, LetsOneChunkThroughThatIsLongerThanTheBound) {
+    build({.chunk_bytes = 64 * kib, .in_flight_bytes = 4 * kib});
+    Counted transfer;
+    io_->start(transfer, request(IoKind::read, 128 * kib));
+    io_->poll();
+    EXPECT_EQ(backend_->in_flight.size(), 1U);
+    backend_->complete_all();
+    io_->poll();
+    EXPECT_EQ(backend_->in_flight.size(), 1U);
+    backend_->complete_all();
+    EXPECT_EQ(io_->poll(), 1U);
+}
+
+TEST_F(IoOverManual, ServesAnEarlierClassFirstAndLetsNoSmallerOnePassIt) {
+    build({.chunk_bytes = 16 * kib, .in_flight_bytes = 16 * kib});
+    std::array<Counted, 5> all;
+    io_->start(all[0], request(IoKind::read, 12 * kib, Urgency::scrub, 0));
+    io_->poll();
+    io_->start(all[1], request(IoKind::read, 4 * kib, Urgency::write_back, 100 * kib));
+    io_->start(all[2], request(IoKind::read, 4 * kib, Urgency::prefetch, 200 * kib));
+    io_->start(all[3], request(IoKind::read, 16 * kib, Urgency::demand, 300 * kib));
+    io_->start(all[4], request(IoKind::read, 4 * kib, Urgency::demand, 400 * kib));
+    io_->poll();
+    EXPECT_EQ(offsets(), (std::vector<std::uint64_t>{0}));  // 4 KiB would fit beside it, but the demand read waits
+    std::vector<std::uint64_t> order;
+    while (!io_->idle()) {
+        for (const std::uint64_t offset : offsets()) order.push_back(offset);
+        backend_->complete_all();
+        io_->poll();
+    }
+    EXPECT_EQ(order, (std::vector<std::uint64_t>{0, 300 * kib, 400 * kib, 200 * kib, 100 * kib}));
+}
+
+TEST_F(IoOverManual, KeepsWorkingWhenThereAreMoreTransfersThanPlaces) {
+    build({.chunk_bytes = 4 * kib}, 2);
+    backend_->automatic = true;
+    std::vector<std::unique_ptr<Counted>> all;
+    for (int i = 0; i < 50; ++i) {
+        all.push_back(std::make_unique<Counted>());
+        io_->start(*all.back(), i % 3 == 0 ? flush() : request(i % 3 == 1 ? IoKind::read : IoKind::write, 12 * kib));
+    }
+    for (int i = 0; !io_->idle() && i < 1000; ++i) io_->poll();
+    for (const auto& transfer : all) EXPECT_EQ(transfer->dones, 1);
+    EXPECT_EQ(io_->statistics().flushes.load(), 17U);
+    EXPECT_EQ(io_->statistics().total_write_bytes(), 16 * 12 * kib);
+}
+
+TEST_F(IoOverManual, ResumesAShortChunkInItsPlace) {
+    build({.chunk_bytes = 16 * kib});
+    Counted transfer;
+    io_->start(transfer, request(IoKind::write, 16 * kib));
+    io_->poll();
+    backend_->complete_first(8 * kib);
+    EXPECT_EQ(io_->poll(), 0U);
+    ASSERT_EQ(backend_->in_flight.size(), 1U);
+    EXPECT_EQ(backend_->in_flight[0]->offset_bytes, 8 * kib);
+    EXPECT_EQ(backend_->in_flight[0]->data, memory_.data() + 8 * kib);
+    EXPECT_EQ(backend_->in_flight[0]->bytes, 8 * kib);
+    backend_->complete_all();
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_EQ(io_->statistics().resumed.load(), 1U);
+    EXPECT_EQ(io_->statistics().total_write_bytes(), 16 * kib);
+}
+
+TEST_F(IoOverManual, KeepsTheFirstErrorAndDrainsTheRestBeforeItIsDone) {
+    build({.chunk_bytes = 4 * kib, .in_flight_bytes = 16 * kib, .tries = 3});
+    Counted transfer;
+    Counted next;
+    io_->start(transfer, request(IoKind::write, 64 * kib));
+    io_->start(next, request(IoKind::write, 4 * kib, Urgency::demand, 128 * kib));
+    io_->poll();
+    ASSERT_EQ(backend_->in_flight.size(), 4U);
+    backend_->complete(backend_->in_flight[1], -ENOSPC);
+    EXPECT_EQ(io_->poll(), 0U);
+    EXPECT_EQ(transfer.dones, 0);
+    // The failed transfer's other chunks are not issued and not repeated; the next transfer goes on.
+    ASSERT_EQ(backend_->in_flight.size(), 4U);
+    EXPECT_EQ(backend_->in_flight[3]->offset_bytes, 128 * kib);
+    backend_->complete_first(-EIO);
+    backend_->complete_first(100);
+    EXPECT_EQ(io_->poll(), 0U);
+    backend_->complete_first(-EAGAIN);
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_EQ(transfer.dones, 1);
+    EXPECT_EQ(next.dones, 0);
+    ASSERT_TRUE(transfer.error().has_value());
+    EXPECT_EQ(transfer.error()->errno_value, ENOSPC);
+    EXPECT_EQ(transfer.error()->offset_bytes, 4 * kib);
+    EXPECT_EQ(transfer.error()->bytes, 4 * kib);
+    EXPECT_EQ(transfer.error()->path, path_);
+    EXPECT_EQ(transfer.error()->tries, 1);
+    backend_->complete_all();
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_FALSE(next.error().has_value());
+}
+
+TEST_F(IoOverManual, ReportsAFailedFlush) {
+    build({});
+    Counted transfer;
+    io_->start(transfer, flush());
+    io_->poll();
+    backend_->complete_first(-EIO);
+    EXPECT_EQ(io_->poll(), 1U);
+    ASSERT_TRUE(transfer.error().has_value());
+    EXPECT_EQ(transfer.error()->kind, IoKind::flush);
+    EXPECT_EQ(transfer.error()->errno_value, EIO);
+    EXPECT_EQ(io_->statistics().flushes.load(), 0U);
+}
+
+TEST_F(IoOverManual, ClearsTheErrorOfATransferThatIsStartedAgain) {
+    build({});
+    Counted transfer;
+    io_->start(transfer, request(IoKind::read, 4 * kib));
+    io_->poll();
+    backend_->complete_first(-EIO);
+    io_->poll();
+    ASSERT_TRUE(transfer.error().has_value());
+    io_->start(transfer, request(IoKind::read, 4 * kib));
+    EXPECT_FALSE(transfer.error().has_value());
+    io_->poll();
+    backend_->complete_all();
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_FALSE(transfer.error().has_value());
+}
+
+TEST_F(IoOverManual, RestartsFromDoneWithoutRecursionAndHandsTheNewWorkOnAtOnce) {
+    build({.chunk_bytes = 4 * kib});
+    Counted transfer;
+    int depth = 0;
+    int deepest = 0;
+    transfer.then = [&] {
+        deepest = std::max(deepest, ++depth);
+        if (transfer.dones < 1000) io_->start(transfer, request(IoKind::read, 4 * kib));
+        --depth;
+    };
+    io_->start(transfer, request(IoKind::read, 4 * kib));
+    io_->poll();
+    while (!io_->idle()) {
+        ASSERT_EQ(backend_->in_flight.size(), 1U);
+        backend_->complete_all();
+        EXPECT_EQ(io_->poll(), 1U);
+    }
+    EXPECT_EQ(transfer.dones, 1000);
+    EXPECT_EQ(deepest, 1);
+}
+
+TEST_F(IoOverManual, LetsDoneDestroyItsTransfer) {
+    build({});
+    auto transfer = std::make_unique<Counted>();
+    transfer->then = [&] { transfer.reset(); };
+    io_->start(*transfer, request(IoKind::read, 4 * kib));
+    io_->poll();
+    backend_->complete_all();
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_EQ(transfer, nullptr);
+}
+
+TEST_F(IoOverManual, NamesTheOldestTransfer) {
+    build({.chunk_bytes = 4 * kib, .in_flight_bytes = 4 * kib});
+    EXPECT_FALSE(io_->oldest().has_value());
+    Counted first;
+    Counted second;
+    io_->start(first, request(IoKind::write, 8 * kib, Urgency::scrub, 64 * kib));
+    io_->poll();
+    io_->start(second, request(IoKind::read, 4 * kib));
+    io_->poll();
+    const auto oldest = io_->oldest();
+    ASSERT_TRUE(oldest.has_value());
+    EXPECT_EQ(oldest->path, path_);
+    EXPECT_EQ(oldest->kind, IoKind::write);
+    EXPECT_EQ(oldest->offset_bytes, 64 * kib);
+    EXPECT_GE(oldest->age.count(), 0);
+    backend_->automatic = true;
+    while (!io_->idle()) io_->poll();
+    EXPECT_FALSE(io_->oldest().has_value());
+}
+
+// A long queue before a healthy device is not a device that does not answer.
+TEST_F(IoOverManual, DoesNotCountTheTimeInTheQueueAsAge) {
+    build({.chunk_bytes = 4 * kib, .in_flight_bytes = 4 * kib});
+    Counted first;
+    Counted queued;
+    io_->start(first, request(IoKind::read, 4 * kib));
+    io_->start(queued, request(IoKind::read, 4 * kib, Urgency::demand, 64 * kib));
+    io_->poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    backend_->complete_all();
+    io_->poll();  // delivers the first, hands over the second
+    const auto oldest = io_->oldest();
+    ASSERT_TRUE(oldest.has_value());
+    EXPECT_EQ(oldest->offset_bytes, 64 * kib);
+    EXPECT_LT(oldest->age, std::chrono::milliseconds(5));
+    backend_->automatic = true;
+    while (!io_->idle()) io_->poll();
+}
+
+TEST_F(IoOverManual, WaitsForWhatIsInFlightWhenDestroyedAndCancelsTheRest) {
+    build({.chunk_bytes = 4 * kib, .in_flight_bytes = 8 * kib});
+    Counted partly;
+    Counted queued;
+    Counted wholly;
+    io_->start(partly, request(IoKind::write, 64 * kib));
+    io_->start(queued, request(IoKind::write, 4 * kib));
+    io_->start(wholly, request(IoKind::read, 4 * kib));
+    io_->poll();
+    EXPECT_EQ(backend_->in_flight.size(), 3U);
+    backend_->automatic = true;
+    io_.reset();
+    for (const Counted* transfer : {&partly, &queued, &wholly}) {
+        EXPECT_TRUE(transfer->idle());
+        EXPECT_EQ(transfer->dones, 0);
+        ASSERT_TRUE(transfer->error().has_value());
+        EXPECT_EQ(transfer->error()->errno_value, ECANCELED);
+    }
+}
+
+TEST_F(IoOverManual, ChecksWhatItsCallersPromise) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    if (!file_.direct()) GTEST_SKIP() << file_.fallback();
+    build({.chunk_bytes = 4 * kib});
+    Counted transfer;
+    TransferRequest odd = request(IoKind::read, 4 * kib);
+    odd.offset_bytes = 3;
+    EXPECT_DEATH(io_->start(transfer, odd), "not multiples of");
+    EXPECT_DEATH(io_->start(transfer, request(IoKind::read, 100)), "not multiples of");
+    EXPECT_DEATH(io_->start(transfer, request(IoKind::read, 0)), "empty range");
+    odd = request(IoKind::read, 4 * kib);
+    odd.data += 1;
+    EXPECT_DEATH(io_->start(transfer, odd), "is not aligned");
+    odd.file = nullptr;
+    EXPECT_DEATH(io_->start(transfer, odd), "no open file");
+    EXPECT_DEATH(Io(std::make_unique<ManualBackend>(1), {.chunk_bytes = 5000}), "power of two");
+    io_->start(transfer, request(IoKind::read, 4 * kib));
+    EXPECT_DEATH(io_->start(transfer, request(IoKind::read, 4 * kib)), "already started");
+    EXPECT_DEATH(
+        {
+            Counted lost;
+            io_->start(lost, flush());
+        },
+        "destroyed before it is done");
+    transfer.then = [&] { io_->poll(); };
+    io_->poll();
+    backend_->complete_all();
+    EXPECT_DEATH(io_->poll(), "done\\(\\) may not poll or wait");
+    transfer.then = nullptr;
+    io_->poll();
+}
+
+TEST(Io, ReadsAndWritesLargeTransfersThroughEveryBackendAndIsReadableFromOtherThreads) {
+    const ScratchDirectory directory;
+    const std::string path = directory.file("data");
+    const File file(AT_FDCWD, path, path, {.mode = FileMode::create});
+    constexpr std::size_t bytes = 3 << 20;
+    const ScratchMemory written(bytes);
+    const ScratchMemory read(bytes);
+    for (const auto kind : {std::optional<BackendKind>(), std::optional(BackendKind::threads)}) {
+        fill_random(written.span(), kind ? 1 : 2);
+        Io io(open_backend(file.fd(), {}, kind).backend, {.chunk_bytes = 64 * kib, .in_flight_bytes = 256 * kib});
+        std::atomic<bool> stop{false};
+        std::thread watcher([&] {
+            std::uint64_t before = 0;
+            while (!stop) {
+                const std::uint64_t now = io.statistics().total_write_bytes();
+                EXPECT_GE(now, before);
+                before = now;
+                std::this_thread::yield();
+            }
+        });
+        Counted transfer;
+        io.start(transfer, {.kind = IoKind::write, .file = &file, .data = written.data(), .bytes = bytes});
+        while (!transfer.idle()) io.wait(std::chrono::seconds(1));
+        EXPECT_FALSE(transfer.error().has_value());
+        io.start(transfer, {.kind = IoKind::flush, .file = &file});
+        while (!transfer.idle()) io.wait(std::chrono::seconds(1));
+        io.start(transfer, {.kind = IoKind::read, .file = &file, .data = read.data(), .bytes = bytes});
+        while (!transfer.idle()) io.wait(std::chrono::seconds(1));
+        stop = true;
+        watcher.join();
+        EXPECT_FALSE(transfer.error().has_value());
+        EXPECT_EQ(std::memcmp(written.data(), read.data(), bytes), 0);
+        EXPECT_EQ(io.statistics().total_read_bytes(), bytes);
+        EXPECT_EQ(io.statistics().read_bytes[0].load(), bytes);
+        EXPECT_EQ(io.statistics().flushes.load(), 1U);
+    }
+}
+
+TEST(Io, DoesNotLoseAWakeThatComesWithACompletionOrBeforeTheWait) {
+    const ScratchDirectory directory;
+    const std::string path = directory.file("data");
+    const File file(AT_FDCWD, path, path, {.mode = FileMode::create});
+    for (const auto kind : {std::optional<BackendKind>(), std::optional(BackendKind::threads)}) {
+        Io io(open_backend(file.fd(), {}, kind).backend, {});
+        for (int round = 0; round < 50; ++round) {
+            std::thread other([&io] { io.wake(); });
+            EXPECT_EQ(io.wait(std::chrono::hours(1)), 0U);
+            other.join();
+        }
+        io.wake();
+        EXPECT_EQ(io.wait(std::chrono::nanoseconds::max()), 0U);
+    }
+}
+
+TEST_F(IoOverManual, ReturnsFromAWaitThatAWakeAndAChunkEndTogether) {
+    build({.chunk_bytes = 4 * kib, .in_flight_bytes = 4 * kib});
+    Counted transfer;
+    io_->start(transfer, request(IoKind::read, 8 * kib));
+    io_->poll();
+    io_->wake();
+    backend_->complete_all();  // the first chunk of two: nothing to deliver yet
+    EXPECT_EQ(io_->wait(std::chrono::hours(1)), 0U);
+    backend_->automatic = true;
+    EXPECT_EQ(io_->wait(std::chrono::hours(1)), 1U);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,72 @@
+// What a test of files needs and throws away: a directory of its own, aligned memory, seeded bytes, a seed to replay.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <random>
+#include <span>
+#include <string>
+
+namespace penstock {
+
+class ScratchDirectory {
+   public:
+    ScratchDirectory() {
+        std::string name = (std::filesystem::temp_directory_path() / "penstock_test_XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) std::abort();
+        path_ = name;
+    }
+    ~ScratchDirectory() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    ScratchDirectory(const ScratchDirectory&) = delete;
+    ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+    std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+   private:
+    std::filesystem::path path_;
+};
+
+// Aligned for every direct file.
+class ScratchMemory {
+   public:
+    explicit ScratchMemory(std::size_t bytes) : data_(allocate(bytes)), bytes_(bytes) {}
+    std::byte* data() const { return data_.get(); }
+    std::span<std::byte> span() const { return {data_.get(), bytes_}; }
+
+   private:
+    struct Free {
+        void operator()(std::byte* data) const { std::free(data); }
+    };
+    static std::byte* allocate(std::size_t bytes) {
+        void* data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+        if (data == nullptr) throw std::bad_alloc();
+        return static_cast<std::byte*>(data);
+    }
+    std::unique_ptr<std::byte, Free> data_;
+    std::size_t bytes_;
+};
+
+inline void fill_random(std::span<std::byte> memory, std::uint64_t seed) {
+    std::minstd_rand random(static_cast<std::uint32_t>(seed * 2654435761U + 1));
+    for (std::byte& byte : memory) byte = static_cast<std::byte>(random() >> 8);
+}
+
+// The first seed of a seeded test: PENSTOCK_SEED to replay, else a new one.
+inline std::uint64_t first_seed() {
+    if (const char* given = std::getenv("PENSTOCK_SEED")) return std::strtoull(given, nullptr, 10);
+    return std::random_device{}() % 1'000'000;
+}
+// How many seeds from there: PENSTOCK_RUNS, or `usual`; a given seed alone means that one run.
+inline std::uint64_t seed_count(std::uint64_t usual) {
+    if (const char* given = std::getenv("PENSTOCK_RUNS")) return std::strtoull(given, nullptr, 10);
+    return std::getenv("PENSTOCK_SEED") == nullptr ? usual : 1;
+}
+
+}  // namespace penstock

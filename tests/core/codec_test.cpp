@@ -1,0 +1,234 @@
+#include "values.h"
+#include "zero_infinity/codec.h"
+#include "zero_infinity/float16.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <set>
+
+namespace penstock {
+namespace {
+
+using test::finite_values;
+using test::seed_text;
+
+// The nearest value with `digits` binary digits and at least the exponent `min_exponent`, from `limit` on infinity:
+// written with library functions on doubles, so that it shares nothing with the bit arithmetic under test.
+template <typename Round>
+double rounded(double value, int digits, int min_exponent, double limit, Round round) {
+    if (value == 0 || !std::isfinite(value)) return value;
+    const int exponent = std::max(std::ilogb(value), min_exponent);
+    const double result = std::ldexp(round(std::ldexp(value, digits - 1 - exponent)), exponent - digits + 1);
+    return std::abs(result) >= limit ? std::copysign(std::numeric_limits<double>::infinity(), value) : result;
+}
+const auto ties_away = [](double x) { return std::round(x); };
+const auto ties_even = [](double x) { return std::nearbyint(x); };
+
+bool same_value(double a, double b) {
+    return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b);
+}
+
+// All 2^16 upper halves with lower halves around every edge and some at random; all 2^32 patterns when the
+// environment says PENSTOCK_TEST_ALL_PATTERNS=1 (some minutes).
+std::vector<std::uint32_t> lower_halves(std::size_t count) {
+    std::set<std::uint32_t> lows{0,      1,      2,      0x0fff, 0x1000, 0x1001, 0x2000,
+                                 0x7ffe, 0x7fff, 0x8000, 0x8001, 0x8002, 0xfffe, 0xffff};
+    const char* all = std::getenv("PENSTOCK_TEST_ALL_PATTERNS");
+    if (all != nullptr && *all == '1') {
+        for (std::uint32_t low = 0; low < 0x10000; ++low) lows.insert(low);
+    }
+    std::mt19937 random(20240817);
+    while (lows.size() < count) lows.insert(random() & 0xffffU);
+    return {lows.begin(), lows.end()};
+}
+
+// Encodes and decodes all patterns with one lower half in one call of the codec.
+struct Patterns {
+    std::vector<float> values = std::vector<float>(0x10000);
+    std::vector<float> decoded = std::vector<float>(0x10000);
+    std::vector<std::uint16_t> weights = std::vector<std::uint16_t>(0x10000);
+    std::vector<std::uint32_t> master = std::vector<std::uint32_t>(0x10000);  // 2 or 4 bytes each are used
+
+    void run(const Codec& codec, std::uint32_t low) {
+        for (std::uint32_t hi = 0; hi < 0x10000; ++hi) values[hi] = std::bit_cast<float>(hi << 16 | low);
+        auto* weight_bytes = reinterpret_cast<std::byte*>(weights.data());
+        auto* master_bytes = reinterpret_cast<std::byte*>(master.data());
+        codec.encode(values.data(), weight_bytes, master_bytes, values.size());
+        codec.decode(codec.master_needs_weights ? weight_bytes : nullptr, master_bytes, decoded.data(), values.size());
+    }
+};
+
+TEST(Codec, SplitExampleOfTheHeaderHolds) {
+    static_assert(split_master(std::bit_cast<float>(0x3f808000U)).hi == 0x3f81);
+    static_assert(split_master(std::bit_cast<float>(0x3f808000U)).lo == 0x8000);
+    static_assert(std::bit_cast<std::uint32_t>(join_master({0x3f81, 0x8000})) == 0x3f808000U);
+}
+
+TEST(Codec, SplitRoundTripsEveryTieExponentSignAndNaNBitForBit) {
+    Patterns patterns;
+    for (const std::uint32_t low : lower_halves(256)) {
+        patterns.run(split_codec(), low);
+        for (std::uint32_t hi = 0; hi < 0x10000; ++hi) {
+            const std::uint32_t bits = hi << 16 | low;
+            ASSERT_EQ(std::bit_cast<std::uint32_t>(patterns.decoded[hi]), bits);
+            ASSERT_EQ(std::bit_cast<std::uint32_t>(join_master(split_master(std::bit_cast<float>(bits)))), bits);
+            ASSERT_EQ(split_master(std::bit_cast<float>(bits)).hi, patterns.weights[hi]) << std::hex << bits;
+        }
+    }
+}
+
+TEST(Codec, SplitWeightIsTheMasterRoundedToNearestWithTiesAwayFromZero) {
+    Patterns patterns;
+    for (const std::uint32_t low : lower_halves(48)) {
+        patterns.run(split_codec(), low);
+        for (std::uint32_t hi = 0; hi < 0x10000; ++hi) {
+            const double value = patterns.values[hi];
+            if (std::isnan(value)) continue;
+            ASSERT_TRUE(same_value(bf16_to_fp32(patterns.weights[hi]), rounded(value, 8, -126, 0x1p128, ties_away)))
+                << std::hex << (hi << 16 | low);
+        }
+    }
+}
+
+TEST(Codec, SplitDiffersFromTiesToEvenInExactly32640Patterns) {
+    Patterns patterns;
+    std::size_t different = 0;
+    for (const std::uint32_t low : lower_halves(32)) {
+        patterns.run(split_codec(), low);
+        for (std::uint32_t hi = 0; hi < 0x10000; ++hi) {
+            const float value = patterns.values[hi];
+            if (!std::isnan(value) && patterns.weights[hi] != fp32_to_bf16(value)) ++different;
+        }
+    }
+    EXPECT_EQ(different, 32640U);  // all of them have the lower half 0x8000, which is among those tried
+}
+
+TEST(Codec, PlainBf16WeightIsRoundedToNearestEvenAndMasterIsKept) {
+    Patterns patterns;
+    for (const std::uint32_t low : lower_halves(48)) {
+        patterns.run(plain_bf16_codec(), low);
+        for (std::uint32_t hi = 0; hi < 0x10000; ++hi) {
+            ASSERT_EQ(patterns.master[hi], hi << 16 | low);
+            ASSERT_EQ(std::bit_cast<std::uint32_t>(patterns.decoded[hi]), hi << 16 | low);
+            const double value = patterns.values[hi];
+            if (std::isnan(value)) {
+                ASSERT_EQ(patterns.weights[hi], 0x7fc0) << "as c10::BFloat16";
+            } else {
+                ASSERT_TRUE(same_value(bf16_to_fp32(patterns.weights[hi]), rounded(value, 8, -126, 0x1p128, ties_even)))
+                << std::hex << (hi << 16 | low);
+            }
+        }
+    }
+}
+
+TEST(Codec, PlainFp16WeightIsRoundedToNearestEvenAndMasterIsKept) {
+    Patterns patterns;
+    for (const std::uint32_t low : lower_halves(48)) {
+        patterns.run(plain_fp16_codec(), low);
+        for (std::uint32_t hi = 0; hi < 0x10000; ++hi) {
+            ASSERT_EQ(patterns.master[hi], hi << 16 | low);
+            ASSERT_EQ(std::bit_cast<std::uint32_t>(patterns.decoded[hi]), hi << 16 | low);
+            const double value = patterns.values[hi];
+            if (std::isnan(value)) {
+                ASSERT_EQ(patterns.weights[hi], (hi & 0x8000) | 0x7e00) << "as c10::Half";
+            } else {
+                ASSERT_TRUE(same_value(fp16_to_fp32(patterns.weights[hi]), rounded(value, 11, -14, 0x1p16, ties_even)))
+                << std::hex << (hi << 16 | low);
+            }
+        }
+    }
+}
+
+TEST(Codec, EveryFp16BitPatternWidensToItsValueAndBack) {
+    for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+        const auto half = static_cast<std::uint16_t>(bits);
+        const int exponent = (half >> 10) & 31;
+        const int mantissa = half & 1023;
+        double value = exponent == 31   ? (mantissa == 0 ? INFINITY : NAN)
+                       : exponent == 0  ? std::ldexp(mantissa, -24)
+                                        : std::ldexp(1024 + mantissa, exponent - 25);
+        if (half & 0x8000) value = -value;
+        ASSERT_TRUE(same_value(fp16_to_fp32(half), value)) << std::hex << bits;
+        if (!std::isnan(value)) {
+            ASSERT_EQ(fp32_to_fp16(fp16_to_fp32(half)), half);
+        }
+    }
+}
+
+TEST(Codec, EveryBf16BitPatternWidensToTheUpperHalf) {
+    for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+        const auto brief = static_cast<std::uint16_t>(bits);
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(bf16_to_fp32(brief)), bits << 16);
+        if (!std::isnan(bf16_to_fp32(brief))) {
+            ASSERT_EQ(fp32_to_bf16(bf16_to_fp32(brief)), brief);
+        }
+    }
+}
+
+TEST(Codec, EachCodecDecodesWhatItEncodedAtOddLengthsAndLeavesTheRestAlone) {
+    const std::uint64_t seed = 11;
+    SCOPED_TRACE(seed_text(seed));
+    for (const std::string_view name : codec_names()) {
+        const Codec& codec = *find_codec(name);
+        for (const std::size_t count : {0U, 1U, 7U, 31U, 65U, 1000U}) {
+            const std::vector<float> values = finite_values(seed + count, count);
+            std::vector<float> decoded(count + 1, 42.0F);
+            std::vector<std::uint32_t> weights(count + 1, 0xdeadbeef);
+            std::vector<std::uint32_t> master(count + 1, 0xdeadbeef);
+            auto* weight_bytes = reinterpret_cast<std::byte*>(weights.data());
+            auto* master_bytes = codec.has_master_plane ? reinterpret_cast<std::byte*>(master.data()) : nullptr;
+            codec.encode(values.data(), weight_bytes, master_bytes, count);
+            codec.decode(codec.master_needs_weights ? weight_bytes : nullptr, master_bytes, decoded.data(), count);
+            decoded.resize(count);
+            EXPECT_EQ(test::first_difference(values, decoded), -1) << name << ", " << count;
+            EXPECT_TRUE(codec.exact);
+            EXPECT_EQ(weight_bytes[count * bytes_of(codec.weights)], count * bytes_of(codec.weights) % 4 == 2
+                                                                         ? std::byte{0xad} : std::byte{0xef}) << name;
+            EXPECT_EQ(weights[count], 0xdeadbeef) << name;
+            EXPECT_EQ(master[count], 0xdeadbeef) << name;
+        }
+    }
+}
+
+TEST(Codec, IsFoundByItsNameAndByNoOther) {
+    EXPECT_EQ(codec_names(), (std::vector<std::string_view>{"split", "plain_fp32", "plain_bf16", "plain_fp16"}));
+    for (const std::string_view name : codec_names()) EXPECT_EQ(find_codec(name)->name, name);
+    EXPECT_EQ(find_codec("splits"), nullptr);
+    EXPECT_EQ(find_codec(""), nullptr);
+}
+
+TEST(StateFormat, PlanesLieOneAfterTheOtherWidestFirst) {
+    const StateFormat split{&split_codec(), 2};
+    EXPECT_EQ(split.weights_bytes(), 2U);
+    EXPECT_EQ(split.states_bytes(), 10U);
+    EXPECT_EQ(split.moment_offset_bytes(0, 1000), 0U);
+    EXPECT_EQ(split.moment_offset_bytes(1, 1000), 4000U);
+    EXPECT_EQ(split.master_offset_bytes(1000), 8000U);
+    const StateFormat fp32{&plain_fp32_codec(), 1};
+    EXPECT_EQ(fp32.weights_bytes(), 4U);
+    EXPECT_EQ(fp32.states_bytes(), 4U);
+    const StateFormat fp16{&plain_fp16_codec(), 2};
+    EXPECT_EQ(fp16.weights_bytes(), 2U);
+    EXPECT_EQ(fp16.states_bytes(), 12U);
+    EXPECT_EQ(fp16.master_offset_bytes(64), 512U);
+}
+
+TEST(StateFormat, AsksForNoPlaneThatIsNotThere) {
+    EXPECT_DEATH(StateFormat({&plain_fp32_codec(), 2}).master_offset_bytes(64), "keeps no master");
+    EXPECT_DEATH(StateFormat({&split_codec(), 2}).moment_offset_bytes(2, 64), "moment 2 of 2");
+}
+
+TEST(PlaneType, HasANameAndAWidth) {
+    EXPECT_STREQ(to_string(PlaneType::bf16), "bf16");
+    EXPECT_STREQ(to_string(PlaneType::u8), "u8");
+    EXPECT_EQ(bytes_of(PlaneType::u8), 1U);
+    EXPECT_EQ(bytes_of(PlaneType::u16), 2U);
+    EXPECT_EQ(bytes_of(PlaneType::fp16), 2U);
+    EXPECT_EQ(bytes_of(PlaneType::fp32), 4U);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// A CUDA runtime in host memory, linked in place of the real one: what the cuda device asks of streams and events is
+// checked where no GPU is. Nothing happens when it is called; work is done one operation at a time and only while
+// someone asks or waits, each time on a random stream whose next operation may run. So whatever is not ordered by an
+// event happens in every order.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace penstock::fake_cudart {
+
+void reset(unsigned seed);  // two devices, no objects, no failure; device memory of 1 MiB
+void set_device_count(int count);
+void fail_once(const std::string& call, cudaError_t error);
+
+// On the legacy stream, as torch's kernels: runs when its turn comes.
+void launch(std::function<void()> kernel);
+void run_all();  // everything that can run
+
+std::size_t live_objects();   // streams, events and memory that were not given back
+std::size_t misuses();        // streams destroyed while busy, calls with another device current than the object's
+cudaError_t pending_error();  // what cudaGetLastError() would give
+
+}  // namespace penstock::fake_cudart

@@ -1,0 +1,251 @@
+#include "values.h"
+#include "zero_infinity/float16.h"
+#include "zero_infinity/update.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+using test::finite_values;
+using test::first_difference;
+using test::seed_text;
+
+struct alignas(64) Line {
+    std::byte bytes[64];
+};
+
+// A tile with memory of its own.
+struct Tile {
+    StateFormat format;
+    std::uint64_t numel;
+    std::vector<Line> weights;
+    std::vector<Line> states;
+
+    Tile(const StateFormat& of, const std::vector<float>& masters)
+        : format(of), numel(masters.size()), weights(numel * format.weights_bytes() / 64 + 1),
+          states(numel * format.states_bytes() / 64 + 1) {
+        std::memset(weights.data(), 0xff, weights.size() * 64);
+        std::memset(states.data(), 0xff, states.size() * 64);
+        encode_initial(format, masters.data(), view());
+    }
+    TileView view() { return {weights.data()->bytes, states.data()->bytes, numel}; }
+    std::vector<float> masters() {
+        std::vector<float> values(numel);
+        decode_masters(format, view(), values.data());
+        return values;
+    }
+    std::vector<float> moment(std::uint32_t index) {
+        std::vector<float> values(numel);
+        std::memcpy(values.data(), states.data()->bytes + format.moment_offset_bytes(index, numel), numel * 4);
+        return values;
+    }
+};
+
+std::vector<StateFormat> formats() {
+    std::vector<StateFormat> all;
+    for (const std::string_view name : codec_names()) all.push_back({find_codec(name), 2});
+    return all;
+}
+
+struct Gradients {
+    PlaneType type;
+    std::vector<float> fp32;
+    std::vector<std::uint16_t> bf16;
+
+    Gradients(PlaneType of, std::uint64_t seed, std::size_t count) : type(of), fp32(finite_values(seed, count, 1e-2F)) {
+        for (float& value : fp32) {
+            value = std::clamp(value, -1e4F, 1e4F);
+            if (type == PlaneType::fp32) continue;
+            bf16.push_back(fp32_to_bf16(value));
+            value = bf16_to_fp32(bf16.back());
+        }
+    }
+    GradientView view(std::size_t first = 0, std::size_t count = SIZE_MAX) const {
+        const std::byte* data = type == PlaneType::fp32 ? reinterpret_cast<const std::byte*>(fp32.data() + first)
+                                                        : reinterpret_cast<const std::byte*>(bf16.data() + first);
+        return {data, type, std::min(count, fp32.size() - first)};
+    }
+};
+
+std::vector<float> start_values(std::uint64_t seed, std::size_t count) {
+    auto values = finite_values(seed, count);
+    for (float& value : values) value = std::clamp(value, -1e10F, 1e10F);
+    return values;
+}
+
+TEST(Update, IsDecodeScaleOptimizerEncodeForEveryCodecAndGradientType) {
+    const std::uint64_t seed = 31;
+    SCOPED_TRACE(seed_text(seed));
+    Workers workers(2);
+    const auto adamw = make_adamw({});
+    for (const StateFormat& format : formats()) {
+        for (const PlaneType type : {PlaneType::fp32, PlaneType::bf16}) {
+            SCOPED_TRACE(std::string(format.codec->name) + " with gradients of " + to_string(type));
+            const std::size_t count = 70001;
+            auto p = start_values(seed, count);
+            Tile tile(format, p);
+            std::vector<float> m(count, 0.0F);
+            std::vector<float> v(count, 0.0F);
+            for (std::uint64_t step = 1; step <= 3; ++step) {
+                const Gradients gradients(type, seed + step, count);
+                const float scale = 0.3F;
+                std::vector<float> scaled;
+                for (const float g : gradients.fp32) scaled.push_back(g * scale);
+                adamw->update({p.data(), {m.data(), v.data()}, scaled.data(), count}, {step, 1e-3});
+                const TileUpdate update{&format, adamw.get(), {step, 1e-3}, scale};
+                ASSERT_EQ(update_tile(update, tile.view(), gradients.view(), workers), std::nullopt);
+                ASSERT_EQ(first_difference(tile.masters(), p), -1);
+                ASSERT_EQ(first_difference(tile.moment(0), m), -1);
+                ASSERT_EQ(first_difference(tile.moment(1), v), -1);
+            }
+            // What compute reads is the new master, rounded as the codec says.
+            const auto* hi = reinterpret_cast<const std::uint16_t*>(tile.weights.data());
+            if (format.codec == &split_codec()) {
+                for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(hi[i], split_master(p[i]).hi);
+            }
+            if (format.codec == &plain_bf16_codec()) {
+                for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(hi[i], fp32_to_bf16(p[i]));
+            }
+            if (format.codec == &plain_fp16_codec()) {
+                for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(hi[i], fp32_to_fp16(p[i]));
+            }
+        }
+    }
+}
+
+TEST(Update, GivesTheSameBytesForAnyNumberOfWorkersAndAnyCutIntoTiles) {
+    const std::uint64_t seed = 32;
+    SCOPED_TRACE(seed_text(seed));
+    const std::size_t count = 200'064;
+    const auto masters = start_values(seed, count);
+    const Gradients gradients(PlaneType::bf16, seed + 1, count);
+    const auto adamw = make_adamw({});
+    const StateFormat format{&split_codec(), 2};
+    const TileUpdate update{&format, adamw.get(), {1, 1e-3}, 0.7F};
+
+    Workers one(1);
+    Tile reference(format, masters);
+    ASSERT_EQ(update_tile(update, reference.view(), gradients.view(), one), std::nullopt);
+    const auto expected = reference.masters();
+
+    for (const unsigned threads : {2U, 3U, 5U}) {
+        Workers workers(threads);
+        Tile tile(format, masters);
+        ASSERT_EQ(update_tile(update, tile.view(), gradients.view(), workers), std::nullopt);
+        EXPECT_EQ(std::memcmp(tile.weights.data(), reference.weights.data(), tile.weights.size() * 64), 0) << threads;
+        EXPECT_EQ(std::memcmp(tile.states.data(), reference.states.data(), tile.states.size() * 64), 0) << threads;
+    }
+    for (const std::size_t piece : {64U, 4096U, 65536U + 64U}) {
+        for (std::size_t first = 0; first < count; first += piece) {
+            const std::size_t length = std::min(piece, count - first);
+            Tile tile(format, {masters.begin() + static_cast<std::ptrdiff_t>(first),
+                               masters.begin() + static_cast<std::ptrdiff_t>(first + length)});
+            ASSERT_EQ(update_tile(update, tile.view(), gradients.view(first, length), one), std::nullopt);
+            ASSERT_EQ(first_difference(tile.masters(), {expected.data() + first, length}), -1) << piece << ' ' << first;
+        }
+    }
+}
+
+TEST(Update, NamesTheFirstElementThatIsNotFinite) {
+    const std::size_t count = 200'000;
+    const auto adamw = make_adamw({});
+    Workers workers(3);
+    const std::uint64_t places[] = {0, 2047, 2048, 131'073, count - 1};
+    for (const StateFormat& format : formats()) {
+        for (const std::uint64_t bad : places) {
+            Tile tile(format, std::vector<float>(count, 0.5F));
+            std::vector<float> g(count, 0.01F);
+            g[bad] = bad % 2 == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+            g[count - 1] = -std::numeric_limits<float>::infinity();
+            const GradientView view{reinterpret_cast<const std::byte*>(g.data()), PlaneType::fp32, count};
+            const auto element = update_tile({&format, adamw.get(), {1, 1e-3}, 1.0F}, tile.view(), view, workers);
+            ASSERT_EQ(element, std::optional<std::uint64_t>(bad)) << format.codec->name;
+        }
+    }
+}
+
+TEST(Update, NamesAnElementWhoseMasterOverflows) {
+    const StateFormat format{&split_codec(), 2};
+    const auto adamw = make_adamw({.weight_decay = 0});
+    Workers workers(1);
+    std::vector<float> masters(100, 0.5F);
+    masters[70] = std::numeric_limits<float>::max();
+    Tile tile(format, masters);
+    const std::vector<float> g(100, -1.0F);
+    const GradientView view{reinterpret_cast<const std::byte*>(g.data()), PlaneType::fp32, 100};
+    EXPECT_EQ(update_tile({&format, adamw.get(), {1, 1e37}, 1.0F}, tile.view(), view, workers),
+              std::optional<std::uint64_t>(70));
+}
+
+// g² overflows fp32 although g does not: the master hardly moves, now and for ever after.
+TEST(Update, NamesAnElementWhoseSecondMomentOverflows) {
+    for (const StateFormat& format : formats()) {
+        const auto adamw = make_adamw({});
+        Workers workers(1);
+        Tile tile(format, std::vector<float>(100, 0.5F));
+        std::vector<float> g(100, 1.0F);
+        g[42] = 1e25F;
+        const GradientView view{reinterpret_cast<const std::byte*>(g.data()), PlaneType::fp32, 100};
+        EXPECT_EQ(update_tile({&format, adamw.get(), {1, 1e-3}, 1.0F}, tile.view(), view, workers),
+                  std::optional<std::uint64_t>(42));
+        EXPECT_TRUE(std::isfinite(tile.masters()[42]));
+    }
+}
+
+TEST(Update, InitialTileHoldsTheMastersAndZeroMoments) {
+    for (const StateFormat& format : formats()) {
+        const auto masters = finite_values(40, 1001);
+        Tile tile(format, masters);  // its memory was 0xff before
+        EXPECT_EQ(first_difference(tile.masters(), masters), -1) << format.codec->name;
+        EXPECT_EQ(first_difference(tile.moment(0), std::vector<float>(1001, 0.0F)), -1);
+        EXPECT_EQ(first_difference(tile.moment(1), std::vector<float>(1001, 0.0F)), -1);
+    }
+}
+
+// A user's own optimizer with one moment: sign descent with momentum.
+class SignMomentum final : public Optimizer {
+   public:
+    std::string name() const override { return "sign_momentum"; }
+    std::uint32_t moments() const noexcept override { return 1; }
+    void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
+        for (std::size_t i = 0; i < span.count; ++i) {
+            span.moments[0][i] = 0.5F * span.moments[0][i] + span.gradient[i];
+            span.master[i] -= static_cast<float>(values.learning_rate) * (span.moments[0][i] > 0 ? 1.0F : -1.0F);
+        }
+    }
+};
+
+TEST(Update, TakesAUsersOwnOptimizer) {
+    Workers workers(2);
+    const SignMomentum optimizer;
+    for (const std::string_view name : codec_names()) {
+        const StateFormat format{find_codec(name), 1};
+        Tile tile(format, {1.0F, 2.0F, 3.0F});
+        const std::vector<float> g{2.0F, -4.0F, 6.0F};
+        const GradientView view{reinterpret_cast<const std::byte*>(g.data()), PlaneType::fp32, 3};
+        EXPECT_EQ(update_tile({&format, &optimizer, {1, 0.25}, 0.5F}, tile.view(), view, workers), std::nullopt);
+        EXPECT_EQ(tile.masters(), (std::vector<float>{0.75F, 2.25F, 2.75F})) << name;
+        EXPECT_EQ(tile.moment(0), (std::vector<float>{1.0F, -2.0F, 3.0F})) << name;
+    }
+}
+
+TEST(Update, RefusesPartsThatDoNotFitTogether) {
+    Workers workers(1);
+    const StateFormat format{&split_codec(), 2};
+    const auto adamw = make_adamw({});
+    Tile tile(format, std::vector<float>(64, 1.0F));
+    const std::vector<float> g(64, 0.0F);
+    const GradientView shorter{reinterpret_cast<const std::byte*>(g.data()), PlaneType::fp32, 63};
+    EXPECT_DEATH(update_tile({&format, adamw.get(), {1, 1e-3}, 1.0F}, tile.view(), shorter, workers), "63 gradients");
+    const SignMomentum other;
+    const GradientView whole{reinterpret_cast<const std::byte*>(g.data()), PlaneType::fp32, 64};
+    EXPECT_DEATH(update_tile({&format, &other, {1, 1e-3}, 1.0F}, tile.view(), whole, workers), "sign_momentum keeps 1");
+}
+
+}  // namespace
+}  // namespace penstock

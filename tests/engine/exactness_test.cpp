@@ -1,0 +1,134 @@
+// Equality before speed: any tier, device, prefetch depth and activation policy gives the bits of the plain in-memory
+// loop.
+#include "tests/engine/reference_loop.h"
+#include "tests/engine/run.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::testing {
+namespace {
+
+struct Case {
+    const char* name;
+    bool bf16 = true;
+    Residency residency;
+    DeviceKind device = DeviceKind::cpu;
+    std::uint32_t depth = 2;
+    Activations activations = Activations::recompute;
+    std::size_t micro_batches = 1;
+    bool tied_head = false;
+    bool frozen_gain = false;
+};
+
+void PrintTo(const Case& each, std::ostream* out) {
+    *out << each.name;
+}
+
+RunOptions run_options(const Case& each, const std::string& directory) {
+    RunOptions options = toy_run(directory);
+    options.model.tied_head = each.tied_head;
+    options.model.frozen_gain = each.frozen_gain;
+    options.micro_batches = each.micro_batches;
+    options.session.codec = each.bf16 ? "split" : "plain_fp32";
+    options.session.gradient_type = each.bf16 ? PlaneType::bf16 : PlaneType::fp32;
+    options.session.residency = each.residency;
+    options.session.prefetch_depth = each.depth;
+    options.session.engine.activations = each.activations;
+    options.session.device.kind = each.device;
+    options.session.device.budget_bytes = 4 << 20;
+    options.session.device.copy_delay = std::chrono::microseconds(200);
+    return options;
+}
+
+class Exactness : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Exactness, TwentyStepsGiveTheBitsOfThePlainLoop) {
+    const TemporaryDirectory directory;
+    const RunOptions options = run_options(GetParam(), directory.path());
+    const RunResult run = run_toy(options);
+
+    ReferenceOptions reference_options;
+    reference_options.bf16 = GetParam().bf16;
+    reference_options.clipping = options.session.engine.gradient_clipping;
+    ReferenceLoop reference(make_toy_model(options.model), reference_options);
+    for (std::uint64_t step = 1; step <= options.steps; ++step) {
+        const auto expected = reference.train_batch(toy_step(step, options), step, options.learning_rate);
+        ASSERT_EQ(run.losses.at(step - 1), expected.loss) << "step " << step;
+        ASSERT_EQ(run.norms.at(step - 1), expected.norm) << "step " << step;
+    }
+    ASSERT_LT(run.losses.back(), run.losses.front());
+    ASSERT_GT(run.norms.front(), options.session.engine.gradient_clipping) << "clipping was not exercised";
+
+    const Snapshot snapshot = read_snapshot(options.session.swap_directories[0], options.session.job);
+    const auto model = make_toy_model(options.model);
+    EXPECT_EQ(decode_states(snapshot, *model, options.session.codec, options.session.tile_numel), reference.states());
+}
+
+constexpr Residency on_nvme{Tier::nvme, Tier::nvme};
+constexpr Residency in_host_memory{Tier::host, Tier::host};
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiers, Exactness,
+    ::testing::Values(
+        Case{.name = "split_nvme_cpu", .residency = on_nvme},
+        Case{.name = "split_host_cpu", .residency = in_host_memory},
+        Case{.name = "split_nvme_emulated", .residency = on_nvme, .device = DeviceKind::emulated},
+        Case{.name = "split_host_emulated", .residency = in_host_memory, .device = DeviceKind::emulated},
+        Case{.name = "plain_nvme_cpu", .bf16 = false, .residency = on_nvme},
+        Case{.name = "plain_host_cpu", .bf16 = false, .residency = in_host_memory},
+        Case{.name = "plain_nvme_emulated", .bf16 = false, .residency = on_nvme, .device = DeviceKind::emulated},
+        Case{.name = "plain_host_emulated", .bf16 = false, .residency = in_host_memory, .device = DeviceKind::emulated},
+        Case{.name = "states_on_nvme_weights_in_host", .residency = {Tier::host, Tier::nvme}},
+        Case{.name = "weights_on_nvme_states_in_host", .residency = {Tier::nvme, Tier::host}},
+        Case{.name = "depth_0", .residency = on_nvme, .depth = 0},
+        Case{.name = "depth_8_emulated", .residency = on_nvme, .device = DeviceKind::emulated, .depth = 8},
+        Case{.name = "kept_graphs", .residency = on_nvme, .activations = Activations::keep},
+        Case{.name = "kept_graphs_emulated",
+             .residency = on_nvme,
+             .device = DeviceKind::emulated,
+             .activations = Activations::keep},
+        Case{.name = "accumulation_of_3", .residency = on_nvme, .micro_batches = 3},
+        Case{.name = "accumulation_of_3_emulated_kept",
+             .residency = on_nvme,
+             .device = DeviceKind::emulated,
+             .activations = Activations::keep,
+             .micro_batches = 3},
+        Case{.name = "tied_head", .residency = on_nvme, .tied_head = true},
+        Case{.name = "tied_head_emulated", .residency = on_nvme, .device = DeviceKind::emulated, .tied_head = true},
+        Case{.name = "frozen_gain", .residency = on_nvme, .frozen_gain = true},
+        Case{
+            .name = "frozen_gain_emulated", .residency = on_nvme, .device = DeviceKind::emulated, .frozen_gain = true}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+// A tied weight's uses are summed apart, so accumulation has no order of its own to be compared with; tiers still
+// agree.
+TEST(Exactness, TiedHeadWithAccumulationIsTheSameOnEveryTier) {
+    Case each{.name = "", .residency = on_nvme, .micro_batches = 3, .tied_head = true};
+    const TemporaryDirectory one, other;
+    const RunOptions nvme = run_options(each, one.path());
+    each.residency = in_host_memory;
+    each.device = DeviceKind::emulated;
+    each.activations = Activations::keep;
+    const RunOptions host = run_options(each, other.path());
+    EXPECT_EQ(run_toy(nvme).losses, run_toy(host).losses);
+    EXPECT_EQ(read_snapshot(nvme.session.swap_directories[0], "toy"),
+              read_snapshot(host.session.swap_directories[0], "toy"));
+}
+
+TEST(Exactness, ResumingGivesTheBitsOfTheRunThatWasNotInterrupted) {
+    const TemporaryDirectory one, other;
+    RunOptions whole = toy_run(one.path());
+    RunOptions parts = toy_run(other.path());
+    whole.steps = 12;
+    run_toy(whole);
+    for (const std::uint64_t until : {std::uint64_t{5}, std::uint64_t{6}, std::uint64_t{12}}) {
+        parts.steps = until;
+        parts.session.residency = until == 6 ? in_host_memory : on_nvme;  // tiers may change at a resume
+        run_toy(parts);
+    }
+    EXPECT_EQ(read_snapshot(whole.session.swap_directories[0], "toy"),
+              read_snapshot(parts.session.swap_directories[0], "toy"));
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,57 @@
+#include "tests/engine/run.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+namespace penstock::testing {
+
+TemporaryDirectory::TemporaryDirectory() {
+    std::string name = std::filesystem::current_path() / "engine_test_XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory: " + name);
+    path_ = name;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+    std::filesystem::remove_all(path_);
+}
+
+RunOptions toy_run(const std::string& directory) {
+    RunOptions options;
+    options.session.swap_directories = {directory + "/swap"};
+    options.session.job = "toy";
+    options.session.host_budget_bytes = 32 << 20;
+    options.session.tile_numel = 4096;
+    options.session.staging_tiles = 3;
+    options.session.engine.gradient_clipping = 0.5;
+    return options;
+}
+
+std::vector<Bundle> toy_step(std::uint64_t step, const RunOptions& options) {
+    std::vector<Bundle> micro_batches;
+    for (std::size_t index = 0; index < options.micro_batches; ++index)
+        micro_batches.push_back(toy_batch(step * 100 + index, 3, 16, options.model));
+    return micro_batches;
+}
+
+RunResult run_toy(const RunOptions& options) {
+    Session session(make_toy_model(options.model), make_adamw({}), options.session, {{"step", "0"}}, {});
+    RunResult result;
+    result.predicted = session.step_bytes();
+    result.trainable_numel = session.model().trainable_numel();
+    const std::uint64_t read_before = session.io_statistics().total_read_bytes();
+    const std::uint64_t written_before = session.io_statistics().total_write_bytes();
+    for (std::uint64_t step = std::stoull(session.client().at("step")) + 1; step <= options.steps; ++step) {
+        const StepReport report = session.engine().train_batch(toy_step(step, options),
+                                                               {.step = step, .learning_rate = options.learning_rate},
+                                                               {{"step", std::to_string(step)}});
+        result.losses.push_back(report.loss);
+        result.norms.push_back(report.gradient_norm);
+    }
+    result.read_bytes = session.io_statistics().total_read_bytes() - read_before;
+    result.write_bytes = session.io_statistics().total_write_bytes() - written_before;
+    return result;
+}
+
+}  // namespace penstock::testing

@@ -1,0 +1,81 @@
+#include "tests/engine/snapshot.h"
+
+#include "aio/io.h"
+#include "pinned_pool/region.h"
+#include "swap/blocking.h"
+#include "swap/tensor_store.h"
+#include "zero_infinity/unit.h"
+#include "zero_infinity/update.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace penstock::testing {
+
+Snapshot read_snapshot(const std::string& path, const std::string& job) {
+    StoreDirectory directory(path, job);
+    Io io(open_backend(directory.lock_fd(), {}).backend, {});
+    const auto store = TensorStore::open(io, {&directory});
+    Snapshot snapshot;
+    snapshot.client = store->client();
+    snapshot.generation = store->generation().value();
+    const auto& objects = store->layout().objects();
+    for (std::uint32_t object = 0; object < objects.size(); ++object) {
+        std::vector<std::byte>& bytes = snapshot.objects[objects[object].name];
+        for (std::uint32_t tile = 0; tile < store->layout().tile_count(object); ++tile) {
+            const TileId id{object, tile};
+            Region memory(store->extent_bytes(id), 1, Registration::none);
+            read_blocking(io, *store, id, {memory.data(), store->extent_bytes(id)});
+            bytes.insert(bytes.end(), memory.data(), memory.data() + store->layout().tile_bytes(id));
+        }
+    }
+    return snapshot;
+}
+
+namespace {
+
+// One unit's masters and moments as flat ranges.
+ReferenceState flat_states(const Snapshot& snapshot, const UnitLayout& layout, const StateFormat& format) {
+    ReferenceState flat;
+    if (layout.trainable_numel() == 0) return flat;
+    std::vector<std::byte> weights = snapshot.objects.at(layout.spec().name + ".weights");
+    std::vector<std::byte> states = snapshot.objects.at(layout.spec().name + ".states");
+    for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) {
+        const std::uint64_t first = tile * layout.tile_numel();
+        const std::uint64_t numel = layout.tile_numel(tile);
+        std::byte* tile_states = states.data() + first * format.states_bytes();
+        std::vector<float> values(numel);
+        decode_masters(format, {weights.data() + first * format.weights_bytes(), tile_states, numel}, values.data());
+        flat.master.insert(flat.master.end(), values.begin(), values.end());
+        std::memcpy(values.data(), tile_states + format.moment_offset_bytes(0, numel), numel * 4);
+        flat.m.insert(flat.m.end(), values.begin(), values.end());
+        std::memcpy(values.data(), tile_states + format.moment_offset_bytes(1, numel), numel * 4);
+        flat.v.insert(flat.v.end(), values.begin(), values.end());
+    }
+    return flat;
+}
+
+}  // namespace
+
+std::map<std::string, ReferenceState> decode_states(const Snapshot& snapshot, const Model& model,
+                                                    const std::string& codec, std::uint64_t tile_numel) {
+    const StateFormat format{find_codec(codec), 2};
+    std::map<std::string, ReferenceState> decoded;
+    for (const auto& unit : model.units()) {
+        const UnitLayout layout(unit->spec(), {}, tile_numel);
+        const ReferenceState flat = flat_states(snapshot, layout, format);
+        for (std::size_t index = 0; index < unit->parameters().size(); ++index) {
+            const ParameterPlace& place = layout.place(index);
+            if (place.training == Training::frozen) continue;
+            const auto cut = [&](const std::vector<float>& values) {
+                const auto first = values.begin() + static_cast<std::ptrdiff_t>(place.first);
+                return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(place.numel));
+            };
+            decoded[unit->name() + "/" + unit->parameters()[index]->spec().name] = {cut(flat.master), cut(flat.m),
+                                                                                    cut(flat.v)};
+        }
+    }
+    return decoded;
+}
+
+}  // namespace penstock::testing

@@ -1,0 +1,152 @@
+#include "pinned_pool/pinned_pool.h"
+
+#include "aio/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kib = 1024;
+constexpr std::size_t mib = 1024 * kib;
+
+MachineMemory roomy() {
+    return {1ULL << 40, "free RAM"};
+}
+
+Budget two_uses() {
+    Budget budget(4 * mib, "memory.host_budget");
+    budget.add({"weights", 2 * mib, "memory.weights"});
+    budget.add({"staging", 64 * kib, "memory.staging"});
+    return budget;
+}
+
+TEST(PinnedPool, AllocatesTheUsesAndReportsTheLimit) {
+    const PinnedPool pool(two_uses(), roomy(), {});
+    EXPECT_EQ(pool.budget_bytes(), 4 * mib);
+    EXPECT_EQ(pool.arena_bytes(), 2 * mib + 64 * kib);
+    EXPECT_EQ(pool.in_use_bytes(), 0U);
+}
+
+TEST(PinnedPool, RefusesABudgetThatDoesNotFitBeforeItAllocates) {
+    Budget budget(1ULL << 50, "memory.host_budget");
+    budget.add({"weights", 1ULL << 49, "memory.weights"});
+    try {
+        const PinnedPool pool(budget, {1 << 20, "free RAM"}, {});
+        FAIL() << "half a pebibyte was granted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::does_not_fit);
+    }
+    Budget small(4096, "memory.host_budget");
+    small.add({"weights", 8192, "memory.weights"});
+    EXPECT_THROW(PinnedPool(small, roomy(), {}), Error);
+}
+
+TEST(PinnedPool, LeaseIsAlignedRoundedUpAndReturnsItsMemoryWhenDestroyed) {
+    PinnedPool pool(two_uses(), roomy(), {});
+    const UseId staging = pool.use("staging");
+    {
+        const auto lease = pool.try_acquire(staging, 5000);
+        ASSERT_TRUE(lease.has_value());
+        EXPECT_TRUE(static_cast<bool>(*lease));
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(lease->data()) % granule_bytes, 0U);
+        EXPECT_EQ(lease->bytes(), 8192U);
+        EXPECT_EQ(lease->span().size(), 8192U);
+        EXPECT_EQ(pool.in_use_bytes(), 8192U);
+        EXPECT_EQ(pool.in_use_bytes(staging), 8192U);
+        EXPECT_EQ(pool.in_use_bytes(pool.use("weights")), 0U);
+    }
+    EXPECT_EQ(pool.in_use_bytes(), 0U);
+    EXPECT_EQ(pool.peak_bytes(), 8192U);
+    EXPECT_EQ(pool.peak_bytes(staging), 8192U);
+    EXPECT_TRUE(pool.try_acquire(staging, 64 * kib).has_value());
+}
+
+TEST(PinnedPool, OneUseCannotTakeWhatBelongsToAnother) {
+    PinnedPool pool(two_uses(), roomy(), {});
+    const Lease all = pool.acquire(pool.use("staging"), 64 * kib);
+    EXPECT_FALSE(pool.try_acquire(pool.use("staging"), 1).has_value());
+    EXPECT_FALSE(pool.try_acquire(pool.use("staging"), ~std::size_t{0}).has_value());
+    EXPECT_TRUE(pool.try_acquire(pool.use("weights"), 2 * mib).has_value());
+}
+
+TEST(PinnedPool, MovedLeasesReturnTheirMemoryOnce) {
+    PinnedPool pool(two_uses(), roomy(), {});
+    const UseId staging = pool.use("staging");
+    Lease first = pool.acquire(staging, 4096);
+    Lease second = std::move(first);
+    EXPECT_FALSE(static_cast<bool>(first));  // NOLINT: the moved-from state is the subject
+    EXPECT_EQ(first.bytes(), 0U);
+    Lease third = pool.acquire(staging, 8192);
+    EXPECT_EQ(pool.in_use_bytes(), 12288U);
+    third = std::move(second);
+    EXPECT_EQ(pool.in_use_bytes(), 4096U);
+    Lease& same = third;
+    third = std::move(same);
+    EXPECT_EQ(pool.in_use_bytes(), 4096U);
+    third.reset();
+    third.reset();
+    EXPECT_EQ(pool.in_use_bytes(), 0U);
+}
+
+TEST(PinnedPool, ChecksWhatItsCallersPromise) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    PinnedPool pool(two_uses(), roomy(), {});
+    const UseId staging = pool.use("staging");
+    EXPECT_DEATH(pool.use("stagging"), "no use named stagging");
+    EXPECT_DEATH(pool.try_acquire(staging, 0), "a lease of no bytes from staging");
+    EXPECT_DEATH(pool.try_acquire(UseId{7}, 1), "use 7 of 2");
+    const Lease held = pool.acquire(staging, 32 * kib);
+    EXPECT_DEATH(pool.acquire(staging, 40 * kib),
+                 "staging has no room for 40960 bytes: 32768 of 65536 are in use, the longest free range has 32768");
+    EXPECT_DEATH(
+        {
+            auto brief = std::make_unique<PinnedPool>(two_uses(), roomy(), PoolOptions{});
+            const Lease lease = brief->acquire(staging, 1);
+            brief.reset();
+        },
+        "the pool ends while 4096 bytes of staging are leased");
+}
+
+TEST(PinnedPool, HasUsesOfNoBytes) {
+    Budget budget(mib, "memory.host_budget");
+    budget.add({"empty", 0, ""});
+    PinnedPool pool(budget, roomy(), {});
+    EXPECT_FALSE(pool.try_acquire(pool.use("empty"), 1).has_value());
+}
+
+TEST(PinnedPool, LeasesOfAllUsesAndThreadsNeverOverlap) {
+    PinnedPool pool(two_uses(), roomy(), {});
+    std::vector<std::thread> threads;
+    std::atomic<int> overlaps{0};
+    for (unsigned number = 1; number <= 4; ++number) {
+        threads.emplace_back([&pool, &overlaps, number] {
+            std::mt19937 random(number);
+            std::vector<Lease> held;
+            for (int step = 0; step < 2000; ++step) {
+                const UseId use = pool.use(random() % 2 == 0 ? "weights" : "staging");
+                if (auto lease = pool.try_acquire(use, 1 + random() % (20 * kib))) {
+                    std::memset(lease->data(), static_cast<int>(number), lease->bytes());
+                    held.push_back(std::move(*lease));
+                }
+                if (!held.empty() && random() % 2 == 0) {
+                    std::swap(held[random() % held.size()], held.back());
+                    for (const std::byte b : held.back().span()) overlaps += b != static_cast<std::byte>(number);
+                    held.pop_back();
+                }
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(overlaps.load(), 0);
+    EXPECT_EQ(pool.in_use_bytes(), 0U);
+    EXPECT_LE(pool.peak_bytes(), pool.arena_bytes());
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,134 @@
+#include "swap/blocking.h"
+
+#include "aio/error.h"
+#include "tests/swap/exercise.h"
+#include "tests/swap/power_device.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+namespace penstock::testing {
+namespace {
+
+// Hands everything on until it is stuck; then nothing comes back any more.
+class StuckBackend final : public Backend {
+   public:
+    StuckBackend(std::unique_ptr<Backend> inner, const bool& stuck) : inner_(std::move(inner)), stuck_(stuck) {}
+    bool submit(Attempt& attempt) override { return inner_->submit(attempt); }
+    Attempt* reap(std::chrono::nanoseconds timeout) override { return stuck_ ? nullptr : inner_->reap(timeout); }
+    void wake() noexcept override { inner_->wake(); }
+    std::size_t depth() const noexcept override { return inner_->depth(); }
+    const char* name() const noexcept override { return "stuck"; }
+
+   private:
+    std::unique_ptr<Backend> inner_;
+    const bool& stuck_;
+};
+
+class BlockingTest : public ::testing::Test {
+   protected:
+    std::unique_ptr<TensorStore> create() {
+        return TensorStore::create(io, {&directory},
+                                   {.objects = Exercise::objects(), .caching = Caching::direct, .progress = {}});
+    }
+
+    ScratchDirectory scratch;
+    StoreDirectory directory{scratch.file("store"), "test"};
+    PowerDevice device{1};
+    bool stuck = false;
+    Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {}};
+};
+
+TEST_F(BlockingTest, WritesCommitsAndReads) {
+    auto store = create();
+    ScratchMemory memory(store->extent_bytes({0, 0}));
+    fill_random(memory.span(), 1);
+    write_blocking(io, *store, {0, 0}, memory.span());
+    commit_blocking(io, *store, {{"step", "1"}});
+    EXPECT_EQ(store->generation(), 0U);
+    ScratchMemory read(store->extent_bytes({0, 0}));
+    read_blocking(io, *store, {0, 0}, read.span());
+    EXPECT_TRUE(std::equal(read.span().begin(), read.span().end(), memory.span().begin()));
+}
+
+TEST_F(BlockingTest, AFailureIsAnErrorOfStorageWithTheStoresMessage) {
+    auto store = create();
+    ScratchMemory memory(store->extent_bytes({0, 0}));
+    device.hook = [](const Attempt&, const std::string&) { return std::optional<std::int32_t>(-EIO); };
+    try {
+        write_blocking(io, *store, {0, 0}, memory.span());
+        FAIL() << "the error was not seen";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::storage);
+        EXPECT_NE(std::string(error.what()).find("'block.weights', tile 0"), std::string::npos) << error.what();
+    }
+    device.hook = {};
+    write_blocking(io, *store, {0, 0}, memory.span());
+    device.hook = [](const Attempt&, const std::string&) { return std::optional<std::int32_t>(-EIO); };
+    EXPECT_THROW(commit_blocking(io, *store, {}), Error);
+}
+
+// In a process of its own: what a stuck device holds is kept until the process ends.
+template <typename Run>
+void report_and_exit(Run run) {
+    try {
+        run();
+    } catch (const Error& error) {
+        std::cerr << error.what() << '\n';
+        ::_exit(static_cast<int>(error.code()));
+    }
+    ::_exit(0);
+}
+
+TEST_F(BlockingTest, AStuckDeviceIsReportedAtTheDeadlineAndTheStoreCanBeDestroyed) {
+    auto store = create();
+    ScratchMemory memory(store->extent_bytes({1, 2}));
+    write_blocking(io, *store, {1, 2}, memory.span());
+    const std::chrono::milliseconds deadline(20);
+    const std::string place =
+        "offset " + std::to_string(store->location({1, 2}).offset_bytes) + " of " + directory.path() + "/data";
+    const auto read = [&] {
+        stuck = true;
+        try {
+            read_blocking(io, *store, {1, 2}, memory.span(), deadline);
+        } catch (const Error&) {
+            store.reset();
+            throw;
+        }
+    };
+    EXPECT_EXIT(report_and_exit(read), ::testing::ExitedWithCode(4), "read at " + place + " was not answered for 0\\.");
+    const auto commit = [&] {
+        stuck = true;
+        try {
+            commit_blocking(io, *store, {}, deadline);
+        } catch (const Error&) {
+            store.reset();
+            throw;
+        }
+    };
+    EXPECT_EXIT(report_and_exit(commit), ::testing::ExitedWithCode(4), "flush at offset 0 of .*data was not answered");
+}
+
+TEST_F(BlockingTest, AnAnswerAfterTheStoreWasAbandonedIsNotDelivered) {
+    auto store = create();
+    ScratchMemory memory(store->extent_bytes({0, 0}));
+    const auto late = [&] {
+        TestTile operation;
+        stuck = true;
+        store->write(operation, {0, 0}, memory.span(), Urgency::demand);
+        io.poll();
+        store->abandon();
+        store.reset();
+        stuck = false;
+        while (!io.idle()) io.wait(std::chrono::seconds(1));
+        ::_exit(operation.finished == 0 ? 0 : 1);
+    };
+    EXPECT_EXIT(late(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,161 @@
+// Bit rot, lost, misdirected and stale writes: each is found when the tile is read, and named.
+#include "swap/recovery.h"
+#include "swap/tensor_store.h"
+#include "tests/swap/exercise.h"
+#include "tests/swap/power_device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+namespace penstock::testing {
+namespace {
+
+class DamageTest : public ::testing::Test {
+   protected:
+    DamageTest() {
+        store = TensorStore::create(io, {&directory},
+                                    {.objects = Exercise::objects(), .caching = Caching::direct, .progress = {}});
+        EXPECT_FALSE(exercise.advance(io, *store, 0));
+    }
+
+    std::vector<char> peek(std::uint64_t offset_bytes, std::uint64_t bytes) const {
+        std::vector<char> text(bytes);
+        std::ifstream file(directory.path() + "/data", std::ios::binary);
+        file.seekg(static_cast<std::streamoff>(offset_bytes));
+        file.read(text.data(), static_cast<std::streamsize>(bytes));
+        EXPECT_TRUE(file.good());
+        return text;
+    }
+    void poke(std::uint64_t offset_bytes, const std::vector<char>& text) const {
+        std::ofstream file(directory.path() + "/data", std::ios::binary | std::ios::in | std::ios::out);
+        file.seekp(static_cast<std::streamoff>(offset_bytes));
+        file.write(text.data(), static_cast<std::streamsize>(text.size()));
+    }
+    void flip(std::uint64_t offset_bytes, unsigned bit) const {
+        std::vector<char> text = peek(offset_bytes, 1);
+        text[0] = static_cast<char>(text[0] ^ (1U << bit));
+        poke(offset_bytes, text);
+    }
+    void expect_damaged(TileId tile) {
+        ScratchMemory memory(store->extent_bytes(tile));
+        const auto error = read_tile(io, *store, tile, memory.span());
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->kind, StoreError::Kind::damaged);
+        const TileLocation place = store->location(tile);
+        for (const std::string& part :
+             {"object '" + store->layout().objects()[tile.object].name + "'", "tile " + std::to_string(tile.tile),
+              place.path, "offset " + std::to_string(place.offset_bytes), std::string("generation "),
+              std::string("smartctl")}) {
+            EXPECT_NE(error->message.find(part), std::string::npos) << part << " is not in: " << error->message;
+        }
+    }
+
+    ScratchDirectory scratch;
+    StoreDirectory directory{scratch.file("store"), "test"};
+    PowerDevice device{1};
+    Io io{device.backend(), {}};
+    Exercise exercise{7};
+    std::unique_ptr<TensorStore> store;
+};
+
+TEST_F(DamageTest, AnyFlippedBitOfAnyTileIsFoundAndNamed) {
+    const std::uint64_t seed = first_seed();
+    std::cout << "seed " << seed << '\n';
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 100; ++i) {
+        const TileId tile = store->layout().tile(static_cast<std::uint32_t>(random() % store->layout().tile_count()));
+        // Also past the tile's length: the rest of the extent is promised to be zero.
+        const std::uint64_t at = store->location(tile).offset_bytes + random() % store->extent_bytes(tile);
+        const unsigned bit = random() % 8;
+        flip(at, bit);
+        expect_damaged(tile);
+        flip(at, bit);
+    }
+    EXPECT_EQ(exercise.difference(io, *store, 0), "");
+}
+
+TEST_F(DamageTest, AnUncommittedTileIsCheckedToo) {
+    ASSERT_FALSE(exercise.write(io, *store, 1));
+    flip(store->location({1, 0}).offset_bytes + 100, 3);
+    expect_damaged({1, 0});
+}
+
+TEST_F(DamageTest, ALostWriteIsFound) {
+    device.hook = [](Attempt& attempt, const std::string&) {
+        return attempt.kind == IoKind::write ? std::optional(static_cast<std::int32_t>(attempt.bytes)) : std::nullopt;
+    };
+    ScratchMemory memory(store->extent_bytes({0, 0}));
+    exercise.fill(memory.span(), {0, 0}, 1);
+    ASSERT_FALSE(write_tile(io, *store, {0, 0}, memory.span()));
+    device.hook = {};
+    expect_damaged({0, 0});
+}
+
+TEST_F(DamageTest, AMisdirectedWriteIsFound) {
+    poke(store->location({0, 1}).offset_bytes, peek(store->location({0, 2}).offset_bytes, store->extent_bytes({0, 1})));
+    expect_damaged({0, 1});
+}
+
+TEST_F(DamageTest, AStaleTileOfAnOlderGenerationIsFound) {
+    const std::uint64_t old_place = store->location({1, 1}).offset_bytes;
+    ScratchMemory memory(store->extent_bytes({1, 1}));
+    exercise.fill(memory.span(), {1, 1}, 1);
+    ASSERT_FALSE(write_tile(io, *store, {1, 1}, memory.span()));
+    ASSERT_FALSE(commit(io, *store, {}));
+    poke(store->location({1, 1}).offset_bytes, peek(old_place, store->extent_bytes({1, 1})));
+    expect_damaged({1, 1});
+}
+
+// What swap/FORMAT.md says of the hash, computed from the files alone.
+TEST_F(DamageTest, EveryTileIsHashedWithItsIdentityAsTheFormatSays) {
+    ASSERT_FALSE(exercise.advance(io, *store, 1));
+    const Manifest manifest = recover(directory.fd(), directory.uuid()).newest.value();
+    std::uint64_t store_id = 0;
+    std::memcpy(&store_id, directory.uuid().data(), sizeof store_id);
+    for (std::uint32_t index = 0; index < manifest.tiles.size(); ++index) {
+        const TileId tile = store->layout().tile(index);
+        const TileRecord& record = manifest.tiles[index];
+        const Extent extent = store->layout().extent(tile, record.slot);
+        const std::vector<char> bytes = peek(extent.offset_bytes, extent.bytes);
+        EXPECT_EQ(
+            record.hash,
+            hash_tile(std::as_bytes(std::span(bytes)),
+                      {.store = store_id, .object = tile.object, .tile = tile.tile, .generation = record.generation}));
+    }
+}
+
+TEST_F(DamageTest, OneWrongReadIsReadAgainAndNotedTwoAreDamage) {
+    int wrong_reads = 0;
+    device.hook = [&](Attempt& attempt, const std::string&) -> std::optional<std::int32_t> {
+        if (attempt.kind != IoKind::read || wrong_reads == 0) return std::nullopt;
+        --wrong_reads;
+        std::fill_n(attempt.data, attempt.bytes, std::byte{0});
+        return static_cast<std::int32_t>(attempt.bytes);
+    };
+    ScratchMemory memory(store->extent_bytes({0, 0}));
+    wrong_reads = 1;
+    EXPECT_FALSE(read_tile(io, *store, {0, 0}, memory.span()));
+    ASSERT_EQ(store->notes().size(), 1U);
+    EXPECT_NE(store->notes()[0].find("'block.weights', tile 0"), std::string::npos) << store->notes()[0];
+    wrong_reads = 2;
+    EXPECT_EQ(read_tile(io, *store, {0, 0}, memory.span())->kind, StoreError::Kind::damaged);
+    EXPECT_EQ(wrong_reads, 0);
+}
+
+TEST_F(DamageTest, AReadErrorOfTheDeviceIsNamed) {
+    device.hook = [](Attempt& attempt, const std::string&) {
+        return attempt.kind == IoKind::read ? std::optional<std::int32_t>(-EIO) : std::nullopt;
+    };
+    ScratchMemory memory(store->extent_bytes({0, 0}));
+    const auto error = read_tile(io, *store, {0, 0}, memory.span());
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind, StoreError::Kind::io);
+    EXPECT_NE(error->message.find("EIO"), std::string::npos) << error->message;
+    EXPECT_NE(error->message.find("'block.weights', tile 0"), std::string::npos) << error->message;
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,124 @@
+#include "tests/swap/exercise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock::testing {
+namespace {
+
+constexpr std::uint32_t frozen_object = 2;
+
+std::uint64_t mix(std::uint64_t value) {  // splitmix64
+    value += 0x9e3779b97f4a7c15;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return value ^ (value >> 31);
+}
+
+std::uint64_t mix(std::uint64_t seed, TileId tile, std::uint64_t generation) {
+    return mix(mix(mix(seed) ^ (std::uint64_t{tile.object} << 32 | tile.tile)) ^ generation);
+}
+
+template <typename Operation>
+std::optional<StoreError> finish(Io& io, Operation& operation) {
+    while (!operation.idle()) io.wait(std::chrono::seconds(1));
+    return operation.error();
+}
+
+std::vector<TileId> all_tiles(const Layout& layout) {
+    std::vector<TileId> tiles;
+    for (std::uint32_t i = 0; i < layout.tile_count(); ++i) tiles.push_back(layout.tile(i));
+    return tiles;
+}
+
+}  // namespace
+
+std::optional<StoreError> read_tile(Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory) {
+    TestTile operation;
+    store.read(operation, tile, memory, Urgency::demand);
+    return finish(io, operation);
+}
+
+std::optional<StoreError> write_tile(Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory) {
+    TestTile operation;
+    store.write(operation, tile, memory, Urgency::write_back);
+    return finish(io, operation);
+}
+
+std::optional<StoreError> commit(Io& io, TensorStore& store, const ClientState& client) {
+    TestCommit operation;
+    store.commit(operation, client);
+    return finish(io, operation);
+}
+
+std::vector<ObjectSpec> Exercise::objects() {
+    return {
+        {"block.weights", 40'000, 8192}, {"block.states", 100'001, 16'384}, {"frozen", 9000, 4096}, {"tiny", 1, 4096}};
+}
+
+// Generation 0 writes all; later ones leave a quarter of the tiles alone, and the frozen object wholly.
+bool Exercise::changes(TileId tile, std::uint64_t generation) const {
+    if (generation == 0) return true;
+    return tile.object != frozen_object && mix(seed_ + 1, tile, generation) % 4 != 0;
+}
+
+std::uint64_t Exercise::last_change(TileId tile, std::uint64_t generation) const {
+    while (!changes(tile, generation)) --generation;
+    return generation;
+}
+
+void Exercise::fill(std::span<std::byte> memory, TileId tile, std::uint64_t generation) const {
+    std::uint64_t state = mix(seed_, tile, generation);
+    for (std::byte& byte : memory) {
+        state = state * 6364136223846793005 + 1442695040888963407;
+        byte = static_cast<std::byte>(state >> 56);
+    }
+}
+
+std::optional<StoreError> Exercise::write(Io& io, TensorStore& store, std::uint64_t generation) const {
+    std::deque<TestTile> operations;
+    std::deque<ScratchMemory> memories;
+    for (const TileId tile : all_tiles(store.layout())) {
+        if (!changes(tile, generation)) continue;
+        ScratchMemory& memory = memories.emplace_back(store.extent_bytes(tile));
+        if (mix(seed_ + 2, tile, generation) % 8 == 0) {  // written twice in one generation: the second counts
+            fill(memory.span(), tile, generation + 1'000'000);
+            if (const auto error = write_tile(io, store, tile, memory.span())) return error;
+        }
+        fill(memory.span(), tile, generation);  // also past the tile's length: the store clears that
+        store.write(operations.emplace_back(), tile, memory.span(), Urgency::write_back);
+    }
+    std::optional<StoreError> first;
+    for (TestTile& operation : operations) {
+        const auto error = finish(io, operation);
+        if (error && !first) first = error;
+    }
+    return first;
+}
+
+std::optional<StoreError> Exercise::advance(Io& io, TensorStore& store, std::uint64_t generation) const {
+    if (const auto error = write(io, store, generation)) return error;
+    return commit(io, store,
+                  {{"generation", std::to_string(generation)}, {"note", std::string(generation % 7 * 700, 'n')}});
+}
+
+std::string Exercise::difference(Io& io, TensorStore& store, std::uint64_t generation) const {
+    if (store.generation() && store.client().at("generation") != std::to_string(*store.generation()))
+        return "the client's state";
+    for (const TileId tile : all_tiles(store.layout())) {
+        ScratchMemory memory(store.extent_bytes(tile));
+        ScratchMemory expected(store.extent_bytes(tile));
+        std::fill_n(memory.data(), store.extent_bytes(tile), std::byte{0xaa});
+        if (const auto error = read_tile(io, store, tile, memory.span())) return error->message;
+        fill(expected.span(), tile, last_change(tile, generation));
+        std::fill(expected.data() + store.layout().tile_bytes(tile), expected.data() + store.extent_bytes(tile),
+                  std::byte{0});
+        if (!std::equal(memory.data(), memory.data() + store.extent_bytes(tile), expected.data())) {
+            return fmt::format("object {} tile {} is not that of generation {}", tile.object, tile.tile, generation);
+        }
+    }
+    return {};
+}
+
+}  // namespace penstock::testing

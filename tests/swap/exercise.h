@@ -1,0 +1,53 @@
+// A client of a store whose contents are a function of (seed, object, tile, generation), so that every byte of every
+// generation can be told from outside.
+#pragma once
+
+#include "swap/tensor_store.h"
+#include "tests/aio/scratch.h"
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::testing {
+
+struct TestTile final : TileOperation {
+    int finished = 0;
+    void tile_done() noexcept override { ++finished; }
+};
+
+struct TestCommit final : CommitOperation {
+    int finished = 0;
+    void committed() noexcept override { ++finished; }
+};
+
+// Run to their end, one after the other; what went wrong, or nothing.
+std::optional<StoreError> read_tile(Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory);
+std::optional<StoreError> write_tile(Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory);
+std::optional<StoreError> commit(Io& io, TensorStore& store, const ClientState& client);
+
+class Exercise {
+   public:
+    explicit Exercise(std::uint64_t seed) : seed_(seed) {}
+
+    static std::vector<ObjectSpec> objects();
+
+    // Writes what generation `g` changes, all at once, and commits it. Returns the first error.
+    std::optional<StoreError> advance(Io& io, TensorStore& store, std::uint64_t generation) const;
+    std::optional<StoreError> write(Io& io, TensorStore& store, std::uint64_t generation) const;
+
+    // Compares every byte with what generation `g` must hold. Empty, or the first difference.
+    std::string difference(Io& io, TensorStore& store, std::uint64_t generation) const;
+
+    void fill(std::span<std::byte> memory, TileId tile, std::uint64_t generation) const;
+
+   private:
+    bool changes(TileId tile, std::uint64_t generation) const;
+    std::uint64_t last_change(TileId tile, std::uint64_t generation) const;
+
+    std::uint64_t seed_;
+};
+
+}  // namespace penstock::testing

@@ -1,0 +1,40 @@
+#include "swap/hash.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace penstock::testing {
+namespace {
+
+TEST(Hash, DependsOnEveryPartOfTheIdentityAndOnEveryByte) {
+    std::vector<std::byte> bytes(5000, std::byte{7});
+    const TileIdentity identity{.store = 1, .object = 2, .tile = 3, .generation = 4};
+    std::vector<TileHash> hashes{hash_tile(bytes, identity)};
+    hashes.push_back(hash_tile(bytes, {.store = 2, .object = 2, .tile = 3, .generation = 4}));
+    hashes.push_back(hash_tile(bytes, {.store = 1, .object = 3, .tile = 3, .generation = 4}));
+    hashes.push_back(hash_tile(bytes, {.store = 1, .object = 3, .tile = 2, .generation = 4}));
+    hashes.push_back(hash_tile(bytes, {.store = 1, .object = 2, .tile = 4, .generation = 4}));
+    hashes.push_back(hash_tile(bytes, {.store = 1, .object = 2, .tile = 3, .generation = 5}));
+    hashes.push_back(hash_tile(std::span(bytes).first(4999), identity));
+    for (std::size_t at = 0; at < bytes.size(); at += 321) {
+        bytes[at] ^= std::byte{1};
+        hashes.push_back(hash_tile(bytes, identity));
+        bytes[at] ^= std::byte{1};
+    }
+    for (std::size_t i = 0; i < hashes.size(); ++i) {
+        for (std::size_t k = 0; k < i; ++k) EXPECT_NE(hashes[i], hashes[k]) << i << " and " << k;
+    }
+    EXPECT_EQ(hash_tile(bytes, identity), hashes[0]);
+}
+
+// The format must not change by accident: a store of today is read by the program of next year.
+TEST(Hash, IsTheOneOfTheFormat) {
+    const std::vector<std::byte> bytes(4096, std::byte{0});
+    const TileHash hash = hash_tile(bytes, {.store = 0x0102030405060708, .object = 9, .tile = 10, .generation = 11});
+    EXPECT_EQ(hash.low, 0x41a476f488b8e1d4U);  // computed with Python's xxhash
+    EXPECT_EQ(hash.high, 0x8cb410f300448ddaU);
+}
+
+}  // namespace
+}  // namespace penstock::testing

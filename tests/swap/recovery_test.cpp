@@ -1,0 +1,203 @@
+#include "swap/recovery.h"
+
+#include "aio/error.h"
+#include "tests/swap/exercise.h"
+#include "tests/swap/power_device.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace penstock::testing {
+namespace {
+
+class RecoveryTest : public ::testing::Test {
+   protected:
+    // Generations 0 to `last` are committed; nothing is written after.
+    void commit_up_to(std::uint64_t last) {
+        auto store = TensorStore::create(io, {&directory},
+                                         {.objects = Exercise::objects(), .caching = Caching::direct, .progress = {}});
+        place_bytes = manifest_capacity(store->layout());
+        for (std::uint64_t generation = 0; generation <= last; ++generation)
+            ASSERT_FALSE(exercise.advance(io, *store, generation));
+    }
+    std::string manifest(std::uint64_t generation) const {
+        return directory.path() + "/manifest." + std::to_string(generation % 2);
+    }
+    void overwrite(const std::string& path, std::uint64_t offset_bytes, const std::string& text) const {
+        std::ofstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+        file.seekp(static_cast<std::streamoff>(offset_bytes));
+        file << text;
+    }
+    void damage(std::uint64_t generation, std::uint32_t copy) const {
+        overwrite(manifest(generation), (copy - 1) * place_bytes + 300, "X");
+    }
+    std::unique_ptr<TensorStore> reopen() { return TensorStore::open(io, {&directory}); }
+    std::string refusal() {
+        try {
+            reopen();
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::storage);
+            return error.what();
+        }
+        return "opened";
+    }
+
+    ScratchDirectory scratch;
+    StoreDirectory directory{scratch.file("store"), "test"};
+    PowerDevice device{1};
+    Io io{device.backend(), {}};
+    Exercise exercise{7};
+    std::uint64_t place_bytes = 0;
+};
+
+TEST_F(RecoveryTest, OneDamagedCopyOfTheNewestManifestIsNotedAndTheOtherUsed) {
+    commit_up_to(4);
+    for (const std::uint64_t generation : {3U, 4U}) damage(generation, generation == 3 ? 2 : 1);
+    const auto store = reopen();
+    EXPECT_EQ(store->generation(), 4U);
+    EXPECT_EQ(exercise.difference(io, *store, 4), "");
+    ASSERT_EQ(store->notes().size(), 2U);
+    EXPECT_NE(store->notes()[0].find(manifest(4) + " at offset 0: copy 1"), std::string::npos) << store->notes()[0];
+    EXPECT_NE(store->notes()[1].find(fmt::format("{} at offset {}: copy 2", manifest(3), place_bytes)),
+              std::string::npos)
+        << store->notes()[1];
+}
+
+TEST_F(RecoveryTest, TheSecondCopyMayBeTheDamagedOne) {
+    commit_up_to(3);
+    damage(3, 2);
+    const auto store = reopen();
+    EXPECT_EQ(store->generation(), 3U);
+    EXPECT_EQ(exercise.difference(io, *store, 3), "");
+    EXPECT_EQ(store->notes().size(), 1U);
+}
+
+TEST_F(RecoveryTest, BothCopiesDamagedFallBackToThePreviousGenerationWhichIsWholeAsNothingWasWrittenSince) {
+    commit_up_to(3);
+    damage(3, 1);
+    damage(3, 2);
+    auto store = reopen();
+    EXPECT_EQ(store->generation(), 2U);
+    EXPECT_EQ(exercise.difference(io, *store, 2), "");
+    EXPECT_EQ(store->notes().size(), 2U);
+    // What could not be read may be readable again later: it must be gone before generation 3 is written anew.
+    const Recovery after = recover(directory.fd(), directory.uuid());
+    for (const ManifestCopy& copy : after.copies[1]) EXPECT_EQ(copy.state, ManifestCopy::State::blank);
+    ASSERT_FALSE(exercise.advance(io, *store, 3));
+    store = nullptr;
+    store = reopen();
+    EXPECT_EQ(store->generation(), 3U);
+    EXPECT_EQ(exercise.difference(io, *store, 3), "");
+    EXPECT_TRUE(store->notes().empty());
+}
+
+TEST_F(RecoveryTest, TheFallbackPastAWrittenGenerationIsNotSilent) {
+    commit_up_to(3);
+    auto store = reopen();
+    ASSERT_FALSE(exercise.write(io, *store, 4));  // over the slots of generation 2
+    store = nullptr;
+    damage(3, 1);
+    damage(3, 2);
+    store = reopen();
+    EXPECT_EQ(store->generation(), 2U);
+    EXPECT_NE(exercise.difference(io, *store, 2).find("not the ones that were written"), std::string::npos);
+}
+
+TEST_F(RecoveryTest, WithoutAWholeManifestEveryCopyIsNamedAndNothingIsCreatedOver) {
+    commit_up_to(3);
+    for (const std::uint64_t generation : {2U, 3U}) {
+        for (const std::uint32_t copy : {1U, 2U}) damage(generation, copy);
+    }
+    EXPECT_EQ(directory.content(), DirectoryContent::committed);
+    const std::string message = refusal();
+    for (const std::uint64_t generation : {2U, 3U}) {
+        for (const std::uint64_t offset : {std::uint64_t{0}, place_bytes}) {
+            EXPECT_NE(message.find(fmt::format("{} at offset {}:", manifest(generation), offset)), std::string::npos)
+                << message;
+        }
+    }
+    EXPECT_THROW(TensorStore::create(io, {&directory},
+                                     {.objects = Exercise::objects(), .caching = Caching::direct, .progress = {}}),
+                 Error);
+}
+
+TEST_F(RecoveryTest, ATornFirstCommitIsUnfinishedButDamageToBothCopiesIsNot) {
+    commit_up_to(0);
+    overwrite(manifest(0), place_bytes, std::string(place_bytes, '\0'));  // copy 2 was not begun
+    EXPECT_EQ(directory.content(), DirectoryContent::committed);
+    damage(0, 1);
+    EXPECT_EQ(directory.content(), DirectoryContent::unfinished);
+    damage(0, 2);
+    EXPECT_EQ(directory.content(), DirectoryContent::committed);
+}
+
+TEST_F(RecoveryTest, TheManifestOfAnotherStoreIsNotTaken) {
+    commit_up_to(1);
+    StoreDirectory other(scratch.file("other"), "test");
+    {
+        auto store = TensorStore::create(io, {&other},
+                                         {.objects = Exercise::objects(), .caching = Caching::direct, .progress = {}});
+        for (std::uint64_t generation = 0; generation < 8; ++generation)
+            ASSERT_FALSE(exercise.advance(io, *store, generation));
+    }
+    std::filesystem::copy_file(other.path() + "/manifest.1", manifest(1),
+                               std::filesystem::copy_options::overwrite_existing);
+    const auto store = reopen();
+    EXPECT_EQ(store->generation(), 0U);
+    EXPECT_NE(store->notes().at(0).find("it is of store " + to_string(other.uuid())), std::string::npos)
+        << store->notes()[0];
+}
+
+TEST_F(RecoveryTest, ACutOrMissingDataFileIsNamed) {
+    commit_up_to(1);
+    const std::string data = directory.path() + "/data";
+    const auto bytes = std::filesystem::file_size(data);
+    std::filesystem::resize_file(data, bytes - 4096);
+    EXPECT_NE(refusal().find(fmt::format("{} ends at offset {}", data, bytes - 4096)), std::string::npos) << refusal();
+    std::filesystem::rename(data, scratch.file("away"));
+    EXPECT_NE(refusal().find(data), std::string::npos) << refusal();
+}
+
+TEST_F(RecoveryTest, AManifestFileOfAnotherLengthIsNotTakenAndGetsItsLengthBeforeTheNextCommit) {
+    commit_up_to(1);
+    std::uint64_t newest = 1;
+    for (const std::uint64_t bytes : {2 * place_bytes - 8192, 2 * place_bytes + 8192, std::uint64_t{0}}) {
+        SCOPED_TRACE(bytes);
+        std::filesystem::resize_file(manifest(newest), bytes);
+        auto store = reopen();
+        ASSERT_EQ(store->generation(), newest - 1);
+        EXPECT_EQ(exercise.difference(io, *store, newest - 1), "");
+        for (const std::uint64_t next : {newest, newest + 1}) {
+            ASSERT_FALSE(exercise.advance(io, *store, next));
+            store = nullptr;
+            store = reopen();
+            ASSERT_EQ(store->generation(), next);
+            EXPECT_EQ(exercise.difference(io, *store, next), "");
+        }
+        ++newest;
+    }
+}
+
+TEST_F(RecoveryTest, AWholeCopyOfThePreviousGenerationIsKeptBesideABrokenOne) {
+    commit_up_to(3);
+    damage(2, 1);
+    reopen().reset();
+    const Recovery recovery = recover(directory.fd(), directory.uuid());
+    EXPECT_EQ(recovery.copies[0][0].state, ManifestCopy::State::blank);
+    EXPECT_EQ(recovery.copies[0][1].state, ManifestCopy::State::whole);
+    EXPECT_EQ(recovery.copies[0][1].generation, 2U);
+}
+
+TEST_F(RecoveryTest, AHugeManifestFileIsNotReadIntoMemory) {
+    commit_up_to(1);
+    std::filesystem::resize_file(manifest(1), 1ULL << 42);
+    const Recovery recovery = recover(directory.fd(), directory.uuid());
+    EXPECT_EQ(recovery.copies[1][0].state, ManifestCopy::State::broken);
+    EXPECT_EQ(recovery.newest->generation, 0U);
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,127 @@
+#include "trainer/config.h"
+
+#include "aio/error.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+TrainConfig config_with(const std::vector<std::string>& overrides) {
+    Settings settings = Settings::parse(R"({"data": {"train": "x"}, "memory": {"host_budget": "64MiB"},
+                                            "run": {"directory": "r", "steps": 30}})",
+                                        "test.json", overrides);
+    return make_config(settings);
+}
+
+TrainConfig config(std::vector<std::string> overrides) {
+    overrides.push_back("run.swap_directory=s");
+    return config_with(overrides);
+}
+
+std::string refusal(const std::vector<std::string>& overrides) {
+    try {
+        config_with(overrides);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        return error.what();
+    }
+    return "accepted";
+}
+
+TEST(Config, DerivesBatchSizesAsDeepSpeedDoes) {
+    const std::string total = "train_batch_size=12";
+    const std::string micro = "train_micro_batch_size_per_gpu=3";
+    const std::string steps = "gradient_accumulation_steps=4";
+    const auto shape = [&](std::vector<std::string> overrides) {
+        const TrainConfig made = config(std::move(overrides));
+        return std::pair(made.micro_batch_rows, made.micro_batches);
+    };
+    EXPECT_EQ(shape({}), std::pair(std::int64_t{1}, std::int64_t{1}));
+    EXPECT_EQ(shape({total}), std::pair(std::int64_t{12}, std::int64_t{1}));
+    EXPECT_EQ(shape({micro}), std::pair(std::int64_t{3}, std::int64_t{1}));
+    EXPECT_EQ(shape({steps}), std::pair(std::int64_t{1}, std::int64_t{4}));
+    EXPECT_EQ(shape({total, micro}), std::pair(std::int64_t{3}, std::int64_t{4}));
+    EXPECT_EQ(shape({total, steps}), std::pair(std::int64_t{3}, std::int64_t{4}));
+    EXPECT_EQ(shape({micro, steps}), std::pair(std::int64_t{3}, std::int64_t{4}));
+    EXPECT_EQ(shape({total, micro, steps}), std::pair(std::int64_t{3}, std::int64_t{4}));
+}
+
+TEST(Config, RefusesBatchSizesThatDisagree) {
+    EXPECT_NE(refusal({"train_batch_size=13", "train_micro_batch_size_per_gpu=3"})
+                  .find("train_batch_size 13 is not a multiple"),
+              std::string::npos);
+    EXPECT_NE(
+        refusal({"train_batch_size=12", "train_micro_batch_size_per_gpu=3", "gradient_accumulation_steps=5"})
+            .find("train_batch_size 12 is not train_micro_batch_size_per_gpu 3 times gradient_accumulation_steps 5"),
+        std::string::npos);
+}
+
+TEST(Config, FindsTheStoresDirectory) {
+    const std::string param = "zero_optimization.offload_param.nvme_path=/a";
+    const std::string optimizer = "zero_optimization.offload_optimizer.nvme_path=/a";
+    EXPECT_EQ(config_with({param}).swap_directory, "/a");
+    EXPECT_EQ(config_with({optimizer}).swap_directory, "/a");
+    EXPECT_EQ(config_with({param, optimizer}).swap_directory, "/a");
+    EXPECT_EQ(config_with({"run.swap_directory=/b"}).swap_directory, "/b");
+    EXPECT_NE(refusal({param, "zero_optimization.offload_optimizer.nvme_path=/b"}).find("there is one store"),
+              std::string::npos);
+    EXPECT_NE(refusal({param, "run.swap_directory=/b"}).find("there is one store"), std::string::npos);
+    EXPECT_NE(refusal({}).find("no directory for the checkpoint store"), std::string::npos);
+}
+
+TEST(Config, ChoosesTypesAndTiers) {
+    const TrainConfig plain = config({});
+    EXPECT_EQ(plain.compute_type, ComputeType::fp32);
+    EXPECT_EQ(plain.gradient_type, PlaneType::fp32);
+    EXPECT_EQ(plain.residency.weights, Tier::host);
+    const TrainConfig split = config({"bf16.enabled=true", "zero_optimization.offload_optimizer.device=nvme"});
+    EXPECT_EQ(split.compute_type, ComputeType::bf16);
+    EXPECT_EQ(split.gradient_type, PlaneType::bf16);
+    EXPECT_EQ(split.residency.weights, Tier::host);
+    EXPECT_EQ(split.residency.states, Tier::nvme);
+    EXPECT_EQ(config({"bf16.enabled=true", "data_types.grad_accum_dtype=fp32"}).gradient_type, PlaneType::fp32);
+    EXPECT_NE(refusal({"run.swap_directory=s", "data_types.grad_accum_dtype=bf16"}).find("needs bf16.enabled"),
+              std::string::npos);
+}
+
+TEST(Config, ClipsAtOneUnlessSaid) {
+    EXPECT_EQ(config({}).gradient_clipping, 1.0);
+    EXPECT_EQ(config({"gradient_clipping=0"}).gradient_clipping, 0.0);
+}
+
+TEST(Config, RefusesShapesThatCannotBe) {
+    EXPECT_NE(refusal({"run.swap_directory=s", "model.hidden=100"}).find("not a multiple of model.heads 8"),
+              std::string::npos);
+    EXPECT_NE(refusal({"run.swap_directory=s", "model.hidden=24"}).find("needs an even"), std::string::npos);
+    EXPECT_EQ(config({"model.hidden=24", "model.positions=learned"}).model.hidden, 24);
+    EXPECT_NE(refusal({"run.swap_directory=s", "memory.tile_elements=5000"}).find("not a multiple of 4096"),
+              std::string::npos);
+    EXPECT_NE(refusal({"run.swap_directory=s", "aio.block_size=5000"}).find("not a multiple of 4096"),
+              std::string::npos);
+    EXPECT_NE(refusal({"run.swap_directory=s", "memory.device=emulated"}).find("needs memory.device_budget"),
+              std::string::npos);
+}
+
+TEST(Config, ScheduleFollowsRateAndSteps) {
+    const TrainConfig warmup = config({"scheduler.type=WarmupLR", "optimizer.params.lr=0.02"});
+    EXPECT_EQ(warmup.schedule.warmup_max_lr, 0.02);
+    const TrainConfig cosine = config({"scheduler.type=WarmupCosineLR", "optimizer.params.lr=0.02"});
+    EXPECT_EQ(cosine.schedule.total_num_steps, 30);
+    EXPECT_EQ(config({"scheduler.type=WarmupCosineLR", "scheduler.params.total_num_steps=99"}).schedule.total_num_steps,
+              99);
+}
+
+TEST(Config, RefusesSchedulerParametersWithoutEffect) {
+    EXPECT_NE(refusal({"run.swap_directory=s", "scheduler.type=WarmupLR", "scheduler.params.cos_min_ratio=0.1"})
+                  .find("no effect"),
+              std::string::npos);
+    EXPECT_NE(refusal({"run.swap_directory=s", "scheduler.params.warmup_num_steps=5"}).find("no effect"),
+              std::string::npos);
+    EXPECT_NE(
+        refusal({"run.swap_directory=s", "scheduler.type=WarmupDecayLR", "optimizer.params.lr=0.02"}).find("say which"),
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,64 @@
+#include "trainer/plain_file.h"
+
+#include "aio/error.h"
+#include "tests/trainer/temporary_directory.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+TEST(PlainFile, NamesPathAndReason) {
+    const testing::TemporaryDirectory directory;
+    try {
+        const PlainFile file(directory / "missing", PlainFile::Mode::read);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        EXPECT_EQ(std::string(error.what()), "cannot open " + (directory / "missing") + ": No such file or directory");
+    }
+    try {
+        const PlainFile file(directory.path(), PlainFile::Mode::read);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("Is a directory"), std::string::npos);
+    }
+}
+
+TEST(PlainFile, AFailedWriteIsAStorageError) {
+    const testing::TemporaryDirectory directory;
+    PlainFile file(directory / "f", PlainFile::Mode::replace);
+    // RLIMIT_FSIZE gives a short write and then an error, without root.
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    rlimit small = before;
+    small.rlim_cur = 1000;
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ExitCode code = ExitCode::ok;
+    try {
+        file.write_at(0, std::vector<std::byte>(2000));
+    } catch (const Error& error) {
+        code = error.code();
+    }
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    EXPECT_EQ(code, ExitCode::storage);
+    EXPECT_EQ(file.bytes(), 1000U);
+}
+
+TEST(PlainFile, RenameReplacesAndReportsFailure) {
+    const testing::TemporaryDirectory directory;
+    testing::write_file(directory / "a", "new");
+    testing::write_file(directory / "b", "old");
+    rename_durably(directory / "a", directory / "b");
+    EXPECT_EQ(testing::read_file(directory / "b"), "new");
+    EXPECT_THROW(rename_durably(directory / "a", directory / "b"), Error);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,206 @@
+// The program as a whole: what it prints where, resume, signals. Exactness under kills is in tests/engine.
+#include "tests/trainer/program.h"
+#include "tests/trainer/temporary_directory.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+namespace penstock::testing {
+namespace {
+
+using nlohmann::json;
+
+class Trained : public ::testing::Test {
+   protected:
+    Trained() { write_toy(directory_.path()); }
+
+    Ended train(std::vector<std::string> more = {}) {
+        more.insert(more.begin(), {"train", "config.json"});
+        return run(directory_.path(), more);
+    }
+
+    std::vector<json> log() {
+        std::istringstream lines(read_file(directory_ / "run/log.jsonl"));
+        std::vector<json> objects;
+        for (std::string line; std::getline(lines, line);) objects.push_back(json::parse(line));
+        return objects;
+    }
+
+    TemporaryDirectory directory_;
+};
+
+TEST(Program, SaysItsVersionAndHelps) {
+    const TemporaryDirectory directory;
+    const Ended version = run(directory.path(), {"--version"});
+    EXPECT_EQ(version.code, 0);
+    EXPECT_TRUE(version.output.starts_with("penstock ")) << version.output;
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"--help"}, {"train", "--help"}, {"prepare", "--help"}, {"keys", "--help"}}) {
+        const Ended help = run(directory.path(), arguments);
+        EXPECT_EQ(help.code, 0);
+        EXPECT_TRUE(arguments.size() == 1 || help.output.find("Example:") != std::string::npos) << help.output;
+    }
+}
+
+TEST_F(Trained, PrintsOneJsonObjectAndNothingElse) {
+    const Ended ended = train({"--json"});
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    EXPECT_EQ(std::count(ended.output.begin(), ended.output.end(), '\n'), 1);
+    const json result = json::parse(ended.output);
+    EXPECT_EQ(result["steps"], 6);
+    EXPECT_EQ(result["resumed_from_step"], 0);
+    EXPECT_EQ(result["checkpoint"], "swap");
+    EXPECT_EQ(result["params"], result["trainable_params"]);
+    EXPECT_GT(result["first_loss"], result["final_loss"]);
+    EXPECT_LE(result["pool_peak_bytes"], result["pool_budget_bytes"]);
+    EXPECT_EQ(result["pool_budget_bytes"], 4 << 20);
+    const double traffic = result["nvme_read_bytes"].get<double>() + result["nvme_write_bytes"].get<double>();
+    EXPECT_DOUBLE_EQ(result["bytes_per_param_step"], traffic / (6 * result["params"].get<double>()));
+    EXPECT_TRUE(result["sample"].get<std::string>().starts_with("the "));
+    const auto steps = log();
+    ASSERT_EQ(steps.size(), 6U);
+    for (int step = 1; step <= 6; ++step) {
+        EXPECT_EQ(steps[static_cast<std::size_t>(step - 1)]["step"], step);
+        EXPECT_EQ(steps[static_cast<std::size_t>(step - 1)]["committed"], step);
+    }
+    EXPECT_EQ(steps[0]["loss"], result["first_loss"]);
+    EXPECT_EQ(steps[5]["loss"], result["final_loss"]);
+}
+
+TEST_F(Trained, PrintsNothingOnStandardOutputWithoutJson) {
+    const Ended ended = train();
+    EXPECT_EQ(ended.code, 0) << ended.errors;
+    EXPECT_EQ(ended.output, "");
+    EXPECT_NE(ended.errors.find("step 6/6"), std::string::npos);
+    EXPECT_NE(ended.errors.find("bytes per trainable parameter and step"), std::string::npos);
+    EXPECT_EQ(ended.errors.find('\r'), std::string::npos) << "no terminal, no redrawn line";
+}
+
+TEST_F(Trained, SaysThatItIsFinishedAndRepeatsItsSummary) {
+    const json first = json::parse(train({"--json"}).output);
+    const Ended again = train({"--json"});
+    EXPECT_EQ(again.code, 0) << again.errors;
+    EXPECT_NE(again.errors.find("finished"), std::string::npos);
+    json second = json::parse(again.output);
+    EXPECT_EQ(second["resumed_from_step"], 6);
+    second["resumed_from_step"] = 0;
+    EXPECT_EQ(second, first);
+    EXPECT_EQ(log().size(), 6U);
+}
+
+TEST_F(Trained, ResumesToTheSameLossesAsAnUninterruptedRun) {
+    ASSERT_EQ(train({"--steps", "3"}).code, 0);
+    const Ended resumed = train({"--json"});
+    ASSERT_EQ(resumed.code, 0) << resumed.errors;
+    EXPECT_EQ(json::parse(resumed.output)["resumed_from_step"], 3);
+    const auto in_two = log();
+    std::filesystem::remove_all(directory_ / "swap");
+    std::filesystem::remove_all(directory_ / "run");
+    const Ended whole = train({"--json"});
+    const auto in_one = log();
+    ASSERT_EQ(in_one.size(), 6U);
+    ASSERT_EQ(in_two.size(), 6U);
+    for (std::size_t i = 0; i < 6; ++i) {
+        EXPECT_EQ(in_one[i]["loss"], in_two[i]["loss"]) << i + 1;
+        EXPECT_EQ(in_one[i]["grad_norm"], in_two[i]["grad_norm"]) << i + 1;
+    }
+    EXPECT_EQ(json::parse(whole.output)["first_loss"], json::parse(resumed.output)["first_loss"]);
+    EXPECT_EQ(json::parse(whole.output)["sample"], json::parse(resumed.output)["sample"]);
+}
+
+TEST_F(Trained, MemorySettingsChangeNoBit) {
+    ASSERT_EQ(train().code, 0);
+    const auto on_nvme = log();
+    const std::vector<std::vector<std::string>> settings = {
+        {"--set", "zero_optimization.offload_param.device=cpu", "--set",
+         "zero_optimization.offload_optimizer.device=cpu"},
+        {"--set", "memory.device=emulated", "--set", "memory.device_budget=16MiB", "--set", "memory.activations=keep"},
+        {"--set", "memory.prefetch_depth=0", "--set", "memory.staging_tiles=2", "--set", "run.io_backend=threads"}};
+    for (const auto& more : settings) {
+        std::filesystem::remove_all(directory_ / "swap");
+        std::filesystem::remove_all(directory_ / "run");
+        const Ended ended = train(more);
+        ASSERT_EQ(ended.code, 0) << ended.errors;
+        const auto other = log();
+        for (std::size_t i = 0; i < 6; ++i)
+            EXPECT_EQ(on_nvme[i]["loss"], other[i]["loss"]) << more[1] << " step " << i + 1;
+    }
+}
+
+TEST_F(Trained, ThreadsZeroKeepsTheNumberOfTheFirstStart) {
+    ASSERT_EQ(train({"--steps", "1", "--set", "run.threads=3"}).code, 0);
+    const Ended resumed = train({"--steps", "2", "--set", "run.threads=0"});
+    EXPECT_EQ(resumed.code, 0) << resumed.errors;
+    EXPECT_NE(resumed.errors.find(", 3 threads"), std::string::npos) << resumed.errors;
+    EXPECT_EQ(train({"--steps", "3", "--set", "run.threads=1"}).code, 2);
+}
+
+TEST_F(Trained, CutsTheLogBackToTheCommittedStep) {
+    ASSERT_EQ(train({"--steps", "3"}).code, 0);
+    const std::string kept = read_file(directory_ / "run/log.jsonl");
+    write_file(directory_ / "run/log.jsonl", kept + "{\"step\":4,\"loss\":9}\n{\"step\":5,\"lo");
+    ASSERT_EQ(train({"--steps", "4"}).code, 0);
+    const auto steps = log();
+    ASSERT_EQ(steps.size(), 4U);
+    EXPECT_NE(steps[3]["loss"], 9);
+    EXPECT_TRUE(read_file(directory_ / "run/log.jsonl").starts_with(kept));
+}
+
+TEST_F(Trained, KeepsTheLogOfARunWhoseStoreIsGone) {
+    ASSERT_EQ(train({"--steps", "2"}).code, 0);
+    std::filesystem::remove_all(directory_ / "swap");
+    const Ended ended = train({"--steps", "1"});
+    EXPECT_EQ(ended.code, 0) << ended.errors;
+    EXPECT_NE(ended.errors.find("warning: run/log.jsonl held the log of another run"), std::string::npos)
+        << ended.errors;
+    EXPECT_TRUE(std::filesystem::exists(directory_ / "run/log.1.jsonl"));
+    EXPECT_EQ(log().size(), 1U);
+}
+
+class Stopped : public Trained, public ::testing::WithParamInterface<int> {};
+
+TEST_P(Stopped, FinishesItsStepEndsWith75AndResumes) {
+    Program program(directory_.path(), penstock({"train", "config.json", "--steps", "100000", "--json"}));
+    ASSERT_TRUE(program.says("step 2/100000"));
+    ::kill(program.pid(), GetParam());
+    const Ended ended = program.wait();
+    EXPECT_EQ(ended.code, 75) << ended.errors;
+    EXPECT_NE(ended.errors.find("run the same command again to go on"), std::string::npos);
+    const json result = json::parse(ended.output);
+    const auto step = result["steps"].get<std::int64_t>();
+    EXPECT_GE(step, 2);
+    EXPECT_EQ(static_cast<std::int64_t>(log().size()), step);
+
+    const Ended resumed = train({"--json", "--steps", std::to_string(step + 1)});
+    EXPECT_EQ(resumed.code, 0) << resumed.errors;
+    EXPECT_EQ(json::parse(resumed.output)["resumed_from_step"], step);
+    EXPECT_EQ(json::parse(resumed.output)["first_loss"], result["first_loss"]);
+}
+
+INSTANTIATE_TEST_SUITE_P(By, Stopped, ::testing::Values(SIGTERM, SIGINT));
+
+TEST_F(Trained, ASecondSignalEndsAtOnceAndTheRunGoesOnFromItsLastCommit) {
+    // The copies' delay makes a step long enough for two signals.
+    const std::vector<std::string> slow = {"train", "config.json",
+                                           "--set", "memory.device=emulated",
+                                           "--set", "memory.device_budget=16MiB",
+                                           "--set", "memory.emulated_copy_delay_us=300000"};
+    Program program(directory_.path(), penstock(slow));
+    ASSERT_TRUE(program.says("step 1/6"));
+    ::kill(program.pid(), SIGTERM);
+    ASSERT_TRUE(program.says("stopping after this step"));
+    ::kill(program.pid(), SIGTERM);
+    const Ended ended = program.wait();
+    EXPECT_EQ(ended.code, 128 + SIGTERM) << ended.errors;
+    const Ended resumed = train({"--json"});
+    EXPECT_EQ(resumed.code, 0) << resumed.errors;
+    EXPECT_GE(json::parse(resumed.output)["resumed_from_step"], 1);
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,152 @@
+#include "trainer/settings.h"
+
+#include "aio/error.h"
+#include "trainer/key_table.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+// The required keys, so that a test gives only what it is about.
+const std::string required = R"("data": {"train": "x"}, "memory": {"host_budget": "64MiB"},)";
+
+Settings read(const std::string& rest, const std::vector<std::string>& overrides = {}) {
+    return Settings::parse("{" + required + rest + R"("run": {"directory": "r", "steps": 3}})", "test.json", overrides);
+}
+
+std::string refusal(const std::string& json, const std::vector<std::string>& overrides = {}) {
+    try {
+        Settings::parse(json, "test.json", overrides);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        return error.what();
+    }
+    return "accepted";
+}
+
+std::string refusal_of(const std::string& rest) {
+    return refusal("{" + required + rest + R"("run": {"directory": "r", "steps": 3}})");
+}
+
+TEST(Settings, TakesValuesCommentsAndDefaults) {
+    const Settings settings = read(R"(/* a comment */ "model": {"hidden": 96, "tied_head": true}, // another
+                                      "optimizer": {"params": {"betas": [0.8, 0.9]}},)");
+    EXPECT_EQ(settings.integer("model.hidden"), 96);
+    EXPECT_TRUE(settings.boolean("model.tied_head"));
+    EXPECT_EQ(settings.integer("model.layers"), 8);
+    EXPECT_EQ(settings.numbers("optimizer.params.betas"), (std::vector<double>{0.8, 0.9}));
+    EXPECT_TRUE(settings.given("model.hidden"));
+    EXPECT_FALSE(settings.given("model.layers"));
+    EXPECT_FALSE(settings.has("train_batch_size"));
+    EXPECT_EQ(settings.bytes("memory.host_budget"), 64U << 20);
+}
+
+TEST(Settings, EveryDefaultIsWithinItsOwnRange) {
+    const Settings settings = read("");
+    for (const KeySpec& key : keys()) EXPECT_EQ(settings.has(key.path), !key.fallback.starts_with('(')) << key.path;
+}
+
+TEST(Settings, RefusesUnknownKeysAndProposesTheNearest) {
+    EXPECT_EQ(refusal_of(R"("model": {"hiden": 96},)"),
+              "test.json: key 'model.hiden' is unknown; the nearest known one is 'model.hidden'");
+    EXPECT_EQ(refusal_of(R"("modle": {"hidden": 96},)"),
+              "test.json: key 'modle' is unknown; the nearest known one is 'model'");
+    EXPECT_NE(refusal_of(R"("optimizer": {"params": {"lrr": 1}},)").find("'optimizer.params.lr'"), std::string::npos);
+}
+
+TEST(Settings, RefusesWrongTypesNamingKeyFoundAndExpected) {
+    EXPECT_EQ(refusal_of(R"("model": {"hidden": "96"},)"),
+              "test.json: key 'model.hidden' is \"96\" (text); expected an integer from 1 to 1000000");
+    EXPECT_NE(refusal_of(R"("model": {"hidden": 9.5},)").find("9.5 (a number with a fraction)"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": {"tied_head": 1},)").find("expected true or false"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": {"norm": "batch"},)").find("expected \"rms\" or \"layer\""), std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": 3,)").find("expected a section in braces"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": {"hidden": {"a": 1}},)").find("(a section)"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": {"frozen": [1]},)").find("expected a list of names"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("optimizer": {"params": {"betas": [0.9]}},)").find("two numbers"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("scheduler": null,)").find("null"), std::string::npos);
+}
+
+TEST(Settings, RefusesValuesOutOfRange) {
+    EXPECT_NE(refusal_of(R"("model": {"layers": 0},)").find("from 1 to 10000"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": {"layers": -4},)").find("-4"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("optimizer": {"params": {"betas": [0.9, 1]}},)").find("betas"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("zero_optimization": {"stage": 2},)").find("is 2 (an integer); expected 3"),
+              std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": {"hidden": 1e30},)").find("1e+30"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("model": {"hidden": 18446744073709551615},)").find("model.hidden"), std::string::npos);
+}
+
+TEST(Settings, TakesWholeNumbersInFloatForm) {
+    EXPECT_EQ(read(R"("model": {"hidden": 5e2},)").integer("model.hidden"), 500);
+}
+
+TEST(Settings, RefusesMissingKeys) {
+    EXPECT_NE(refusal(R"({"memory": {"host_budget": 4194304}, "run": {"directory": "r", "steps": 3}})")
+                  .find("'data.train' is missing"),
+              std::string::npos);
+}
+
+TEST(Settings, RefusesAKeyGivenTwice) {
+    EXPECT_EQ(refusal_of(R"("model": {"hidden": 96, "layers": 2, "hidden": 64},)"),
+              "test.json: key 'model.hidden' is given twice; keep one");
+    EXPECT_EQ(refusal_of(R"("data": {"train": "y"},)"), "test.json: key 'data' is given twice; keep one");
+}
+
+TEST(Settings, RefusesWhatIsNotJsonWithThePlace) {
+    const std::string message = refusal("{\n  \"model\": {,\n}");
+    EXPECT_NE(message.find("test.json: is not JSON: "), std::string::npos) << message;
+    EXPECT_NE(message.find("line 2"), std::string::npos) << message;
+    EXPECT_NE(refusal("[]").find("is a list; expected a configuration in braces"), std::string::npos);
+    EXPECT_NE(refusal("").find("is not JSON"), std::string::npos);
+    EXPECT_NE(refusal(std::string(100000, '[')).find("is not JSON"), std::string::npos);
+}
+
+TEST(Settings, OverridesAreReadAsJsonOrText) {
+    const Settings settings =
+        read("", {"model.hidden=128", "data.train=a=b.tokens", "run.name=42", "memory.host_budget=1.5GiB",
+                  "bf16.enabled=true", "optimizer.params.betas=[0.5,0.6]"});
+    EXPECT_EQ(settings.integer("model.hidden"), 128);
+    EXPECT_EQ(settings.text("data.train"), "a=b.tokens");
+    EXPECT_EQ(settings.text("run.name"), "42");
+    EXPECT_EQ(settings.bytes("memory.host_budget"), 3ULL << 29);
+    EXPECT_TRUE(settings.boolean("bf16.enabled"));
+    EXPECT_EQ(settings.numbers("optimizer.params.betas")[1], 0.6);
+}
+
+TEST(Settings, RefusesBadOverrides) {
+    const std::string json = "{" + required + R"("run": {"directory": "r", "steps": 3}})";
+    EXPECT_NE(refusal(json, {"model.hiden=3"}).find("'model.hidden'"), std::string::npos);
+    EXPECT_NE(refusal(json, {"model=3"}).find("is a section"), std::string::npos);
+    EXPECT_NE(refusal(json, {"run.sample.prompt="}).find("text that is not empty"), std::string::npos);
+    EXPECT_NE(refusal(json, {"model.hidden"}).find("has no '='"), std::string::npos);
+    EXPECT_NE(refusal(json, {"model.hidden=wide"}).find("\"wide\" (text)"), std::string::npos);
+}
+
+TEST(Settings, SpellsEqualValuesEqually) {
+    const Settings one = read(R"("optimizer": {"params": {"lr": 1e-3}}, "aio": {"block_size": "1MiB"},)");
+    const Settings two = read(R"("optimizer": {"params": {"lr": 0.001}}, "aio": {"block_size": 1048576},)");
+    for (const KeySpec& key : keys()) EXPECT_EQ(one.spelled(key.path), two.spelled(key.path)) << key.path;
+    EXPECT_EQ(one.spelled("train_batch_size"), "unset");
+    EXPECT_EQ(one.spelled("optimizer.params.betas"), "[0.9, 0.999]");
+}
+
+TEST(Settings, ReadsSizes) {
+    const auto bytes = [](std::string_view text) -> std::int64_t {
+        std::uint64_t value = 0;
+        return parse_bytes(text, value) ? static_cast<std::int64_t>(value) : -1;
+    };
+    EXPECT_EQ(bytes("300MiB"), 300 << 20);
+    EXPECT_EQ(bytes("300 MiB"), 300 << 20);
+    EXPECT_EQ(bytes("0.5KiB"), 512);
+    EXPECT_EQ(bytes("17"), 17);
+    EXPECT_EQ(bytes("17B"), 17);
+    EXPECT_EQ(bytes("2TiB"), 2LL << 40);
+    for (const char* wrong : {"", "MiB", "3MB", "3 G", "-1MiB", "1.5", "nanMiB", "infGiB", "1e40", "0x10", "3MiB "}) {
+        EXPECT_EQ(bytes(wrong), -1) << wrong;
+    }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,246 @@
+#include "trainer/config.h"
+
+#include "aio/error.h"
+#include "zero_infinity/unit.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <initializer_list>
+#include <string_view>
+
+namespace penstock {
+namespace {
+
+[[noreturn]] void refuse(const Settings& settings, const std::string& problem) {
+    throw Error(ExitCode::usage, settings.file() + ": " + problem);
+}
+
+GptOptions model_options(const Settings& settings) {
+    GptOptions model;
+    model.vocabulary = settings.integer("model.vocabulary");
+    model.hidden = settings.integer("model.hidden");
+    model.layers = settings.integer("model.layers");
+    model.heads = settings.integer("model.heads");
+    model.feed_forward = settings.integer("model.feed_forward");
+    model.context = settings.integer("model.context");
+    model.norm = settings.text("model.norm") == "rms" ? NormKind::rms : NormKind::layer;
+    model.positions = settings.text("model.positions") == "rotary" ? PositionKind::rotary : PositionKind::learned;
+    model.head = settings.boolean("model.tied_head") ? HeadKind::tied : HeadKind::own;
+    model.frozen = settings.names("model.frozen");
+    if (model.hidden % model.heads != 0) {
+        refuse(settings, fmt::format("model.hidden {} is not a multiple of model.heads {}", model.hidden, model.heads));
+    }
+    if (model.positions == PositionKind::rotary && model.hidden / model.heads % 2 != 0) {
+        refuse(settings, fmt::format("model.positions \"rotary\" needs an even model.hidden / model.heads; it is {}",
+                                     model.hidden / model.heads));
+    }
+    return model;
+}
+
+// DeepSpeed's identity on one rank: train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps;
+// what is not given follows from the others, or is 1.
+void derive_batch_sizes(Settings& settings) {
+    constexpr auto total = "train_batch_size";
+    constexpr auto micro = "train_micro_batch_size_per_gpu";
+    constexpr auto accumulation = "gradient_accumulation_steps";
+    const auto quotient = [&](const char* divisor) {
+        if (settings.integer(total) % settings.integer(divisor) != 0) {
+            refuse(settings, fmt::format("{} {} is not a multiple of {} {}", total, settings.integer(total), divisor,
+                                         settings.integer(divisor)));
+        }
+        return settings.integer(total) / settings.integer(divisor);
+    };
+    if (!settings.has(accumulation)) {
+        const bool follows = settings.has(total) && settings.has(micro);
+        settings.derive(accumulation, follows ? quotient(micro) : std::int64_t{1});
+    }
+    if (!settings.has(micro)) settings.derive(micro, settings.has(total) ? quotient(accumulation) : std::int64_t{1});
+    const std::int64_t product = settings.integer(micro) * settings.integer(accumulation);
+    if (!settings.has(total)) settings.derive(total, product);
+    if (settings.integer(total) != product) {
+        refuse(settings,
+               fmt::format("{} {} is not {} {} times {} {}; leave one of the three out", total, settings.integer(total),
+                           micro, settings.integer(micro), accumulation, settings.integer(accumulation)));
+    }
+}
+
+struct ScheduleKeys {
+    std::string_view name;
+    ScheduleKind kind;
+    std::initializer_list<std::string_view> params;  // besides the warm-up's length and course
+};
+
+const std::array<ScheduleKeys, 4>& schedule_keys() {
+    static const std::array<ScheduleKeys, 4> known = {{
+        {"none", ScheduleKind::constant, {}},
+        {"WarmupLR", ScheduleKind::warmup, {"warmup_num_steps", "warmup_type", "warmup_min_lr", "warmup_max_lr"}},
+        {"WarmupDecayLR",
+         ScheduleKind::warmup_decay,
+         {"warmup_num_steps", "warmup_type", "warmup_min_lr", "warmup_max_lr", "total_num_steps"}},
+        {"WarmupCosineLR",
+         ScheduleKind::warmup_cosine,
+         {"warmup_num_steps", "warmup_type", "warmup_min_ratio", "cos_min_ratio", "total_num_steps"}},
+    }};
+    return known;
+}
+
+// A parameter that the chosen scheduler does not have would be without effect: refused.
+ScheduleKind schedule_kind(const Settings& settings) {
+    constexpr std::array params = {"warmup_num_steps", "warmup_type",      "warmup_min_lr", "warmup_max_lr",
+                                   "total_num_steps",  "warmup_min_ratio", "cos_min_ratio"};
+    const std::string& type = settings.text("scheduler.type");
+    const auto has = [](const ScheduleKeys& schedule, std::string_view param) {
+        for (const std::string_view own : schedule.params) {
+            if (own == param) return true;
+        }
+        return false;
+    };
+    for (const ScheduleKeys& schedule : schedule_keys()) {
+        if (schedule.name != type) continue;
+        for (const char* param : params) {
+            if (has(schedule, param) || !settings.given(std::string("scheduler.params.") + param)) continue;
+            refuse(settings, fmt::format("scheduler.params.{} has no effect with scheduler.type \"{}\"; leave it out",
+                                         param, type));
+        }
+        return schedule.kind;
+    }
+    refuse(settings, "scheduler.type " + type + " is not implemented");
+}
+
+ScheduleOptions schedule_options(Settings& settings) {
+    ScheduleOptions schedule;
+    schedule.kind = schedule_kind(settings);
+    schedule.learning_rate = settings.number("optimizer.params.lr");
+    // DeepSpeed's WarmupDecayLR does not look at lr: its own default is 0.001.
+    if (schedule.kind == ScheduleKind::warmup_decay && !settings.given("scheduler.params.warmup_max_lr") &&
+        schedule.learning_rate != 1e-3) {
+        refuse(settings,
+               fmt::format("scheduler.params.warmup_max_lr is missing: in DeepSpeed it would be 0.001 although "
+                           "optimizer.params.lr is {}; say which",
+                           schedule.learning_rate));
+    }
+    if (!settings.has("scheduler.params.warmup_max_lr")) {
+        settings.derive("scheduler.params.warmup_max_lr", schedule.learning_rate);
+    }
+    if (!settings.has("scheduler.params.total_num_steps")) {
+        settings.derive("scheduler.params.total_num_steps", settings.integer("run.steps"));
+    }
+    schedule.warmup_min_lr = settings.number("scheduler.params.warmup_min_lr");
+    schedule.warmup_max_lr = settings.number("scheduler.params.warmup_max_lr");
+    schedule.warmup_num_steps = settings.integer("scheduler.params.warmup_num_steps");
+    schedule.warmup_type =
+        settings.text("scheduler.params.warmup_type") == "log" ? WarmupCourse::logarithmic : WarmupCourse::linear;
+    schedule.total_num_steps = settings.integer("scheduler.params.total_num_steps");
+    schedule.warmup_min_ratio = settings.number("scheduler.params.warmup_min_ratio");
+    schedule.cos_min_ratio = settings.number("scheduler.params.cos_min_ratio");
+    return schedule;
+}
+
+PlaneType gradient_type(Settings& settings) {
+    constexpr auto key = "data_types.grad_accum_dtype";
+    const bool bf16 = settings.boolean("bf16.enabled");
+    if (!settings.has(key)) settings.derive(key, std::string(bf16 ? "bf16" : "fp32"));
+    if (settings.text(key) == "fp32") return PlaneType::fp32;
+    if (!bf16) refuse(settings, fmt::format("{} \"bf16\" needs bf16.enabled; compute is in fp32", key));
+    return PlaneType::bf16;
+}
+
+// The store's directory is the nvme_path of either offload section (equal where both have one), else
+// run.swap_directory.
+std::string swap_directory(Settings& settings) {
+    constexpr auto param = "zero_optimization.offload_param.nvme_path";
+    constexpr auto optimizer = "zero_optimization.offload_optimizer.nvme_path";
+    constexpr auto own = "run.swap_directory";
+    std::string found;
+    const char* found_key = nullptr;
+    for (const char* key : {param, optimizer, own}) {
+        if (!settings.given(key)) continue;
+        if (found_key != nullptr && settings.text(key) != found) {
+            refuse(settings, fmt::format("{} \"{}\" is not {} \"{}\"; there is one store: leave one out", key,
+                                         settings.text(key), found_key, found));
+        }
+        found = settings.text(key);
+        found_key = key;
+    }
+    if (found_key == nullptr) {
+        refuse(settings, fmt::format("no directory for the checkpoint store: give {} or {}", param, own));
+    }
+    if (!settings.has(own)) settings.derive(own, found);
+    return found;
+}
+
+DeviceOptions device_options(const Settings& settings) {
+    const std::string& kind = settings.text("memory.device");
+    DeviceOptions device;
+    device.kind = kind == "cpu" ? DeviceKind::cpu : kind == "emulated" ? DeviceKind::emulated : DeviceKind::cuda;
+    device.budget_bytes = settings.bytes("memory.device_budget");
+    device.copy_delay = std::chrono::microseconds(settings.integer("memory.emulated_copy_delay_us"));
+    if (device.kind != DeviceKind::cpu && device.budget_bytes == 0) {
+        refuse(settings, fmt::format("memory.device \"{}\" needs memory.device_budget", kind));
+    }
+    return device;
+}
+
+Tier tier(const Settings& settings, const char* key) {
+    return settings.text(key) == "nvme" ? Tier::nvme : Tier::host;
+}
+
+void set_memory(const Settings& settings, TrainConfig& config) {
+    config.host_budget_bytes = settings.bytes("memory.host_budget");
+    config.prefetch_depth = static_cast<std::uint32_t>(settings.integer("memory.prefetch_depth"));
+    config.staging_tiles = static_cast<std::uint32_t>(settings.integer("memory.staging_tiles"));
+    config.tile_numel = static_cast<std::uint64_t>(settings.integer("memory.tile_elements"));
+    if (config.tile_numel % tile_alignment != 0) {
+        refuse(settings,
+               fmt::format("memory.tile_elements {} is not a multiple of {}", config.tile_numel, tile_alignment));
+    }
+    config.activations =
+        settings.text("memory.activations") == "recompute" ? ActivationChoice::recompute : ActivationChoice::keep;
+    config.device = device_options(settings);
+}
+
+void set_run(const Settings& settings, TrainConfig& config) {
+    config.run_directory = settings.text("run.directory");
+    config.name = settings.text("run.name");
+    config.steps = settings.integer("run.steps");
+    config.seed = static_cast<std::uint64_t>(settings.integer("run.seed"));
+    config.threads = static_cast<unsigned>(settings.integer("run.threads"));
+    const std::string& io = settings.text("run.io_backend");
+    config.io = io == "auto" ? IoChoice::automatic : io == "io_uring" ? IoChoice::io_uring : IoChoice::threads;
+    config.sample = {.prompt = settings.text("run.sample.prompt"),
+                     .tokens = settings.integer("run.sample.tokens"),
+                     .temperature = settings.number("run.sample.temperature")};
+}
+
+}  // namespace
+
+TrainConfig make_config(Settings& settings) {
+    TrainConfig config;
+    config.model = model_options(settings);
+    config.train_file = settings.text("data.train");
+    derive_batch_sizes(settings);
+    config.micro_batch_rows = settings.integer("train_micro_batch_size_per_gpu");
+    config.micro_batches = settings.integer("gradient_accumulation_steps");
+    config.gradient_clipping = settings.number("gradient_clipping");
+    config.optimizer = {.beta1 = settings.numbers("optimizer.params.betas")[0],
+                        .beta2 = settings.numbers("optimizer.params.betas")[1],
+                        .epsilon = settings.number("optimizer.params.eps"),
+                        .weight_decay = settings.number("optimizer.params.weight_decay")};
+    config.schedule = schedule_options(settings);
+    config.compute_type = settings.boolean("bf16.enabled") ? ComputeType::bf16 : ComputeType::fp32;
+    config.gradient_type = gradient_type(settings);
+    config.residency = {.weights = tier(settings, "zero_optimization.offload_param.device"),
+                        .states = tier(settings, "zero_optimization.offload_optimizer.device")};
+    config.swap_directory = swap_directory(settings);
+    config.io_block_bytes = static_cast<std::uint32_t>(settings.bytes("aio.block_size"));
+    config.io_queue_depth = static_cast<std::uint32_t>(settings.integer("aio.queue_depth"));
+    if (config.io_block_bytes % 4096 != 0) {
+        refuse(settings, fmt::format("aio.block_size {} is not a multiple of 4096", config.io_block_bytes));
+    }
+    set_memory(settings, config);
+    set_run(settings, config);
+    return config;
+}
+
+}  // namespace penstock

@@ -1,0 +1,65 @@
+// A training run's configuration, typed and checked as a whole.
+#pragma once
+
+#include "trainer/gpt_options.h"
+#include "trainer/schedule.h"
+#include "trainer/settings.h"
+#include "zero_infinity/device.h"
+#include "zero_infinity/optimizer.h"
+#include "zero_infinity/traffic.h"
+
+#include <cstdint>
+#include <string>
+
+namespace penstock {
+
+enum class IoChoice : std::uint8_t { automatic, io_uring, threads };
+enum class ActivationChoice : std::uint8_t { recompute, keep };
+enum class ComputeType : std::uint8_t { bf16, fp32 };
+
+struct SampleOptions {
+    std::string prompt;
+    std::int64_t tokens = 0;  // 0: no sample
+    double temperature = 0;   // 0: always the likeliest
+};
+
+// Each field is a key of the table; its unit and meaning are there.
+struct TrainConfig {
+    GptOptions model;
+    std::string train_file;
+
+    std::int64_t micro_batch_rows = 1;
+    std::int64_t micro_batches = 1;
+    double gradient_clipping = 1;
+    AdamWOptions optimizer;
+    ScheduleOptions schedule;
+    ComputeType compute_type = ComputeType::fp32;
+    PlaneType gradient_type = PlaneType::fp32;
+
+    Residency residency;
+    std::string swap_directory;
+    std::uint32_t io_block_bytes = 1U << 20;
+    std::uint32_t io_queue_depth = 8;
+
+    std::uint64_t host_budget_bytes = 0;
+    std::uint32_t prefetch_depth = 2;
+    std::uint32_t staging_tiles = 4;
+    std::uint64_t tile_numel = 1U << 20;
+    ActivationChoice activations = ActivationChoice::recompute;
+    DeviceOptions device;
+
+    std::string run_directory;
+    std::string name;
+    std::int64_t steps = 0;
+    std::uint64_t seed = 1;
+    unsigned threads = 0;  // 0: not decided
+    IoChoice io = IoChoice::automatic;
+    SampleOptions sample;
+
+    std::int64_t tokens_per_step() const noexcept { return micro_batch_rows * micro_batches * model.context; }
+};
+
+// Checks what several keys say together, fills what follows from others (in `settings` too). Throws Error (usage).
+TrainConfig make_config(Settings& settings);
+
+}  // namespace penstock

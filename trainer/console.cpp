@@ -1,0 +1,71 @@
+#include "trainer/console.h"
+
+#include <spdlog/logger.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace penstock {
+namespace {
+
+std::size_t terminal_columns() {
+    winsize size{};
+    return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// Cuts between characters: a byte 10xxxxxx continues the one before it.
+std::string cut_to_columns(const std::string& line, std::size_t columns) {
+    std::size_t seen = 0;
+    std::size_t end = 0;
+    for (; end < line.size(); ++end) {
+        const bool begins = (static_cast<unsigned char>(line[end]) & 0xc0U) != 0x80U;
+        if (begins && ++seen > columns) break;
+    }
+    return line.substr(0, end);
+}
+
+}  // namespace
+
+void Console::info(const std::string& line) {
+    clear();
+    logger_.info("{}", line);
+}
+
+void Console::warn(const std::string& line) {
+    clear();
+    logger_.warn("warning: {}", line);
+}
+
+void Console::error(const std::string& line) {
+    settle();
+    logger_.error("error: {}", line);
+}
+
+void Console::live(const std::string& line) {
+    if (!is_terminal()) return;
+    // One column stays free: a full line would wrap on some terminals, and \r would then return to the wrong one.
+    std::fprintf(stderr, "\r\x1b[K%s", cut_to_columns(line, terminal_columns() - 1).c_str());
+    std::fflush(stderr);
+    drawn_ = true;
+}
+
+void Console::live_now_and_then(const std::string& line) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    live(line);
+}
+
+void Console::settle() {
+    if (drawn_) std::fputc('\n', stderr);
+    drawn_ = false;
+}
+
+void Console::clear() {
+    if (drawn_) std::fputs("\r\x1b[K", stderr);
+    drawn_ = false;
+}
+
+}  // namespace penstock

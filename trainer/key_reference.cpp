@@ -1,0 +1,142 @@
+// What is said about keys: suggestions, expectations, the reference.
+#include "trainer/key_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+constexpr double kibi = 1024;
+
+std::string_view last_word(std::string_view path) {
+    const auto dot = path.rfind('.');
+    return dot == std::string_view::npos ? path : path.substr(dot + 1);
+}
+
+// Optimal string alignment distance: insertions, deletions, substitutions, and swaps of two neighbours.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> before(b.size() + 1);
+    std::vector<std::size_t> above(b.size() + 1);
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(above.begin(), above.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t change = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+            row[j] = std::min({above[j] + 1, row[j - 1] + 1, change});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = std::min(row[j], before[j - 2] + 1);
+        }
+        std::swap(before, above);
+        std::swap(above, row);
+    }
+    return above[b.size()];
+}
+
+std::vector<std::string_view> sections() {
+    std::vector<std::string_view> found;
+    for (const KeySpec& key : keys()) {
+        for (auto dot = key.path.find('.'); dot != std::string_view::npos; dot = key.path.find('.', dot + 1)) {
+            const auto section = key.path.substr(0, dot);
+            if (std::find(found.begin(), found.end(), section) == found.end()) found.push_back(section);
+        }
+    }
+    return found;
+}
+
+std::string choices_text(std::string_view choices, std::string_view separator) {
+    std::string text;
+    for (char letter : choices) letter == '|' ? text.append(separator) : text.append(1, letter);
+    return text;
+}
+
+std::string bytes_text(double value) {
+    constexpr std::array units = {"", "KiB", "MiB", "GiB", "TiB"};
+    std::size_t unit = 0;
+    for (; value >= kibi && unit + 1 < units.size(); ++unit) value /= kibi;
+    return fmt::format("{:.6g}{}", value, units[unit]);
+}
+
+std::string range_text(const KeySpec& key) {
+    if (key.type == KeyType::bytes)
+        return fmt::format("from {} to {}", bytes_text(key.range.low), bytes_text(key.range.high));
+    return fmt::format("from {} to {}", key.range.low, key.range.high);
+}
+
+const char* resume_text(AtResume rule) {
+    switch (rule) {
+        case AtResume::free:
+            return "yes";
+        case AtResume::fixed:
+            return "no";
+        case AtResume::derived:
+            return "no; follows its source where not given";
+        case AtResume::recorded:
+            return "no; 0 keeps the first start's";
+        case AtResume::contents:
+            return "the path; not the contents";
+    }
+    return "";
+}
+
+}  // namespace
+
+std::string nearest_key(std::string_view unknown) {
+    std::vector<std::string_view> names = sections();
+    for (const KeySpec& key : keys()) names.push_back(key.path);
+    std::string_view best;
+    std::size_t best_distance = SIZE_MAX;
+    for (const std::string_view name : names) {
+        // A right word in a wrong section is nearer than a wrong word: it costs 1, whatever the sections are.
+        const std::size_t word_distance = edit_distance(last_word(unknown), last_word(name)) + 1;
+        std::size_t distance = edit_distance(unknown, name);
+        if (word_distance <= 3) distance = std::min(distance, word_distance);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = name;
+        }
+    }
+    return std::string(best);
+}
+
+std::string expectation(const KeySpec& key) {
+    switch (key.type) {
+        case KeyType::boolean:
+            return "true or false";
+        case KeyType::integer:
+            if (key.range.low == key.range.high) return fmt::format("{}", key.range.low);
+            return "an integer " + range_text(key);
+        case KeyType::number:
+            return "a number " + range_text(key);
+        case KeyType::bytes:
+            return "bytes " + range_text(key) + ", e.g. 4096 or \"300MiB\"";
+        case KeyType::text:
+            return "text that is not empty";
+        case KeyType::choice:
+            return "\"" + choices_text(key.choices, "\" or \"") + "\"";
+        case KeyType::pair:
+            return "two numbers in brackets, each " + range_text(key);
+        case KeyType::names:
+            return "a list of names, e.g. [\"embedding\"]";
+    }
+    return "";
+}
+
+std::string reference_table() {
+    std::string table = "| key | expects | default | may change at resume | what it is |\n|---|---|---|---|---|\n";
+    for (const KeySpec& key : keys()) {
+        std::string fallback = key.fallback.empty()     ? "required"
+                               : key.fallback[0] == '(' ? std::string(key.fallback.substr(1, key.fallback.size() - 2))
+                                                        : fmt::format("`{}`", key.fallback);
+        table += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path, expectation(key), fallback,
+                             resume_text(key.at_resume), key.help);
+    }
+    return table;
+}
+
+}  // namespace penstock

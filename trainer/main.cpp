@@ -1,0 +1,120 @@
+// The program `penstock`: reads the command line, builds console and signals, calls the verb, and turns its end into an
+// exit code.
+#include "trainer/console.h"
+#include "trainer/failure.h"
+#include "trainer/key_table.h"
+#include "trainer/prepare.h"
+#include "trainer/stop_signals.h"
+#include "trainer/train.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdio>
+
+namespace penstock {
+namespace {
+
+constexpr auto prepare_example =
+    "Example:\n"
+    "  penstock prepare --out text.tokens notes.txt /usr/share/doc\n";
+
+constexpr auto train_example =
+    "Run the same command again to resume after a stop, a kill or a power cut.\n"
+    "Example:\n"
+    "  penstock train trainer/demo.json --set memory.host_budget=200MiB --steps 100\n";
+
+struct CommandLine {
+    PrepareRequest prepare;
+    TrainRequest train;
+    std::int64_t steps = 0;
+    bool replace = false;
+    bool json = false;
+};
+
+// Standard output is for results alone: what cannot be written there is an error, not a loss.
+void write_result(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+        throw Error(ExitCode::storage, "cannot write the result to standard output");
+    }
+}
+
+void add_verbs(CLI::App& app, CommandLine& line) {
+    app.require_subcommand(1);
+    app.set_version_flag("--version", "penstock " PENSTOCK_VERSION);
+
+    CLI::App* prepare = app.add_subcommand("prepare", "Turn text files into a token file, byte by byte");
+    prepare->add_option("--out", line.prepare.out, "token file to make, FILE.tokens")->required();
+    prepare
+        ->add_option("--validation-share", line.prepare.validation_share,
+                     "share of the tokens, from the end, that goes to FILE.validation.tokens")
+        ->check(CLI::Range(0.0, 0.99));
+    prepare->add_flag("--force", line.replace, "replace a file that exists");
+    prepare->add_option("PATH", line.prepare.paths, "text files; directories give their *.txt, *.md and *.rst")
+        ->required();
+    prepare->footer(prepare_example);
+
+    CLI::App* train = app.add_subcommand("train", "Train a model, or resume its training");
+    train->add_option("CONFIG", line.train.config_file, "configuration, JSON with comments")->required();
+    train->add_flag("--json", line.json, "print one JSON object with the result on standard output");
+    train->add_option("--set", line.train.overrides, "KEY=VALUE: set a key of the configuration; may be repeated")
+        ->allow_extra_args(false);
+    train->add_option("--steps", line.steps, "the same as --set run.steps=N")->check(CLI::PositiveNumber);
+    train->footer(train_example);
+
+    app.add_subcommand("keys", "Print the reference of all configuration keys, as Markdown")
+        ->footer("Example:\n  penstock keys | grep memory\n");
+    app.footer(
+        "Exit codes: 0 ok, 1 internal error, 2 usage or configuration, 3 does not fit, 4 storage error, 5 out of "
+        "memory,\n"
+        "6 non-finite loss, 75 stopped by a signal after a committed step (run again to resume).");
+}
+
+ExitCode run_train(CommandLine& line, Console& console, StopSignals& signals) {
+    if (line.steps > 0) line.train.overrides.push_back("run.steps=" + std::to_string(line.steps));
+    const TrainOutcome outcome = train(line.train, console, signals);
+    if (line.json) write_result(json_of(outcome.summary) + "\n");
+    return outcome.code;
+}
+
+ExitCode run_verb(const CLI::App& app, CommandLine& line, Console& console, StopSignals& signals) {
+    if (app.got_subcommand("train")) return run_train(line, console, signals);
+    if (app.got_subcommand("keys")) {
+        write_result(reference_table());
+        return ExitCode::ok;
+    }
+    line.prepare.existing = line.replace ? Existing::replace : Existing::refuse;
+    prepare(line.prepare, console);
+    return ExitCode::ok;
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int count, char** arguments) {
+    using namespace penstock;
+    // A reader that goes away must not end the training; failed writes are seen where they happen.
+    std::signal(SIGPIPE, SIG_IGN);
+    CLI::App app("penstock trains models that are larger than memory.", "penstock");
+    CommandLine line;
+    add_verbs(app, line);
+    try {
+        app.parse(count, arguments);
+    } catch (const CLI::ParseError& error) {
+        return static_cast<int>(app.exit(error) == 0 ? ExitCode::ok : ExitCode::usage);
+    }
+    StopSignals signals;
+    spdlog::logger logger("penstock", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    logger.set_pattern("penstock: %v");
+    Console console(logger, ::isatty(STDERR_FILENO) == 1 ? Console::Kind::terminal : Console::Kind::file);
+    try {
+        return static_cast<int>(run_verb(app, line, console, signals));
+    } catch (...) {
+        const Failure failure = current_failure();
+        console.error(failure.message);
+        return static_cast<int>(failure.code);
+    }
+}

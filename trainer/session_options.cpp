@@ -1,0 +1,52 @@
+#include "trainer/session_options.h"
+
+namespace penstock {
+namespace {
+
+const char* codec_name(ComputeType type) {
+    return type == ComputeType::bf16 ? "split" : "plain_fp32";
+}
+
+std::optional<BackendKind> backend(IoChoice choice) {
+    if (choice == IoChoice::automatic) return std::nullopt;
+    return choice == IoChoice::io_uring ? BackendKind::io_uring : BackendKind::threads;
+}
+
+// So that refusals name the keys that are to be changed.
+SettingNames setting_names() {
+    return {.host_budget = "memory.host_budget",
+            .device_budget = "memory.device_budget",
+            .prefetch_depth = "memory.prefetch_depth",
+            .staging = "memory.staging_tiles",
+            .gradient_type = "data_types.grad_accum_dtype",
+            .resident_weights = "zero_optimization.offload_param.device",
+            .resident_states = "zero_optimization.offload_optimizer.device"};
+}
+
+}  // namespace
+
+SessionOptions session_options(const TrainConfig& config, unsigned threads) {
+    SessionOptions options;
+    options.swap_directories = {config.swap_directory};
+    options.job = config.name;
+    options.host_budget_bytes = config.host_budget_bytes;
+    options.prefetch_depth = config.prefetch_depth;
+    options.staging_tiles = config.staging_tiles;
+    options.tile_numel = config.tile_numel;
+    options.residency = config.residency;
+    options.device = config.device;
+    options.codec = codec_name(config.compute_type);
+    options.gradient_type = config.gradient_type;
+    options.seed = config.seed;
+    options.engine.gradient_clipping = config.gradient_clipping;
+    options.engine.activations =
+        config.activations == ActivationChoice::recompute ? Activations::recompute : Activations::keep;
+    options.worker_threads = threads;
+    options.backend = backend(config.io);
+    options.io.chunk_bytes = config.io_block_bytes;
+    options.io.in_flight_bytes = std::uint64_t{config.io_block_bytes} * config.io_queue_depth;
+    options.names = setting_names();
+    return options;
+}
+
+}  // namespace penstock

@@ -1,0 +1,12 @@
+// The configuration in the words of the engine.
+#pragma once
+
+#include "trainer/config.h"
+#include "zero_infinity/engine/session.h"
+
+namespace penstock {
+
+// `threads` is what config.threads became.
+SessionOptions session_options(const TrainConfig& config, unsigned threads);
+
+}  // namespace penstock

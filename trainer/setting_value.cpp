@@ -1,0 +1,125 @@
+#include "trainer/setting_value.h"
+
+#include "trainer/key_table.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+using nlohmann::json;
+
+bool within(const KeySpec& key, double value) {
+    return value >= key.range.low && value <= key.range.high;
+}
+
+bool allowed(std::string_view choices, std::string_view value) {
+    while (!choices.empty()) {
+        const auto bar = choices.find('|');
+        if (choices.substr(0, bar) == value) return true;
+        choices = bar == std::string_view::npos ? std::string_view{} : choices.substr(bar + 1);
+    }
+    return false;
+}
+
+std::optional<std::int64_t> to_integer(const json& value) {
+    if (value.is_number_integer()) return value.get<std::int64_t>();  // wraps from 2^63 on, to what no key allows
+    // DeepSpeed's files write 1e9 for large counts.
+    if (!value.is_number_float()) return {};
+    const double number = value.get<double>();
+    if (std::floor(number) != number || std::abs(number) > 9e15) return {};
+    return static_cast<std::int64_t>(number);
+}
+
+std::optional<SettingValue> to_pair(const KeySpec& key, const json& value) {
+    if (!value.is_array() || value.size() != 2) return {};
+    std::vector<double> numbers;
+    for (const json& item : value) {
+        if (!item.is_number() || !within(key, item.get<double>())) return {};
+        numbers.push_back(item.get<double>());
+    }
+    return numbers;
+}
+
+std::optional<SettingValue> to_names(const json& value) {
+    if (!value.is_array()) return {};
+    std::vector<std::string> names;
+    for (const json& item : value) {
+        if (!item.is_string()) return {};
+        names.push_back(item.get<std::string>());
+    }
+    return names;
+}
+
+std::optional<SettingValue> to_bytes(const KeySpec& key, const json& value) {
+    std::uint64_t bytes = 0;
+    if (value.is_string()) {
+        if (!parse_bytes(value.get<std::string>(), bytes)) return {};
+    } else {
+        const auto integer = to_integer(value);
+        if (!integer || *integer < 0) return {};
+        bytes = static_cast<std::uint64_t>(*integer);
+    }
+    if (!within(key, static_cast<double>(bytes))) return {};
+    return static_cast<std::int64_t>(bytes);
+}
+
+}  // namespace
+
+std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
+    switch (key.type) {
+        case KeyType::boolean:
+            if (value.is_boolean()) return value.get<bool>();
+            return {};
+        case KeyType::integer:
+            if (const auto integer = to_integer(value); integer && within(key, static_cast<double>(*integer)))
+                return *integer;
+            return {};
+        case KeyType::number:
+            if (value.is_number() && within(key, value.get<double>())) return value.get<double>();
+            return {};
+        case KeyType::bytes:
+            return to_bytes(key, value);
+        case KeyType::text:
+            if (value.is_string() && !value.get<std::string>().empty()) return value.get<std::string>();
+            return {};
+        case KeyType::choice:
+            if (value.is_string() && allowed(key.choices, value.get<std::string>())) return value.get<std::string>();
+            return {};
+        case KeyType::pair:
+            return to_pair(key, value);
+        case KeyType::names:
+            return to_names(value);
+    }
+    return {};
+}
+
+bool parse_bytes(std::string_view text, std::uint64_t& bytes) {
+    struct Unit {
+        std::string_view name;
+        double bytes;
+    };
+    constexpr std::array<Unit, 5> units = {
+        {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"B", 1}}};
+    double factor = 1;
+    for (const Unit& unit : units) {
+        if (!text.ends_with(unit.name)) continue;
+        factor = unit.bytes;
+        text.remove_suffix(unit.name.size());
+        break;
+    }
+    while (text.ends_with(' ')) text.remove_suffix(1);
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return false;
+    const double product = number * factor;
+    if (!(product >= 0) || product > 0x1p60 || std::floor(product) != product) return false;
+    bytes = static_cast<std::uint64_t>(product);
+    return true;
+}
+
+}  // namespace penstock

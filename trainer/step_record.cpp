@@ -1,0 +1,85 @@
+#include "trainer/step_record.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+
+namespace penstock {
+namespace {
+
+double gigabytes_per_second(std::uint64_t bytes, double seconds) {
+    return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0;
+}
+
+std::string now_text() {
+    return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                       fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+}  // namespace
+
+std::string line_of(const StepRecord& record) {
+    return fmt::format(
+        "step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.3g}  {:.0f} tok/s  {:.2f} s  ETA {}  NVMe r {:.2f} w {:.2f} GB/s  "
+        "waited {:.0f} %  "
+        "pool {:.0f}/{:.0f} MiB  committed {}",
+        record.step, record.steps, record.loss, record.gradient_norm, record.learning_rate, record.tokens_per_second(),
+        record.seconds, duration_text(record.seconds_left), gigabytes_per_second(record.read_bytes, record.seconds),
+        gigabytes_per_second(record.write_bytes, record.seconds), 100 * record.waited_share(),
+        static_cast<double>(record.pool_peak_bytes) / 0x1p20, static_cast<double>(record.pool_budget_bytes) / 0x1p20,
+        record.committed);
+}
+
+std::string live_line_of(const StepRecord& record) {
+    return fmt::format(
+        "{}/{} loss {:.4f} norm {:.2f} lr {:.2g} {:.0f} tok/s ETA {} | r {:.2f} w {:.2f} GB/s wait {:.0f}% | pool "
+        "{:.0f}/{:.0f} "
+        "MiB, committed {}",
+        record.step, record.steps, record.loss, record.gradient_norm, record.learning_rate, record.tokens_per_second(),
+        duration_text(record.seconds_left), gigabytes_per_second(record.read_bytes, record.seconds),
+        gigabytes_per_second(record.write_bytes, record.seconds), 100 * record.waited_share(),
+        static_cast<double>(record.pool_peak_bytes) / 0x1p20, static_cast<double>(record.pool_budget_bytes) / 0x1p20,
+        record.committed);
+}
+
+std::string json_of(const StepRecord& record) {
+    const nlohmann::ordered_json object = {
+        {"step", record.step},
+        {"committed", record.committed},
+        {"loss", record.loss},
+        {"grad_norm", record.gradient_norm},
+        {"lr", record.learning_rate},
+        {"tokens", record.tokens},
+        {"tokens_per_s", record.tokens_per_second()},
+        {"seconds", record.seconds},
+        {"forward_s", record.forward_seconds},
+        {"backward_s", record.backward_seconds},
+        {"update_s", record.update_seconds},
+        {"commit_s", record.commit_seconds},
+        {"wait_weights_s", record.wait_weights_seconds},
+        {"wait_tiles_s", record.wait_tiles_seconds},
+        {"wait_commit_s", record.wait_commit_seconds},
+        {"nvme_read_bytes", record.read_bytes},
+        {"nvme_write_bytes", record.write_bytes},
+        {"pool_peak_bytes", record.pool_peak_bytes},
+        {"pool_budget_bytes", record.pool_budget_bytes},
+        {"peak_rss_bytes", record.peak_rss_bytes},
+        {"time", now_text()},
+    };
+    return object.dump();
+}
+
+std::string duration_text(double seconds) {
+    const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+    if (whole < 60) return fmt::format("{} s", whole);
+    if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+    return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string mebibytes(std::uint64_t bytes) {
+    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
+}
+
+}  // namespace penstock

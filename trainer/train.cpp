@@ -1,0 +1,43 @@
+#include "trainer/train.h"
+
+#include "trainer/console.h"
+#include "trainer/plain_file.h"
+#include "trainer/stop_signals.h"
+#include "trainer/training_run.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t max_config_bytes = 1U << 20;
+
+std::string read_config(const std::string& path) {
+    const PlainFile file(path, PlainFile::Mode::read);
+    if (file.bytes() > max_config_bytes) {
+        throw Error(ExitCode::usage, fmt::format("{} is {} bytes long; a configuration has at most {}", path,
+                                                 file.bytes(), max_config_bytes));
+    }
+    std::string text(file.bytes(), ' ');
+    text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
+    return text;
+}
+
+}  // namespace
+
+TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
+    at::set_num_interop_threads(1);
+    TrainingRun run(Settings::parse(read_config(request.config_file), request.config_file, request.overrides), console);
+    if (run.finished()) return {ExitCode::ok, run.recall()};
+
+    signals.react(StopSignals::Reaction::finish_step);
+    while (!run.finished() && !signals.requested()) run.next_step();
+    signals.react(StopSignals::Reaction::end_at_once);
+
+    const bool stopped = !run.finished();
+    if (stopped) console.warn("stopped by a signal after a committed step; run the same command again to go on");
+    return {stopped ? ExitCode::interrupted : ExitCode::ok, run.conclude()};
+}
+
+}  // namespace penstock

@@ -1,0 +1,29 @@
+// `penstock train`: one training run from configuration to summary.
+#pragma once
+
+#include "aio/error.h"
+#include "trainer/summary.h"
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+class Console;
+class StopSignals;
+
+struct TrainRequest {
+    std::string config_file;
+    std::vector<std::string> overrides;  // "key=value"
+};
+
+struct TrainOutcome {
+    ExitCode code = ExitCode::ok;  // or interrupted
+    Summary summary;
+};
+
+// Starts the run, or resumes it at its last committed step; returns at the last step or when a signal asked to stop.
+// Says all that people read on the console, the summary included. Throws Error and what torch throws (see failure.h).
+TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals);
+
+}  // namespace penstock

@@ -1,0 +1,255 @@
+#include "trainer/training_run.h"
+
+#include "trainer/console.h"
+#include "trainer/gpt.h"
+#include "trainer/resume_rule.h"
+#include "trainer/sample.h"
+#include "trainer/session_options.h"
+#include "trainer/step_record.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+}
+
+double millions(std::uint64_t count) {
+    return static_cast<double>(count) / 1e6;
+}
+
+void make_run_directory(const std::string& path) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) throw Error(ExitCode::usage, fmt::format("run.directory: cannot make {}: {}", path, error.message()));
+}
+
+// torch's thread count changes bits: it is decided here and recorded with the run.
+unsigned start_threads(unsigned wanted) {
+    const unsigned threads = wanted > 0 ? wanted : std::max(1U, std::thread::hardware_concurrency());
+    at::set_num_threads(static_cast<int>(threads));
+    return threads;
+}
+
+at::Device compute_device(const DeviceOptions& options) {
+    if (options.kind != DeviceKind::cuda) return at::Device(at::kCPU);
+    return {at::kCUDA, static_cast<at::DeviceIndex>(options.index)};
+}
+
+BatchShape batch_shape(const TrainConfig& config) {
+    return {.rows = config.micro_batch_rows, .micro_batches = config.micro_batches, .context = config.model.context};
+}
+
+void check_vocabulary(const TokenFile& data, const TrainConfig& config) {
+    if (data.info().vocabulary <= static_cast<std::uint64_t>(config.model.vocabulary)) return;
+    throw Error(ExitCode::usage, fmt::format("data.train {} has a vocabulary of {}; model.vocabulary {} is too small",
+                                             data.path(), data.info().vocabulary, config.model.vocabulary));
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Settings settings, Console& console)
+    : console_(console),
+      settings_(std::move(settings)),
+      config_(make_config(settings_)),
+      data_(config_.train_file),
+      batches_(data_, batch_shape(config_), config_.seed, compute_device(config_.device)),
+      threads_(start_threads(config_.threads)),
+      session_(open_session()),
+      snapshot_(config_snapshot(settings_, threads_)),
+      state_(read_state(session_->client())) {
+    open_log();
+    say_start();
+    read_bytes_ = session_->io_statistics().total_read_bytes();
+    write_bytes_ = session_->io_statistics().total_write_bytes();
+    waits_ = session_->waits();
+}
+
+std::string TrainingRun::path(const char* name) const {
+    return (std::filesystem::path(config_.run_directory) / name).string();
+}
+
+std::unique_ptr<Session> TrainingRun::open_session() {
+    check_vocabulary(data_, config_);
+    make_run_directory(config_.run_directory);
+    ClientState initial = config_snapshot(settings_, threads_);
+    write_state({.step = 0, .rows = 0, .data_hash = data_.info().hash, .first_loss = {}, .previous_loss = {}}, initial);
+    const SessionEvents events{
+        .recovered = [this](const ClientState& stored) { accept(stored); },
+        .progress =
+            [this](const char* what, std::uint64_t done, std::uint64_t total) {
+                console_.live_now_and_then(fmt::format("{}: {:3} %, {} of {}", what,
+                                                       total == 0 ? 100 : done * 100 / total, mebibytes(done),
+                                                       mebibytes(total)));
+            },
+    };
+    return std::make_unique<Session>(make_gpt(config_.model), make_adamw(config_.optimizer),
+                                     session_options(config_, threads_), initial, events);
+}
+
+void TrainingRun::accept(const ClientState& stored) {
+    const RunState state = read_state(stored);
+    for (const std::string& note : check_resume(settings_, stored, config_.swap_directory)) console_.info(note);
+    if (state.data_hash != data_.info().hash) {
+        throw Error(
+            ExitCode::usage,
+            fmt::format("data.train {} has contents {} but the run in {} was started with {}; give the same tokens, or "
+                        "start a new run with another store directory",
+                        data_.path(), data_.info().hash, config_.swap_directory, state.data_hash));
+    }
+    threads_ = start_threads(recorded_threads(stored));
+}
+
+void TrainingRun::open_log() {
+    if (!session_->resumed()) {
+        if (const std::string kept = set_aside(path("log.jsonl")); !kept.empty()) {
+            console_.warn(fmt::format("{} held the log of another run; it is {} now", path("log.jsonl"), kept));
+        }
+    }
+    log_ = std::make_unique<RunLog>(path("log.jsonl"), state_.step);
+    // The store was committed before the loss of its own step was known: that one is in the log only.
+    if (!state_.first_loss) state_.first_loss = log_->history().first_loss;
+    state_.previous_loss = log_->history().last_loss;
+    summary_.resumed_from_step = state_.step;
+}
+
+void TrainingRun::say_start() {
+    for (const std::string& note : session_->take_notes()) console_.info(note);
+    const Model& model = session_->model();
+    console_.info(fmt::format("model: {:.2f} M parameters, {:.2f} M of them trainable, in {} units",
+                              millions(model.parameter_numel()), millions(model.trainable_numel()),
+                              model.units().size()));
+    console_.info(
+        fmt::format("data: {}, {} tokens, {} per step", data_.path(), data_.info().count, config_.tokens_per_step()));
+    console_.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory,
+                              session_->io_name(), session_->prefetch_depth(), threads_));
+    console_.info("memory:\n" + session_->memory_table());
+    if (session_->resumed()) console_.info(fmt::format("resumed at step {} of {}", state_.step, config_.steps));
+}
+
+void TrainingRun::next_step() {
+    const auto start = Clock::now();
+    RunState next = state_;
+    next.step += 1;
+    next.rows += config_.micro_batch_rows * config_.micro_batches;
+    ClientState client = snapshot_;
+    write_state(next, client);
+    const StepValues values{.step = static_cast<std::uint64_t>(next.step),
+                            .learning_rate = learning_rate(config_.schedule, next.step)};
+    const StepReport report = session_->engine().train_batch(batches_.of_step(next.step), values, client);
+
+    state_ = std::move(next);
+    state_.previous_loss = report.loss;
+    if (state_.step == 1) state_.first_loss = report.loss;
+    for (const std::string& note : session_->take_notes()) console_.warn(note);
+    const StepRecord record = measure(report, seconds_of(Clock::now() - start));
+    log_->append(record);
+    if (console_.is_terminal())
+        console_.live(live_line_of(record));
+    else
+        console_.info(line_of(record));
+}
+
+StepRecord TrainingRun::measure(const StepReport& report, double seconds) {
+    const WaitTimes waits = session_->waits();
+    const std::uint64_t read_bytes = session_->io_statistics().total_read_bytes();
+    const std::uint64_t write_bytes = session_->io_statistics().total_write_bytes();
+    smooth_seconds_ = step_seconds_.empty() ? seconds : 0.8 * smooth_seconds_ + 0.2 * seconds;
+    step_seconds_.push_back(seconds);
+    const StepRecord record{.step = state_.step,
+                            .steps = config_.steps,
+                            .committed = state_.step,
+                            .loss = report.loss,
+                            .gradient_norm = report.gradient_norm,
+                            .learning_rate = learning_rate(config_.schedule, state_.step),
+                            .tokens = config_.tokens_per_step(),
+                            .seconds = seconds,
+                            .forward_seconds = seconds_of(report.forward),
+                            .backward_seconds = seconds_of(report.backward),
+                            .update_seconds = seconds_of(report.update),
+                            .commit_seconds = seconds_of(report.commit),
+                            .wait_weights_seconds = seconds_of(waits.weights - waits_.weights),
+                            .wait_tiles_seconds = seconds_of(waits.tiles - waits_.tiles),
+                            .wait_commit_seconds = seconds_of(waits.commit - waits_.commit),
+                            .read_bytes = read_bytes - read_bytes_,
+                            .write_bytes = write_bytes - write_bytes_,
+                            .pool_peak_bytes = session_->pool().peak_bytes(),
+                            .pool_budget_bytes = session_->pool().budget_bytes(),
+                            .peak_rss_bytes = peak_rss_bytes(),
+                            .seconds_left = smooth_seconds_ * static_cast<double>(config_.steps - state_.step)};
+    waits_ = waits;
+    read_bytes_ = read_bytes;
+    write_bytes_ = write_bytes;
+    summary_.nvme_read_bytes += record.read_bytes;
+    summary_.nvme_write_bytes += record.write_bytes;
+    summary_.step_seconds_total += seconds;
+    return record;
+}
+
+void TrainingRun::write_sample_text() {
+    const std::int64_t tokens = config_.sample.tokens;
+    if (tokens == 0) return;
+    const SampleRequest request{.options = config_.sample,
+                                .context = config_.model.context,
+                                .seed = config_.seed,
+                                .device = compute_device(config_.device)};
+    summary_.sample = printable(write_sample(session_->engine(), request, [&](std::int64_t written) {
+        console_.live_now_and_then(fmt::format("writing a sample: {} of {} bytes", written, tokens));
+    }));
+}
+
+const Summary& TrainingRun::conclude() {
+    console_.settle();
+    write_sample_text();
+    const Model& model = session_->model();
+    const auto trainable = static_cast<double>(model.trainable_numel());
+    const Session::StepBytes planned = session_->step_bytes();
+    summary_.steps = state_.step;
+    summary_.steps_run = static_cast<std::int64_t>(step_seconds_.size());
+    summary_.params = model.parameter_numel();
+    summary_.trainable_params = model.trainable_numel();
+    summary_.first_loss = state_.first_loss;
+    summary_.final_loss = state_.previous_loss;
+    summary_.tokens_per_step = config_.tokens_per_step();
+    summary_.step_seconds_p50 = median(step_seconds_);
+    summary_.planned_bytes_per_param_step = static_cast<double>(planned.read + planned.write) / trainable;
+    summary_.formula_bytes_per_param_step = session_->nominal_traffic().total();
+    summary_.pool_peak_bytes = session_->pool().peak_bytes();
+    summary_.pool_budget_bytes = session_->pool().budget_bytes();
+    summary_.peak_rss_bytes = peak_rss_bytes();
+    summary_.checkpoint = config_.swap_directory;
+    summary_.log = path("log.jsonl");
+    save(summary_, path("summary.json"));
+    return say_summary();
+}
+
+const Summary& TrainingRun::recall() {
+    console_.info(fmt::format("finished: the run in {} has its {} steps; raise run.steps to go on",
+                              config_.swap_directory, state_.step));
+    const auto saved = load_summary(path("summary.json"));
+    if (!saved || saved->steps != state_.step)
+        return conclude();  // it was killed between its last commit and its summary
+    const std::int64_t resumed_from_step = summary_.resumed_from_step;
+    summary_ = *saved;
+    summary_.resumed_from_step = resumed_from_step;  // the one figure that is of this call
+    return say_summary();
+}
+
+const Summary& TrainingRun::say_summary() {
+    console_.settle();
+    if (!summary_.sample.empty()) console_.info("sample:\n" + summary_.sample);
+    for (const std::string& line : lines_of(summary_)) console_.info(line);
+    return summary_;
+}
+
+}  // namespace penstock

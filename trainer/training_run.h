@@ -1,0 +1,68 @@
+// One training run: everything that `penstock train` holds while it runs, built at the start, resumed or new.
+#pragma once
+
+#include "trainer/batches.h"
+#include "trainer/config.h"
+#include "trainer/run_log.h"
+#include "trainer/run_state.h"
+#include "trainer/settings.h"
+#include "trainer/summary.h"
+#include "trainer/token_file.h"
+#include "zero_infinity/engine/session.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+class Console;
+
+// Compute thread. After an exception it may only be destroyed.
+class TrainingRun {
+   public:
+    // Checks the configuration and the data, opens the store, resumes or initialises, cuts the log back, says what it
+    // found. Throws Error: usage (configuration, data, a key that must not change at resume), does_not_fit, storage.
+    TrainingRun(Settings settings, Console& console);
+
+    bool finished() const noexcept { return state_.step >= config_.steps; }
+    // Computes, commits and logs one step. Throws Error: non_finite, storage; the last committed step is safe.
+    void next_step();
+
+    // Writes the sample, the summary and RUN/summary.json.
+    const Summary& conclude();
+    // Of a run that was finished when it was opened: says so and gives the summary of the call that finished it, as far
+    // as it is there.
+    const Summary& recall();
+
+   private:
+    std::unique_ptr<Session> open_session();
+    void accept(const ClientState& stored);
+    void open_log();
+    void say_start();
+    StepRecord measure(const StepReport& report, double seconds);
+    void write_sample_text();
+    const Summary& say_summary();
+    std::string path(const char* name) const;
+
+    // Built in this order and destroyed in reverse.
+    Console& console_;
+    Settings settings_;
+    TrainConfig config_;
+    TokenFile data_;
+    Batches batches_;
+    unsigned threads_;
+    std::unique_ptr<Session> session_;
+    ClientState snapshot_;  // of the configuration
+    RunState state_;
+    std::unique_ptr<RunLog> log_;
+
+    Summary summary_;
+    std::vector<double> step_seconds_;
+    double smooth_seconds_ = 0;
+    WaitTimes waits_;  // at the end of the last step, as the next two
+    std::uint64_t read_bytes_ = 0;
+    std::uint64_t write_bytes_ = 0;
+};
+
+}  // namespace penstock

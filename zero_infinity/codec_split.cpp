@@ -1,0 +1,31 @@
+// The codec `split`: the fp32 master as two 16-bit halves, of which the upper one is the weight.
+#include "zero_infinity/codec.h"
+#include "zero_infinity/kernels.h"
+
+namespace penstock {
+namespace {
+
+void decode(const std::byte* weights, const std::byte* master, float* value, std::size_t count) noexcept {
+    kernels().join(reinterpret_cast<const std::uint16_t*>(weights), reinterpret_cast<const std::uint16_t*>(master),
+                   value, count);
+}
+
+void encode(const float* value, std::byte* weights, std::byte* master, std::size_t count) noexcept {
+    kernels().split(value, reinterpret_cast<std::uint16_t*>(weights), reinterpret_cast<std::uint16_t*>(master), count);
+}
+
+constexpr Codec codec{.name = "split",
+                      .weights = PlaneType::bf16,
+                      .has_master_plane = true,
+                      .master_plane = PlaneType::u16,
+                      .moments = PlaneType::fp32,
+                      .exact = true,
+                      .master_needs_weights = true,
+                      .decode = decode,
+                      .encode = encode};
+
+}  // namespace
+
+const Codec& split_codec() noexcept { return codec; }
+
+}  // namespace penstock

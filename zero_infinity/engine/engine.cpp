@@ -1,0 +1,284 @@
+#include "zero_infinity/engine/engine.h"
+
+#include "aio/check.h"
+#include "aio/error.h"
+#include "zero_infinity/unit_store.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Visit visit_of(const Model& model, std::uint32_t index) {
+    Visit visit{{index}};
+    for (const Borrowed& borrowed : model.units()[index]->borrowed()) {
+        const std::uint32_t owner = model.index_of(*borrowed.owner);
+        if (std::find(visit.groups.begin(), visit.groups.end(), owner) == visit.groups.end())
+            visit.groups.push_back(owner);
+    }
+    return visit;
+}
+
+// Cuts the graph at a boundary: the same memory, new leaves where a gradient is wanted.
+Bundle cut(const Bundle& bundle, bool wants_gradient) {
+    Bundle leaves;
+    for (const auto& [name, tensor] : bundle) {
+        at::Tensor leaf = tensor.detach();
+        if (wants_gradient && leaf.is_floating_point()) leaf.requires_grad_(true);
+        leaves.set(name, std::move(leaf));
+    }
+    return leaves;
+}
+
+// The parameters that a unit's backward differentiates: its own trainable ones, then the borrowed ones.
+std::vector<at::Tensor> differentiated(const Unit& unit) {
+    std::vector<at::Tensor> tensors;
+    for (const auto& parameter : unit.parameters())
+        if (parameter->spec().training == Training::trainable) tensors.push_back(parameter->tensor());
+    for (const Borrowed& borrowed : unit.borrowed())
+        if (borrowed.parameter->spec().training == Training::trainable) tensors.push_back(borrowed.parameter->tensor());
+    return tensors;
+}
+
+std::string parameter_at(const UnitLayout& layout, std::uint64_t element) {
+    for (std::size_t index = 0; index < layout.spec().parameters.size(); ++index) {
+        const ParameterPlace& place = layout.place(index);
+        if (place.training == Training::trainable && element >= place.first && element < place.first + place.numel)
+            return layout.spec().parameters[index].name;
+    }
+    return "padding";
+}
+
+}  // namespace
+
+std::vector<Visit> training_visits(const Model& model) {
+    const auto count = static_cast<std::uint32_t>(model.units().size());
+    std::vector<Visit> visits;
+    for (std::uint32_t unit = 0; unit + 1 < count; ++unit) visits.push_back(visit_of(model, unit));
+    for (std::uint32_t unit = count; unit-- > 0;) visits.push_back(visit_of(model, unit));
+    return visits;
+}
+
+std::vector<Visit> inference_visits(const Model& model) {
+    std::vector<Visit> visits;
+    for (std::uint32_t unit = 0; unit < model.units().size(); ++unit) visits.push_back(visit_of(model, unit));
+    return visits;
+}
+
+Engine::Engine(const EngineParts& parts, EngineOptions options)
+    : parts_(parts), options_(options), kept_(parts.model->units().size()) {}
+
+StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const StepValues& values,
+                               const ClientState& client) {
+    PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
+    busy_ = true;
+    const StepReport report = step(micro_batches, values, client);
+    busy_ = false;
+    return report;
+}
+
+StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientState& client) {
+    PENSTOCK_CHECK(!micro_batches.empty(), "a step without micro-batches");
+    StepReport report;
+    report.loss = forward_and_backward(micro_batches, report);
+    if (!std::isfinite(report.loss))
+        throw Error(ExitCode::non_finite,
+                    fmt::format("the loss of step {} is {}; the last committed step is untouched: lower the "
+                                "learning rate or look at the data",
+                                values.step, report.loss));
+    report.gradient_norm = parts_.gradients->norm(*parts_.workers);
+    if (!std::isfinite(report.gradient_norm))
+        throw Error(ExitCode::non_finite,
+                    fmt::format("the gradient of step {} is not finite, first in {}; the last committed step "
+                                "is untouched",
+                                values.step, parts_.gradients->first_non_finite().value_or("their sum")));
+    const auto update_start = Clock::now();
+    update(values, report.gradient_norm);
+    const auto commit_start = Clock::now();
+    ClientState complete = client;
+    complete[fingerprint_key] = parts_.fingerprint;
+    parts_.driver->commit(complete);
+    report.update = commit_start - update_start;
+    report.commit = Clock::now() - commit_start;
+    return report;
+}
+
+double Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
+    const auto count = static_cast<std::uint32_t>(kept_.size());
+    const auto forward_start = Clock::now();
+    for (auto& unit : kept_) unit.assign(micro_batches.size(), {});
+    upstream_.assign(micro_batches.size(), {});
+    for (std::size_t index = 0; index < micro_batches.size(); ++index)
+        kept_[0][index].input = cut(micro_batches[index], false);
+
+    parts_.driver->begin(Pass::training);
+    visit_ = 0;
+    for (std::uint32_t unit = 0; unit + 1 < count; ++unit) forward(unit, micro_batches.size());
+    const auto backward_start = Clock::now();
+    double loss = backward(count - 1, micro_batches.size());
+    for (std::uint32_t unit = count - 1; unit-- > 0;) backward(unit, micro_batches.size());
+    parts_.gradients->finish();
+    report.forward = backward_start - forward_start;
+    report.backward = Clock::now() - backward_start;
+    return loss;
+}
+
+void Engine::forward(std::uint32_t unit, std::size_t count) {
+    const bool keep = options_.activations == Activations::keep;
+    const at::AutoGradMode graph(keep);
+    bind(visit_, unit);
+    for (std::size_t index = 0; index < count; ++index) {
+        Kept& kept = kept_[unit][index];
+        const Bundle output = parts_.model->units()[unit]->forward(kept.input);
+        kept_[unit + 1][index].input = cut(output, /*wants_gradient=*/true);
+        check_output(unit, output);
+        if (keep) kept.output = output;
+    }
+    release(unit);
+    parts_.driver->leave(visit_++);
+}
+
+// Returns the sum of the micro-batches' losses over their number, for the last unit; 0 for the others.
+double Engine::backward(std::uint32_t unit, std::size_t count) {
+    const at::AutoGradMode graph(true);
+    double loss = 0;
+    bind(visit_, unit);
+    parts_.gradients->begin(unit);
+    for (std::size_t index = 0; index < count; ++index) {
+        parts_.gradients->add(differentiate(unit, kept_[unit][index], upstream_[index], count, loss));
+        kept_[unit][index] = {};
+    }
+    parts_.gradients->end();
+    release(unit);
+    parts_.driver->leave(visit_++);
+    return loss / static_cast<double>(count);
+}
+
+// One unit and micro-batch: gradients of its parameters; `upstream` goes from its outputs' gradients to its inputs'.
+std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, Kept& kept, Bundle& upstream, std::size_t count,
+                                              double& loss) {
+    const Unit& module = *parts_.model->units()[unit];
+    const bool recomputed = kept.output.size() == 0;
+    const Bundle output = recomputed ? module.forward(kept.input) : kept.output;
+    std::vector<at::Tensor> outputs;
+    std::vector<at::Tensor> output_gradients;
+    if (unit + 1 == kept_.size()) {
+        outputs.push_back(output.at("loss"));
+        loss += outputs.back().item<double>();
+        output_gradients.push_back(at::full_like(outputs.back(), 1.0 / static_cast<double>(count)));
+    } else {
+        for (const auto& [name, tensor] : output) {
+            if (!tensor.requires_grad() || !upstream.has(name)) continue;
+            outputs.push_back(tensor);
+            output_gradients.push_back(upstream.at(name));
+        }
+    }
+
+    std::vector<at::Tensor> inputs;
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : kept.input) {
+        if (!tensor.requires_grad()) continue;
+        inputs.push_back(tensor);
+        names.push_back(name);
+    }
+    const std::vector<at::Tensor> parameters = differentiated(module);
+    inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+    upstream = {};
+    if (inputs.empty() || outputs.empty()) return std::vector<at::Tensor>(parameters.size());
+    std::vector<at::Tensor> gradients = torch::autograd::grad(outputs, inputs, output_gradients, /*retain_graph=*/false,
+                                                              /*create_graph=*/false, /*allow_unused=*/true);
+    for (std::size_t index = 0; index < names.size(); ++index)
+        if (gradients[index].defined()) upstream.set(names[index], gradients[index]);
+    gradients.erase(gradients.begin(), gradients.begin() + static_cast<std::ptrdiff_t>(names.size()));
+    return gradients;
+}
+
+void Engine::update(const StepValues& values, double norm) {
+    const double clip = clip_factor(norm, options_.gradient_clipping);
+    const TileUpdate tile_update{.format = &parts_.format,
+                                 .optimizer = parts_.optimizer,
+                                 .values = values,
+                                 .gradient_scale = static_cast<float>(clip)};
+    parts_.driver->begin_update();
+    while (const auto staged = parts_.driver->next_tile()) {
+        const GradientView gradient = parts_.gradients->tile(staged->unit, staged->tile);
+        if (const auto bad = update_tile(tile_update, staged->view, gradient, *parts_.workers)) {
+            const UnitLayout& layout = (*parts_.layouts)[staged->unit];
+            throw Error(
+                ExitCode::non_finite,
+                fmt::format(
+                    "step {} makes unit '{}', parameter '{}' infinite or NaN; the last committed step is untouched: "
+                    "lower the learning rate",
+                    values.step, layout.spec().name, parameter_at(layout, staged->tile * layout.tile_numel() + *bad)));
+        }
+        parts_.driver->put_back(*staged);
+    }
+}
+
+Bundle Engine::infer(const Bundle& input) {
+    PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
+    busy_ = true;
+    const at::AutoGradMode no_graph(false);
+    Bundle current = input;
+    parts_.driver->begin(Pass::inference);
+    for (std::uint32_t unit = 0; unit < kept_.size(); ++unit) {
+        bind(unit, unit);
+        current = parts_.model->units()[unit]->forward(current);
+        check_output(unit, current);
+        release(unit);
+        parts_.driver->leave(unit);
+    }
+    busy_ = false;
+    return current;
+}
+
+// Waits for the visit's weights and points the unit's parameters, own and borrowed, at them.
+void Engine::bind(std::uint32_t visit, std::uint32_t unit) {
+    parts_.driver->enter(visit);
+    const std::uint64_t element_bytes = parts_.format.weights_bytes();
+    const auto bind_one = [&](std::uint32_t owner, std::size_t index, Parameter& parameter) {
+        const UnitMemory memory = parts_.driver->memory(visit, owner);
+        const ParameterPlace& place = (*parts_.layouts)[owner].place(index);
+        std::byte* range = place.training == Training::trainable ? memory.weights : memory.frozen;
+        parameter.bind(range + place.first * element_bytes);
+    };
+    const Unit& module = *parts_.model->units()[unit];
+    for (std::size_t index = 0; index < module.parameters().size(); ++index)
+        bind_one(unit, index, *module.parameters()[index]);
+    for (const Borrowed& borrowed : module.borrowed()) {
+        const auto& all = borrowed.owner->parameters();
+        for (std::size_t index = 0; index < all.size(); ++index)
+            if (all[index].get() == borrowed.parameter)
+                bind_one(parts_.model->index_of(*borrowed.owner), index, *all[index]);
+    }
+}
+
+// A view of a parameter would read memory that is gone when the next unit uses it.
+void Engine::check_output(std::uint32_t unit, const Bundle& output) const {
+    const Unit& module = *parts_.model->units()[unit];
+    const auto check = [&](const Parameter& parameter) {
+        for (const auto& [name, tensor] : output)
+            if (tensor.defined() && tensor.is_alias_of(parameter.tensor()))
+                throw Error(ExitCode::internal,
+                            fmt::format("unit '{}' returns '{}', a view of its parameter '{}': return a "
+                                        "copy (clone())",
+                                        module.name(), name, parameter.spec().name));
+    };
+    for (const auto& parameter : module.parameters()) check(*parameter);
+    for (const Borrowed& borrowed : module.borrowed()) check(*borrowed.parameter);
+}
+
+void Engine::release(std::uint32_t unit) noexcept {
+    const Unit& module = *parts_.model->units()[unit];
+    for (const auto& parameter : module.parameters()) parameter->release();
+    for (const Borrowed& borrowed : module.borrowed()) borrowed.parameter->release();
+}
+
+}  // namespace penstock

@@ -1,0 +1,102 @@
+// The stage-3 engine: runs a model unit by unit over weights that come and go, and updates it.
+//
+// The autograd graph is cut at unit boundaries: forward keeps each unit's input; backward calls torch::autograd::grad
+// for one unit alone, after recomputing it or over the graph kept from forward. Micro-batches are taken unit by unit
+// ("vertical": all micro-batches of a unit before the next), so weights are read once per direction whatever their
+// number.
+#pragma once
+
+#include "zero_infinity/driver.h"
+#include "zero_infinity/engine/gradients.h"
+#include "zero_infinity/engine/model.h"
+#include "zero_infinity/optimizer.h"
+#include "zero_infinity/workers.h"
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+enum class Activations : std::uint8_t {
+    recompute,  // keep unit inputs, run forward again in backward
+    keep,       // keep the graph of every unit and micro-batch between forward and backward
+};
+
+struct EngineOptions {
+    double gradient_clipping = 0;  // global norm; 0: none
+    Activations activations = Activations::recompute;
+};
+
+struct EngineParts {
+    Model* model = nullptr;
+    const std::vector<UnitLayout>* layouts = nullptr;
+    StateFormat format;
+    Driver* driver = nullptr;
+    Gradients* gradients = nullptr;
+    const Optimizer* optimizer = nullptr;
+    Workers* workers = nullptr;
+    std::string fingerprint;  // of model, codec and optimizer: committed with every step under fingerprint_key
+};
+
+// The client state's key that is the engine's own.
+inline constexpr const char* fingerprint_key = "penstock.model";
+
+struct StepReport {
+    double loss = 0;           // mean over the micro-batches
+    double gradient_norm = 0;  // before clipping
+    std::chrono::nanoseconds forward{0};
+    std::chrono::nanoseconds backward{0};  // with the last unit's forward and the norm
+    std::chrono::nanoseconds update{0};
+    std::chrono::nanoseconds commit{0};
+};
+
+// The visits of a pass, each with the units whose weights it needs: its own first, then those it borrows from. A
+// training pass visits forward 0..L-2, then backward L-1..0: the last unit's forward is part of its backward visit.
+std::vector<Visit> training_visits(const Model& model);
+std::vector<Visit> inference_visits(const Model& model);
+
+// All calls on one thread, the compute thread; torch's own thread count is the caller's to set, and it changes bits.
+// Everything it is given outlives it. After any exception it may only be destroyed (checked).
+class Engine {
+   public:
+    Engine(const EngineParts& parts, EngineOptions options);
+
+    // One optimizer step over the micro-batches, whose tensors lie where the device computes, and its commit: when it
+    // returns, the step and `client` are durable. The loss is the mean of the micro-batches' losses.
+    // Throws Error: non_finite (the loss, or the first unit and parameter whose gradient or new value is not finite;
+    // the last committed step is untouched), storage. REQUIRES: at least one micro-batch.
+    StepReport train_batch(std::span<const Bundle> micro_batches, const StepValues& values, const ClientState& client);
+
+    // Forward only, without gradients. The output of the last unit.
+    Bundle infer(const Bundle& input);
+
+   private:
+    // What forward leaves for backward, of one unit and micro-batch.
+    struct Kept {
+        Bundle input;   // detached from the unit before
+        Bundle output;  // with its graph, when graphs are kept
+    };
+
+    StepReport step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientState& client);
+    double forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
+    void forward(std::uint32_t unit, std::size_t count);
+    double backward(std::uint32_t unit, std::size_t count);
+    std::vector<at::Tensor> differentiate(std::uint32_t unit, Kept& kept, Bundle& upstream, std::size_t count,
+                                          double& loss);
+    void update(const StepValues& values, double norm);
+    void bind(std::uint32_t visit, std::uint32_t unit);
+    void release(std::uint32_t unit) noexcept;
+    void check_output(std::uint32_t unit, const Bundle& output) const;
+
+    EngineParts parts_;
+    EngineOptions options_;
+    std::vector<std::vector<Kept>> kept_;  // [unit][micro-batch]
+    std::vector<Bundle> upstream_;         // [micro-batch]: gradients of the boundary that backward is at
+    std::uint32_t visit_ = 0;
+    bool busy_ = false;  // within a call; still so after an exception
+};
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+// What the author of a model writes: an ordered list of units.
+//
+//   class Block : public Unit {
+//      public:
+//       Block(std::string name, std::int64_t width)
+//           : Unit(std::move(name)), weight_(declare("weight", {width, width}, Initial::normal(0.02))) {}
+//       Bundle forward(const Bundle& input) const override {
+//           return {{"hidden", at::linear(input.at("hidden"), weight_.tensor())}, {"targets", input.at("targets")}};
+//       }
+//      private:
+//       const Parameter& weight_;
+//   };
+#pragma once
+
+#include "zero_infinity/engine/bundle.h"
+#include "zero_infinity/engine/parameter.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// A parameter of another unit that this one reads too (a tied head reads the embedding's weight).
+struct Borrowed {
+    const class Unit* owner = nullptr;
+    Parameter* parameter = nullptr;
+};
+
+// A piece of the model that is gathered, computed and released as a whole. forward() reads its parameters through
+// Parameter::tensor(), keeps no tensors, returns none that is a view of a parameter (its memory goes away: checked),
+// and is pure: called twice with the same input it gives the same bits. Used on the compute thread only.
+class Unit {
+   public:
+    explicit Unit(std::string name) : name_(std::move(name)) {}
+    virtual ~Unit() = default;
+    Unit(const Unit&) = delete;
+    Unit& operator=(const Unit&) = delete;
+
+    virtual Bundle forward(const Bundle& input) const = 0;
+
+    const std::string& name() const noexcept { return name_; }
+    UnitSpec spec() const;
+    const std::vector<std::unique_ptr<Parameter>>& parameters() const noexcept { return parameters_; }
+    const std::vector<Borrowed>& borrowed() const noexcept { return borrowed_; }
+
+   protected:
+    const Parameter& declare(std::string name, std::vector<std::int64_t> shape, Initial initial,
+                             Training training = Training::trainable);
+    // REQUIRES: `owner` comes before this unit in the model and outlives it; a parameter is borrowed once.
+    const Parameter& borrow(const Unit& owner, const Parameter& parameter);
+
+   private:
+    std::string name_;
+    std::vector<std::unique_ptr<Parameter>> parameters_;
+    std::vector<Borrowed> borrowed_;
+};
+
+// Built on `meta`: shapes without memory. In training the last unit's output holds "loss", a scalar mean.
+class Model {
+   public:
+    // Throws Error (usage) when two units have the same name or a unit borrows from one that does not come before it.
+    explicit Model(std::vector<std::unique_ptr<Unit>> units);
+
+    const std::vector<std::unique_ptr<Unit>>& units() const noexcept { return units_; }
+    std::uint32_t index_of(const Unit& unit) const;
+    std::uint64_t parameter_numel() const noexcept;  // each tied parameter once
+    std::uint64_t trainable_numel() const noexcept;
+
+   private:
+    bool comes_before(const Unit* unit, std::uint32_t index) const;
+
+    std::vector<std::unique_ptr<Unit>> units_;
+};
+
+}  // namespace penstock

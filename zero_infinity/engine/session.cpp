@@ -1,0 +1,311 @@
+#include "zero_infinity/engine/session.h"
+
+#include "aio/check.h"
+#include "aio/error.h"
+#include "swap/blocking.h"
+#include "zero_infinity/engine/initialise.h"
+#include "zero_infinity/engine/tensor_view.h"
+#include "zero_infinity/unit_store.h"
+
+#include <xxhash.h>
+
+#include <utility>
+
+namespace penstock {
+namespace {
+
+std::vector<UnitLayout> layouts_of(const Model& model, std::uint64_t tile_numel) {
+    if (tile_numel == 0 || tile_numel % tile_alignment != 0)
+        throw Error(ExitCode::usage,
+                    fmt::format("a tile of {} elements is not a multiple of {}", tile_numel, tile_alignment));
+    std::vector<UnitLayout> layouts;
+    for (const auto& unit : model.units()) layouts.emplace_back(unit->spec(), Partition{}, tile_numel);
+    return layouts;
+}
+
+SessionOptions checked(SessionOptions options) {
+    const auto refuse = [](const std::string& what) { throw Error(ExitCode::usage, what); };
+    if (options.staging_tiles == 0)
+        refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
+    if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
+    if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
+    if (options.codec == "plain_fp16")
+        refuse("codec plain_fp16 needs a loss scale, which the engine does not have yet");
+    return options;
+}
+
+// Everything that decides what the bytes of the objects mean, and that their names and sizes do not show.
+std::string fingerprint_of(const Model& model, const Optimizer& optimizer, const std::string& codec) {
+    std::string text = fmt::format("{} {} {}\n", codec, optimizer.name(), optimizer.moments());
+    for (const auto& unit : model.units()) {
+        for (const auto& parameter : unit->parameters())
+            text += fmt::format("{}/{} {} {}\n", unit->name(), parameter->spec().name,
+                                fmt::join(parameter->spec().shape, "x"),
+                                parameter->spec().training == Training::frozen ? "frozen" : "trainable");
+        for (const Borrowed& borrowed : unit->borrowed())
+            text += fmt::format("{} borrows {}/{}\n", unit->name(), borrowed.owner->name(),
+                                borrowed.parameter->spec().name);
+    }
+    return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
+    if (const Codec* found = find_codec(codec)) return {found, optimizer.moments()};
+    throw Error(ExitCode::usage,
+                fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(codec_names(), ", ")));
+}
+
+MemoryRequest memory_request(const Model& model, const std::vector<UnitLayout>& layouts, const StateFormat& format,
+                             const SessionOptions& options) {
+    return {.units = &layouts,
+            .format = format,
+            .residency = options.residency,
+            .training = training_visits(model),
+            .inference = inference_visits(model),
+            .prefetch_depth = options.prefetch_depth,
+            .staging_tiles = options.staging_tiles,
+            .gradient_bytes = gradient_bytes(model, layouts, options.gradient_type),
+            .host_budget_bytes = options.host_budget_bytes,
+            .device_has_memory = options.device.kind != DeviceKind::cpu,
+            .device_budget_bytes = options.device.budget_bytes,
+            .device_gradient_bytes = gradient_window_bytes(model, layouts, options.gradient_type)};
+}
+
+std::vector<StoreDirectory> lock_directories(const SessionOptions& options) {
+    if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
+    std::vector<StoreDirectory> directories;
+    for (const std::string& path : options.swap_directories) directories.emplace_back(path, options.job);
+    return directories;
+}
+
+std::vector<StoreDirectory*> pointers(std::vector<StoreDirectory>& directories) {
+    std::vector<StoreDirectory*> pointers;
+    for (StoreDirectory& directory : directories) pointers.push_back(&directory);
+    return pointers;
+}
+
+std::vector<ObjectSpec> objects_of(const std::vector<UnitLayout>& layouts, const StateFormat& format) {
+    std::vector<ObjectSpec> all;
+    for (const UnitLayout& layout : layouts)
+        for (ObjectSpec& object : layout.objects(format)) all.push_back(std::move(object));
+    return all;
+}
+
+}  // namespace
+
+// Members are built in this order and destroyed in reverse.
+struct Session::State {
+    State(std::unique_ptr<Model> given_model, std::unique_ptr<Optimizer> given_optimizer, SessionOptions given_options);
+
+    void start(const ClientState& initial_client, const SessionEvents& events);
+    void open_store(const ClientState& initial_client, const SessionEvents& events);
+    void create_store(const ClientState& initial_client, const SessionEvents& events);
+    void build_engine();
+    void measure_step();
+    void note_start();
+    bool stuck();
+
+    SessionOptions options;
+    std::unique_ptr<Model> model;
+    std::unique_ptr<Optimizer> optimizer;
+    StateFormat format;
+    std::string fingerprint;
+    std::vector<UnitLayout> layouts;
+    MemoryPlan plan;
+    std::uint32_t prefetch_depth = 0;
+    StepBytes step_bytes;
+    std::vector<StoreDirectory> directories;
+    ChosenBackend chosen;
+    Io io;
+    bool resumed = false;
+    std::unique_ptr<TensorStore> store;
+    ClientState client;
+    std::unique_ptr<Device> device;
+    std::unique_ptr<PinnedPool> pool;
+    Workers workers;
+    std::unique_ptr<Gradients> gradients;
+    std::unique_ptr<Driver> driver;
+    std::unique_ptr<Engine> engine;
+    std::vector<std::string> notes;
+};
+
+// Touches nothing but the locks: a budget that does not fit is refused before a directory is made.
+Session::State::State(std::unique_ptr<Model> given_model, std::unique_ptr<Optimizer> given_optimizer,
+                      SessionOptions given_options)
+    : options(checked(std::move(given_options))),
+      model(std::move(given_model)),
+      optimizer(std::move(given_optimizer)),
+      format(format_of(options.codec, *optimizer)),
+      fingerprint(fingerprint_of(*model, *optimizer, options.codec)),
+      layouts(layouts_of(*model, options.tile_numel)),
+      plan(plan_memory(memory_request(*model, layouts, format, options), options.names)),
+      directories((plan.budget.check(MachineMemory::read()), lock_directories(options))),
+      chosen(open_backend(directories.front().lock_fd(), {}, options.backend)),
+      io(std::move(chosen.backend), options.io),
+      workers(options.worker_threads) {}
+
+void Session::State::start(const ClientState& initial_client, const SessionEvents& events) {
+    device = make_device(options.device);
+    open_store(initial_client, events);
+    client = store->client();
+    notes = store->notes();  // later ones come through the driver, whose thread owns the store from now on
+    measure_step();
+    build_engine();
+    note_start();
+}
+
+void Session::State::build_engine() {
+    for (const auto& unit : model->units())
+        for (const auto& parameter : unit->parameters())
+            parameter->materialise(scalar_type(format.codec->weights), torch_device(*device));
+    const Registration registration =
+        options.device.kind == DeviceKind::cuda ? Registration::device : Registration::none;
+    pool = std::make_unique<PinnedPool>(plan.budget, MachineMemory::read(),
+                                        PoolOptions{options.worker_threads, registration});
+    gradients = std::make_unique<Gradients>(*model, layouts, options.gradient_type, *pool, *device);
+    prefetch_depth = plan.training.host.depth();
+    driver = std::make_unique<Driver>(
+        DriverParts{.io = &io, .store = store.get(), .pool = pool.get(), .device = device.get(), .units = &layouts},
+        DriverOptions{.format = format,
+                      .residency = options.residency,
+                      .staging_tiles = options.staging_tiles,
+                      .deadline = options.io_deadline},
+        std::move(plan.training), std::move(plan.inference));
+    engine = std::make_unique<Engine>(EngineParts{.model = model.get(),
+                                                  .layouts = &layouts,
+                                                  .format = format,
+                                                  .driver = driver.get(),
+                                                  .gradients = gradients.get(),
+                                                  .optimizer = optimizer.get(),
+                                                  .workers = &workers,
+                                                  .fingerprint = fingerprint},
+                                      options.engine);
+}
+
+// True when something is still under way that does not come back.
+bool Session::State::stuck() {
+    if (driver) return driver->stuck();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!io.idle() && std::chrono::steady_clock::now() < until) io.wait(std::chrono::milliseconds(100));
+    return !io.idle();
+}
+
+void Session::State::open_store(const ClientState& initial_client, const SessionEvents& events) {
+    if (directories.front().content() != DirectoryContent::committed) {
+        create_store(initial_client, events);
+        return;
+    }
+    store = TensorStore::open(io, pointers(directories), options.caching);
+    if (events.recovered) events.recovered(store->client());
+    const auto stored = store->client().find(fingerprint_key);
+    if (stored == store->client().end() || stored->second != fingerprint)
+        throw Error(ExitCode::usage, fmt::format("the store in {} was made for another model, codec or optimizer; use "
+                                                 "another directory",
+                                                 options.swap_directories.front()));
+    find_objects(*store, layouts, format);
+    resumed = true;
+}
+
+void Session::State::create_store(const ClientState& initial_client, const SessionEvents& events) {
+    const auto progress = [&events](const char* what) {
+        return [&events, what](std::uint64_t done, std::uint64_t total) {
+            if (events.progress) events.progress(what, done, total);
+        };
+    };
+    store = TensorStore::create(io, pointers(directories),
+                                {.objects = objects_of(layouts, format),
+                                 .caching = options.caching,
+                                 .progress = progress("preparing the swap files")});
+    initialise(io, *store, *model, layouts, format, options.seed, options.io_deadline,
+               progress("drawing the initial weights"));
+    ClientState complete = initial_client;
+    complete[fingerprint_key] = fingerprint;
+    commit_blocking(io, *store, complete, options.io_deadline);
+}
+
+void Session::State::measure_step() {
+    const std::vector<UnitObjects> objects = find_objects(*store, layouts, format);
+    step_bytes.read = plan.training.host.fetched_bytes();
+    const auto object_bytes = [&](const std::optional<std::uint32_t>& object) {
+        std::uint64_t bytes = 0;
+        if (!object) return bytes;
+        for (std::uint32_t tile = 0; tile < store->layout().tile_count(*object); ++tile)
+            bytes += store->extent_bytes({*object, tile});
+        return bytes;
+    };
+    for (const UnitObjects& unit : objects) {
+        const std::uint64_t weights = object_bytes(unit.weights);
+        const std::uint64_t states = object_bytes(unit.states);
+        step_bytes.write += weights + states;
+        if (options.residency.weights == Tier::nvme && format.codec->master_needs_weights) step_bytes.read += weights;
+        if (options.residency.states == Tier::nvme) step_bytes.read += states;
+    }
+}
+
+void Session::State::note_start() {
+    if (!chosen.note.empty()) notes.push_back(chosen.note);
+    for (const std::string& note : pool->notes()) notes.push_back(note);
+    if (prefetch_depth < options.prefetch_depth)
+        notes.push_back(fmt::format("{} is {}, but the host budget {} has room for {}", options.names.prefetch_depth,
+                                    options.prefetch_depth, options.names.host_budget, prefetch_depth));
+}
+
+Session::Session(std::unique_ptr<Model> model, std::unique_ptr<Optimizer> optimizer, SessionOptions options,
+                 const ClientState& initial_client, const SessionEvents& events)
+    : state_(std::make_unique<State>(std::move(model), std::move(optimizer), std::move(options))) {
+    try {
+        state_->start(initial_client, events);
+    } catch (...) {
+        if (state_->stuck()) static_cast<void>(state_.release());
+        throw;
+    }
+}
+
+Session::~Session() {
+    if (state_->stuck()) static_cast<void>(state_.release());
+}
+
+Engine& Session::engine() noexcept {
+    return *state_->engine;
+}
+const Model& Session::model() const noexcept {
+    return *state_->model;
+}
+bool Session::resumed() const noexcept {
+    return state_->resumed;
+}
+const ClientState& Session::client() const noexcept {
+    return state_->client;
+}
+const IoStatistics& Session::io_statistics() const noexcept {
+    return state_->io.statistics();
+}
+const WaitTimes& Session::waits() const noexcept {
+    return state_->driver->waits();
+}
+const PinnedPool& Session::pool() const noexcept {
+    return *state_->pool;
+}
+std::string Session::memory_table() const {
+    return state_->plan.budget.table();
+}
+std::string Session::io_name() const {
+    return fmt::format("{}, {}", state_->io.backend_name(),
+                       state_->options.caching == Caching::direct ? "direct" : "page cache");
+}
+std::uint32_t Session::prefetch_depth() const noexcept {
+    return state_->prefetch_depth;
+}
+Session::StepBytes Session::step_bytes() const noexcept {
+    return state_->step_bytes;
+}
+Traffic Session::nominal_traffic() const {
+    return traffic(state_->format, UpdateOrder::after_backward, Durability::every_step, state_->options.residency);
+}
+std::vector<std::string> Session::take_notes() {
+    std::vector<std::string> notes = std::exchange(state_->notes, {});
+    for (std::string& note : state_->driver->take_notes()) notes.push_back(std::move(note));
+    return notes;
+}
+
+}  // namespace penstock

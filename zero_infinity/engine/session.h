@@ -1,0 +1,100 @@
+// The composition of everything below a training loop: directory, I/O, store, pool, device, driver, engine, built in
+// this order and destroyed in reverse. What `initialize` is to a DeepSpeed user.
+#pragma once
+
+#include "aio/io.h"
+#include "swap/tensor_store.h"
+#include "zero_infinity/device.h"
+#include "zero_infinity/engine/engine.h"
+#include "zero_infinity/memory_plan.h"
+#include "zero_infinity/traffic.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct SessionOptions {
+    // Where and whose.
+    std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
+    std::string job;                            // names the owner of the directories
+    // Memory.
+    std::uint64_t host_budget_bytes =
+        0;                             // hard limit of the pool: weights window, staging, gradients, resident objects
+    std::uint32_t prefetch_depth = 2;  // visits ahead, as far as the budget allows
+    std::uint32_t staging_tiles = 4;
+    std::uint64_t tile_numel = 1U << 20;  // part of the store's format: the same at every resume
+    Residency residency;
+    DeviceOptions device;
+    // Arithmetic. These decide bits.
+    std::string codec = "split";
+    PlaneType gradient_type = PlaneType::bf16;
+    std::uint64_t seed = 1;  // of the initial weights
+    EngineOptions engine;
+    // Work.
+    unsigned worker_threads = 1;
+    std::optional<BackendKind> backend;  // none: the fastest that works
+    IoLimits io;
+    Caching caching = Caching::direct;
+    std::chrono::seconds io_deadline{120};
+    SettingNames names;
+};
+
+// What a session tells while it is built, on the caller's thread. Any may be empty.
+struct SessionEvents {
+    // The newest committed client state, before anything else is done with the store; throws Error to refuse the
+    // resume.
+    std::function<void(const ClientState&)> recovered;
+    // While a new store is written.
+    std::function<void(const char* what, std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
+};
+
+// All calls on the compute thread. When a device is stuck its destructor keeps everything that the device may still
+// write into, so that the process can end and say why.
+class Session {
+   public:
+    // Checks the budget, locks the directories; then resumes the newest committed generation, or initialises the model
+    // unit by unit into a new store and commits generation 0 with `initial_client`. Nothing is created before the
+    // budget was checked. Throws Error: usage, does_not_fit (with the table of uses), storage, and what
+    // events.recovered throws.
+    Session(std::unique_ptr<Model> model, std::unique_ptr<Optimizer> optimizer, SessionOptions options,
+            const ClientState& initial_client, const SessionEvents& events);
+    ~Session();
+
+    Engine& engine() noexcept;
+    const Model& model() const noexcept;
+
+    bool resumed() const noexcept;               // false: freshly initialised
+    const ClientState& client() const noexcept;  // of the newest committed generation when the session began
+
+    const IoStatistics& io_statistics() const noexcept;
+    const WaitTimes& waits() const noexcept;
+    const PinnedPool& pool() const noexcept;
+    std::string memory_table() const;               // one line per use, and the limit
+    std::string io_name() const;                    // "io_uring, direct"
+    std::uint32_t prefetch_depth() const noexcept;  // what the budget allowed
+
+    // What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
+    // top.
+    struct StepBytes {
+        std::uint64_t read = 0;
+        std::uint64_t write = 0;
+    };
+    StepBytes step_bytes() const noexcept;
+    // The formula's bytes per trainable parameter and step, before what the turn from forward to backward saves.
+    Traffic nominal_traffic() const;
+
+    // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
+    std::vector<std::string> take_notes();
+
+   private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,57 @@
+// The inner loops over flat arrays, once per instruction set. Internal to the core: use codec.h, gradient.h,
+// optimizer.h.
+//
+// kernels_body.h holds the loops as plain C++; kernels_avx512.cpp, kernels_avx2.cpp and kernels_baseline.cpp compile
+// it with flags of their own (CMakeLists.txt), and the processor's twin is chosen at run time. All twins give the
+// same bits: each operation is rounded by itself (-ffp-contract=off) and the order of sums is written down.
+// Neither ifunc nor target_clones: their resolvers run before the sanitizers are set up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock {
+
+// The factors of one AdamW step; see optimizer.h for their meaning and rounding.
+struct AdamWFactors {
+    float decay;         // 1 - lr*wd
+    float m_weight;      // 1 - beta1
+    float v_decay;       // beta2
+    float v_weight;      // 1 - beta2
+    float v_correction;  // sqrt(1 - beta2^t)
+    float epsilon;
+    float step;          // -lr / (1 - beta1^t)
+};
+
+inline constexpr std::size_t square_lanes = 16;
+
+// Arrays of `count` elements that do not overlap, aligned for their element type. No function keeps state.
+struct Kernels {
+    const char* name;  // "avx512", "avx2", "baseline"
+
+    // The halves of the split master, see codec.h.
+    void (*split)(const float* value, std::uint16_t* hi, std::uint16_t* lo, std::size_t count) noexcept;
+    void (*join)(const std::uint16_t* hi, const std::uint16_t* lo, float* value, std::size_t count) noexcept;
+
+    // float16.h, elementwise.
+    void (*widen_bf16)(const std::uint16_t* from, float* to, std::size_t count) noexcept;
+    void (*narrow_bf16)(const float* from, std::uint16_t* to, std::size_t count) noexcept;
+    void (*widen_fp16)(const std::uint16_t* from, float* to, std::size_t count) noexcept;
+    void (*narrow_fp16)(const float* from, std::uint16_t* to, std::size_t count) noexcept;
+
+    void (*scale)(float* value, float factor, std::size_t count) noexcept;         // value[i] *= factor
+    void (*add)(const float* from, float* to, std::size_t count) noexcept;         // to[i] += from[i]
+    bool (*all_finite)(const float* value, std::size_t count) noexcept;
+    // lanes[i % square_lanes] += double(value[i])^2, in the order of i.
+    void (*add_squares)(const float* value, double* lanes, std::size_t count) noexcept;
+    void (*adamw)(const AdamWFactors& factors, float* master, float* m, float* v, const float* gradient,
+                  std::size_t count) noexcept;
+};
+
+// The fastest twin that this processor runs.
+const Kernels& kernels() noexcept;
+
+// All twins that this processor runs, fastest first, then null: for tests and benchmarks.
+const Kernels* const* runnable_kernels() noexcept;
+
+}  // namespace penstock

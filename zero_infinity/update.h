@@ -1,0 +1,43 @@
+// The update of one tile: decode, unscale and clip, optimizer, finiteness check, encode, in one pass over the tile.
+#pragma once
+
+#include "zero_infinity/codec.h"
+#include "zero_infinity/gradient.h"
+#include "zero_infinity/optimizer.h"
+#include "zero_infinity/workers.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace penstock {
+
+// One tile of a unit's shard in host memory, aligned to 64 bytes. Updated in place. `weights` is not read when the
+// codec's master_needs_weights is false, but always written; `states` holds the planes as StateFormat places them for
+// `numel`.
+struct TileView {
+    std::byte* weights = nullptr;
+    std::byte* states = nullptr;
+    std::uint64_t numel = 0;
+};
+
+struct TileUpdate {
+    const StateFormat* format = nullptr;
+    const Optimizer* optimizer = nullptr;
+    StepValues values;
+    float gradient_scale = 1;  // 1 / loss scale × clip factor; each gradient is multiplied by it in fp32, rounded once
+};
+
+// Returns the first element (in the tile) whose new master or moments are not finite; the tile's contents are then
+// undefined. (An overflowing second moment leaves the master finite but would stop its parameter for ever, silently.)
+// Cuts the tile into blocks over the workers; allocates nothing. The result does not depend on their number.
+// REQUIRES: as many gradients as elements; the optimizer keeps format->moments moments, of fp32.
+std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileView& tile, const GradientView& gradient,
+                                         Workers& workers);
+
+// Fills a tile with initial masters: weights and master plane from `master` (numel elements), moments zero.
+void encode_initial(const StateFormat& format, const float* master, const TileView& tile) noexcept;
+// The fp32 masters of a tile: for export, tests and plain inspection.
+void decode_masters(const StateFormat& format, const TileView& tile, float* master) noexcept;
+
+}  // namespace penstock
