@@ -13,25 +13,18 @@ namespace {
 
 constexpr std::size_t piece_bytes = 1U << 20;
 
-// Adds one line to the history when it is a whole record of a step up to `committed`.
-bool take_line(std::string_view line, std::int64_t committed, LogHistory& history) {
+// Whether a line is a whole record of a step up to `committed`.
+bool is_kept(std::string_view line, std::int64_t committed) {
     const auto object = nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
     if (!object.is_object()) return false;
     const auto step = object.find("step");
     if (step == object.end() || !step->is_number_integer()) return false;
     const auto number = step->get<std::int64_t>();
-    if (number < 1 || number > committed) return false;
-    const auto loss = object.find("loss");
-    if (loss != object.end() && loss->is_number()) {
-        if (number == 1) history.first_loss = loss->get<double>();
-        if (number == committed) history.last_loss = loss->get<double>();
-    }
-    ++history.lines;
-    return true;
+    return number >= 1 && number <= committed;
 }
 
 // Where the last kept line ends.
-std::uint64_t kept_bytes(const PlainFile& file, std::int64_t committed, LogHistory& history) {
+std::uint64_t kept_bytes(const PlainFile& file, std::int64_t committed) {
     std::uint64_t kept = 0;
     std::uint64_t offset = 0;
     std::string pending;
@@ -41,7 +34,7 @@ std::uint64_t kept_bytes(const PlainFile& file, std::int64_t committed, LogHisto
         std::size_t begin = 0;
         for (auto end = pending.find('\n'); end != std::string::npos;
              begin = end + 1, end = pending.find('\n', begin)) {
-            if (!take_line(std::string_view(pending).substr(begin, end - begin), committed, history)) return kept;
+            if (!is_kept(std::string_view(pending).substr(begin, end - begin), committed)) return kept;
             kept += end + 1 - begin;
         }
         pending.erase(0, begin);
@@ -52,7 +45,7 @@ std::uint64_t kept_bytes(const PlainFile& file, std::int64_t committed, LogHisto
 }  // namespace
 
 RunLog::RunLog(const std::string& path, std::int64_t committed) : file_(path, PlainFile::Mode::read_write_create) {
-    end_bytes_ = kept_bytes(file_, committed, history_);
+    end_bytes_ = kept_bytes(file_, committed);
     file_.truncate(end_bytes_);
 }
 

@@ -10,13 +10,6 @@
 
 namespace penstock {
 
-// What the kept part of a log says.
-struct LogHistory {
-    std::int64_t lines = 0;
-    std::optional<double> first_loss;  // of step 1
-    std::optional<double> last_loss;   // of the step the log was cut back to
-};
-
 // Open for appending while it lives. A line reaches the file in one write; it is not synced: the store is the truth,
 // the log its account.
 class RunLog {
@@ -26,13 +19,11 @@ class RunLog {
     // Error: usage (cannot be opened), storage.
     RunLog(const std::string& path, std::int64_t committed);
 
-    const LogHistory& history() const noexcept { return history_; }
     void append(const StepRecord& record);
 
    private:
     PlainFile file_;
     std::uint64_t end_bytes_ = 0;
-    LogHistory history_;
 };
 
 // Renames a log that is not empty to "log.1.jsonl" (or the first free number) and returns that path; nothing to do:

@@ -36,7 +36,7 @@ void write_state(const RunState& state, ClientState& client) {
     client["data.rows"] = std::to_string(state.rows);
     client["data.hash"] = state.data_hash;
     put(client, "first_loss", state.first_loss);
-    put(client, "previous_loss", state.previous_loss);
+    put(client, "last_loss", state.last_loss);
 }
 
 RunState read_state(const ClientState& client) {
@@ -51,7 +51,7 @@ RunState read_state(const ClientState& client) {
             .rows = number<std::int64_t>(client, "data.rows").value_or(0),
             .data_hash = hash->second,
             .first_loss = number<double>(client, "first_loss"),
-            .previous_loss = number<double>(client, "previous_loss")};
+            .last_loss = number<double>(client, "last_loss")};
 }
 
 }  // namespace penstock

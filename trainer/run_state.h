@@ -9,13 +9,13 @@
 
 namespace penstock {
 
-// Committed with step `step`. The losses are those known when that step began: the step's own is in its log line.
+// Committed with step `step`.
 struct RunState {
     std::int64_t step = 0;  // the newest finished one
     std::int64_t rows = 0;  // of data that were seen
     std::string data_hash;
-    std::optional<double> first_loss;     // of step 1, from step 2 on
-    std::optional<double> previous_loss;  // of step - 1
+    std::optional<double> first_loss;  // of step 1; nothing at step 0
+    std::optional<double> last_loss;   // of `step`
 };
 
 // Writes its keys into `client` (over the configuration's snapshot).

@@ -83,7 +83,7 @@ std::unique_ptr<Session> TrainingRun::open_session() {
     check_vocabulary(data_, config_);
     make_run_directory(config_.run_directory);
     ClientState initial = config_snapshot(settings_, threads_);
-    write_state({.step = 0, .rows = 0, .data_hash = data_.info().hash, .first_loss = {}, .previous_loss = {}}, initial);
+    write_state({.step = 0, .rows = 0, .data_hash = data_.info().hash, .first_loss = {}, .last_loss = {}}, initial);
     const SessionEvents events{
         .recovered = [this](const ClientState& stored) { accept(stored); },
         .progress =
@@ -117,9 +117,6 @@ void TrainingRun::open_log() {
         }
     }
     log_ = std::make_unique<RunLog>(path("log.jsonl"), state_.step);
-    // The store was committed before the loss of its own step was known: that one is in the log only.
-    if (!state_.first_loss) state_.first_loss = log_->history().first_loss;
-    state_.previous_loss = log_->history().last_loss;
     summary_.resumed_from_step = state_.step;
 }
 
@@ -142,15 +139,18 @@ void TrainingRun::next_step() {
     RunState next = state_;
     next.step += 1;
     next.rows += config_.micro_batch_rows * config_.micro_batches;
-    ClientState client = snapshot_;
-    write_state(next, client);
     const StepValues values{.step = static_cast<std::uint64_t>(next.step),
                             .learning_rate = learning_rate(config_.schedule, next.step)};
-    const StepReport report = session_->engine().train_batch(batches_.of_step(next.step), values, client);
+    const StepReport report =
+        session_->engine().train_batch(batches_.of_step(next.step), values, [&](const StepReport& known) {
+            next.last_loss = known.loss;
+            if (next.step == 1) next.first_loss = known.loss;
+            ClientState client = snapshot_;
+            write_state(next, client);
+            return client;
+        });
 
     state_ = std::move(next);
-    state_.previous_loss = report.loss;
-    if (state_.step == 1) state_.first_loss = report.loss;
     for (const std::string& note : session_->take_notes()) console_.warn(note);
     const StepRecord record = measure(report, seconds_of(Clock::now() - start));
     log_->append(record);
@@ -219,7 +219,7 @@ const Summary& TrainingRun::conclude() {
     summary_.params = model.parameter_numel();
     summary_.trainable_params = model.trainable_numel();
     summary_.first_loss = state_.first_loss;
-    summary_.final_loss = state_.previous_loss;
+    summary_.final_loss = state_.last_loss;
     summary_.tokens_per_step = config_.tokens_per_step();
     summary_.step_seconds_p50 = median(step_seconds_);
     summary_.planned_bytes_per_param_step = static_cast<double>(planned.read + planned.write) / trainable;

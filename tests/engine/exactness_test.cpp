@@ -18,6 +18,8 @@ struct Case {
     std::size_t micro_batches = 1;
     bool tied_head = false;
     bool frozen_gain = false;
+    std::uint32_t staging_tiles = 3;
+    std::optional<BackendKind> backend = std::nullopt;
 };
 
 void PrintTo(const Case& each, std::ostream* out) {
@@ -33,6 +35,8 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     options.session.gradient_type = each.bf16 ? PlaneType::bf16 : PlaneType::fp32;
     options.session.residency = each.residency;
     options.session.prefetch_depth = each.depth;
+    options.session.staging_tiles = each.staging_tiles;
+    options.session.backend = each.backend;
     options.session.engine.activations = each.activations;
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
@@ -82,6 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "weights_on_nvme_states_in_host", .residency = {Tier::nvme, Tier::host}},
         Case{.name = "depth_0", .residency = on_nvme, .depth = 0},
         Case{.name = "depth_8_emulated", .residency = on_nvme, .device = DeviceKind::emulated, .depth = 8},
+        Case{.name = "one_staging_tile", .residency = on_nvme, .staging_tiles = 1},
+        Case{.name = "nine_staging_tiles", .residency = on_nvme, .staging_tiles = 9},
+        Case{.name = "threads_backend", .residency = on_nvme, .backend = BackendKind::threads},
         Case{.name = "kept_graphs", .residency = on_nvme, .activations = Activations::keep},
         Case{.name = "kept_graphs_emulated",
              .residency = on_nvme,

@@ -43,9 +43,10 @@ RunResult run_toy(const RunOptions& options) {
     const std::uint64_t read_before = session.io_statistics().total_read_bytes();
     const std::uint64_t written_before = session.io_statistics().total_write_bytes();
     for (std::uint64_t step = std::stoull(session.client().at("step")) + 1; step <= options.steps; ++step) {
-        const StepReport report = session.engine().train_batch(toy_step(step, options),
-                                                               {.step = step, .learning_rate = options.learning_rate},
-                                                               {{"step", std::to_string(step)}});
+        const StepReport report = session.engine().train_batch(
+            toy_step(step, options), {.step = step, .learning_rate = options.learning_rate}, [&](const StepReport&) {
+                return ClientState{{"step", std::to_string(step)}};
+            });
         result.losses.push_back(report.loss);
         result.norms.push_back(report.gradient_norm);
     }

@@ -9,7 +9,7 @@ namespace {
 
 TEST(RunState, ComesBackBitForBit) {
     const RunState state{
-        .step = 12345678901, .rows = 7, .data_hash = "abc", .first_loss = 0.1 + 0.2, .previous_loss = 1.0 / 3};
+        .step = 12345678901, .rows = 7, .data_hash = "abc", .first_loss = 0.1 + 0.2, .last_loss = 1.0 / 3};
     ClientState client{{"config.model.hidden", "8"}};
     write_state(state, client);
     EXPECT_EQ(client.at("config.model.hidden"), "8");
@@ -18,12 +18,12 @@ TEST(RunState, ComesBackBitForBit) {
     EXPECT_EQ(back.rows, state.rows);
     EXPECT_EQ(back.data_hash, state.data_hash);
     EXPECT_EQ(back.first_loss, state.first_loss);
-    EXPECT_EQ(back.previous_loss, state.previous_loss);
+    EXPECT_EQ(back.last_loss, state.last_loss);
 }
 
 TEST(RunState, MayLackLosses) {
     ClientState client;
-    write_state({.step = 1, .rows = 1, .data_hash = "h", .first_loss = {}, .previous_loss = {}}, client);
+    write_state({.step = 1, .rows = 1, .data_hash = "h", .first_loss = {}, .last_loss = {}}, client);
     EXPECT_FALSE(read_state(client).first_loss);
 }
 
@@ -31,7 +31,7 @@ TEST(RunState, OfAnotherWriterIsRefused) {
     EXPECT_THROW(read_state({}), Error);
     EXPECT_THROW(read_state({{"step", "3"}}), Error);
     ClientState client;
-    write_state({.step = 1, .rows = 1, .data_hash = "h", .first_loss = {}, .previous_loss = {}}, client);
+    write_state({.step = 1, .rows = 1, .data_hash = "h", .first_loss = {}, .last_loss = {}}, client);
     client["trainer.format"] = "2";
     EXPECT_THROW(read_state(client), Error);
     client["trainer.format"] = "1";

@@ -76,7 +76,7 @@ Engine::Engine(const EngineParts& parts, EngineOptions options)
     : parts_(parts), options_(options), kept_(parts.model->units().size()) {}
 
 StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const StepValues& values,
-                               const ClientState& client) {
+                               const ClientStateOf& client) {
     PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
     busy_ = true;
     const StepReport report = step(micro_batches, values, client);
@@ -84,7 +84,7 @@ StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const Step
     return report;
 }
 
-StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientState& client) {
+StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientStateOf& client) {
     PENSTOCK_CHECK(!micro_batches.empty(), "a step without micro-batches");
     StepReport report;
     report.loss = forward_and_backward(micro_batches, report);
@@ -99,11 +99,11 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues&
                     fmt::format("the gradient of step {} is not finite, first in {}; the last committed step "
                                 "is untouched",
                                 values.step, parts_.gradients->first_non_finite().value_or("their sum")));
+    ClientState complete = client(report);
+    complete[fingerprint_key] = parts_.fingerprint;
     const auto update_start = Clock::now();
     update(values, report.gradient_norm);
     const auto commit_start = Clock::now();
-    ClientState complete = client;
-    complete[fingerprint_key] = parts_.fingerprint;
     parts_.driver->commit(complete);
     report.update = commit_start - update_start;
     report.commit = Clock::now() - commit_start;

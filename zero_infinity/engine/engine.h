@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,9 @@ struct StepReport {
     std::chrono::nanoseconds commit{0};
 };
 
+// What the client wants to find again with this step; called once its loss and norm are known, before the update.
+using ClientStateOf = std::function<ClientState(const StepReport&)>;
+
 // The visits of a pass, each with the units whose weights it needs: its own first, then those it borrows from. A
 // training pass visits forward 0..L-2, then backward L-1..0: the last unit's forward is part of its backward visit.
 std::vector<Visit> training_visits(const Model& model);
@@ -65,10 +69,11 @@ class Engine {
     Engine(const EngineParts& parts, EngineOptions options);
 
     // One optimizer step over the micro-batches, whose tensors lie where the device computes, and its commit: when it
-    // returns, the step and `client` are durable. The loss is the mean of the micro-batches' losses.
+    // returns, the step and what `client` gave are durable. The loss is the mean of the micro-batches' losses.
     // Throws Error: non_finite (the loss, or the first unit and parameter whose gradient or new value is not finite;
     // the last committed step is untouched), storage. REQUIRES: at least one micro-batch.
-    StepReport train_batch(std::span<const Bundle> micro_batches, const StepValues& values, const ClientState& client);
+    StepReport train_batch(std::span<const Bundle> micro_batches, const StepValues& values,
+                           const ClientStateOf& client);
 
     // Forward only, without gradients. The output of the last unit.
     Bundle infer(const Bundle& input);
@@ -80,7 +85,7 @@ class Engine {
         Bundle output;  // with its graph, when graphs are kept
     };
 
-    StepReport step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientState& client);
+    StepReport step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientStateOf& client);
     double forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
     void forward(std::uint32_t unit, std::size_t count);
     double backward(std::uint32_t unit, std::size_t count);
