@@ -1,0 +1,131 @@
+// What a user of the engine can get wrong, and models at the edge of what it takes.
+#include "aio/error.h"
+#include "tests/engine/run.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+
+namespace penstock::testing {
+namespace {
+
+std::string refusal(ExitCode code, const std::function<void()>& act) {
+    try {
+        act();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code) << error.what();
+        return error.what();
+    }
+    return "nothing was refused";
+}
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+// Its output is either a copy of its parameter or the parameter itself.
+class Table : public Unit {
+   public:
+    enum class Output : std::uint8_t { copy, view };
+    Table(std::string name, Output output, Training training = Training::trainable)
+        : Unit(std::move(name)), output_(output), weight_(declare("weight", {8, 8}, Initial::normal(1), training)) {}
+    Bundle forward(const Bundle& input) const override {
+        const at::Tensor row = weight_.tensor().select(0, 1);
+        const at::Tensor hidden = at::linear(input.at("hidden"), weight_.tensor());
+        return {{"hidden", hidden},
+                {"loss", hidden.to(at::kFloat).pow(2).mean()},
+                {"row", output_ == Output::view ? row : row.clone()}};
+    }
+    const Parameter& weight() const { return weight_; }
+
+   private:
+    Output output_;
+    const Parameter& weight_;
+};
+
+std::unique_ptr<Session> session_of(const std::string& directory, std::vector<std::unique_ptr<Unit>> units,
+                                    DeviceKind device = DeviceKind::cpu) {
+    SessionOptions options = toy_run(directory).session;
+    options.device = {.kind = device, .budget_bytes = 1 << 20};
+    return std::make_unique<Session>(std::make_unique<Model>(std::move(units)), make_adamw({}), options, ClientState{},
+                                     SessionEvents{});
+}
+
+Bundle ones() {
+    return {{"hidden", at::ones({2, 8}, at::kBFloat16)}};
+}
+
+TEST(Misuse, AUnitThatReturnsAViewOfItsParameterIsNamed) {
+    const TemporaryDirectory directory;
+    std::vector<std::unique_ptr<Unit>> units;
+    units.push_back(std::make_unique<Table>("first", Table::Output::view));
+    units.push_back(std::make_unique<Table>("second", Table::Output::copy));
+    const auto session = session_of(directory.path(), std::move(units));
+    const std::string said = refusal(ExitCode::internal, [&] { session->engine().infer(ones()); });
+    EXPECT_SAYS(said, "unit 'first' returns 'row', a view of its parameter 'weight'");
+}
+
+TEST(Misuse, AModelWithNothingToTrainRunsForwardOnEveryDevice) {
+    for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::emulated}) {
+        const TemporaryDirectory directory;
+        std::vector<std::unique_ptr<Unit>> units;
+        units.push_back(std::make_unique<Table>("only", Table::Output::copy, Training::frozen));
+        const auto session = session_of(directory.path(), std::move(units), device);
+        const Bundle first = session->engine().infer(ones());
+        EXPECT_TRUE(at::equal(first.at("hidden"), session->engine().infer(ones()).at("hidden")));
+        EXPECT_GT(first.at("hidden").abs().sum().item<float>(), 0);
+    }
+}
+
+TEST(Misuse, AStoreOfAnotherCodecOfTheSameSizeIsRefused) {
+    const TemporaryDirectory directory;
+    RunOptions options = toy_run(directory.path());
+    options.steps = 1;
+    run_toy(options);
+    RunOptions other = options;
+    other.session.codec = "plain_fp32";
+    EXPECT_SAYS(refusal(ExitCode::usage, [&] { run_toy(other); }), "another model, codec or optimizer");
+    other = options;
+    other.model.tied_head = true;
+    EXPECT_SAYS(refusal(ExitCode::usage, [&] { run_toy(other); }), "another model, codec or optimizer");
+}
+
+TEST(Misuse, SettingsThatCannotWorkAreRefusedBeforeAnythingIsMade) {
+    const TemporaryDirectory directory;
+    const RunOptions good = toy_run(directory.path());
+    const auto refused = [&](auto change) {
+        RunOptions bad = good;
+        change(bad.session);
+        return refusal(ExitCode::usage, [&] { run_toy(bad); });
+    };
+    EXPECT_SAYS(refused([](SessionOptions& options) { options.codec = "split2"; }), "known are: split");
+    EXPECT_SAYS(refused([](SessionOptions& options) { options.codec = "plain_fp16"; }), "loss scale");
+    EXPECT_SAYS(refused([](SessionOptions& options) { options.staging_tiles = 0; }), "staging_tiles is 0");
+    EXPECT_SAYS(refused([](SessionOptions& options) { options.worker_threads = 0; }), "worker_threads is 0");
+    EXPECT_SAYS(refused([](SessionOptions& options) { options.tile_numel = 1000; }), "not a multiple of 4096");
+    EXPECT_FALSE(std::filesystem::exists(good.session.swap_directories.front()));
+}
+
+TEST(Misuse, ABudgetThatIsTooSmallIsRefusedWithItsTableBeforeAnythingIsMade) {
+    const TemporaryDirectory directory;
+    RunOptions options = toy_run(directory.path());
+    options.session.host_budget_bytes = 100'000;
+    const std::string said = refusal(ExitCode::does_not_fit, [&] { run_toy(options); });
+    for (const char* part : {"gradients", "staging", "weights", "host_budget_bytes"}) EXPECT_SAYS(said, part);
+    EXPECT_FALSE(std::filesystem::exists(options.session.swap_directories.front()));
+}
+
+TEST(Misuse, BorrowingFromAUnitThatIsNotInTheModelIsRefused) {
+    class Borrower : public Unit {
+       public:
+        explicit Borrower(const Table& owner) : Unit("borrower") { borrow(owner, owner.weight()); }
+        Bundle forward(const Bundle& input) const override { return input; }
+    };
+    const Table outside("outside", Table::Output::copy);
+    std::vector<std::unique_ptr<Unit>> units;
+    units.push_back(std::make_unique<Borrower>(outside));
+    EXPECT_SAYS(refusal(ExitCode::usage, [&] { Model model(std::move(units)); }), "borrows from 'outside'");
+}
+
+}  // namespace
+}  // namespace penstock::testing
