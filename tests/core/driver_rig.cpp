@@ -5,7 +5,9 @@
 #include "zero_infinity/unit_store.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace penstock::testing {
 namespace {
@@ -59,19 +61,25 @@ void write_initial(Io& io, TensorStore& store, const std::vector<UnitLayout>& un
 
 }  // namespace
 
-bool StuckBackend::submit(Attempt& attempt) {
-    if (stuck_->load()) {
+bool TroubledBackend::submit(Attempt& attempt) {
+    if (trouble_->stuck.load()) {
         held_.push_back(&attempt);
+        return true;
+    }
+    if (attempt.kind == IoKind::flush && trouble_->fails_flush.load()) {
+        attempt.result = -EIO;
+        attempt.next = std::exchange(failed_, &attempt);
         return true;
     }
     return inner_->submit(attempt);
 }
 
-Attempt* StuckBackend::reap(std::chrono::nanoseconds timeout) {
-    if (!stuck_->load()) {
+Attempt* TroubledBackend::reap(std::chrono::nanoseconds timeout) {
+    if (!trouble_->stuck.load()) {
         for (Attempt* attempt : held_) inner_->submit(*attempt);
         held_.clear();
     }
+    if (failed_ != nullptr) return std::exchange(failed_, nullptr);
     return inner_->reap(timeout);
 }
 
@@ -94,8 +102,8 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
     for (std::uint32_t unit = count; unit-- > 0;) training_.push_back(visit_of(unit, count));
 
     directory_ = std::make_unique<StoreDirectory>(path, "rig");
-    io_ = std::make_unique<Io>(std::make_unique<StuckBackend>(open_backend(directory_->lock_fd(), {}).backend, stuck),
-                               IoLimits{});
+    io_ = std::make_unique<Io>(
+        std::make_unique<TroubledBackend>(open_backend(directory_->lock_fd(), {}).backend, trouble), IoLimits{});
     if (directory_->content() == DirectoryContent::committed) {
         store_ = TensorStore::open(*io_, {directory_.get()});
     } else {
@@ -127,7 +135,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
 }
 
 DriverRig::~DriverRig() {
-    stuck = false;
+    trouble.stuck = false;
 }
 
 std::uint64_t DriverRig::wrong_in(std::uint32_t unit, const UnitMemory& memory, std::uint64_t updates) const {

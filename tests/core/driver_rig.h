@@ -16,20 +16,27 @@
 
 namespace penstock::testing {
 
-// Passes attempts on until `stuck` is set: then they stay with it until it is cleared.
-class StuckBackend : public Backend {
+// What is wrong with the device, set while it is in use.
+struct DeviceTrouble {
+    std::atomic<bool> stuck{false};        // attempts stay with it until this is cleared
+    std::atomic<bool> fails_flush{false};  // EIO
+};
+
+class TroubledBackend : public Backend {
    public:
-    StuckBackend(std::unique_ptr<Backend> inner, std::atomic<bool>& stuck) : inner_(std::move(inner)), stuck_(&stuck) {}
+    TroubledBackend(std::unique_ptr<Backend> inner, DeviceTrouble& trouble)
+        : inner_(std::move(inner)), trouble_(&trouble) {}
     bool submit(Attempt& attempt) override;
     Attempt* reap(std::chrono::nanoseconds timeout) override;
     void wake() noexcept override { inner_->wake(); }
     std::size_t depth() const noexcept override { return inner_->depth(); }
-    const char* name() const noexcept override { return "stuck"; }
+    const char* name() const noexcept override { return "troubled"; }
 
    private:
     std::unique_ptr<Backend> inner_;
-    std::atomic<bool>* stuck_;
+    DeviceTrouble* trouble_;
     std::vector<Attempt*> held_;
+    Attempt* failed_ = nullptr;  // to be handed back
 };
 
 struct RigOptions {
@@ -66,7 +73,7 @@ class DriverRig {
     void end_driver() { driver_.reset(); }
     TensorStore& store() { return *store_; }
     const std::vector<UnitLayout>& units() const { return units_; }
-    std::atomic<bool> stuck{false};
+    DeviceTrouble trouble;
 
    private:
     std::uint64_t wrong_in(std::uint32_t unit, const UnitMemory& memory, std::uint64_t updates) const;

@@ -90,6 +90,24 @@ TEST_F(DriverTest, ADamagedTileStopsThePassAndIsNamed) {
     }
 }
 
+TEST_F(DriverTest, ACommitWhoseFlushFailsIsAnErrorAndTheLastGenerationStays) {
+    {
+        DriverRig rig(path(), {});
+        rig.trouble.fails_flush = true;
+        rig.update(1);
+        try {
+            rig.driver().commit({{"step", "1"}});
+            FAIL() << "it was committed";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::storage);
+            EXPECT_NE(std::string(error.what()).find("EIO"), std::string::npos) << error.what();
+        }
+    }
+    DriverRig rig(path(), {});
+    EXPECT_EQ(rig.store().client().at("step"), "0");
+    EXPECT_EQ(rig.wrong_weights(Pass::training, 0), 0U);
+}
+
 TEST_F(DriverTest, AClientStateThatIsTooLargeIsRefusedAndTheDriverEnds) {
     DriverRig rig(path(), {});
     try {
@@ -106,7 +124,7 @@ class StuckDriverTest : public DriverTest {
    protected:
     [[noreturn]] void end_stuck(const RigOptions& options) {
         auto* rig = new DriverRig(path(), options);
-        rig->stuck = options.device == DeviceKind::cpu;
+        rig->trouble.stuck = options.device == DeviceKind::cpu;
         try {
             rig->wrong_weights(Pass::training, 0);
         } catch (const Error& error) {

@@ -77,6 +77,34 @@ TEST(Misuse, AModelWithNothingToTrainRunsForwardOnEveryDevice) {
     }
 }
 
+// Its loss is finite, its gradient is not: the derivative of a root at zero.
+class Root : public Unit {
+   public:
+    Root() : Unit("root"), weight_(declare("weight", {8}, Initial::zeros())) {}
+    Bundle forward(const Bundle&) const override {
+        return {{"loss", weight_.tensor().to(at::kFloat).abs().sqrt().sum()}};
+    }
+
+   private:
+    const Parameter& weight_;
+};
+
+TEST(Misuse, AGradientThatIsNotFiniteIsNamedAndNothingIsCommitted) {
+    const TemporaryDirectory directory;
+    {
+        std::vector<std::unique_ptr<Unit>> units;
+        units.push_back(std::make_unique<Root>());
+        const auto session = session_of(directory.path(), std::move(units));
+        const std::vector<Bundle> batch{ones()};
+        const std::string said = refusal(ExitCode::non_finite, [&] {
+            session->engine().train_batch(batch, {.step = 1, .learning_rate = 1},
+                                          [](const StepReport&) { return ClientState{}; });
+        });
+        EXPECT_SAYS(said, "gradient of step 1 is not finite, first in unit 'root', parameter 'weight'");
+    }
+    EXPECT_EQ(read_snapshot(directory.path() + "/swap", "toy").generation, 0U);
+}
+
 TEST(Misuse, AStoreOfAnotherCodecOfTheSameSizeIsRefused) {
     const TemporaryDirectory directory;
     RunOptions options = toy_run(directory.path());
