@@ -5,6 +5,7 @@
 #include "swap/blocking.h"
 #include "zero_infinity/engine/initialise.h"
 #include "zero_infinity/engine/tensor_view.h"
+#include "zero_infinity/engine/torch_kernels.h"
 #include "zero_infinity/unit_store.h"
 
 #include <xxhash.h>
@@ -146,6 +147,7 @@ Session::State::State(std::unique_ptr<Model> given_model, std::unique_ptr<Optimi
 
 void Session::State::start(const ClientState& initial_client, const SessionEvents& events) {
     device = make_device(options.device);
+    load_torch_kernels(options.device.kind);
     open_store(initial_client, events);
     client = store->client();
     notes = store->notes();  // later ones come through the driver, whose thread owns the store from now on

@@ -1,0 +1,32 @@
+#include "zero_infinity/engine/torch_kernels.h"
+
+#include "aio/error.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+TEST(TorchKernels, OfTheCpuNeedNothing) {
+    load_torch_kernels(DeviceKind::cpu);
+    load_torch_kernels(DeviceKind::emulated);
+    EXPECT_EQ(::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD), nullptr);
+}
+
+// Where a toolkit is, ./run has installed all that the library needs: it loads without a GPU too.
+TEST(TorchKernels, OfCudaLoadOrSayWhatIsMissing) {
+    try {
+        load_torch_kernels(DeviceKind::cuda);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        EXPECT_NE(std::strstr(error.what(), "PENSTOCK_TORCH"), nullptr) << error.what();
+        GTEST_SKIP() << error.what();
+    }
+    EXPECT_NE(::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD), nullptr);
+}
+
+}  // namespace
+}  // namespace penstock
