@@ -114,7 +114,7 @@ std::string expectation(const KeySpec& key) {
         case KeyType::number:
             return "a number " + range_text(key);
         case KeyType::bytes:
-            return "bytes " + range_text(key) + ", e.g. 4096 or \"300MiB\"";
+            return "bytes " + range_text(key) + ", as a number or text such as \"300MiB\" (KiB, MiB, GiB, TiB)";
         case KeyType::text:
             return "text that is not empty";
         case KeyType::choice:

@@ -30,7 +30,7 @@ constexpr auto train_example =
 struct CommandLine {
     PrepareRequest prepare;
     TrainRequest train;
-    std::int64_t steps = 0;
+    std::string steps;  // as typed: the key table judges it
     bool replace = false;
     bool json = false;
 };
@@ -62,7 +62,7 @@ void add_verbs(CLI::App& app, CommandLine& line) {
     train->add_flag("--json", line.json, "print one JSON object with the result on standard output");
     train->add_option("--set", line.train.overrides, "KEY=VALUE: set a key of the configuration; may be repeated")
         ->allow_extra_args(false);
-    train->add_option("--steps", line.steps, "the same as --set run.steps=N")->check(CLI::PositiveNumber);
+    train->add_option("--steps", line.steps, "the same as --set run.steps=N");
     train->footer(train_example);
 
     app.add_subcommand("keys", "Print the reference of all configuration keys, as Markdown")
@@ -74,7 +74,7 @@ void add_verbs(CLI::App& app, CommandLine& line) {
 }
 
 ExitCode run_train(CommandLine& line, Console& console, StopSignals& signals) {
-    if (line.steps > 0) line.train.overrides.push_back("run.steps=" + std::to_string(line.steps));
+    if (!line.steps.empty()) line.train.overrides.push_back("run.steps=" + line.steps);
     const TrainOutcome outcome = train(line.train, console, signals);
     if (line.json) write_result(json_of(outcome.summary) + "\n");
     return outcome.code;

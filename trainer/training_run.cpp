@@ -50,10 +50,21 @@ BatchShape batch_shape(const TrainConfig& config) {
     return {.rows = config.micro_batch_rows, .micro_batches = config.micro_batches, .context = config.model.context};
 }
 
+TokenFile open_data(const std::string& path) {
+    if (!std::filesystem::exists(path)) {
+        throw Error(
+            ExitCode::usage,
+            fmt::format("data.train: there is no {}; `penstock prepare --out {} TEXT...` makes it", path, path));
+    }
+    return TokenFile(path);
+}
+
 void check_vocabulary(const TokenFile& data, const TrainConfig& config) {
     if (data.info().vocabulary <= static_cast<std::uint64_t>(config.model.vocabulary)) return;
-    throw Error(ExitCode::usage, fmt::format("data.train {} has a vocabulary of {}; model.vocabulary {} is too small",
-                                             data.path(), data.info().vocabulary, config.model.vocabulary));
+    throw Error(ExitCode::usage,
+                fmt::format("data.train {} has a vocabulary of {}; model.vocabulary {} is too small: set "
+                            "it to at least the data's",
+                            data.path(), data.info().vocabulary, config.model.vocabulary));
 }
 
 }  // namespace
@@ -62,7 +73,7 @@ TrainingRun::TrainingRun(Settings settings, Console& console)
     : console_(console),
       settings_(std::move(settings)),
       config_(make_config(settings_)),
-      data_(config_.train_file),
+      data_(open_data(config_.train_file)),
       batches_(data_, batch_shape(config_), config_.seed, compute_device(config_.device)),
       threads_(start_threads(config_.threads)),
       session_(open_session()),

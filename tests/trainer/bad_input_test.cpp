@@ -51,6 +51,7 @@ TEST_F(BadInput, CommandLine) {
           {"train"},
           {"train", "config.json", "--stepz", "3"},
           {"train", "config.json", "--steps", "0"},
+          {"train", "config.json", "--steps", "abc"},
           {"prepare", "text.txt"},
           {"prepare", "--out", "x.tokens", "--validation-share", "2", "text.txt"}}) {
         const Ended ended = run(directory_.path(), arguments);
@@ -82,7 +83,7 @@ TEST_F(BadInput, ConfigurationThatIsNotJson) {
 
 TEST_F(BadInput, MissingDataFile) {
     expect_refused(train({"--set", "data.train=none.tokens"}), 2,
-                   {"cannot open none.tokens: No such file or directory"});
+                   {"data.train: there is no none.tokens", "penstock prepare --out none.tokens"});
     EXPECT_FALSE(std::filesystem::exists(directory_ / "swap"));
 }
 
