@@ -51,7 +51,8 @@ BatchShape batch_shape(const TrainConfig& config) {
 }
 
 TokenFile open_data(const std::string& path) {
-    if (!std::filesystem::exists(path)) {
+    std::error_code unknown;  // e.g. no permission to look: then opening says so
+    if (!std::filesystem::exists(path, unknown) && !unknown) {
         throw Error(
             ExitCode::usage,
             fmt::format("data.train: there is no {}; `penstock prepare --out {} TEXT...` makes it", path, path));

@@ -6,8 +6,8 @@
 namespace penstock {
 
 // Torch's CPU kernels are linked. Its CUDA kernels are a library of their own that registers itself when it is loaded;
-// that takes two seconds and a GB of address space, so only a run on a GPU pays for it. Throws Error (usage) when the
-// library or something it needs is not there.
+// that takes about two seconds, so only a run on a GPU pays for it. Throws Error (usage) when the library or something
+// it needs is not there.
 void load_torch_kernels(DeviceKind kind);
 
 }  // namespace penstock
