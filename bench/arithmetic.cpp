@@ -4,6 +4,7 @@
 #include "pinned_pool/region.h"
 #include "swap/hash.h"
 #include "zero_infinity/gradient.h"
+#include "zero_infinity/optimizers.h"
 #include "zero_infinity/update.h"
 
 #include <benchmark/benchmark.h>

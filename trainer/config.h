@@ -5,7 +5,7 @@
 #include "trainer/schedule.h"
 #include "trainer/settings.h"
 #include "zero_infinity/device.h"
-#include "zero_infinity/optimizer.h"
+#include "zero_infinity/optimizers.h"
 #include "zero_infinity/traffic.h"
 
 #include <cstdint>

@@ -1,9 +1,7 @@
 #include "aio/check.h"
-#include "aio/error.h"
 #include "zero_infinity/kernels.h"
-#include "zero_infinity/optimizer.h"
-
-#include <fmt/format.h>
+#include "zero_infinity/optimizers.h"
+#include "zero_infinity/option_check.h"
 
 #include <cmath>
 
@@ -39,22 +37,14 @@ class AdamW final : public Optimizer {
     AdamWOptions options_;
 };
 
-// Written so that NaN fails too.
-void require(bool holds, const char* name, double value, const char* range) {
-    if (!holds)
-        throw Error(ExitCode::usage, fmt::format("optimizer adamw: {} is {}; it must be {}", name, value, range));
-}
-
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
-    require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "at least 0 and less than 1");
-    require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "at least 0 and less than 1");
-    // Padding has m = v = 0: without an epsilon it would become 0/0.
-    require(static_cast<float>(options.epsilon) > 0 && std::isfinite(options.epsilon), "epsilon", options.epsilon,
-            "finite and, rounded to fp32, greater than 0");
-    require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay", options.weight_decay,
-            "finite and at least 0");
+    const OptionCheck check("adamw");
+    check.is_decay("beta1", options.beta1);
+    check.is_decay("beta2", options.beta2);
+    check.is_positive_as_fp32("epsilon", options.epsilon);  // padding has m = v = 0: without it, 0/0
+    check.is_not_negative("weight_decay", options.weight_decay);
     return std::make_unique<AdamW>(options);
 }
 

@@ -1,5 +1,5 @@
 // The inner loops over flat arrays, once per instruction set. Internal to the core: use codec.h, gradient.h,
-// optimizer.h.
+// optimizers.h.
 //
 // kernels_body.h holds the loops as plain C++; kernels_avx512.cpp, kernels_avx2.cpp and kernels_baseline.cpp compile
 // it with flags of their own (CMakeLists.txt), and the processor's twin is chosen at run time. All twins give the
@@ -7,12 +7,14 @@
 // Neither ifunc nor target_clones: their resolvers run before the sanitizers are set up.
 #pragma once
 
+#include "zero_infinity/optimizer_factors.h"
+
 #include <cstddef>
 #include <cstdint>
 
 namespace penstock {
 
-// The factors of one AdamW step; see optimizer.h for their meaning and rounding.
+// The factors of one AdamW step; see optimizers.h for their meaning and rounding.
 struct AdamWFactors {
     float decay;         // 1 - lr*wd
     float m_weight;      // 1 - beta1
@@ -46,6 +48,17 @@ struct Kernels {
     void (*add_squares)(const float* value, double* lanes, std::size_t count) noexcept;
     void (*adamw)(const AdamWFactors& factors, float* master, float* m, float* v, const float* gradient,
                   std::size_t count) noexcept;
+
+    // The other optimizers of optimizers.h.
+    void (*adam)(const AdamFactors& factors, float* master, float* m, float* v, const float* gradient,
+                 std::size_t count) noexcept;
+    void (*sgd)(const SgdFactors& factors, float* master, const float* gradient, std::size_t count) noexcept;
+    void (*sgd_momentum)(const SgdFactors& factors, float* master, float* buffer, const float* gradient,
+                         std::size_t count) noexcept;
+    void (*lion)(const LionFactors& factors, float* master, float* m, const float* gradient,
+                 std::size_t count) noexcept;
+    void (*adagrad)(const AdagradFactors& factors, float* master, float* v, const float* gradient,
+                    std::size_t count) noexcept;
 };
 
 // The fastest twin that this processor runs.

@@ -6,6 +6,7 @@
 
 #include "zero_infinity/float16.h"
 #include "zero_infinity/kernels.h"
+#include "zero_infinity/kernels_optimizers_body.h"
 
 namespace penstock {
 namespace {
@@ -83,7 +84,7 @@ void adamw(const AdamWFactors& factors, float* __restrict master, float* __restr
     const AdamWFactors f = factors;  // a copy that the stores below cannot alias
     for (std::size_t i = 0; i < count; ++i) {
         const float g = gradient[i];
-        const float new_m = m[i] + f.m_weight * (g - m[i]);
+        const float new_m = lerp(m[i], g, f.m_weight);
         const float new_v = v[i] * f.v_decay + (f.v_weight * g) * g;
         const float denominator = __builtin_sqrtf(new_v) / f.v_correction + f.epsilon;
         master[i] = master[i] * f.decay + (f.step * new_m) / denominator;
@@ -104,7 +105,12 @@ constexpr Kernels table(const char* name) noexcept {
             .add = add,
             .all_finite = all_finite,
             .add_squares = add_squares,
-            .adamw = adamw};
+            .adamw = adamw,
+            .adam = adam,
+            .sgd = sgd,
+            .sgd_momentum = sgd_momentum,
+            .lion = lion,
+            .adagrad = adagrad};
 }
 
 }  // namespace

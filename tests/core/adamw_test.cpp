@@ -1,5 +1,5 @@
 #include "values.h"
-#include "zero_infinity/optimizer.h"
+#include "zero_infinity/optimizers.h"
 
 #include "aio/error.h"
 
@@ -36,7 +36,7 @@ void naive_step(State& s, const std::vector<float>& g, const AdamWOptions& o, co
     const auto eps = static_cast<float>(o.epsilon);
     const auto step = static_cast<float>(-(values.learning_rate / (1.0 - std::pow(o.beta1, t))));
     for (std::size_t i = 0; i < g.size(); ++i) {
-        s.m[i] = s.m[i] + (w1 * (g[i] - s.m[i]));
+        s.m[i] = w1 < 0.5F ? s.m[i] + (w1 * (g[i] - s.m[i])) : g[i] - ((g[i] - s.m[i]) * (1.0F - w1));
         s.v[i] = (s.v[i] * b2) + ((w2 * g[i]) * g[i]);
         s.p[i] = (s.p[i] * decay) + ((step * s.m[i]) / ((std::sqrt(s.v[i]) / c2) + eps));
     }
@@ -48,6 +48,7 @@ TEST(AdamW, EqualsTheHeadersFormulaBitForBitOverManySteps) {
     const std::uint64_t seed = 5;
     SCOPED_TRACE(seed_text(seed));
     const AdamWOptions sets[] = {{}, {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-5, .weight_decay = 0.1},
+                                 {.beta1 = 0.4, .beta2 = 0.5, .weight_decay = 0.01},
                                  {.beta1 = 0.0, .beta2 = 0.0, .weight_decay = 0.0}};
     for (const AdamWOptions& options : sets) {
         State state(finite_values(seed, 5003));

@@ -1,5 +1,6 @@
 #include "values.h"
 #include "zero_infinity/float16.h"
+#include "zero_infinity/optimizers.h"
 #include "zero_infinity/update.h"
 
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@
 #include "tests/engine/snapshot.h"
 #include "tests/engine/toy_model.h"
 #include "zero_infinity/engine/session.h"
+#include "zero_infinity/optimizers.h"
 
 #include <cstdint>
 #include <string>

@@ -1,0 +1,50 @@
+#include "aio/check.h"
+#include "zero_infinity/kernels.h"
+#include "zero_infinity/optimizers.h"
+#include "zero_infinity/option_check.h"
+
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+class Sgd final : public Optimizer {
+   public:
+    explicit Sgd(const SgdOptions& options) : options_(options) {}
+
+    std::string name() const override { return "sgd"; }
+    std::uint32_t moments() const noexcept override { return options_.momentum == 0 ? 0 : 1; }
+
+    void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
+        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
+        const SgdFactors factors{.weight_decay = static_cast<float>(options_.weight_decay),
+                                 .momentum = static_cast<float>(options_.momentum),
+                                 .gradient_weight = static_cast<float>(1.0 - options_.dampening),
+                                 .step = static_cast<float>(-values.learning_rate),
+                                 .first_step = values.step == 1,
+                                 .nesterov = options_.nesterov};
+        if (moments() == 0)
+            kernels().sgd(factors, span.master, span.gradient, span.count);
+        else
+            kernels().sgd_momentum(factors, span.master, span.moments[0], span.gradient, span.count);
+    }
+
+   private:
+    SgdOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) {
+    const OptionCheck check("sgd");
+    check.is_not_negative("momentum", options.momentum);
+    check.holds(std::isfinite(options.dampening), "dampening", options.dampening, "finite");
+    check.is_not_negative("weight_decay", options.weight_decay);
+    if (options.nesterov) {
+        check.holds(options.momentum > 0, "momentum", options.momentum, "greater than 0 for nesterov");
+        check.holds(options.dampening == 0, "dampening", options.dampening, "0 for nesterov");
+    }
+    return std::make_unique<Sgd>(options);
+}
+
+}  // namespace penstock
