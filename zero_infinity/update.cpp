@@ -40,8 +40,7 @@ Planes planes_of(const StateFormat& format, const TileView& tile) noexcept {
         planes.master_bytes = bytes_of(codec.master_plane);
     }
     for (std::uint32_t moment = 0; moment < format.moments; ++moment)
-        planes.moments[moment] =
-            reinterpret_cast<float*>(tile.states + format.moment_offset_bytes(moment, tile.numel));
+        planes.moments[moment] = reinterpret_cast<float*>(tile.states + format.moment_offset_bytes(moment, tile.numel));
     return planes;
 }
 
@@ -50,6 +49,28 @@ std::uint64_t first_non_finite(const float* value, std::uint64_t count) noexcept
     for (std::uint64_t i = 0; i < count; ++i)
         if (!kernels().all_finite(value + i, 1)) return i;
     return all_finite;
+}
+
+// Hands the tile's elements [first, first + span.count), which the span holds, to those who update them.
+void optimize(const TileUpdate& update, const UpdateSpan& span, std::uint64_t first) noexcept {
+    if (update.pieces.shard.empty()) {
+        update.optimizer->update(span, update.values);
+        return;
+    }
+    for_each_piece(
+        update.pieces, first, span.count, [&](const OptimizerPiece& piece, std::uint64_t begin, std::uint64_t count) {
+            const std::uint64_t offset = begin - first;
+            UpdateSpan part{.master = span.master + offset, .gradient = span.gradient + offset, .count = count};
+            for (std::uint32_t moment = 0; moment < update.format->moments; ++moment)
+                part.moments[moment] = span.moments[moment] + offset;
+            const double rate = update.values.learning_rate * piece.learning_rate_factor;
+            piece.optimizer->update(part, {update.values.step, rate});
+        });
+}
+
+void check_moments(const Optimizer& optimizer, const StateFormat& format) {
+    PENSTOCK_CHECK(optimizer.moments() == format.moments, "optimizer {} keeps {} moments, the tile {}",
+                   optimizer.name(), optimizer.moments(), format.moments);
 }
 
 // Updates elements [first, first + count) of the tile; returns the first of them that is not finite, or all_finite.
@@ -66,7 +87,7 @@ std::uint64_t update_block(const TileUpdate& update, const Planes& planes, const
     UpdateSpan span{.master = master, .gradient = scaled, .count = count};
     for (std::uint32_t moment = 0; moment < update.format->moments; ++moment)
         span.moments[moment] = planes.moments[moment] + first;
-    update.optimizer->update(span, update.values);
+    optimize(update, span, first);
 
     std::uint64_t bad = first_non_finite(master, count);
     for (std::uint32_t moment = 0; moment < update.format->moments; ++moment)
@@ -86,8 +107,8 @@ void lower(std::atomic<std::uint64_t>& minimum, std::uint64_t value) noexcept {
 std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileView& tile, const GradientView& gradient,
                                          Workers& workers) {
     PENSTOCK_CHECK(gradient.numel == tile.numel, "{} gradients for {} elements", gradient.numel, tile.numel);
-    PENSTOCK_CHECK(update.optimizer->moments() == update.format->moments, "optimizer {} keeps {} moments, the tile {}",
-                   update.optimizer->name(), update.optimizer->moments(), update.format->moments);
+    if (update.pieces.shard.empty()) check_moments(*update.optimizer, *update.format);
+    for (const OptimizerPiece& piece : update.pieces.shard) check_moments(*piece.optimizer, *update.format);
     const Planes planes = planes_of(*update.format, tile);
 
     std::atomic<std::uint64_t> bad{all_finite};
@@ -104,11 +125,17 @@ std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileVie
     return element;
 }
 
-void encode_initial(const StateFormat& format, const float* master, const TileView& tile) noexcept {
+void encode_initial(const StateFormat& format, const float* master, const TileView& tile,
+                    const TilePieces& pieces) noexcept {
     const Planes planes = planes_of(format, tile);
     format.codec->encode(master, planes.weights, planes.master, tile.numel);
     for (std::uint32_t moment = 0; moment < format.moments; ++moment)
         std::fill_n(planes.moments[moment], tile.numel, 0.0F);
+    if (pieces.shard.empty()) return;
+    for_each_piece(pieces, 0, tile.numel, [&](const OptimizerPiece& piece, std::uint64_t begin, std::uint64_t count) {
+        for (std::uint32_t moment = 0; moment < format.moments; ++moment)
+            std::fill_n(planes.moments[moment] + begin, count, piece.optimizer->initial_moment(moment));
+    });
 }
 
 void decode_masters(const StateFormat& format, const TileView& tile, float* master) noexcept {

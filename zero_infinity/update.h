@@ -4,6 +4,7 @@
 #include "zero_infinity/codec.h"
 #include "zero_infinity/gradient.h"
 #include "zero_infinity/optimizer.h"
+#include "zero_infinity/parameter_groups.h"
 #include "zero_infinity/workers.h"
 
 #include <cstddef>
@@ -23,20 +24,23 @@ struct TileView {
 
 struct TileUpdate {
     const StateFormat* format = nullptr;
-    const Optimizer* optimizer = nullptr;
+    const Optimizer* optimizer = nullptr;  // of all elements when there are no pieces
     StepValues values;
     float gradient_scale = 1;  // 1 / loss scale × clip factor; each gradient is multiplied by it in fp32, rounded once
+    TilePieces pieces;         // who updates which elements of the tile
 };
 
 // Returns the first element (in the tile) whose new master or moments are not finite; the tile's contents are then
 // undefined. (An overflowing second moment leaves the master finite but would stop its parameter for ever, silently.)
 // Cuts the tile into blocks over the workers; allocates nothing. The result does not depend on their number.
-// REQUIRES: as many gradients as elements; the optimizer keeps format->moments moments, of fp32.
+// REQUIRES: as many gradients as elements; the optimizers keep format->moments moments, of fp32.
 std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileView& tile, const GradientView& gradient,
                                          Workers& workers);
 
-// Fills a tile with initial masters: weights and master plane from `master` (numel elements), moments zero.
-void encode_initial(const StateFormat& format, const float* master, const TileView& tile) noexcept;
+// Fills a tile with initial masters: weights and master plane from `master` (numel elements); each moment is what its
+// optimizer begins with, zero without pieces.
+void encode_initial(const StateFormat& format, const float* master, const TileView& tile,
+                    const TilePieces& pieces = {}) noexcept;
 // The fp32 masters of a tile: for export, tests and plain inspection.
 void decode_masters(const StateFormat& format, const TileView& tile, float* master) noexcept;
 

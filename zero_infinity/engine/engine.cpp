@@ -202,15 +202,13 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, Kept& kept, Bu
 
 void Engine::update(const StepValues& values, double norm) {
     const double clip = clip_factor(norm, options_.gradient_clipping);
-    const TileUpdate tile_update{.format = &parts_.format,
-                                 .optimizer = parts_.optimizer,
-                                 .values = values,
-                                 .gradient_scale = static_cast<float>(clip)};
+    TileUpdate tile_update{.format = &parts_.format, .values = values, .gradient_scale = static_cast<float>(clip)};
     parts_.driver->begin_update();
     while (const auto staged = parts_.driver->next_tile()) {
+        const UnitLayout& layout = (*parts_.layouts)[staged->unit];
         const GradientView gradient = parts_.gradients->tile(staged->unit, staged->tile);
+        tile_update.pieces = {(*parts_.pieces)[staged->unit], staged->tile * layout.tile_numel()};
         if (const auto bad = update_tile(tile_update, staged->view, gradient, *parts_.workers)) {
-            const UnitLayout& layout = (*parts_.layouts)[staged->unit];
             throw Error(
                 ExitCode::non_finite,
                 fmt::format(

@@ -10,6 +10,7 @@
 #include "zero_infinity/engine/gradients.h"
 #include "zero_infinity/engine/model.h"
 #include "zero_infinity/optimizer.h"
+#include "zero_infinity/parameter_groups.h"
 #include "zero_infinity/workers.h"
 
 #include <chrono>
@@ -37,7 +38,7 @@ struct EngineParts {
     StateFormat format;
     Driver* driver = nullptr;
     Gradients* gradients = nullptr;
-    const Optimizer* optimizer = nullptr;
+    const std::vector<std::vector<OptimizerPiece>>* pieces = nullptr;  // [unit], of its shard
     Workers* workers = nullptr;
     std::string fingerprint;  // of model, codec and optimizer: committed with every step under fingerprint_key
 };

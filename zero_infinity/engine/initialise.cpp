@@ -45,9 +45,10 @@ class TileWriter {
         for (const ObjectSpec& object : store.layout().objects()) total_bytes_ += object.bytes;
     }
 
-    void trainable(const UnitObjects& objects, std::uint32_t tile, const float* master, std::uint64_t numel) {
+    void trainable(const UnitObjects& objects, std::uint32_t tile, const float* master, std::uint64_t numel,
+                   const TilePieces& pieces) {
         const TileView view{memory_.data(), memory_.data() + weights_bytes_, numel};
-        encode_initial(*format_, master, view);
+        encode_initial(*format_, master, view, pieces);
         if (objects.weights) write({*objects.weights, tile}, view.weights);
         if (objects.states) write({*objects.states, tile}, view.states);
     }
@@ -98,8 +99,8 @@ void draw_initial(const Parameter& parameter, const std::string& unit, std::uint
 }
 
 void initialise(Io& io, TensorStore& store, const Model& model, const std::vector<UnitLayout>& layouts,
-                const StateFormat& format, std::uint64_t seed, std::chrono::seconds deadline,
-                const ProgressReport& progress) {
+                const StateFormat& format, const std::vector<std::vector<OptimizerPiece>>& pieces, std::uint64_t seed,
+                std::chrono::seconds deadline, const ProgressReport& progress) {
     const std::vector<UnitObjects> objects = find_objects(store, layouts, format);
     std::uint64_t largest_tile = 1;
     for (const UnitLayout& layout : layouts)
@@ -109,9 +110,11 @@ void initialise(Io& io, TensorStore& store, const Model& model, const std::vecto
     for (std::size_t unit = 0; unit < layouts.size(); ++unit) {
         const UnitLayout& layout = layouts[unit];
         const Masters masters = draw(*model.units()[unit], layout, seed);
-        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile)
-            writer.trainable(objects[unit], tile, masters.trainable.data() + tile * layout.tile_numel(),
-                             layout.tile_numel(tile));
+        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) {
+            const std::uint64_t first = tile * layout.tile_numel();
+            writer.trainable(objects[unit], tile, masters.trainable.data() + first, layout.tile_numel(tile),
+                             {pieces[unit], first});
+        }
         for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) {
             const std::uint64_t first = tile * layout.tile_numel();
             writer.frozen(*objects[unit].frozen, tile, masters.frozen.data() + first,

@@ -3,6 +3,7 @@
 
 #include "swap/tensor_store.h"
 #include "zero_infinity/engine/model.h"
+#include "zero_infinity/parameter_groups.h"
 
 #include <chrono>
 #include <cstdint>
@@ -17,10 +18,11 @@ void draw_initial(const Parameter& parameter, const std::string& unit, std::uint
 
 using ProgressReport = std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
 
-// Writes every tile of every unit; commits nothing. Takes one unit in fp32 and one tile of memory; one write may take
+// Writes every tile of every unit, with moments as the optimizers of `pieces` ([unit], of its shard) begin; commits
+// nothing. Takes one unit in fp32 and one tile of memory; one write may take
 // `deadline`. REQUIRES: called on the thread that owns the Io. Throws Error (storage).
 void initialise(Io& io, TensorStore& store, const Model& model, const std::vector<UnitLayout>& layouts,
-                const StateFormat& format, std::uint64_t seed, std::chrono::seconds deadline,
-                const ProgressReport& progress);
+                const StateFormat& format, const std::vector<std::vector<OptimizerPiece>>& pieces, std::uint64_t seed,
+                std::chrono::seconds deadline, const ProgressReport& progress);
 
 }  // namespace penstock

@@ -35,14 +35,20 @@ SessionOptions checked(SessionOptions options) {
     return options;
 }
 
-// Everything that decides what the bytes of the objects mean, and that their names and sizes do not show.
-std::string fingerprint_of(const Model& model, const Optimizer& optimizer, const std::string& codec) {
-    std::string text = fmt::format("{} {} {}\n", codec, optimizer.name(), optimizer.moments());
+// Everything that decides what the bytes of the objects mean, and that their names and sizes do not show: options of an
+// optimizer are not among it, which optimizer keeps a parameter's moments is.
+std::string fingerprint_of(const Model& model, const ParameterGroups& optimizers, const std::string& codec) {
+    const std::string optimizer = optimizers.others().name();
+    std::string text = fmt::format("{} {} {}\n", codec, optimizer, optimizers.moments());
     for (const auto& unit : model.units()) {
-        for (const auto& parameter : unit->parameters())
+        for (const auto& parameter : unit->parameters()) {
             text += fmt::format("{}/{} {} {}\n", unit->name(), parameter->spec().name,
                                 fmt::join(parameter->spec().shape, "x"),
                                 parameter->spec().training == Training::frozen ? "frozen" : "trainable");
+            const std::string own = optimizers.group_of(unit->name(), parameter->spec().name).optimizer->name();
+            if (parameter->spec().training == Training::trainable && own != optimizer)
+                text += fmt::format("updated by {}\n", own);
+        }
         for (const Borrowed& borrowed : unit->borrowed())
             text += fmt::format("{} borrows {}/{}\n", unit->name(), borrowed.owner->name(),
                                 borrowed.parameter->spec().name);
@@ -50,10 +56,18 @@ std::string fingerprint_of(const Model& model, const Optimizer& optimizer, const
     return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
-    if (const Codec* found = find_codec(codec)) return {found, optimizer.moments()};
+StateFormat format_of(const std::string& codec, std::uint32_t moments) {
+    if (const Codec* found = find_codec(codec)) return {found, moments};
     throw Error(ExitCode::usage,
                 fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(codec_names(), ", ")));
+}
+
+std::vector<std::vector<OptimizerPiece>> pieces_of(const std::vector<UnitLayout>& layouts,
+                                                   const ParameterGroups& optimizers) {
+    optimizers.check_use(layouts);
+    std::vector<std::vector<OptimizerPiece>> pieces;
+    for (const UnitLayout& layout : layouts) pieces.push_back(optimizer_pieces(layout, optimizers));
+    return pieces;
 }
 
 MemoryRequest memory_request(const Model& model, const std::vector<UnitLayout>& layouts, const StateFormat& format,
@@ -96,7 +110,7 @@ std::vector<ObjectSpec> objects_of(const std::vector<UnitLayout>& layouts, const
 
 // Members are built in this order and destroyed in reverse.
 struct Session::State {
-    State(std::unique_ptr<Model> given_model, std::unique_ptr<Optimizer> given_optimizer, SessionOptions given_options);
+    State(std::unique_ptr<Model> given_model, ParameterGroups given_optimizers, SessionOptions given_options);
 
     void start(const ClientState& initial_client, const SessionEvents& events);
     void open_store(const ClientState& initial_client, const SessionEvents& events);
@@ -108,10 +122,11 @@ struct Session::State {
 
     SessionOptions options;
     std::unique_ptr<Model> model;
-    std::unique_ptr<Optimizer> optimizer;
+    ParameterGroups optimizers;
     StateFormat format;
     std::string fingerprint;
     std::vector<UnitLayout> layouts;
+    std::vector<std::vector<OptimizerPiece>> pieces;  // [unit]
     MemoryPlan plan;
     std::uint32_t prefetch_depth = 0;
     StepBytes step_bytes;
@@ -131,14 +146,15 @@ struct Session::State {
 };
 
 // Touches nothing but the locks: a budget that does not fit is refused before a directory is made.
-Session::State::State(std::unique_ptr<Model> given_model, std::unique_ptr<Optimizer> given_optimizer,
+Session::State::State(std::unique_ptr<Model> given_model, ParameterGroups given_optimizers,
                       SessionOptions given_options)
     : options(checked(std::move(given_options))),
       model(std::move(given_model)),
-      optimizer(std::move(given_optimizer)),
-      format(format_of(options.codec, *optimizer)),
-      fingerprint(fingerprint_of(*model, *optimizer, options.codec)),
+      optimizers(std::move(given_optimizers)),
+      format(format_of(options.codec, optimizers.moments())),
+      fingerprint(fingerprint_of(*model, optimizers, options.codec)),
       layouts(layouts_of(*model, options.tile_numel)),
+      pieces(pieces_of(layouts, optimizers)),
       plan(plan_memory(memory_request(*model, layouts, format, options), options.names)),
       directories((plan.budget.check(MachineMemory::read()), lock_directories(options))),
       chosen(open_backend(directories.front().lock_fd(), {}, options.backend)),
@@ -178,7 +194,7 @@ void Session::State::build_engine() {
                                                   .format = format,
                                                   .driver = driver.get(),
                                                   .gradients = gradients.get(),
-                                                  .optimizer = optimizer.get(),
+                                                  .pieces = &pieces,
                                                   .workers = &workers,
                                                   .fingerprint = fingerprint},
                                       options.engine);
@@ -218,7 +234,7 @@ void Session::State::create_store(const ClientState& initial_client, const Sessi
                                 {.objects = objects_of(layouts, format),
                                  .caching = options.caching,
                                  .progress = progress("preparing the swap files")});
-    initialise(io, *store, *model, layouts, format, options.seed, options.io_deadline,
+    initialise(io, *store, *model, layouts, format, pieces, options.seed, options.io_deadline,
                progress("drawing the initial weights"));
     ClientState complete = initial_client;
     complete[fingerprint_key] = fingerprint;
@@ -252,9 +268,9 @@ void Session::State::note_start() {
                                     options.prefetch_depth, options.names.host_budget, prefetch_depth));
 }
 
-Session::Session(std::unique_ptr<Model> model, std::unique_ptr<Optimizer> optimizer, SessionOptions options,
+Session::Session(std::unique_ptr<Model> model, ParameterGroups optimizers, SessionOptions options,
                  const ClientState& initial_client, const SessionEvents& events)
-    : state_(std::make_unique<State>(std::move(model), std::move(optimizer), std::move(options))) {
+    : state_(std::make_unique<State>(std::move(model), std::move(optimizers), std::move(options))) {
     try {
         state_->start(initial_client, events);
     } catch (...) {

@@ -60,9 +60,10 @@ class Session {
    public:
     // Checks the budget, locks the directories; then resumes the newest committed generation, or initialises the model
     // unit by unit into a new store and commits generation 0 with `initial_client`. Nothing is created before the
-    // budget was checked. Throws Error: usage, does_not_fit (with the table of uses), storage, and what
+    // budget was checked. An optimizer (std::unique_ptr) for all parameters is a ParameterGroups too. Throws Error:
+    // usage (also a group that no parameter is in), does_not_fit (with the table of uses), storage, and what
     // events.recovered throws.
-    Session(std::unique_ptr<Model> model, std::unique_ptr<Optimizer> optimizer, SessionOptions options,
+    Session(std::unique_ptr<Model> model, ParameterGroups optimizers, SessionOptions options,
             const ClientState& initial_client, const SessionEvents& events);
     ~Session();
 

@@ -1,0 +1,78 @@
+#include "zero_infinity/parameter_groups.h"
+
+#include "aio/error.h"
+
+#include <fnmatch.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace penstock {
+
+ParameterGroups::ParameterGroups(std::unique_ptr<Optimizer> all)
+    : ParameterGroups(std::shared_ptr(std::move(all)), {}) {}
+
+ParameterGroups::ParameterGroups(std::shared_ptr<const Optimizer> others, std::vector<ParameterGroup> groups)
+    : groups_(std::move(groups)) {
+    groups_.push_back({.pattern = "*", .optimizer = std::move(others)});
+    for (const ParameterGroup& group : groups_) {
+        PENSTOCK_CHECK(group.optimizer != nullptr, "no optimizer for '{}'", group.pattern);
+        if (group.optimizer->moments() != moments())
+            throw Error(ExitCode::usage,
+                        fmt::format("the parameter group '{}' keeps {} moments and the others keep {}; all must keep "
+                                    "the same number",
+                                    group.pattern, group.optimizer->moments(), moments()));
+        if (!(group.learning_rate_factor >= 0) || !std::isfinite(group.learning_rate_factor))
+            throw Error(ExitCode::usage, fmt::format("the parameter group '{}' multiplies the learning rate by {}; "
+                                                     "that must be finite and at least 0",
+                                                     group.pattern, group.learning_rate_factor));
+    }
+}
+
+const ParameterGroup& ParameterGroups::group_of(const std::string& unit, const std::string& parameter) const {
+    return groups_[index_of(unit, parameter)];
+}
+
+std::size_t ParameterGroups::index_of(const std::string& unit, const std::string& parameter) const {
+    const std::string name = unit + "." + parameter;
+    std::size_t index = 0;
+    while (index + 1 < groups_.size() && ::fnmatch(groups_[index].pattern.c_str(), name.c_str(), 0) != 0) ++index;
+    return index;
+}
+
+void ParameterGroups::check_use(std::span<const UnitLayout> units) const {
+    std::vector<bool> used(groups_.size());
+    for (const UnitLayout& unit : units)
+        for (const ParameterSpec& parameter : unit.spec().parameters)
+            if (parameter.training == Training::trainable) used[index_of(unit.spec().name, parameter.name)] = true;
+    for (std::size_t index = 0; index + 1 < groups_.size(); ++index)
+        if (!used[index])
+            throw Error(ExitCode::usage, fmt::format("the parameter group '{}' is without effect: no trainable "
+                                                     "parameter's UNIT.PARAMETER matches it, or groups before it take "
+                                                     "all that do",
+                                                     groups_[index].pattern));
+}
+
+std::vector<OptimizerPiece> optimizer_pieces(const UnitLayout& unit, const ParameterGroups& groups) {
+    const std::uint64_t shard_end = unit.shard_first() + unit.shard_numel();
+    std::vector<OptimizerPiece> pieces;
+    const ParameterGroup* last = nullptr;
+    // Each group's piece is cut off where the next group's first parameter begins.
+    const auto end_last = [&](std::uint64_t end) {
+        if (last == nullptr || end <= unit.shard_first()) return;
+        pieces.push_back(
+            {std::min(end, shard_end) - unit.shard_first(), last->optimizer.get(), last->learning_rate_factor});
+    };
+    for (std::size_t index = 0; index < unit.spec().parameters.size(); ++index) {
+        const ParameterPlace& place = unit.place(index);
+        if (place.training == Training::frozen || place.first >= shard_end) continue;
+        const ParameterGroup& group = groups.group_of(unit.spec().name, unit.spec().parameters[index].name);
+        if (&group != last) end_last(place.first);
+        last = &group;
+    }
+    end_last(unit.trainable_numel());
+    return pieces;
+}
+
+}  // namespace penstock
