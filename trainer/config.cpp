@@ -223,10 +223,8 @@ TrainConfig make_config(Settings& settings) {
     config.micro_batch_rows = settings.integer("train_micro_batch_size_per_gpu");
     config.micro_batches = settings.integer("gradient_accumulation_steps");
     config.gradient_clipping = settings.number("gradient_clipping");
-    config.optimizer = {.beta1 = settings.numbers("optimizer.params.betas")[0],
-                        .beta2 = settings.numbers("optimizer.params.betas")[1],
-                        .epsilon = settings.number("optimizer.params.eps"),
-                        .weight_decay = settings.number("optimizer.params.weight_decay")};
+    config.optimizer = optimizer_config(settings);
+    make_optimizers(config.optimizer);  // to refuse what makes no sense before anything is opened
     config.schedule = schedule_options(settings);
     config.compute_type = settings.boolean("bf16.enabled") ? ComputeType::bf16 : ComputeType::fp32;
     config.gradient_type = gradient_type(settings);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "trainer/gpt_options.h"
+#include "trainer/optimizer_config.h"
 #include "trainer/schedule.h"
 #include "trainer/settings.h"
 #include "zero_infinity/device.h"
-#include "zero_infinity/optimizers.h"
 #include "zero_infinity/traffic.h"
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct TrainConfig {
     std::int64_t micro_batch_rows = 1;
     std::int64_t micro_batches = 1;
     double gradient_clipping = 1;
-    AdamWOptions optimizer;
+    OptimizerConfig optimizer;
     ScheduleOptions schedule;
     ComputeType compute_type = ComputeType::fp32;
     PlaneType gradient_type = PlaneType::fp32;

@@ -123,8 +123,15 @@ std::string expectation(const KeySpec& key) {
             return "two numbers in brackets, each " + range_text(key);
         case KeyType::names:
             return "a list of names, e.g. [\"embedding\"]";
+        case KeyType::groups:
+            return "a list of groups, each " + group_expectation(key);
     }
     return "";
+}
+
+std::string group_expectation(const KeySpec& key) {
+    return fmt::format("a pattern and keys of {}, such as {{\"params\": \"*.norm*\", \"weight_decay\": 0}}",
+                       key.choices);
 }
 
 std::string reference_table() {

@@ -42,11 +42,25 @@ constexpr std::array key_list = {
     KeySpec{"gradient_accumulation_steps", integer, "(train_batch_size ÷ micro-batch, or 1)", {1, million}, "", fixed,
             "micro-batches of one step"},
     KeySpec{"gradient_clipping", number, "1.0", {0, million}, "", fixed, "limit of the global gradient norm; 0: none"},
-    KeySpec{"optimizer.type", choice, "\"AdamW\"", {}, "AdamW", fixed, "optimizer"},
+    KeySpec{"optimizer.type", choice, "\"AdamW\"", {}, "AdamW|Adam|SGD|Lion|Adagrad", fixed, "optimizer"},
     KeySpec{"optimizer.params.lr", number, "0.001", {0, 1000}, "", fixed, "learning rate"},
-    KeySpec{"optimizer.params.betas", pair, "[0.9, 0.999]", {0, 0.99999999}, "", fixed, "decay of the two moments"},
-    KeySpec{"optimizer.params.eps", number, "1e-8", {1e-30, 1}, "", fixed, "added to the root of the second moment"},
-    KeySpec{"optimizer.params.weight_decay", number, "0", {0, 1000}, "", fixed, "decoupled weight decay"},
+    KeySpec{"optimizer.params.betas", pair, "([0.9, 0.999]; Lion: [0.9, 0.99])", {0, 0.99999999}, "", fixed,
+            "AdamW, Adam: decay of the two moments; Lion: of the direction and of the moment"},
+    KeySpec{"optimizer.params.eps", number, "(1e-8; Adagrad: 1e-10)", {1e-30, 1}, "", fixed,
+            "AdamW, Adam, Adagrad: added to the root of the second moment"},
+    KeySpec{"optimizer.params.weight_decay", number, "0", {0, 1000}, "", fixed,
+            "AdamW, Adam, Lion: decoupled weight decay; SGD, Adagrad: an L2 penalty"},
+    KeySpec{"optimizer.params.adam_w_mode", boolean, "(true)", {}, "", fixed,
+            "Adam: true: the same as AdamW; false: an L2 penalty in place of decoupled weight decay"},
+    KeySpec{"optimizer.params.momentum", number, "(0)", {0, 1000}, "", fixed, "SGD: 0: no moment is kept"},
+    KeySpec{"optimizer.params.dampening", number, "(0)", {-1000, 1000}, "", fixed, "SGD: of the momentum"},
+    KeySpec{"optimizer.params.nesterov", boolean, "(false)", {}, "", fixed, "SGD: needs momentum, and no dampening"},
+    KeySpec{"optimizer.params.lr_decay", number, "(0)", {0, 1000}, "", fixed,
+            "Adagrad: step t has lr / (1 + (t - 1) × lr_decay)"},
+    KeySpec{"optimizer.params.initial_accumulator_value", number, "(0)", {0, million}, "", fixed,
+            "Adagrad: where the sum of squares begins"},
+    KeySpec{"optimizer.groups", groups, "(none)", {}, "optimizer.params", fixed,
+            "parameters with optimizer.params of their own, by a pattern of UNIT.PARAMETER; the first match counts"},
     KeySpec{"scheduler.type", choice, "\"none\"", {}, "none|WarmupLR|WarmupDecayLR|WarmupCosineLR", fixed,
             "course of the learning rate; none: constant"},
     KeySpec{"scheduler.params.warmup_min_lr", number, "0", {0, 1000}, "", fixed, "WarmupLR, WarmupDecayLR: first rate"},
@@ -109,6 +123,14 @@ constexpr std::array key_list = {
 
 std::span<const KeySpec> keys() noexcept {
     return key_list;
+}
+
+std::vector<std::string_view> words_of_section(std::string_view path) {
+    std::vector<std::string_view> words;
+    for (const KeySpec& key : key_list)
+        if (key.path.rfind('.') == path.size() && key.path.starts_with(path))
+            words.push_back(key.path.substr(path.size() + 1));
+    return words;
 }
 
 const KeySpec* find_key(std::string_view path) noexcept {

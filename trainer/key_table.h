@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace penstock {
 
@@ -18,6 +19,7 @@ enum class KeyType : std::uint8_t {
     choice,  // one of KeySpec::choices
     pair,    // two numbers
     names,   // a list of text
+    groups,  // a list of sections: a pattern `params`, and keys of the section that KeySpec::choices names
 };
 
 // What happens when a run is resumed with another value than it was started with.
@@ -40,20 +42,22 @@ struct KeySpec {
     KeyType type;
     std::string_view fallback;  // JSON text; empty: the key is required; "(…)": follows from what the parentheses say
     KeyRange range;             // of numeric types
-    std::string_view choices;   // of `choice`, separated by '|'
+    std::string_view choices;   // of `choice`, separated by '|'; of `groups`, a section
     AtResume at_resume;
     std::string_view help;  // one line
 };
 
 std::span<const KeySpec> keys() noexcept;
-const KeySpec* find_key(std::string_view path) noexcept;  // null when unknown
-bool is_section(std::string_view path) noexcept;          // a proper prefix of a key
+const KeySpec* find_key(std::string_view path) noexcept;                // null when unknown
+bool is_section(std::string_view path) noexcept;                        // a proper prefix of a key
+std::vector<std::string_view> words_of_section(std::string_view path);  // the last words of its own keys
 // The known key or section whose name is nearest to an unknown one (by edit distance; the same last word in another
 // section counts as near).
 std::string nearest_key(std::string_view unknown);
 
 // "an integer from 1 to 1024", "\"rms\" or \"layer\"": for messages and the reference.
 std::string expectation(const KeySpec& key);
+std::string group_expectation(const KeySpec& key);  // of one element of a list of groups
 // The reference as a Markdown table, one row per key.
 std::string reference_table();
 

@@ -49,6 +49,8 @@ void check_key(const Settings& settings, const KeySpec& key, const ClientState& 
     }
     const std::string now = recorded_text(settings, key);
     if (now.empty() || (before != nullptr && now == *before)) return;
+    // A key that came into the program after the checkpoint, and that says nothing.
+    if (before == nullptr && !settings.has(key.path)) return;
     const std::string derived = fmt::format("not given (it follows {})", key.fallback);
     const std::string was = before == nullptr ? "nothing of that name" : *before == follows ? derived : *before;
     refuse(key, was, now == follows ? derived : now, checkpoint);

@@ -1,7 +1,9 @@
 #include "trainer/setting_value.h"
 
+#include "aio/check.h"
 #include "trainer/key_table.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -94,8 +96,35 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             return to_pair(key, value);
         case KeyType::names:
             return to_names(value);
+        case KeyType::groups:
+            break;
     }
-    return {};
+    PENSTOCK_CHECK(false, "key {} is not for convert", key.path);
+}
+
+const char* kind_of(const json& value) {
+    switch (value.type()) {
+        case json::value_t::null:
+            return "null";
+        case json::value_t::object:
+            return "a section";
+        case json::value_t::array:
+            return "a list";
+        case json::value_t::string:
+            return "text";
+        case json::value_t::boolean:
+            return "true or false";
+        case json::value_t::number_float:
+            return "a number with a fraction";
+        default:
+            return "an integer";
+    }
+}
+
+std::string found_text(const json& value) {
+    std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text.size() > 60) text = text.substr(0, 57) + "...";
+    return fmt::format("{} ({})", text, kind_of(value));
 }
 
 bool parse_bytes(std::string_view text, std::uint64_t& bytes) {

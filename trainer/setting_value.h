@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,12 +15,27 @@ namespace penstock {
 
 struct KeySpec;
 
+// One element of a list of groups: a pattern, and options by the last word of their key.
+struct SettingGroup {
+    std::string params;
+    std::map<std::string, std::vector<double>> values;  // a number, two of a pair, or 0 or 1 of a boolean
+};
+
 // Integers and bytes are int64.
-using SettingValue =
-    std::variant<bool, std::int64_t, double, std::string, std::vector<double>, std::vector<std::string>>;
+using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
+                                  std::vector<std::string>, std::vector<SettingGroup>>;
 
 // Nothing when type or range do not fit the key. Whole numbers may be written as 1e9, as DeepSpeed's files do.
+// REQUIRES: the key's type is not groups.
 std::optional<SettingValue> convert(const KeySpec& key, const nlohmann::json& value);
+
+// Of a key of type groups. Throws Error (usage) with `place` in front, naming what is wrong: "optimizer.groups[1].lr".
+std::vector<SettingGroup> read_groups(const KeySpec& key, const nlohmann::json& value, const std::string& place);
+
+// "a list", "a number with a fraction".
+const char* kind_of(const nlohmann::json& value);
+// What was found and of which kind, short enough for one line: "9.5 (a number with a fraction)".
+std::string found_text(const nlohmann::json& value);
 
 // "300MiB" → 314572800; units B, KiB, MiB, GiB, TiB or none, fractions allowed as long as the bytes are whole. Returns
 // false when it is no such text.

@@ -24,32 +24,6 @@ std::string join(const std::string& section, const std::string& key) {
     throw Error(ExitCode::usage, place + ": " + problem);
 }
 
-const char* kind_of(const json& value) {
-    switch (value.type()) {
-        case json::value_t::null:
-            return "null";
-        case json::value_t::object:
-            return "a section";
-        case json::value_t::array:
-            return "a list";
-        case json::value_t::string:
-            return "text";
-        case json::value_t::boolean:
-            return "true or false";
-        case json::value_t::number_float:
-            return "a number with a fraction";
-        default:
-            return "an integer";
-    }
-}
-
-// What was found, short enough for one line.
-std::string found_text(const json& value) {
-    std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-    if (text.size() > 60) text = text.substr(0, 57) + "...";
-    return fmt::format("{} ({})", text, kind_of(value));
-}
-
 // nlohmann keeps the last of two equal keys; here that is an error. Called for each event of the parser.
 class RepeatedKeys {
    public:
@@ -140,7 +114,11 @@ class SettingsReader {
 
    private:
     void set(const KeySpec& key, const json& value, const std::string& place, Settings::Source source) {
-        auto converted = convert(key, value);
+        std::optional<SettingValue> converted;
+        if (key.type == KeyType::groups)
+            converted = read_groups(key, value, place);
+        else
+            converted = convert(key, value);
         if (!converted) {
             refuse(place, fmt::format("key '{}' is {}; expected {}", key.path, found_text(value), expectation(key)));
         }
@@ -149,7 +127,13 @@ class SettingsReader {
 
     [[noreturn]] static void refuse_unknown(const std::string& place, const std::string& path) {
         if (is_section(path)) refuse(place, fmt::format("'{}' is a section; name one of its keys", path));
-        refuse(place, fmt::format("key '{}' is unknown; the nearest known one is '{}'", path, nearest_key(path)));
+        std::string problem =
+            fmt::format("key '{}' is unknown; the nearest known one is '{}'", path, nearest_key(path));
+        // What a section of parameters takes depends on a type beside it, and is worth a look as a whole.
+        const std::string parent = path.substr(0, path.rfind('.'));
+        if (parent.ends_with(".params") && is_section(parent))
+            problem += fmt::format("; known in {} are {}", parent, fmt::join(words_of_section(parent), ", "));
+        refuse(place, problem);
     }
 
     Settings& settings_;
@@ -208,6 +192,10 @@ const std::vector<std::string>& Settings::names(std::string_view key) const {
     return get<std::vector<std::string>>(key);
 }
 
+const std::vector<SettingGroup>& Settings::groups(std::string_view key) const {
+    return get<std::vector<SettingGroup>>(key);
+}
+
 std::string Settings::spelled(std::string_view key) const {
     if (!has(key)) return "unset";
     struct Spell {
@@ -222,6 +210,16 @@ std::string Settings::spelled(std::string_view key) const {
         }
         std::string operator()(const std::vector<std::string>& value) const {
             return fmt::format("[{}]", fmt::join(value, ", "));
+        }
+        std::string operator()(const std::vector<SettingGroup>& value) const {
+            std::string text;
+            for (const SettingGroup& group : value) {
+                text += fmt::format("{}{{\"{}\"", text.empty() ? "" : ", ", group.params);
+                for (const auto& [name, numbers] : group.values)
+                    text += fmt::format(", {}: {}", name, fmt::join(numbers, " "));
+                text += "}";
+            }
+            return "[" + text + "]";
         }
     };
     return std::visit(Spell{}, entries_.find(key)->second.value);

@@ -32,6 +32,7 @@ class Settings {
     const std::string& text(std::string_view key) const;
     const std::vector<double>& numbers(std::string_view key) const;
     const std::vector<std::string>& names(std::string_view key) const;
+    const std::vector<SettingGroup>& groups(std::string_view key) const;
 
     // One spelling per value, so that equal values have equal text: 0.001, 1048576, a, [0.9, 0.999]; "unset" without a
     // value.

@@ -105,7 +105,7 @@ std::unique_ptr<Session> TrainingRun::open_session() {
                                                        mebibytes(total)));
             },
     };
-    return std::make_unique<Session>(make_gpt(config_.model), make_adamw(config_.optimizer),
+    return std::make_unique<Session>(make_gpt(config_.model), make_optimizers(config_.optimizer),
                                      session_options(config_, threads_), initial, events);
 }
 

@@ -30,6 +30,12 @@ TEST(KeyTable, KnowsSectionsAtEachDepth) {
     EXPECT_FALSE(is_section(""));
 }
 
+TEST(KeyTable, KnowsTheWordsOfASection) {
+    EXPECT_EQ(words_of_section("run.sample"), (std::vector<std::string_view>{"prompt", "tokens", "temperature"}));
+    EXPECT_EQ(words_of_section("optimizer"), (std::vector<std::string_view>{"type", "groups"}));
+    EXPECT_TRUE(words_of_section("optimiz").empty());
+}
+
 TEST(KeyTable, ProposesTheNearestKey) {
     EXPECT_EQ(nearest_key("model.hiden"), "model.hidden");
     EXPECT_EQ(nearest_key("modle"), "model");

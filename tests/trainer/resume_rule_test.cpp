@@ -67,6 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Change{"model.context=128"}, Change{"train_micro_batch_size_per_gpu=2"},
                       Change{"gradient_clipping=0.5"}, Change{"optimizer.params.lr=0.002"},
                       Change{"optimizer.params.weight_decay=0.1"}, Change{"optimizer.params.betas=[0.9, 0.95]"},
+                      Change{"optimizer.type=Lion"}, Change{"optimizer.groups=[{\"params\": \"*\", \"lr\": 0.1}]"},
                       Change{"scheduler.params.warmup_num_steps=5"}, Change{"scheduler.params.total_num_steps=40"},
                       Change{"bf16.enabled=true"}, Change{"memory.tile_elements=4096"}, Change{"run.seed=2"},
                       Change{"run.threads=3"}));
@@ -101,6 +102,29 @@ TEST(ResumeRule, DerivedEndOfTheScheduleFollowsTheSteps) {
                       {"run.steps=60", "scheduler.params.total_num_steps=40"}),
               "accepted");
     EXPECT_NE(refusal(snapshot({"scheduler.params.total_num_steps=40"}), {}).find("started with 40"),
+              std::string::npos);
+}
+
+TEST(ResumeRule, EveryPartOfAGroupCounts) {
+    const auto with = [](const char* groups) { return std::string("optimizer.groups=") + groups; };
+    const std::string group = with(R"([{"params": "*.norm", "weight_decay": 0, "betas": [0.9, 0.95]}])");
+    const ClientState stored = snapshot({group});
+    EXPECT_EQ(refusal(stored, {with(R"([{"betas": [0.9, 0.95], "weight_decay": 0.0, "params": "*.norm"}])")}),
+              "accepted");
+    EXPECT_NE(refusal(stored, {with(R"([{"params": "*.norm", "weight_decay": 0, "betas": [0.9, 0.99]}])")}),
+              "accepted");
+    EXPECT_NE(refusal(stored, {with(R"([{"params": "*", "weight_decay": 0, "betas": [0.9, 0.95]}])")}), "accepted");
+    EXPECT_NE(refusal(stored, {with(R"([{"params": "*.norm", "weight_decay": 0}])")}), "accepted");
+    EXPECT_NE(refusal(stored, {}), "accepted");
+}
+
+// A checkpoint of a program that had not heard of a key goes on, as long as nothing is said of it.
+TEST(ResumeRule, AKeyThatCameLaterMayBeMissing) {
+    ClientState stored = snapshot();
+    ASSERT_EQ(stored.erase("config.optimizer.params.momentum"), 1U);
+    ASSERT_EQ(stored.erase("config.optimizer.groups"), 1U);
+    EXPECT_EQ(refusal(stored, {}), "accepted");
+    EXPECT_NE(refusal(stored, {"optimizer.groups=[{\"params\": \"*\", \"lr\": 0.1}]"}).find("nothing of that name"),
               std::string::npos);
 }
 

@@ -52,7 +52,10 @@ TEST(Settings, RefusesUnknownKeysAndProposesTheNearest) {
               "test.json: key 'model.hiden' is unknown; the nearest known one is 'model.hidden'");
     EXPECT_EQ(refusal_of(R"("modle": {"hidden": 96},)"),
               "test.json: key 'modle' is unknown; the nearest known one is 'model'");
-    EXPECT_NE(refusal_of(R"("optimizer": {"params": {"lrr": 1}},)").find("'optimizer.params.lr'"), std::string::npos);
+    EXPECT_EQ(refusal_of(R"("optimizer": {"params": {"lrr": 1}},)"),
+              "test.json: key 'optimizer.params.lrr' is unknown; the nearest known one is 'optimizer.params.lr'; known in "
+              "optimizer.params are lr, betas, eps, weight_decay, adam_w_mode, momentum, dampening, nesterov, lr_decay, "
+              "initial_accumulator_value");
 }
 
 TEST(Settings, RefusesWrongTypesNamingKeyFoundAndExpected) {
@@ -66,6 +69,33 @@ TEST(Settings, RefusesWrongTypesNamingKeyFoundAndExpected) {
     EXPECT_NE(refusal_of(R"("model": {"frozen": [1]},)").find("expected a list of names"), std::string::npos);
     EXPECT_NE(refusal_of(R"("optimizer": {"params": {"betas": [0.9]}},)").find("two numbers"), std::string::npos);
     EXPECT_NE(refusal_of(R"("scheduler": null,)").find("null"), std::string::npos);
+}
+
+TEST(Settings, ReadsGroupsAndNamesWhatIsWrongWithOne) {
+    const auto read_list = [](const std::string& list) { return read(R"("optimizer": {"groups": )" + list + "},"); };
+    const Settings settings =
+        read_list(R"([{"params": "*.norm", "lr": 0.5, "nesterov": true}, {"params": "b", "betas": [0.1, 0.2]}])");
+    const auto& groups = settings.groups("optimizer.groups");
+    ASSERT_EQ(groups.size(), 2U);
+    EXPECT_EQ(groups[0].params, "*.norm");
+    EXPECT_EQ(groups[0].values.at("lr"), std::vector<double>{0.5});
+    EXPECT_EQ(groups[0].values.at("nesterov"), std::vector<double>{1});
+    EXPECT_EQ(groups[1].values.at("betas"), (std::vector<double>{0.1, 0.2}));
+    EXPECT_EQ(settings.spelled("optimizer.groups"),
+              R"([{"*.norm", lr: 0.5, nesterov: 1}, {"b", betas: 0.1 0.2}])");
+
+    const auto refused = [](const std::string& list) { return refusal_of(R"("optimizer": {"groups": )" + list + "},"); };
+    EXPECT_EQ(refused(R"([{"params": "a", "lr": 1}, {"params": "b", "lrr": 1}])"),
+              "test.json: key 'optimizer.groups[1].lrr' is unknown; a group has params and any of lr, betas, eps, "
+              "weight_decay, adam_w_mode, momentum, dampening, nesterov, lr_decay, initial_accumulator_value");
+    EXPECT_EQ(refused(R"([{"params": "a", "lr": -1}])"),
+              "test.json: key 'optimizer.groups[0].lr' is -1 (an integer); expected a number from 0 to 1000");
+    EXPECT_NE(refused(R"([{"params": "", "lr": 1}])").find("'optimizer.groups[0].params'"), std::string::npos);
+    EXPECT_NE(refused(R"([{"lr": 1, "eps": 1}])").find("'optimizer.groups[0]' is"), std::string::npos);
+    EXPECT_NE(refused(R"([{"params": "a"}])").find("'optimizer.groups[0]' is"), std::string::npos);
+    EXPECT_NE(refused(R"([3])").find("'optimizer.groups[0]' is 3"), std::string::npos);
+    EXPECT_NE(refused(R"({"params": "a", "lr": 1})").find("expected a list of groups"), std::string::npos);
+    EXPECT_NE(refused(R"([{"params": "a", "params": "b", "lr": 1}])").find("given twice"), std::string::npos);
 }
 
 TEST(Settings, RefusesValuesOutOfRange) {
@@ -129,7 +159,8 @@ TEST(Settings, SpellsEqualValuesEqually) {
     const Settings two = read(R"("optimizer": {"params": {"lr": 0.001}}, "aio": {"block_size": 1048576},)");
     for (const KeySpec& key : keys()) EXPECT_EQ(one.spelled(key.path), two.spelled(key.path)) << key.path;
     EXPECT_EQ(one.spelled("train_batch_size"), "unset");
-    EXPECT_EQ(one.spelled("optimizer.params.betas"), "[0.9, 0.999]");
+    EXPECT_EQ(read(R"("optimizer": {"params": {"betas": [0.9, 0.999]}},)").spelled("optimizer.params.betas"),
+              "[0.9, 0.999]");
 }
 
 TEST(Settings, ReadsSizes) {
