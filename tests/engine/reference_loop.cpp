@@ -113,7 +113,15 @@ double ReferenceLoop::norm() const {
 
 // AdamW as torch.optim.AdamW writes it, every operation in fp32, factors rounded once from double.
 void ReferenceLoop::update(Trained& parameter, float scale, std::uint64_t step, double learning_rate) {
-    const auto decay = static_cast<float>(1 - learning_rate * options_.weight_decay);
+    double weight_decay = options_.weight_decay;
+    const auto own = std::find_if(options_.own.begin(), options_.own.end(), [&](const ReferenceOptions::Own& each) {
+        return parameter.name.find(each.text) != std::string::npos;
+    });
+    if (own != options_.own.end()) {
+        weight_decay = own->weight_decay;
+        learning_rate *= own->learning_rate_factor;
+    }
+    const auto decay = static_cast<float>(1 - learning_rate * weight_decay);
     const auto one_minus_beta1 = static_cast<float>(1 - options_.beta1);
     const auto beta2 = static_cast<float>(options_.beta2);
     const auto one_minus_beta2 = static_cast<float>(1 - options_.beta2);

@@ -25,6 +25,13 @@ struct ReferenceOptions {
     std::uint64_t seed = 1;
     std::uint64_t tile_numel = 4096;  // the norm is summed tile by tile
     double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
+    // Of parameters whose "unit/parameter" contains the text, the first of these that does: own weight decay and rate.
+    struct Own {
+        std::string text;
+        double weight_decay = 0;
+        double learning_rate_factor = 1;
+    };
+    std::vector<Own> own;
 };
 
 class ReferenceLoop {

@@ -36,7 +36,7 @@ std::vector<Bundle> toy_step(std::uint64_t step, const RunOptions& options) {
 }
 
 RunResult run_toy(const RunOptions& options) {
-    Session session(make_toy_model(options.model), make_adamw({}), options.session, {{"step", "0"}}, {});
+    Session session(make_toy_model(options.model), options.optimizers(), options.session, {{"step", "0"}}, {});
     RunResult result;
     result.predicted = session.step_bytes();
     result.trainable_numel = session.model().trainable_numel();

@@ -7,6 +7,7 @@
 #include "zero_infinity/optimizers.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct RunOptions {
     std::uint64_t steps = 20;
     std::size_t micro_batches = 1;
     double learning_rate = 3e-3;
+    std::function<ParameterGroups()> optimizers = [] { return ParameterGroups(make_adamw({})); };
 };
 
 // Session options that every test starts from: a small tile, so that units have several, and a budget with room.
