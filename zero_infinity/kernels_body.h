@@ -79,18 +79,27 @@ void add_squares(const float* __restrict value, double* __restrict lanes, std::s
     for (std::size_t lane = 0; lane < square_lanes; ++lane) lanes[lane] = sums[lane];
 }
 
-void adamw(const AdamWFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
-           const float* __restrict gradient, std::size_t count) noexcept {
+template <Nearer end>
+void adamw_from(const AdamWFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
+                const float* __restrict gradient, std::size_t count) noexcept {
     const AdamWFactors f = factors;  // a copy that the stores below cannot alias
     for (std::size_t i = 0; i < count; ++i) {
         const float g = gradient[i];
-        const float new_m = lerp(m[i], g, f.m_weight);
+        const float new_m = lerp<end>(m[i], g, f.m_weight);
         const float new_v = v[i] * f.v_decay + (f.v_weight * g) * g;
         const float denominator = __builtin_sqrtf(new_v) / f.v_correction + f.epsilon;
         master[i] = master[i] * f.decay + (f.step * new_m) / denominator;
         m[i] = new_m;
         v[i] = new_v;
     }
+}
+
+void adamw(const AdamWFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
+           const float* __restrict gradient, std::size_t count) noexcept {
+    if (nearer_end(factors.m_weight) == Nearer::from)
+        adamw_from<Nearer::from>(factors, master, m, v, gradient, count);
+    else
+        adamw_from<Nearer::to>(factors, master, m, v, gradient, count);
 }
 
 constexpr Kernels table(const char* name) noexcept {

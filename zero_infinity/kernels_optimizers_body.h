@@ -7,9 +7,14 @@
 namespace penstock {
 namespace {
 
-// torch.lerp: from the nearer end, by the weight.
-inline float lerp(float from, float to, float weight) noexcept {
-    return weight < 0.5F ? from + weight * (to - from) : to - (to - from) * (1.0F - weight);
+// torch.lerp goes from the nearer end. A template parameter, so that no loop has a condition.
+enum class Nearer { from, to };
+inline Nearer nearer_end(float weight) noexcept {
+    return weight < 0.5F ? Nearer::from : Nearer::to;
+}
+template <Nearer end>
+float lerp(float from, float to, float weight) noexcept {
+    return end == Nearer::from ? from + weight * (to - from) : to - (to - from) * (1.0F - weight);
 }
 
 // Conditions on factors are the same for the whole loop: the compiler takes them out of it.
@@ -17,18 +22,27 @@ inline float penalised(float gradient, float master, float weight_decay) noexcep
     return weight_decay != 0.0F ? gradient + weight_decay * master : gradient;
 }
 
-void adam(const AdamFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
-          const float* __restrict gradient, std::size_t count) noexcept {
+template <Nearer end>
+void adam_from(const AdamFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
+               const float* __restrict gradient, std::size_t count) noexcept {
     const AdamFactors f = factors;  // a copy that the stores below cannot alias
     for (std::size_t i = 0; i < count; ++i) {
         const float g = penalised(gradient[i], master[i], f.weight_decay);
-        const float new_m = lerp(m[i], g, f.m_weight);
+        const float new_m = lerp<end>(m[i], g, f.m_weight);
         const float new_v = v[i] * f.v_decay + (f.v_weight * g) * g;
         const float denominator = __builtin_sqrtf(new_v) / f.v_correction + f.epsilon;
         master[i] = master[i] + (f.step * new_m) / denominator;
         m[i] = new_m;
         v[i] = new_v;
     }
+}
+
+void adam(const AdamFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
+          const float* __restrict gradient, std::size_t count) noexcept {
+    if (nearer_end(factors.m_weight) == Nearer::from)
+        adam_from<Nearer::from>(factors, master, m, v, gradient, count);
+    else
+        adam_from<Nearer::to>(factors, master, m, v, gradient, count);
 }
 
 void sgd(const SgdFactors& factors, float* __restrict master, const float* __restrict gradient,

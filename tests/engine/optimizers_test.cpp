@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 namespace penstock::testing {
 namespace {
 
@@ -85,6 +87,37 @@ TEST(EngineOptimizers, EachTrainsResumesAndGivesTheSameBitsOnEveryTier) {
                       read_snapshot(resident.session.swap_directories[0], "toy").objects);
         }
     }
+}
+
+TEST(EngineOptimizers, MomentsOfANewStoreBeginAsEachGroupsOptimizerSays) {
+    const TemporaryDirectory directory;
+    RunOptions options = toy_run(directory.path());
+    options.steps = 0;
+    options.optimizers = [] {
+        return ParameterGroups(std::shared_ptr<const Optimizer>(make_adagrad({.initial_accumulator = 0.25})),
+                               {{"*.down", make_adagrad({.initial_accumulator = 4})}});
+    };
+    run_toy(options);
+    const Snapshot snapshot = read_snapshot(options.session.swap_directories[0], "toy");
+    const auto model = make_toy_model(options.model);
+    const UnitLayout layout(model->units()[1]->spec(), {}, options.session.tile_numel);
+    const StateFormat format{find_codec(options.session.codec), 1};
+    const std::vector<std::byte>& states = snapshot.objects.at("blocks.0.states");
+    const ParameterPlace down = layout.place(5);
+    ASSERT_EQ(layout.spec().parameters[5].name, "down");
+    std::uint64_t wrong = 0;
+    for (std::uint64_t element = 0; element < layout.trainable_numel(); ++element) {
+        const auto tile = static_cast<std::uint32_t>(element / layout.tile_numel());
+        const std::uint64_t within = element % layout.tile_numel();
+        float moment = 0;
+        std::memcpy(&moment,
+                    states.data() + tile * layout.tile_numel() * format.states_bytes() +
+                        format.moment_offset_bytes(0, layout.tile_numel(tile)) + within * 4,
+                    sizeof moment);
+        wrong += moment == (element < down.first ? 0.25F : 4.0F) ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0U);
+    EXPECT_GT(layout.tile_count(), 2U);
 }
 
 std::string refusal(ExitCode code, const std::function<void()>& act) {

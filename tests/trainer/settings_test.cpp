@@ -52,10 +52,11 @@ TEST(Settings, RefusesUnknownKeysAndProposesTheNearest) {
               "test.json: key 'model.hiden' is unknown; the nearest known one is 'model.hidden'");
     EXPECT_EQ(refusal_of(R"("modle": {"hidden": 96},)"),
               "test.json: key 'modle' is unknown; the nearest known one is 'model'");
-    EXPECT_EQ(refusal_of(R"("optimizer": {"params": {"lrr": 1}},)"),
-              "test.json: key 'optimizer.params.lrr' is unknown; the nearest known one is 'optimizer.params.lr'; known in "
-              "optimizer.params are lr, betas, eps, weight_decay, adam_w_mode, momentum, dampening, nesterov, lr_decay, "
-              "initial_accumulator_value");
+    EXPECT_EQ(
+        refusal_of(R"("optimizer": {"params": {"lrr": 1}},)"),
+        "test.json: key 'optimizer.params.lrr' is unknown; the nearest known one is 'optimizer.params.lr'; known in "
+        "optimizer.params are lr, betas, eps, weight_decay, adam_w_mode, momentum, dampening, nesterov, lr_decay, "
+        "initial_accumulator_value");
 }
 
 TEST(Settings, RefusesWrongTypesNamingKeyFoundAndExpected) {
@@ -81,10 +82,11 @@ TEST(Settings, ReadsGroupsAndNamesWhatIsWrongWithOne) {
     EXPECT_EQ(groups[0].values.at("lr"), std::vector<double>{0.5});
     EXPECT_EQ(groups[0].values.at("nesterov"), std::vector<double>{1});
     EXPECT_EQ(groups[1].values.at("betas"), (std::vector<double>{0.1, 0.2}));
-    EXPECT_EQ(settings.spelled("optimizer.groups"),
-              R"([{"*.norm", lr: 0.5, nesterov: 1}, {"b", betas: 0.1 0.2}])");
+    EXPECT_EQ(settings.spelled("optimizer.groups"), R"([{"*.norm", lr: 0.5, nesterov: 1}, {"b", betas: 0.1 0.2}])");
 
-    const auto refused = [](const std::string& list) { return refusal_of(R"("optimizer": {"groups": )" + list + "},"); };
+    const auto refused = [](const std::string& list) {
+        return refusal_of(R"("optimizer": {"groups": )" + list + "},");
+    };
     EXPECT_EQ(refused(R"([{"params": "a", "lr": 1}, {"params": "b", "lrr": 1}])"),
               "test.json: key 'optimizer.groups[1].lrr' is unknown; a group has params and any of lr, betas, eps, "
               "weight_decay, adam_w_mode, momentum, dampening, nesterov, lr_decay, initial_accumulator_value");
