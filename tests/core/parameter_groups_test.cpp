@@ -162,7 +162,7 @@ struct Tile {
 
 // Updates a shard in tiles; returns its masters and, behind them, its moments.
 std::vector<float> updated(const std::vector<OptimizerPiece>& pieces, std::uint64_t tile_numel, std::uint32_t moments,
-                           unsigned threads) {
+                           unsigned threads, double rate = 1e-2) {
     const std::uint64_t numel = pieces.back().end;
     const StateFormat format{&split_codec(), moments};
     const auto masters = finite_values(51, numel);
@@ -178,7 +178,7 @@ std::vector<float> updated(const std::vector<OptimizerPiece>& pieces, std::uint6
             const GradientView view{reinterpret_cast<const std::byte*>(gradients.data() + first), PlaneType::fp32,
                                     count};
             const TileUpdate update{
-                .format = &format, .values = {step, 1e-2}, .gradient_scale = 0.5F, .pieces = {pieces, first}};
+                .format = &format, .values = {step, rate}, .gradient_scale = 0.5F, .pieces = {pieces, first}};
             EXPECT_EQ(update_tile(update, tile.view(), view, workers), std::nullopt);
         }
         const auto own = tile.masters();
@@ -195,8 +195,8 @@ TEST(ParameterGroups, EachParameterIsUpdatedAsIfItsGroupWereAlone) {
     const ParameterGroups groups(decayed, {{"*.norm", plain}, {"*.bias", decayed, 0.25}});
     const UnitLayout unit = layout(block("b"));
     const auto mixed = updated(optimizer_pieces(unit, groups), unit.tile_numel(), 2, 2);
-    const auto alone = [&](const Optimizer& optimizer, double factor) {
-        return updated({{unit.shard_numel(), &optimizer, factor}}, unit.tile_numel(), 2, 1);
+    const auto alone = [&](const Optimizer& optimizer, double rate) {
+        return updated({{unit.shard_numel(), &optimizer}}, unit.tile_numel(), 2, 1, rate);
     };
     const auto expect_equal = [&](const std::vector<float>& expected, std::uint64_t first, std::uint64_t count) {
         for (std::uint64_t plane = 0; plane < 3; ++plane) {
@@ -204,10 +204,11 @@ TEST(ParameterGroups, EachParameterIsUpdatedAsIfItsGroupWereAlone) {
             EXPECT_EQ(first_difference({mixed.data() + at, count}, {expected.data() + at, count}), -1) << plane;
         }
     };
-    expect_equal(alone(*plain, 1), 0, 768);
-    expect_equal(alone(*decayed, 1), 768, 10000);
-    expect_equal(alone(*decayed, 0.25), 10816, 100);
-    EXPECT_NE(first_difference({mixed.data(), 768}, {alone(*decayed, 1).data(), 768}), -1) << "the group has no effect";
+    expect_equal(alone(*plain, 1e-2), 0, 768);
+    expect_equal(alone(*decayed, 1e-2), 768, 10000);
+    expect_equal(alone(*decayed, 1e-2 * 0.25), 10816, 100);
+    EXPECT_NE(first_difference({mixed.data(), 768}, {alone(*decayed, 1e-2).data(), 768}), -1)
+        << "the group has no effect";
 }
 
 TEST(ParameterGroups, BitsDependNeitherOnTilesNorOnThreads) {
@@ -240,6 +241,20 @@ TEST(ParameterGroups, PiecesThatDoNotReachAreAContractBroken) {
     const std::vector<OptimizerPiece> pieces{{64, optimizer.get(), 1}};
     EXPECT_DEATH(for_each_piece({pieces, 0}, 0, 65, [](const OptimizerPiece&, std::uint64_t, std::uint64_t) {}),
                  "no optimizer for element 64");
+}
+
+TEST(ParameterGroups, APieceWithAnotherNumberOfMomentsThanTheTileIsAContractBroken) {
+    const auto two = adamw(0);
+    const std::shared_ptr<const Optimizer> one = make_lion({});
+    const std::vector<OptimizerPiece> fitting{{64, two.get()}, {128, two.get()}};
+    const std::vector<OptimizerPiece> pieces{{64, two.get()}, {128, one.get()}};
+    const StateFormat format{&split_codec(), 2};
+    const std::vector<float> values(128, 0.5F);
+    Tile tile(format, values.data(), 128, {fitting});
+    const GradientView view{reinterpret_cast<const std::byte*>(values.data()), PlaneType::fp32, 128};
+    Workers workers(1);
+    EXPECT_DEATH(update_tile({.format = &format, .values = {1, 1e-2}, .pieces = {pieces}}, tile.view(), view, workers),
+                 "lion keeps 1 moments, the tile 2");
 }
 
 }  // namespace
