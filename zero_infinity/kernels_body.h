@@ -6,6 +6,8 @@
 
 #include "zero_infinity/float16.h"
 #include "zero_infinity/kernels.h"
+#include "zero_infinity/kernels_compact.h"
+#include "zero_infinity/kernels_encoded.h"
 
 namespace penstock {
 namespace {
@@ -61,6 +63,15 @@ bool all_finite(const float* __restrict value, std::size_t count) noexcept {
     return bad == 0;
 }
 
+bool all_within(const float* __restrict value, float limit, std::size_t count) noexcept {
+    std::uint32_t bad = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const float magnitude = value[i] < 0 ? -value[i] : value[i];
+        bad |= magnitude <= limit ? 0U : 1U;
+    }
+    return bad == 0;
+}
+
 void add_squares(const float* __restrict value, double* __restrict lanes, std::size_t count) noexcept {
     double sums[square_lanes];
     for (std::size_t lane = 0; lane < square_lanes; ++lane) sums[lane] = lanes[lane];
@@ -78,18 +89,32 @@ void add_squares(const float* __restrict value, double* __restrict lanes, std::s
     for (std::size_t lane = 0; lane < square_lanes; ++lane) lanes[lane] = sums[lane];
 }
 
+struct AdamWStep {
+    AdamWFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float& m, float& v, float g) const noexcept {
+        m = m + f.m_weight * (g - m);
+        v = v * f.v_decay + (f.v_weight * g) * g;
+        const float denominator = __builtin_sqrtf(v) / f.v_correction + f.epsilon;
+        master = master * f.decay + (f.step * m) / denominator;
+    }
+};
+
 void adamw(const AdamWFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
            const float* __restrict gradient, std::size_t count) noexcept {
-    const AdamWFactors f = factors;  // a copy that the stores below cannot alias
+    const AdamWStep step{factors};  // a copy that the stores below cannot alias
     for (std::size_t i = 0; i < count; ++i) {
-        const float g = gradient[i];
-        const float new_m = m[i] + f.m_weight * (g - m[i]);
-        const float new_v = v[i] * f.v_decay + (f.v_weight * g) * g;
-        const float denominator = __builtin_sqrtf(new_v) / f.v_correction + f.epsilon;
-        master[i] = master[i] * f.decay + (f.step * new_m) / denominator;
+        float p = master[i];
+        float new_m = m[i];
+        float new_v = v[i];
+        step(p, new_m, new_v, gradient[i]);
+        master[i] = p;
         m[i] = new_m;
         v[i] = new_v;
     }
+}
+
+EncodedUpdate adamw_encoded(const AdamWFactors& factors, const EncodedSpan& span) noexcept {
+    return update_encoded(AdamWStep{factors}, span);
 }
 
 constexpr Kernels table(const char* name) noexcept {
@@ -103,8 +128,16 @@ constexpr Kernels table(const char* name) noexcept {
             .scale = scale,
             .add = add,
             .all_finite = all_finite,
+            .all_within = all_within,
             .add_squares = add_squares,
-            .adamw = adamw};
+            .adamw = adamw,
+            .adamw_encoded = adamw_encoded,
+            .split_compact = split_compact,
+            .join_compact = join_compact,
+            .encode_signed = encode_signed,
+            .decode_signed = decode_signed,
+            .encode_squares = encode_squares,
+            .decode_squares = decode_squares};
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Optimizers on spans of fp32: what a user implements to bring their own.
 #pragma once
 
+#include "zero_infinity/encoded_span.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +33,15 @@ class Optimizer {
     virtual std::string name() const = 0;
     virtual std::uint32_t moments() const noexcept = 0;  // 0, 1 or 2
     virtual void update(const UpdateSpan& span, const StepValues& values) const noexcept = 0;
+
+    // What lossy codecs are to know of a moment.
+    virtual MomentKind moment_kind(std::uint32_t) const noexcept { return MomentKind::any_sign; }
+
+    // Optional: the same on encoded elements, in one pass over memory, with the bits of decode, widen, scale, update()
+    // and encode one after the other. Never called with EncodedForm::none.
+    virtual EncodedUpdate update_encoded(const EncodedSpan&, const StepValues&) const noexcept {
+        return EncodedUpdate::unsupported;
+    }
 };
 
 struct AdamWOptions {

@@ -7,6 +7,7 @@
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/engine/torch_kernels.h"
 #include "zero_infinity/unit_store.h"
+#include "zero_infinity/update.h"
 
 #include <xxhash.h>
 
@@ -51,7 +52,7 @@ std::string fingerprint_of(const Model& model, const Optimizer& optimizer, const
 }
 
 StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
-    if (const Codec* found = find_codec(codec)) return {found, optimizer.moments()};
+    if (const Codec* found = find_codec(codec)) return state_format(*found, optimizer);
     throw Error(ExitCode::usage,
                 fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(codec_names(), ", ")));
 }
