@@ -1,13 +1,10 @@
 #include "zero_infinity/codec.h"
+#include "patterns.h"
 #include "values.h"
 #include "zero_infinity/float16.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdlib>
-#include <limits>
-#include <set>
 #include <utility>
 
 namespace penstock {
@@ -16,35 +13,11 @@ namespace {
 using test::finite_values;
 using test::seed_text;
 
-// The nearest value with `digits` binary digits and at least the exponent `min_exponent`, from `limit` on infinity:
-// written with library functions on doubles, so that it shares nothing with the bit arithmetic under test.
-template <typename Round>
-double rounded(double value, int digits, int min_exponent, double limit, Round round) {
-    if (value == 0 || !std::isfinite(value)) return value;
-    const int exponent = std::max(std::ilogb(value), min_exponent);
-    const double result = std::ldexp(round(std::ldexp(value, digits - 1 - exponent)), exponent - digits + 1);
-    return std::abs(result) >= limit ? std::copysign(std::numeric_limits<double>::infinity(), value) : result;
-}
-const auto ties_away = [](double x) { return std::round(x); };
-const auto ties_even = [](double x) { return std::nearbyint(x); };
-
-bool same_value(double a, double b) {
-    return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b);
-}
-
-// All 2^16 upper halves with lower halves around every edge and some at random; all 2^32 patterns when the
-// environment says PENSTOCK_TEST_ALL_PATTERNS=1 (some minutes).
-std::vector<std::uint32_t> lower_halves(std::size_t count) {
-    std::set<std::uint32_t> lows{0,      1,      2,      0x0fff, 0x1000, 0x1001, 0x2000,
-                                 0x7ffe, 0x7fff, 0x8000, 0x8001, 0x8002, 0xfffe, 0xffff};
-    const char* all = std::getenv("PENSTOCK_TEST_ALL_PATTERNS");
-    if (all != nullptr && *all == '1') {
-        for (std::uint32_t low = 0; low < 0x10000; ++low) lows.insert(low);
-    }
-    std::mt19937 random(20240817);
-    while (lows.size() < count) lows.insert(random() & 0xffffU);
-    return {lows.begin(), lows.end()};
-}
+using test::lower_halves;
+using test::rounded;
+using test::same_value;
+using test::ties_away;
+using test::ties_even;
 
 // Encodes and decodes all patterns with one lower half in one call of the codec.
 struct Patterns {

@@ -1,8 +1,8 @@
 // Every twin of every loop against one written out here, at lengths around the vector widths and at odd addresses.
+#include "zero_infinity/kernels.h"
 #include "values.h"
 #include "zero_infinity/codec.h"
 #include "zero_infinity/float16.h"
-#include "zero_infinity/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -140,6 +140,21 @@ TEST(Kernels, AllFiniteSeesOneBadElementAnywhere) {
     });
 }
 
+TEST(Kernels, AllWithinTakesTheLimitItselfAndNothingAbove) {
+    for_each_twin([&](const Kernels& twin, std::size_t length, std::uint64_t) {
+        std::vector<float> values(length, -7.0F);
+        ASSERT_TRUE(twin.all_within(values.data(), 7.0F, length));
+        if (length > 200) return;
+        for (std::size_t i = 0; i < length; ++i) {
+            for (const float bad : {std::nextafter(7.0F, 8.0F), -std::numeric_limits<float>::infinity(), NAN}) {
+                values[i] = bad;
+                ASSERT_FALSE(twin.all_within(values.data(), 7.0F, length)) << i;
+            }
+            values[i] = 7.0F;
+        }
+    });
+}
+
 TEST(Kernels, SquaresGoToTheirLanesInOrder) {
     for_each_twin([](const Kernels& twin, std::size_t length, std::uint64_t seed) {
         const auto values = finite_values(seed, length, 1e-3F);
@@ -157,8 +172,13 @@ TEST(Kernels, SquaresGoToTheirLanesInOrder) {
 }
 
 TEST(Kernels, AdamWRoundsEachOperationByItself) {
-    const AdamWFactors factors{.decay = 0.9999F, .m_weight = 0.1F, .v_decay = 0.999F, .v_weight = 0.001F,
-                               .v_correction = 0.0316F, .epsilon = 1e-8F, .step = -0.003F};
+    const AdamWFactors factors{.decay = 0.9999F,
+                               .m_weight = 0.1F,
+                               .v_decay = 0.999F,
+                               .v_weight = 0.001F,
+                               .v_correction = 0.0316F,
+                               .epsilon = 1e-8F,
+                               .step = -0.003F};
     for_each_twin([&](const Kernels& twin, std::size_t length, std::uint64_t seed) {
         auto p = finite_values(seed, length);
         auto m = finite_values(seed + 1, length, 1e-2F);

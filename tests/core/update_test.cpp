@@ -101,6 +101,20 @@ std::vector<float> start_values(std::uint64_t seed, std::size_t count) {
     return values;
 }
 
+// AdamW without its kernel for encoded elements, as a user would write it.
+class BlockwiseAdamW final : public Optimizer {
+   public:
+    std::string name() const override { return inner_->name(); }
+    std::uint32_t moments() const noexcept override { return inner_->moments(); }
+    MomentKind moment_kind(std::uint32_t moment) const noexcept override { return inner_->moment_kind(moment); }
+    void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
+        inner_->update(span, values);
+    }
+
+   private:
+    std::unique_ptr<Optimizer> inner_ = make_adamw({});
+};
+
 TEST(Update, IsDecodeScaleOptimizerEncodeForEveryCodecAndGradientType) {
     const std::uint64_t seed = 31;
     SCOPED_TRACE(seed_text(seed));
@@ -181,6 +195,7 @@ TEST(Update, GivesTheSameBytesForAnyNumberOfWorkersAndAnyCutIntoTiles) {
 TEST(Update, NamesTheFirstElementThatIsNotFinite) {
     const std::size_t count = 200'000;
     const auto adamw = make_adamw({});
+    const BlockwiseAdamW blockwise;
     Workers workers(3);
     const std::uint64_t places[] = {0, 2047, 2048, 131'073, count - 1};
     for (const StateFormat& format : formats()) {
@@ -192,6 +207,9 @@ TEST(Update, NamesTheFirstElementThatIsNotFinite) {
             const GradientView view{reinterpret_cast<const std::byte*>(g.data()), PlaneType::fp32, count};
             const auto element = update_tile({&format, adamw.get(), {1, 1e-3}, 1.0F}, tile.view(), view, workers);
             ASSERT_EQ(element, std::optional<std::uint64_t>(bad)) << format.codec->name;
+            Tile fresh(format, std::vector<float>(count, 0.5F));
+            const auto in_blocks = update_tile({&format, &blockwise, {1, 1e-3}, 1.0F}, fresh.view(), view, workers);
+            ASSERT_EQ(in_blocks, std::optional<std::uint64_t>(bad)) << format.codec->name;
         }
     }
 }
@@ -265,6 +283,31 @@ TEST(Update, TakesAUsersOwnOptimizer) {
         EXPECT_EQ(update_tile({&format, &optimizer, {1, 0.25}, 0.5F}, tile.view(), view, workers), std::nullopt);
         EXPECT_EQ(tile.masters(), (std::vector<float>{0.75F, 2.25F, 2.75F})) << name;
         EXPECT_EQ(tile.moment(0), (std::vector<float>{1.0F, -2.0F, 3.0F})) << name;
+    }
+}
+
+TEST(Update, GivesTheSameBytesInRegistersAndInBlocks) {
+    const BlockwiseAdamW blockwise;
+    const auto adamw = make_adamw({});
+    Workers workers(2);
+    const std::size_t count = 131'072 + 5000;
+    for (const StateFormat& format : exact_formats()) {
+        for (const PlaneType type : {PlaneType::fp32, PlaneType::bf16, PlaneType::fp16}) {
+            SCOPED_TRACE(std::string(format.codec->name) + " with gradients of " + to_string(type));
+            const auto masters = start_values(60, count);
+            Tile one(format, masters), other(format, masters);
+            for (std::uint64_t step = 1; step <= 2; ++step) {
+                const Gradients gradients(type, 61 + step, count);
+                const auto update = [&](const Optimizer& optimizer, Tile& tile) {
+                    return update_tile({&format, &optimizer, {step, 1e-3}, 0.3F}, tile.view(), gradients.view(),
+                                       workers);
+                };
+                ASSERT_EQ(update(*adamw, one), std::nullopt);
+                ASSERT_EQ(update(blockwise, other), std::nullopt);
+            }
+            EXPECT_EQ(std::memcmp(one.weights.data(), other.weights.data(), one.weights.size() * 64), 0);
+            EXPECT_EQ(std::memcmp(one.states.data(), other.states.data(), one.states.size() * 64), 0);
+        }
     }
 }
 
