@@ -12,8 +12,8 @@
 //   |decoded - x| <= 2^-16 |x|, for subnormal x <= 2^-142. Zeros keep their sign, infinity stays, NaN stays NaN.
 //
 // Scales. S = the largest |m| (or sqrt(v)) of 32 neighbours in 16 bits: 6 of exponent, 10 of mantissa, no sign, ties to
-// even; 0 for a block of zeros, otherwise in [2^-47, 65504]. Relative error 2^-11, fine enough that S follows v when
-// it shrinks by beta2 >= 0.999 per step; a beta2 above it (0.9999) is rounded away: v would never shrink.
+// even; 0 for a block of zeros, otherwise in [2^-47, 65504]. Relative error 2^-11, fine enough that S shrinks with v
+// when gradients end, for beta2 up to 0.999; a step of 0.9999 is rounded away, and v would stay.
 //
 // m.  y = 2x / (1 + |x|) with x = m / S, code = round(127 y), ties to even; back: m = S c / (254 - |c|).
 //   |decoded - m| <= S / 125 at the largest, S / 500 near zero. Zero stays zero (without its sign).
@@ -23,11 +23,11 @@
 // The danger in storing v is the quotient of the next update: with v rounded to 0 and g = 0, m / (sqrt(v) + eps) is up
 // to m / eps, 10^8 learning rates. Here it is bounded, for AdamW's betas b1, b2 and the block's scales S_m, S_v. A
 // gradient g leaves sqrt(v) >= sqrt(1 - b2) |g| at its step; each later step takes half a code from that at most, and
-// never goes below code 1, S_v / 255, while m forgets g as b1^k. Summed over the past,
+// never goes below code 1, S_v / 255, while m forgets g as b1^k. Summed over the past, with S_v about steady,
 //   |m| / sqrt(v) <= (1 + b1 / (2 (1 - b1))) / sqrt(1 - b2), 174 for (0.9, 0.999),
 // and m's own rounding, S_m / 500 per step where m is small and 10 of those in all, adds 5 S_m / S_v, where S_m is at
 // most 32 S_v: below 340 learning rates, once; exact AdamW goes to 7.3. What can last: a steady gradient below 0.14 S_v
-// does not lift its v from code 1, an update of up to 24 learning rates instead of 1; and codes of m up to 4 are not
+// does not lift its v from code 1, an update of up to 24 learning rates instead of 1; and codes of m up to 5 are not
 // brought to 0 by b1 = 0.9 when gradients end for one element of a block but not for the others.
 #pragma once
 

@@ -84,11 +84,13 @@ std::uint64_t first_beyond_limits(const StateFormat& format, const UpdateSpan& s
     return bad;
 }
 
-// A part of the tile: elements [first, first + count).
+// A part of the tile with one optimizer: elements [first, first + count). REQUIRES: first is where a scale begins.
 struct Part {
     const TileUpdate* update;
     const Planes* planes;
     const GradientView* gradient;
+    const Optimizer* optimizer;
+    StepValues values;
     std::uint64_t first;
     std::uint64_t count;
 
@@ -96,7 +98,10 @@ struct Part {
     const Codec& codec() const noexcept { return *update->format->codec; }
     const std::byte* gradient_data() const noexcept { return gradient->data + first * bytes_of(gradient->type); }
     Part block(std::uint64_t offset) const noexcept {
-        return {update, planes, gradient, first + offset, std::min(block_numel, count - offset)};
+        Part part = *this;
+        part.first = first + offset;
+        part.count = std::min(block_numel, count - offset);
+        return part;
     }
 };
 
@@ -119,7 +124,7 @@ std::uint64_t update_block(const Part& part) noexcept {
             codec.decode_moment(part.format().kinds[i], planes.values.at(part.first), planes.scales.at(part.first),
                                 decoded[i], part.count);
     }
-    part.update->optimizer->update(span, part.update->values);
+    part.optimizer->update(span, part.values);
 
     const std::uint64_t bad = first_beyond_limits(part.format(), span);
     codec.encode_master(master, weights, own, part.count);
@@ -145,8 +150,7 @@ std::uint64_t find_non_finite(const Part& whole) noexcept {
         const std::uint64_t bad = first_beyond_limits(part.format(), span);
         if (bad != all_finite) return part.first + bad;
     }
-    PENSTOCK_CHECK(false, "optimizer {} found a value that is not finite, but there is none",
-                   whole.update->optimizer->name());
+    PENSTOCK_CHECK(false, "optimizer {} found a value that is not finite, but there is none", whole.optimizer->name());
 }
 
 // In registers, when the optimizer can.
@@ -161,7 +165,7 @@ EncodedUpdate update_encoded(const Part& part) noexcept {
                      .count = part.count};
     for (std::uint32_t i = 0; i < part.format().moments; ++i)
         span.moments[i] = as_fp32(part.planes->moments[i].values, part.first);
-    return part.update->optimizer->update_encoded(span, part.update->values);
+    return part.optimizer->update_encoded(span, part.values);
 }
 
 // Returns the first element that is not finite, or all_finite.
@@ -209,8 +213,8 @@ std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileVie
     std::atomic<std::uint64_t> bad{all_finite};
     workers.run((tile.numel + chunk_numel - 1) / chunk_numel, [&](std::size_t chunk) {
         const std::uint64_t first = chunk * chunk_numel;
-        const std::uint64_t element =
-            update_part({&update, &planes, &gradient, first, std::min(chunk_numel, tile.numel - first)});
+        const std::uint64_t element = update_part({&update, &planes, &gradient, update.optimizer, update.values, first,
+                                                   std::min(chunk_numel, tile.numel - first)});
         if (element != all_finite) lower(bad, element);
     });
     const std::uint64_t element = bad.load(std::memory_order_relaxed);

@@ -87,6 +87,16 @@ TEST(Compact, EveryScaleIsItsValueAndBackAndTheNearest) {
         EXPECT_EQ(scale_of(huge), 0xffff);
 }
 
+TEST(Compact, AScaleShrinksWithTheSecondMomentOfAdam) {
+    for (std::uint32_t code = 0x401; code <= 0xffff; ++code) {
+        const float root = compact_scale_value(static_cast<std::uint16_t>(code));
+        const float next = std::sqrt(root * root * 0.999F);
+        const std::uint32_t scale = compact_scale(std::bit_cast<std::uint32_t>(next));
+        ASSERT_LT(scale, code);
+        ASSERT_GE(scale + 2, code);
+    }
+}
+
 // All codes under scales of every exponent, on every twin: the value is the formula's, and coding it again changes
 // nothing when the block's largest is there.
 TEST(Compact, EveryCodeIsItsFormulaAndBack) {
@@ -180,6 +190,26 @@ TEST(Compact, MomentsStayWithinTheBoundsOfTheHeader) {
             }
         }
     }
+}
+
+TEST(Compact, WhatTheUpdateRefusesWouldBeClippedToTheLargest) {
+    for_each_twin([](const Kernels& twin) {
+        for (const float huge : {65536.0F, 1e30F, std::numeric_limits<float>::infinity()}) {
+            const float values[3] = {huge, -huge, 65504.0F};
+            float back[3];
+            std::uint8_t codes[3];
+            std::uint16_t scale = 0;
+            twin.encode_signed(values, codes, &scale, 3);
+            twin.decode_signed(codes, &scale, back, 3);
+            EXPECT_EQ(back[0], compact_largest_scale);
+            EXPECT_EQ(back[1], -compact_largest_scale);
+            EXPECT_EQ(back[2], compact_largest_scale);
+            const float square = std::max(huge, 1e10F);
+            twin.encode_squares(&square, codes, &scale, 1);
+            EXPECT_EQ(codes[0], 255);
+            EXPECT_EQ(scale, 0xffff);
+        }
+    });
 }
 
 // What the update refuses is still coded to something, the same on every twin; nothing depends on NaN's rules.
