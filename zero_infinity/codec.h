@@ -89,7 +89,8 @@ struct Codec {
 
     void (*decode_master)(const std::byte* weights, const std::byte* own, float* value, std::size_t count) noexcept;
     void (*encode_master)(const float* value, std::byte* weights, std::byte* own, std::size_t count) noexcept;
-    // Null: moments are planes of fp32 and are updated in place. `count` begins at a multiple of the scale's elements.
+    // Null: moments are planes of fp32 and are updated in place. Otherwise the first element is where a scale begins,
+    // and zero bytes are moments of zero.
     void (*decode_moment)(MomentKind kind, const std::byte* values, const std::byte* scales, float* moment,
                           std::size_t count) noexcept = nullptr;
     void (*encode_moment)(MomentKind kind, const float* moment, std::byte* values, std::byte* scales,

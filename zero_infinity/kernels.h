@@ -41,9 +41,8 @@ struct Kernels {
     void (*widen_fp16)(const std::uint16_t* from, float* to, std::size_t count) noexcept;
     void (*narrow_fp16)(const float* from, std::uint16_t* to, std::size_t count) noexcept;
 
-    void (*scale)(float* value, float factor, std::size_t count) noexcept;  // value[i] *= factor
-    void (*add)(const float* from, float* to, std::size_t count) noexcept;  // to[i] += from[i]
-    bool (*all_finite)(const float* value, std::size_t count) noexcept;
+    void (*scale)(float* value, float factor, std::size_t count) noexcept;            // value[i] *= factor
+    void (*add)(const float* from, float* to, std::size_t count) noexcept;            // to[i] += from[i]
     bool (*all_within)(const float* value, float limit, std::size_t count) noexcept;  // |value[i]| <= limit, no NaN
     // lanes[i % square_lanes] += double(value[i])^2, in the order of i.
     void (*add_squares)(const float* value, double* lanes, std::size_t count) noexcept;

@@ -54,15 +54,6 @@ void add(const float* __restrict from, float* __restrict to, std::size_t count) 
     for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-bool all_finite(const float* __restrict value, std::size_t count) noexcept {
-    std::uint32_t bad = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::uint32_t magnitude = __builtin_bit_cast(std::uint32_t, value[i]) & 0x7fffffffU;
-        bad |= magnitude >= 0x7f800000U ? 1U : 0U;
-    }
-    return bad == 0;
-}
-
 bool all_within(const float* __restrict value, float limit, std::size_t count) noexcept {
     std::uint32_t bad = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -127,7 +118,6 @@ constexpr Kernels table(const char* name) noexcept {
             .narrow_fp16 = narrow_fp16,
             .scale = scale,
             .add = add,
-            .all_finite = all_finite,
             .all_within = all_within,
             .add_squares = add_squares,
             .adamw = adamw,

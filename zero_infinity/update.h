@@ -34,9 +34,9 @@ StateFormat state_format(const Codec& codec, const Optimizer& optimizer) noexcep
 
 // Returns the first element (in the tile) whose new master or moments are not finite, or larger than the codec's
 // moment_limit; the tile's contents are then undefined. (An overflowing second moment leaves the master finite but
-// would stop its parameter for ever, silently.) Cuts the tile into blocks over the workers; allocates nothing. The
-// result does not depend on their number. REQUIRES: as many gradients as elements; update.format is state_format of the
-// optimizer.
+// would stop its parameter for ever, silently.)
+// Cuts the tile into blocks over the workers; allocates nothing. The result does not depend on their number.
+// REQUIRES: as many gradients as elements; update.format is state_format of the optimizer.
 std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileView& tile, const GradientView& gradient,
                                          Workers& workers);
 
