@@ -137,6 +137,13 @@ ScheduleOptions schedule_options(Settings& settings) {
     return schedule;
 }
 
+CodecChoice codec_choice(const Settings& settings) {
+    if (settings.text("memory.codec") == "exact") return CodecChoice::exact;
+    if (!settings.boolean("bf16.enabled"))
+        refuse(settings, "memory.codec \"compact\" needs bf16.enabled; compute is in fp32");
+    return CodecChoice::compact;
+}
+
 PlaneType gradient_type(Settings& settings) {
     constexpr auto key = "data_types.grad_accum_dtype";
     const bool bf16 = settings.boolean("bf16.enabled");
@@ -228,6 +235,7 @@ TrainConfig make_config(Settings& settings) {
     config.schedule = schedule_options(settings);
     config.compute_type = settings.boolean("bf16.enabled") ? ComputeType::bf16 : ComputeType::fp32;
     config.gradient_type = gradient_type(settings);
+    config.codec = codec_choice(settings);
     config.residency = {.weights = tier(settings, "zero_optimization.offload_param.device"),
                         .states = tier(settings, "zero_optimization.offload_optimizer.device")};
     config.swap_directory = swap_directory(settings);

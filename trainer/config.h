@@ -16,6 +16,7 @@ namespace penstock {
 enum class IoChoice : std::uint8_t { automatic, io_uring, threads };
 enum class ActivationChoice : std::uint8_t { recompute, keep };
 enum class ComputeType : std::uint8_t { bf16, fp32 };
+enum class CodecChoice : std::uint8_t { exact, compact };
 
 struct SampleOptions {
     std::string prompt;
@@ -35,6 +36,7 @@ struct TrainConfig {
     ScheduleOptions schedule;
     ComputeType compute_type = ComputeType::fp32;
     PlaneType gradient_type = PlaneType::fp32;
+    CodecChoice codec = CodecChoice::exact;
 
     Residency residency;
     std::string swap_directory;

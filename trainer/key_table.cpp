@@ -97,6 +97,9 @@ constexpr std::array key_list = {
     KeySpec{"memory.staging_tiles", integer, "4", {2, 1024}, "", free, "tiles in memory during the update"},
     KeySpec{"memory.tile_elements", integer, "1048576", {4096, 1 << 28}, "", fixed,
             "elements of a tile, a multiple of 4096; part of the store's layout and of the order of sums"},
+    KeySpec{"memory.codec", choice, "\"exact\"", {}, "exact|compact", fixed,
+            "how masters and moments are stored; exact: `split` or `plain_fp32`; compact: LOSSY, 24 bits of the master "
+            "and 8 of each moment, 5.125 bytes instead of 12, with bf16.enabled only"},
     KeySpec{"memory.activations", choice, "\"recompute\"", {}, "recompute|keep", free,
             "run each unit's forward again in backward, or keep what it computed"},
     KeySpec{"memory.device", choice, "\"cpu\"", {}, "cpu|emulated|cuda", free, "where compute reads weights"},

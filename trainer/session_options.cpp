@@ -3,8 +3,9 @@
 namespace penstock {
 namespace {
 
-const char* codec_name(ComputeType type) {
-    return type == ComputeType::bf16 ? "split" : "plain_fp32";
+const char* codec_name(const TrainConfig& config) {
+    if (config.codec == CodecChoice::compact) return "compact";
+    return config.compute_type == ComputeType::bf16 ? "split" : "plain_fp32";
 }
 
 std::optional<BackendKind> backend(IoChoice choice) {
@@ -35,7 +36,7 @@ SessionOptions session_options(const TrainConfig& config, unsigned threads) {
     options.tile_numel = config.tile_numel;
     options.residency = config.residency;
     options.device = config.device;
-    options.codec = codec_name(config.compute_type);
+    options.codec = codec_name(config);
     options.gradient_type = config.gradient_type;
     options.seed = config.seed;
     options.engine.gradient_clipping = config.gradient_clipping;

@@ -14,6 +14,9 @@ class Adam final : public Optimizer {
 
     std::string name() const override { return "adam"; }
     std::uint32_t moments() const noexcept override { return 2; }
+    MomentKind moment_kind(std::uint32_t moment) const noexcept override {
+        return moment == 0 ? MomentKind::any_sign : MomentKind::square;
+    }
 
     void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
         PENSTOCK_CHECK(values.step > 0, "steps count from 1");

@@ -20,6 +20,15 @@ class AdamW final : public Optimizer {
         kernels().adamw(factors(values), span.master, span.moments[0], span.moments[1], span.gradient, span.count);
     }
 
+    MomentKind moment_kind(std::uint32_t moment) const noexcept override {
+        return moment == 0 ? MomentKind::any_sign : MomentKind::square;
+    }
+
+    EncodedUpdate update_encoded(const EncodedSpan& span, const StepValues& values) const noexcept override {
+        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
+        return kernels().adamw_encoded(factors(values), span);
+    }
+
    private:
     AdamWFactors factors(const StepValues& values) const noexcept {
         const auto step = static_cast<double>(values.step);

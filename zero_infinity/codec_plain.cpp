@@ -39,40 +39,47 @@ void encode_fp16(const float* value, std::byte* weights, std::byte* master, std:
     kernels().narrow_fp16(value, reinterpret_cast<std::uint16_t*>(weights), count);
 }
 
+constexpr StatePlane moments_only[] = {{PlaneOf::moment0, PlaneType::fp32}, {PlaneOf::moment1, PlaneType::fp32}};
+constexpr StatePlane with_master[] = {
+    {PlaneOf::moment0, PlaneType::fp32}, {PlaneOf::moment1, PlaneType::fp32}, {PlaneOf::master, PlaneType::fp32}};
+
 constexpr Codec fp32{.name = "plain_fp32",
                      .weights = PlaneType::fp32,
-                     .has_master_plane = false,
-                     .master_plane = PlaneType::fp32,
-                     .moments = PlaneType::fp32,
+                     .states = moments_only,
                      .exact = true,
                      .master_needs_weights = true,
-                     .decode = decode_weights,
-                     .encode = encode_weights};
+                     .form = EncodedForm::fp32,
+                     .decode_master = decode_weights,
+                     .encode_master = encode_weights};
 
 constexpr Codec bf16{.name = "plain_bf16",
                      .weights = PlaneType::bf16,
-                     .has_master_plane = true,
-                     .master_plane = PlaneType::fp32,
-                     .moments = PlaneType::fp32,
+                     .states = with_master,
                      .exact = true,
                      .master_needs_weights = false,
-                     .decode = decode_master,
-                     .encode = encode_bf16};
+                     .form = EncodedForm::bf16_and_fp32,
+                     .decode_master = decode_master,
+                     .encode_master = encode_bf16};
 
 constexpr Codec fp16{.name = "plain_fp16",
                      .weights = PlaneType::fp16,
-                     .has_master_plane = true,
-                     .master_plane = PlaneType::fp32,
-                     .moments = PlaneType::fp32,
+                     .states = with_master,
                      .exact = true,
                      .master_needs_weights = false,
-                     .decode = decode_master,
-                     .encode = encode_fp16};
+                     .form = EncodedForm::fp16_and_fp32,
+                     .decode_master = decode_master,
+                     .encode_master = encode_fp16};
 
 }  // namespace
 
-const Codec& plain_fp32_codec() noexcept { return fp32; }
-const Codec& plain_bf16_codec() noexcept { return bf16; }
-const Codec& plain_fp16_codec() noexcept { return fp16; }
+const Codec& plain_fp32_codec() noexcept {
+    return fp32;
+}
+const Codec& plain_bf16_codec() noexcept {
+    return bf16;
+}
+const Codec& plain_fp16_codec() noexcept {
+    return fp16;
+}
 
 }  // namespace penstock

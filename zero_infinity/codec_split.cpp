@@ -14,18 +14,22 @@ void encode(const float* value, std::byte* weights, std::byte* master, std::size
     kernels().split(value, reinterpret_cast<std::uint16_t*>(weights), reinterpret_cast<std::uint16_t*>(master), count);
 }
 
+constexpr StatePlane states[] = {
+    {PlaneOf::moment0, PlaneType::fp32}, {PlaneOf::moment1, PlaneType::fp32}, {PlaneOf::master, PlaneType::u16}};
+
 constexpr Codec codec{.name = "split",
                       .weights = PlaneType::bf16,
-                      .has_master_plane = true,
-                      .master_plane = PlaneType::u16,
-                      .moments = PlaneType::fp32,
+                      .states = states,
                       .exact = true,
                       .master_needs_weights = true,
-                      .decode = decode,
-                      .encode = encode};
+                      .form = EncodedForm::split,
+                      .decode_master = decode,
+                      .encode_master = encode};
 
 }  // namespace
 
-const Codec& split_codec() noexcept { return codec; }
+const Codec& split_codec() noexcept {
+    return codec;
+}
 
 }  // namespace penstock

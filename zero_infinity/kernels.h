@@ -7,6 +7,7 @@
 // Neither ifunc nor target_clones: their resolvers run before the sanitizers are set up.
 #pragma once
 
+#include "zero_infinity/encoded_span.h"
 #include "zero_infinity/optimizer_factors.h"
 
 #include <cstddef>
@@ -22,7 +23,7 @@ struct AdamWFactors {
     float v_weight;      // 1 - beta2
     float v_correction;  // sqrt(1 - beta2^t)
     float epsilon;
-    float step;          // -lr / (1 - beta1^t)
+    float step;  // -lr / (1 - beta1^t)
 };
 
 inline constexpr std::size_t square_lanes = 16;
@@ -41,13 +42,27 @@ struct Kernels {
     void (*widen_fp16)(const std::uint16_t* from, float* to, std::size_t count) noexcept;
     void (*narrow_fp16)(const float* from, std::uint16_t* to, std::size_t count) noexcept;
 
-    void (*scale)(float* value, float factor, std::size_t count) noexcept;         // value[i] *= factor
-    void (*add)(const float* from, float* to, std::size_t count) noexcept;         // to[i] += from[i]
-    bool (*all_finite)(const float* value, std::size_t count) noexcept;
+    void (*scale)(float* value, float factor, std::size_t count) noexcept;            // value[i] *= factor
+    void (*add)(const float* from, float* to, std::size_t count) noexcept;            // to[i] += from[i]
+    bool (*all_within)(const float* value, float limit, std::size_t count) noexcept;  // |value[i]| <= limit, no NaN
     // lanes[i % square_lanes] += double(value[i])^2, in the order of i.
     void (*add_squares)(const float* value, double* lanes, std::size_t count) noexcept;
     void (*adamw)(const AdamWFactors& factors, float* master, float* m, float* v, const float* gradient,
                   std::size_t count) noexcept;
+    // The same on encoded elements, in one pass. Never EncodedUpdate::unsupported but for EncodedForm::none.
+    EncodedUpdate (*adamw_encoded)(const AdamWFactors& factors, const EncodedSpan& span) noexcept;
+
+    // compact.h, elementwise; one scale for each compact_block elements from the first on, and one for what is left.
+    void (*split_compact)(const float* value, std::uint16_t* weights, std::uint8_t* residuals,
+                          std::size_t count) noexcept;
+    void (*join_compact)(const std::uint16_t* weights, const std::uint8_t* residuals, float* value,
+                         std::size_t count) noexcept;
+    void (*encode_signed)(const float* moment, std::uint8_t* codes, std::uint16_t* scales, std::size_t count) noexcept;
+    void (*decode_signed)(const std::uint8_t* codes, const std::uint16_t* scales, float* moment,
+                          std::size_t count) noexcept;
+    void (*encode_squares)(const float* moment, std::uint8_t* codes, std::uint16_t* scales, std::size_t count) noexcept;
+    void (*decode_squares)(const std::uint8_t* codes, const std::uint16_t* scales, float* moment,
+                           std::size_t count) noexcept;
 
     // The other optimizers of optimizers.h.
     void (*adam)(const AdamFactors& factors, float* master, float* m, float* v, const float* gradient,

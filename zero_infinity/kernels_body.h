@@ -6,6 +6,8 @@
 
 #include "zero_infinity/float16.h"
 #include "zero_infinity/kernels.h"
+#include "zero_infinity/kernels_compact.h"
+#include "zero_infinity/kernels_encoded.h"
 #include "zero_infinity/kernels_optimizers_body.h"
 
 namespace penstock {
@@ -53,11 +55,11 @@ void add(const float* __restrict from, float* __restrict to, std::size_t count) 
     for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-bool all_finite(const float* __restrict value, std::size_t count) noexcept {
+bool all_within(const float* __restrict value, float limit, std::size_t count) noexcept {
     std::uint32_t bad = 0;
     for (std::size_t i = 0; i < count; ++i) {
-        const std::uint32_t magnitude = __builtin_bit_cast(std::uint32_t, value[i]) & 0x7fffffffU;
-        bad |= magnitude >= 0x7f800000U ? 1U : 0U;
+        const float magnitude = value[i] < 0 ? -value[i] : value[i];
+        bad |= magnitude <= limit ? 0U : 1U;
     }
     return bad == 0;
 }
@@ -80,15 +82,26 @@ void add_squares(const float* __restrict value, double* __restrict lanes, std::s
 }
 
 template <Nearer end>
+struct AdamWStep {
+    AdamWFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float& m, float& v, float g) const noexcept {
+        m = lerp<end>(m, g, f.m_weight);
+        v = v * f.v_decay + (f.v_weight * g) * g;
+        const float denominator = __builtin_sqrtf(v) / f.v_correction + f.epsilon;
+        master = master * f.decay + (f.step * m) / denominator;
+    }
+};
+
+template <Nearer end>
 void adamw_from(const AdamWFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
                 const float* __restrict gradient, std::size_t count) noexcept {
-    const AdamWFactors f = factors;  // a copy that the stores below cannot alias
+    const AdamWStep<end> step{factors};  // a copy that the stores below cannot alias
     for (std::size_t i = 0; i < count; ++i) {
-        const float g = gradient[i];
-        const float new_m = lerp<end>(m[i], g, f.m_weight);
-        const float new_v = v[i] * f.v_decay + (f.v_weight * g) * g;
-        const float denominator = __builtin_sqrtf(new_v) / f.v_correction + f.epsilon;
-        master[i] = master[i] * f.decay + (f.step * new_m) / denominator;
+        float p = master[i];
+        float new_m = m[i];
+        float new_v = v[i];
+        step(p, new_m, new_v, gradient[i]);
+        master[i] = p;
         m[i] = new_m;
         v[i] = new_v;
     }
@@ -102,6 +115,11 @@ void adamw(const AdamWFactors& factors, float* __restrict master, float* __restr
         adamw_from<Nearer::to>(factors, master, m, v, gradient, count);
 }
 
+EncodedUpdate adamw_encoded(const AdamWFactors& factors, const EncodedSpan& span) noexcept {
+    return nearer_end(factors.m_weight) == Nearer::from ? update_encoded(AdamWStep<Nearer::from>{factors}, span)
+                                                        : update_encoded(AdamWStep<Nearer::to>{factors}, span);
+}
+
 constexpr Kernels table(const char* name) noexcept {
     return {.name = name,
             .split = split,
@@ -112,9 +130,16 @@ constexpr Kernels table(const char* name) noexcept {
             .narrow_fp16 = narrow_fp16,
             .scale = scale,
             .add = add,
-            .all_finite = all_finite,
+            .all_within = all_within,
             .add_squares = add_squares,
             .adamw = adamw,
+            .adamw_encoded = adamw_encoded,
+            .split_compact = split_compact,
+            .join_compact = join_compact,
+            .encode_signed = encode_signed,
+            .decode_signed = decode_signed,
+            .encode_squares = encode_squares,
+            .decode_squares = decode_squares,
             .adam = adam,
             .sgd = sgd,
             .sgd_momentum = sgd_momentum,

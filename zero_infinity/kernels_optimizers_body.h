@@ -13,7 +13,7 @@ inline Nearer nearer_end(float weight) noexcept {
     return weight < 0.5F ? Nearer::from : Nearer::to;
 }
 template <Nearer end>
-float lerp(float from, float to, float weight) noexcept {
+[[gnu::always_inline]] inline float lerp(float from, float to, float weight) noexcept {
     return end == Nearer::from ? from + weight * (to - from) : to - (to - from) * (1.0F - weight);
 }
 

@@ -2,6 +2,8 @@
 // is in tests/core/own_optimizer_test.cpp). Those that come with the library are in optimizers.h.
 #pragma once
 
+#include "zero_infinity/encoded_span.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,6 +35,15 @@ class Optimizer {
     // What every element of a moment is before step 1. REQUIRES: moment < moments().
     virtual float initial_moment(std::uint32_t /*moment*/) const noexcept { return 0; }
     virtual void update(const UpdateSpan& span, const StepValues& values) const noexcept = 0;
+
+    // What lossy codecs are to know of a moment.
+    virtual MomentKind moment_kind(std::uint32_t) const noexcept { return MomentKind::any_sign; }
+
+    // Optional: the same on encoded elements, in one pass over memory, with the bits of decode, widen, scale, update()
+    // and encode one after the other. Never called with EncodedForm::none.
+    virtual EncodedUpdate update_encoded(const EncodedSpan&, const StepValues&) const noexcept {
+        return EncodedUpdate::unsupported;
+    }
 };
 
 }  // namespace penstock

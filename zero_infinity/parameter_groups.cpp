@@ -23,6 +23,11 @@ ParameterGroups::ParameterGroups(std::shared_ptr<const Optimizer> others, std::v
                         fmt::format("the parameter group '{}' keeps {} moments and the others keep {}; all must keep "
                                     "the same number",
                                     group.pattern, group.optimizer->moments(), moments()));
+        for (std::uint32_t moment = 0; moment < moments(); ++moment)
+            if (group.optimizer->moment_kind(moment) != this->others().moment_kind(moment))
+                throw Error(ExitCode::usage,
+                            fmt::format("the parameter group '{}' keeps a moment of another kind than the others do",
+                                        group.pattern));
         if (!(group.learning_rate_factor >= 0) || !std::isfinite(group.learning_rate_factor))
             throw Error(ExitCode::usage, fmt::format("the parameter group '{}' multiplies the learning rate by {}; "
                                                      "that must be finite and at least 0",

@@ -6,7 +6,9 @@ namespace penstock {
 namespace {
 
 std::uint64_t states_bytes(const UnitLayout& unit, const StateFormat& format) {
-    return whole_granules(unit.shard_numel() * format.states_bytes());
+    for (const ObjectSpec& object : unit.objects(format))
+        if (object.name == unit.spec().name + ".states") return whole_granules(object.bytes);
+    return 0;
 }
 
 }  // namespace

@@ -1,25 +1,39 @@
 #include "zero_infinity/traffic.h"
 
-#include "aio/check.h"
-
 namespace penstock {
+namespace {
 
-// after_backward: forward and backward each read the weights; the update reads the states, and the weights once more
-// when the master is rebuilt from them. every_step: the update writes both, wherever they are kept, because each step
-// is a commit.
+// Forward and backward each read the weights; the update reads them once more when it rebuilds the master from them.
+double reads_of_weights(const Codec& codec, UpdateOrder order) noexcept {
+    const double update = codec.master_needs_weights ? 1 : 0;
+    switch (order) {
+        case UpdateOrder::after_backward:
+            break;
+        case UpdateOrder::deferred:
+            return 1 + update;  // forward has what the update wrote
+        case UpdateOrder::in_backward:
+            return 2;  // the update has what backward read
+    }
+    return 2 + update;
+}
+
+// The share of steps that write what host memory holds: those that commit.
+double writes_of_residents(Durability durability) noexcept {
+    return durability.commit_steps == 0 ? 0 : 1 / static_cast<double>(durability.commit_steps);
+}
+
+}  // namespace
+
+// What is on NVMe only is written by every update, wherever the next commit is.
 Traffic traffic(const StateFormat& format, UpdateOrder order, Durability durability, Residency residency) {
-    PENSTOCK_CHECK(order == UpdateOrder::after_backward, "update order {}", static_cast<int>(order));
-    PENSTOCK_CHECK(durability == Durability::every_step, "durability {}", static_cast<int>(durability));
     const auto weights = static_cast<double>(format.weights_bytes());
-    const auto states = static_cast<double>(format.states_bytes());
+    const double states = format.states_bytes().value();
+    const auto writes = [&](Tier tier) { return tier == Tier::nvme ? 1 : writes_of_residents(durability); };
 
     Traffic result;
-    if (residency.weights == Tier::nvme) {
-        const double reads = format.codec->master_needs_weights ? 3 : 2;
-        result.read_bytes += reads * weights;
-    }
+    if (residency.weights == Tier::nvme) result.read_bytes += reads_of_weights(*format.codec, order) * weights;
     if (residency.states == Tier::nvme) result.read_bytes += states;
-    result.write_bytes = weights + states;
+    result.write_bytes = writes(residency.weights) * weights + writes(residency.states) * states;
     return result;
 }
 

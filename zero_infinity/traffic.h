@@ -7,9 +7,25 @@
 
 namespace penstock {
 
-enum class UpdateOrder : std::uint8_t { after_backward };  // deferred and in_backward: with the scheduler
-enum class Durability : std::uint8_t { every_step };  // every K steps and scratch: with the store's durability modes
-enum class Tier : std::uint8_t { host, nvme };             // where a kind of bytes is kept between its uses
+// When a unit is updated. The engine does the first; the other two are here for plans that compare them.
+enum class UpdateOrder : std::uint8_t {
+    after_backward,  // of the whole model
+    deferred,        // just before the unit's next forward, which takes the new weights from memory
+    in_backward,     // as soon as the unit's gradient is final, while its weights are still in memory
+};
+
+// How many steps lie between commits. Between them, and for ever in scratch, objects kept in host memory are not
+// written.
+struct Durability {
+    std::uint64_t commit_steps = 1;  // 0: never
+    static const Durability every_step;
+    static const Durability scratch;
+    bool operator==(const Durability&) const = default;
+};
+inline constexpr Durability Durability::every_step{1};
+inline constexpr Durability Durability::scratch{0};
+
+enum class Tier : std::uint8_t { host, nvme };  // where a kind of bytes is kept between its uses
 
 struct Residency {
     Tier weights = Tier::nvme;
@@ -17,18 +33,21 @@ struct Residency {
 };
 
 struct Traffic {
-    double read_bytes = 0;   // per trainable parameter and step
+    double read_bytes = 0;  // per trainable parameter and step, a mean over the steps of one commit
     double write_bytes = 0;
     double total() const noexcept { return read_bytes + write_bytes; }
 };
 
-// After backward, durable every step; reads + writes in bytes:
-//   weights, states on   split          plain_fp32     plain_16-bit
-//   nvme, nvme           16 + 12 = 28   20 + 12 = 32   16 + 14 = 30
-//   host, nvme           10 + 12 = 22    8 + 12 = 20   12 + 14 = 26
-//   nvme, host            6 + 12 = 18   12 + 12 = 24    4 + 14 = 18
-//   host, host            0 + 12 = 12    0 + 12 = 12    0 + 14 = 14
+// After backward, durable every step; reads + writes in bytes (two moments):
+//   weights, states on   split          plain_fp32     plain_16-bit   compact
+//   nvme, nvme           16 + 12 = 28   20 + 12 = 32   16 + 14 = 30   9.125 + 5.125 = 14.25
+//   host, nvme           10 + 12 = 22    8 + 12 = 20   12 + 14 = 26   3.125 + 5.125 =  8.25
+//   nvme, host            6 + 12 = 18   12 + 12 = 24    4 + 14 = 18   6     + 5.125 = 11.125
+//   host, host            0 + 12 = 12    0 + 12 = 12    0 + 14 = 14   0     + 5.125 =  5.125
 // Example: split, all on NVMe: forward 2 + backward 2 + update 12 read (states 10, and hi once more), 12 written = 28.
+// Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
+// Deferred saves forward's read of the weights: split on NVMe 14 + 12 = 26, compact 12.25. In backward saves the read
+// that rebuilds the master: the same where a codec needs one, nothing for plain_16-bit.
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
 // see WeightSchedule::kept_bytes().
 Traffic traffic(const StateFormat& format, UpdateOrder order, Durability durability, Residency residency);

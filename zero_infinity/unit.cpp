@@ -2,6 +2,7 @@
 
 #include "aio/check.h"
 #include "aio/error.h"
+#include "pinned_pool/budget.h"
 
 #include <fmt/format.h>
 
@@ -17,6 +18,10 @@ constexpr std::uint64_t max_numel = 1ULL << 56;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
+}
+
+std::uint64_t whole_granules(std::uint64_t bytes) {
+    return round_up(bytes, granule_bytes);
 }
 
 std::uint32_t tiles_of(std::uint64_t numel, std::uint64_t tile_numel) {
@@ -71,12 +76,22 @@ std::uint64_t UnitLayout::parameter_numel() const noexcept {
     return numel;
 }
 
-std::uint64_t UnitLayout::shard_numel() const noexcept { return trainable_numel_ / partition_.ranks; }
-std::uint64_t UnitLayout::frozen_shard_numel() const noexcept { return frozen_numel_ / partition_.ranks; }
-std::uint64_t UnitLayout::shard_first() const noexcept { return shard_numel() * partition_.rank; }
+std::uint64_t UnitLayout::shard_numel() const noexcept {
+    return trainable_numel_ / partition_.ranks;
+}
+std::uint64_t UnitLayout::frozen_shard_numel() const noexcept {
+    return frozen_numel_ / partition_.ranks;
+}
+std::uint64_t UnitLayout::shard_first() const noexcept {
+    return shard_numel() * partition_.rank;
+}
 
-std::uint32_t UnitLayout::tile_count() const noexcept { return tiles_of(shard_numel(), tile_numel_); }
-std::uint32_t UnitLayout::frozen_tile_count() const noexcept { return tiles_of(frozen_shard_numel(), tile_numel_); }
+std::uint32_t UnitLayout::tile_count() const noexcept {
+    return tiles_of(shard_numel(), tile_numel_);
+}
+std::uint32_t UnitLayout::frozen_tile_count() const noexcept {
+    return tiles_of(frozen_shard_numel(), tile_numel_);
+}
 
 std::uint64_t UnitLayout::tile_numel(std::uint32_t tile) const {
     PENSTOCK_CHECK(tile < tile_count(), "tile {} of {} in unit '{}'", tile, tile_count(), spec_.name);
@@ -85,13 +100,18 @@ std::uint64_t UnitLayout::tile_numel(std::uint32_t tile) const {
 
 std::vector<ObjectSpec> UnitLayout::objects(const StateFormat& format) const {
     std::vector<ObjectSpec> objects;
-    const auto append = [&](const char* kind, std::uint64_t numel, std::uint64_t element_bytes) {
-        if (numel * element_bytes > 0)
-            objects.push_back({spec_.name + "." + kind, numel * element_bytes, tile_numel_ * element_bytes});
+    const auto append = [&](const char* kind, std::uint64_t numel, auto tile_bytes) {
+        if (numel == 0 || tile_bytes(tile_alignment) == 0) return;
+        const std::uint64_t stride = whole_granules(tile_bytes(tile_numel_));
+        const std::uint64_t whole_tiles = (numel - 1) / tile_numel_;
+        const std::uint64_t bytes = whole_tiles * stride + tile_bytes(numel - whole_tiles * tile_numel_);
+        objects.push_back({spec_.name + "." + kind, bytes, stride});
     };
-    append("weights", shard_numel(), format.weights_bytes());
-    append("states", shard_numel(), format.states_bytes());
-    append("frozen", frozen_shard_numel(), format.weights_bytes());
+    const auto weights = [&](std::uint64_t numel) { return numel * format.weights_bytes(); };
+    const auto states = [&](std::uint64_t numel) { return format.states_bytes(numel); };
+    append("weights", shard_numel(), weights);
+    append("states", shard_numel(), states);
+    append("frozen", frozen_shard_numel(), weights);
     return objects;
 }
 
@@ -100,8 +120,8 @@ std::uint64_t ParameterSpec::numel() const {
     for (const std::int64_t extent : shape) {
         const auto factor = static_cast<std::uint64_t>(extent);
         if (extent < 0 || __builtin_mul_overflow(product, factor, &product) || product > max_numel)
-            throw Error(ExitCode::usage, fmt::format("parameter '{}' has the impossible shape [{}]", name,
-                                                     fmt::join(shape, ", ")));
+            throw Error(ExitCode::usage,
+                        fmt::format("parameter '{}' has the impossible shape [{}]", name, fmt::join(shape, ", ")));
     }
     return product;
 }

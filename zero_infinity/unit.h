@@ -35,7 +35,7 @@ struct UnitSpec {
 };
 
 inline constexpr std::uint64_t parameter_alignment = 64;  // elements: whole vectors of the widest kind for every plane
-inline constexpr std::uint64_t tile_alignment = 4096;     // elements: so that tiles of every plane type are granules
+inline constexpr std::uint64_t tile_alignment = 4096;     // elements: so that tiles of weights are granules
 
 struct Partition {
     std::uint32_t rank = 0;
@@ -66,12 +66,13 @@ class UnitLayout {
     std::uint64_t frozen_shard_numel() const noexcept;  // frozen, of this rank
 
     std::uint64_t tile_numel() const noexcept { return tile_numel_; }
-    std::uint32_t tile_count() const noexcept;                    // of this rank's trainable shard
-    std::uint64_t tile_numel(std::uint32_t tile) const;           // elements of that tile; the last one is shorter
+    std::uint32_t tile_count() const noexcept;           // of this rank's trainable shard
+    std::uint64_t tile_numel(std::uint32_t tile) const;  // elements of that tile; the last one is shorter
     std::uint32_t frozen_tile_count() const noexcept;
 
     // The objects of this rank's shard in the order weights, states, frozen; absent ones (no trainable, no frozen
-    // parameter, codec without a separate plane) are left out.
+    // parameter, codec without a separate plane) are left out. A whole tile is padded to granules where the codec's
+    // bytes do not give them: compact's states with tiles that are no multiple of 32768 elements.
     std::vector<ObjectSpec> objects(const StateFormat& format) const;
 
    private:

@@ -1,4 +1,5 @@
-// The update of one tile: decode, unscale and clip, optimizer, finiteness check, encode, in one pass over the tile.
+// The update of one tile: decode, unscale and clip, optimizer, finiteness check, encode, in one pass over the tile:
+// in registers where the optimizer has a kernel for the codec, otherwise in blocks that stay in the first cache.
 #pragma once
 
 #include "zero_infinity/codec.h"
@@ -30,10 +31,14 @@ struct TileUpdate {
     TilePieces pieces;         // who updates which elements of the tile
 };
 
-// Returns the first element (in the tile) whose new master or moments are not finite; the tile's contents are then
-// undefined. (An overflowing second moment leaves the master finite but would stop its parameter for ever, silently.)
+// The format of an optimizer's tiles under a codec.
+StateFormat state_format(const Codec& codec, const Optimizer& optimizer) noexcept;
+
+// Returns the first element (in the tile) whose new master or moments are not finite, or larger than the codec's
+// moment_limit; the tile's contents are then undefined. (An overflowing second moment leaves the master finite but
+// would stop its parameter for ever, silently.)
 // Cuts the tile into blocks over the workers; allocates nothing. The result does not depend on their number.
-// REQUIRES: as many gradients as elements; the optimizers keep format->moments moments, of fp32.
+// REQUIRES: as many gradients as elements; update.format is state_format of the optimizers.
 std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileView& tile, const GradientView& gradient,
                                          Workers& workers);
 
@@ -41,7 +46,8 @@ std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileVie
 // optimizer begins with, zero without pieces.
 void encode_initial(const StateFormat& format, const float* master, const TileView& tile,
                     const TilePieces& pieces = {}) noexcept;
-// The fp32 masters of a tile: for export, tests and plain inspection.
+// The fp32 masters of a tile, and one of its moments: for export, tests and plain inspection.
 void decode_masters(const StateFormat& format, const TileView& tile, float* master) noexcept;
+void decode_moment(const StateFormat& format, const TileView& tile, std::uint32_t moment, float* values) noexcept;
 
 }  // namespace penstock

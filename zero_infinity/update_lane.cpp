@@ -97,7 +97,7 @@ std::uint64_t slot_bytes(const std::vector<UnitLayout>& units, const StateFormat
         const std::uint64_t numel = unit.tile_count() > 0 ? unit.tile_numel(0) : 0;
         const std::uint64_t weights =
             residency.weights == Tier::host ? 0 : whole_granules(numel * format.weights_bytes());
-        const std::uint64_t states = residency.states == Tier::host ? 0 : whole_granules(numel * format.states_bytes());
+        const std::uint64_t states = residency.states == Tier::host ? 0 : whole_granules(format.states_bytes(numel));
         largest = std::max(largest, weights + states);
     }
     return largest;

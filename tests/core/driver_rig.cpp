@@ -51,7 +51,7 @@ void write_initial(Io& io, TensorStore& store, const std::vector<UnitLayout>& un
         for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) {
             for (std::uint64_t index = 0; index < tile_numel; ++index)
                 values[index] = DriverRig::expected(unit, tile * tile_numel + index, 0);
-            format.codec->encode(values.data(), memory.data(), states, tile_numel);
+            format.codec->encode_master(values.data(), memory.data(), states, tile_numel);
             write_blocking(io, store, {*objects[unit].frozen, tile},
                            {memory.data(), store.extent_bytes({*objects[unit].frozen, tile})});
         }

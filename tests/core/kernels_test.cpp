@@ -1,8 +1,8 @@
 // Every twin of every loop against one written out here, at lengths around the vector widths and at odd addresses.
+#include "zero_infinity/kernels.h"
 #include "values.h"
 #include "zero_infinity/codec.h"
 #include "zero_infinity/float16.h"
-#include "zero_infinity/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -121,22 +121,26 @@ TEST(Kernels, ScaleAndAddRoundOncePerElement) {
     });
 }
 
-TEST(Kernels, AllFiniteSeesOneBadElementAnywhere) {
+TEST(Kernels, AllWithinSeesOneBadElementAnywhereAndTakesTheLimitItself) {
     const float infinity = std::numeric_limits<float>::infinity();
+    const float most = std::numeric_limits<float>::max();
     const float bad[] = {infinity, -infinity, NAN, std::bit_cast<float>(0xffffffffU),
                          std::bit_cast<float>(0x7f800001U)};
     for_each_twin([&](const Kernels& twin, std::size_t length, std::uint64_t seed) {
         auto values = finite_values(seed, length);
-        ASSERT_TRUE(twin.all_finite(values.data(), length));
+        ASSERT_TRUE(twin.all_within(values.data(), most, length));
+        for (float& value : values) value = seed % 2 == 0 ? -7.0F : most;
+        const float limit = seed % 2 == 0 ? 7.0F : most;
+        ASSERT_TRUE(twin.all_within(values.data(), limit, length));
         if (length > 200) return;
         for (std::size_t i = 0; i < length; ++i) {
             const float kept = values[i];
-            values[i] = bad[i % std::size(bad)];
-            ASSERT_FALSE(twin.all_finite(values.data(), length)) << i;
+            for (const float each : {bad[i % std::size(bad)], std::nextafter(limit, infinity)}) {
+                values[i] = each;
+                ASSERT_FALSE(twin.all_within(values.data(), limit, length)) << i;
+            }
             values[i] = kept;
         }
-        for (float& value : values) value = std::numeric_limits<float>::max();
-        ASSERT_TRUE(twin.all_finite(values.data(), length));
     });
 }
 
@@ -157,8 +161,13 @@ TEST(Kernels, SquaresGoToTheirLanesInOrder) {
 }
 
 TEST(Kernels, AdamWRoundsEachOperationByItself) {
-    const AdamWFactors factors{.decay = 0.9999F, .m_weight = 0.1F, .v_decay = 0.999F, .v_weight = 0.001F,
-                               .v_correction = 0.0316F, .epsilon = 1e-8F, .step = -0.003F};
+    const AdamWFactors factors{.decay = 0.9999F,
+                               .m_weight = 0.1F,
+                               .v_decay = 0.999F,
+                               .v_weight = 0.001F,
+                               .v_correction = 0.0316F,
+                               .epsilon = 1e-8F,
+                               .step = -0.003F};
     for_each_twin([&](const Kernels& twin, std::size_t length, std::uint64_t seed) {
         auto p = finite_values(seed, length);
         auto m = finite_values(seed + 1, length, 1e-2F);

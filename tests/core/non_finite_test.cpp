@@ -24,7 +24,7 @@ std::optional<std::uint64_t> first_bad(const Optimizer& optimizer, std::uint32_t
     std::vector<float> masters(count, 0.5F);
     if (array < 2) (array == 0 ? gradients : masters)[bad] = value;
     std::vector<Line> weights(count * format.weights_bytes() / 64);
-    std::vector<Line> states(count * format.states_bytes() / 64 + 1);
+    std::vector<Line> states(format.states_bytes(count) / 64 + 1);
     const TileView tile{weights.data()->bytes, states.data()->bytes, count};
     const std::vector<OptimizerPiece> pieces{{count, &optimizer}};
     encode_initial(format, masters.data(), tile, {pieces});

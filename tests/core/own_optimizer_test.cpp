@@ -35,7 +35,7 @@ Floats train(const Codec& codec, const Floats& target, unsigned threads) {
         std::byte bytes[64];
     };
     std::vector<Line> weights(count * format.weights_bytes() / 64);
-    std::vector<Line> states(count * format.states_bytes() / 64);
+    std::vector<Line> states(format.states_bytes(count) / 64);
     const TileView tile{weights.data()->bytes, states.data()->bytes, count};
     Floats master(count, 0.0F);
     encode_initial(format, master.data(), tile);

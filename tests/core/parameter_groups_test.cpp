@@ -126,6 +126,10 @@ TEST(ParameterGroups, RefusesGroupsThatDoNotFitTogether) {
                   ParameterGroups(adamw(0), {{"*.norm", make_lion({})}});
               }).find("'*.norm' keeps 1"),
               std::string::npos);
+    EXPECT_NE(refusal([] {
+                  ParameterGroups(std::shared_ptr<const Optimizer>(make_lion({})), {{"*.norm", make_adagrad({})}});
+              }).find("of another kind"),
+              std::string::npos);
     for (const double factor : {-1.0, std::nan(""), HUGE_VAL})
         EXPECT_NE(refusal([&] {
                       ParameterGroups(adamw(0), {{"*.norm", adamw(0), factor}});
@@ -146,7 +150,7 @@ struct Tile {
         : format(of),
           numel(count),
           weights(count * of.weights_bytes() / 64 + 1),
-          states(count * of.states_bytes() / 64 + 1) {
+          states(of.states_bytes(count) / 64 + 1) {
         encode_initial(format, masters, view(), pieces);
     }
     TileView view() { return {weights.data()->bytes, states.data()->bytes, numel}; }

@@ -19,11 +19,15 @@ TEST(Traffic, IsTheTableOfTheHeader) {
     constexpr Residency states_host{Tier::nvme, Tier::host};
     constexpr Residency all_host{Tier::host, Tier::host};
     const Row rows[] = {
-        {"split", all_nvme, 16, 12},      {"plain_fp32", all_nvme, 20, 12},     {"plain_bf16", all_nvme, 16, 14},
-        {"split", weights_host, 10, 12},  {"plain_fp32", weights_host, 8, 12},  {"plain_bf16", weights_host, 12, 14},
-        {"split", states_host, 6, 12},    {"plain_fp32", states_host, 12, 12},  {"plain_bf16", states_host, 4, 14},
-        {"split", all_host, 0, 12},       {"plain_fp32", all_host, 0, 12},      {"plain_bf16", all_host, 0, 14},
-        {"plain_fp16", all_nvme, 16, 14}, {"plain_fp16", weights_host, 12, 14},
+        {"split", all_nvme, 16, 12},         {"plain_fp32", all_nvme, 20, 12},
+        {"plain_bf16", all_nvme, 16, 14},    {"split", weights_host, 10, 12},
+        {"plain_fp32", weights_host, 8, 12}, {"plain_bf16", weights_host, 12, 14},
+        {"split", states_host, 6, 12},       {"plain_fp32", states_host, 12, 12},
+        {"plain_bf16", states_host, 4, 14},  {"split", all_host, 0, 12},
+        {"plain_fp32", all_host, 0, 12},     {"plain_bf16", all_host, 0, 14},
+        {"plain_fp16", all_nvme, 16, 14},    {"plain_fp16", weights_host, 12, 14},
+        {"compact", all_nvme, 9.125, 5.125}, {"compact", weights_host, 3.125, 5.125},
+        {"compact", states_host, 6, 5.125},  {"compact", all_host, 0, 5.125},
     };
     for (const Row& row : rows) {
         const StateFormat format{find_codec(row.codec), 2};
@@ -38,6 +42,43 @@ TEST(Traffic, CountsTheMomentsThatTheOptimizerKeeps) {
     const StateFormat one_moment{&split_codec(), 1};
     const Traffic result = traffic(one_moment, UpdateOrder::after_backward, Durability::every_step, {});
     EXPECT_EQ(result.total(), 20);
+}
+
+double bytes(const char* codec, UpdateOrder order, Durability durability, Residency residency) {
+    return traffic({find_codec(codec), 2}, order, durability, residency).total();
+}
+
+TEST(Traffic, ScratchDoesNotWriteWhatHostMemoryHolds) {
+    constexpr UpdateOrder order = UpdateOrder::after_backward;
+    constexpr Residency weights_host{Tier::host, Tier::nvme};
+    EXPECT_EQ(bytes("split", order, Durability::scratch, weights_host), 20);
+    EXPECT_EQ(bytes("compact", order, Durability::scratch, weights_host), 6.25);
+    EXPECT_EQ(bytes("split", order, Durability::scratch, {Tier::host, Tier::host}), 0);
+    EXPECT_EQ(bytes("split", order, Durability::scratch, {Tier::nvme, Tier::nvme}), 28);
+    EXPECT_EQ(bytes("split", order, Durability::scratch, {Tier::nvme, Tier::host}), 6 + 2);
+}
+
+TEST(Traffic, CommitsEveryKStepsWriteResidentsOnceInK) {
+    constexpr UpdateOrder order = UpdateOrder::after_backward;
+    EXPECT_EQ(bytes("split", order, {4}, {Tier::host, Tier::host}), 3);
+    EXPECT_EQ(bytes("split", order, {4}, {Tier::host, Tier::nvme}), 10 + 10 + 0.5);
+    EXPECT_EQ(bytes("split", order, {4}, {Tier::nvme, Tier::nvme}), 28);
+    EXPECT_EQ(bytes("compact", order, {2}, {Tier::host, Tier::nvme}), 3.125 + 3.125 + 1);
+}
+
+TEST(Traffic, OtherOrdersSaveAReadOfTheWeights) {
+    constexpr Residency nvme{Tier::nvme, Tier::nvme};
+    const auto all = [&](const char* codec, UpdateOrder order) {
+        return bytes(codec, order, Durability::every_step, nvme);
+    };
+    EXPECT_EQ(all("split", UpdateOrder::deferred), 26);
+    EXPECT_EQ(all("split", UpdateOrder::in_backward), 26);
+    EXPECT_EQ(all("compact", UpdateOrder::deferred), 12.25);
+    EXPECT_EQ(all("compact", UpdateOrder::in_backward), 12.25);
+    EXPECT_EQ(all("plain_fp32", UpdateOrder::deferred), 28);
+    EXPECT_EQ(all("plain_bf16", UpdateOrder::deferred), 28);
+    EXPECT_EQ(all("plain_bf16", UpdateOrder::in_backward), 30);
+    EXPECT_EQ(bytes("split", UpdateOrder::deferred, Durability::every_step, {Tier::host, Tier::nvme}), 22);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "aio/error.h"
 #include "tests/engine/reference_loop.h"
 #include "tests/engine/run.h"
+#include "zero_infinity/unit_store.h"
 
 #include <gtest/gtest.h>
 
@@ -111,7 +112,7 @@ TEST(EngineOptimizers, MomentsOfANewStoreBeginAsEachGroupsOptimizerSays) {
         const std::uint64_t within = element % layout.tile_numel();
         float moment = 0;
         std::memcpy(&moment,
-                    states.data() + tile * layout.tile_numel() * format.states_bytes() +
+                    states.data() + tile * whole_granules(format.states_bytes(layout.tile_numel())) +
                         format.moment_offset_bytes(0, layout.tile_numel(tile)) + within * 4,
                     sizeof moment);
         wrong += moment == (element < down.first ? 0.25F : 4.0F) ? 0 : 1;

@@ -5,6 +5,7 @@
 #include "swap/blocking.h"
 #include "swap/tensor_store.h"
 #include "zero_infinity/unit.h"
+#include "zero_infinity/unit_store.h"
 #include "zero_infinity/update.h"
 
 #include <algorithm>
@@ -43,13 +44,15 @@ ReferenceState flat_states(const Snapshot& snapshot, const UnitLayout& layout, c
     for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) {
         const std::uint64_t first = tile * layout.tile_numel();
         const std::uint64_t numel = layout.tile_numel(tile);
-        std::byte* tile_states = states.data() + first * format.states_bytes();
+        // Whole tiles have the same stride in the object, padding included.
+        std::byte* tile_states = states.data() + tile * whole_granules(format.states_bytes(layout.tile_numel()));
+        const TileView view{weights.data() + first * format.weights_bytes(), tile_states, numel};
         std::vector<float> values(numel);
-        decode_masters(format, {weights.data() + first * format.weights_bytes(), tile_states, numel}, values.data());
+        decode_masters(format, view, values.data());
         flat.master.insert(flat.master.end(), values.begin(), values.end());
-        std::memcpy(values.data(), tile_states + format.moment_offset_bytes(0, numel), numel * 4);
+        decode_moment(format, view, 0, values.data());
         flat.m.insert(flat.m.end(), values.begin(), values.end());
-        std::memcpy(values.data(), tile_states + format.moment_offset_bytes(1, numel), numel * 4);
+        decode_moment(format, view, 1, values.data());
         flat.v.insert(flat.v.end(), values.begin(), values.end());
     }
     return flat;

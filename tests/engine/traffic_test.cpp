@@ -23,15 +23,17 @@ RunOptions traffic_run(const std::string& directory, Residency residency) {
 
 struct Expected {
     const char* name;
+    const char* codec;
     Residency residency;
     double bytes_per_param;
 };
 
 class TrafficOf : public ::testing::TestWithParam<Expected> {};
 
-TEST_P(TrafficOf, SplitMovesTheBytesOfTheFormula) {
+TEST_P(TrafficOf, CodecMovesTheBytesOfTheFormula) {
     const TemporaryDirectory directory;
-    const RunOptions options = traffic_run(directory.path(), GetParam().residency);
+    RunOptions options = traffic_run(directory.path(), GetParam().residency);
+    options.session.codec = GetParam().codec;
     const RunResult run = run_toy(options);
     const double steps = static_cast<double>(options.steps);
     const double measured = static_cast<double>(run.read_bytes + run.write_bytes) / steps;
@@ -39,16 +41,24 @@ TEST_P(TrafficOf, SplitMovesTheBytesOfTheFormula) {
     EXPECT_NEAR(measured / predicted, 1.0, 0.01);
     EXPECT_EQ(run.read_bytes, run.predicted.read * options.steps) << "reads are predicted to the byte";
     const double per_param = measured / static_cast<double>(run.trainable_numel);
-    std::printf("%s: %.3f bytes per parameter and step, formula %.0f\n", GetParam().name, per_param,
+    std::printf("%s: %.3f bytes per parameter and step, formula %.3f\n", GetParam().name, per_param,
                 GetParam().bytes_per_param);
     EXPECT_NEAR(per_param / GetParam().bytes_per_param, 1.0, 0.01);
 }
 
-INSTANTIATE_TEST_SUITE_P(Residencies, TrafficOf,
-                         ::testing::Values(Expected{"all_on_nvme", {Tier::nvme, Tier::nvme}, 28},
-                                           Expected{"weights_in_host_memory", {Tier::host, Tier::nvme}, 22},
-                                           Expected{"all_in_host_memory", {Tier::host, Tier::host}, 12}),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+constexpr Residency on_nvme{Tier::nvme, Tier::nvme};
+constexpr Residency weights_in_host_memory{Tier::host, Tier::nvme};
+constexpr Residency in_host_memory{Tier::host, Tier::host};
+
+INSTANTIATE_TEST_SUITE_P(
+    Residencies, TrafficOf,
+    ::testing::Values(Expected{"split_on_nvme", "split", on_nvme, 28},
+                      Expected{"split_weights_in_host_memory", "split", weights_in_host_memory, 22},
+                      Expected{"split_in_host_memory", "split", in_host_memory, 12},
+                      Expected{"compact_on_nvme", "compact", on_nvme, 14.25},
+                      Expected{"compact_weights_in_host_memory", "compact", weights_in_host_memory, 8.25},
+                      Expected{"compact_in_host_memory", "compact", in_host_memory, 5.125}),
+    [](const auto& instance) { return std::string(instance.param.name); });
 
 std::uint64_t process_io(const std::string& key) {
     std::ifstream file("/proc/self/io");

@@ -1,4 +1,5 @@
 #include "trainer/config.h"
+#include "trainer/session_options.h"
 
 #include "aio/error.h"
 
@@ -83,6 +84,17 @@ TEST(Config, ChoosesTypesAndTiers) {
     EXPECT_EQ(config({"bf16.enabled=true", "data_types.grad_accum_dtype=fp32"}).gradient_type, PlaneType::fp32);
     EXPECT_NE(refusal({"run.swap_directory=s", "data_types.grad_accum_dtype=bf16"}).find("needs bf16.enabled"),
               std::string::npos);
+}
+
+TEST(Config, TheLossyCodecIsAskedForByName) {
+    EXPECT_EQ(config({}).codec, CodecChoice::exact);
+    EXPECT_EQ(config({"bf16.enabled=true"}).codec, CodecChoice::exact);
+    EXPECT_EQ(session_options(config({"bf16.enabled=true"}), 1).codec, "split");
+    EXPECT_EQ(session_options(config({}), 1).codec, "plain_fp32");
+    const TrainConfig compact = config({"bf16.enabled=true", "memory.codec=compact"});
+    EXPECT_EQ(compact.codec, CodecChoice::compact);
+    EXPECT_EQ(session_options(compact, 1).codec, "compact");
+    EXPECT_NE(refusal({"run.swap_directory=s", "memory.codec=compact"}).find("needs bf16.enabled"), std::string::npos);
 }
 
 TEST(Config, ClipsAtOneUnlessSaid) {

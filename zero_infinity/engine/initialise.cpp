@@ -41,7 +41,7 @@ class TileWriter {
           deadline_(deadline),
           progress_(&progress),
           weights_bytes_(whole_granules(tile_numel * format.weights_bytes())),
-          memory_(weights_bytes_ + whole_granules(tile_numel * format.states_bytes()), 1, Registration::none) {
+          memory_(weights_bytes_ + whole_granules(format.states_bytes(tile_numel)), 1, Registration::none) {
         for (const ObjectSpec& object : store.layout().objects()) total_bytes_ += object.bytes;
     }
 
@@ -55,7 +55,7 @@ class TileWriter {
 
     void frozen(std::uint32_t object, std::uint32_t tile, const float* values, std::uint64_t numel) {
         std::byte* scratch = memory_.data() + weights_bytes_;  // the master's other half has no place to go
-        format_->codec->encode(values, memory_.data(), scratch, numel);
+        format_->codec->encode_master(values, memory_.data(), scratch, numel);
         write({object, tile}, memory_.data());
     }
 

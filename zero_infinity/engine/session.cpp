@@ -7,6 +7,7 @@
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/engine/torch_kernels.h"
 #include "zero_infinity/unit_store.h"
+#include "zero_infinity/update.h"
 
 #include <xxhash.h>
 
@@ -56,8 +57,8 @@ std::string fingerprint_of(const Model& model, const ParameterGroups& optimizers
     return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-StateFormat format_of(const std::string& codec, std::uint32_t moments) {
-    if (const Codec* found = find_codec(codec)) return {found, moments};
+StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
+    if (const Codec* found = find_codec(codec)) return state_format(*found, optimizer);
     throw Error(ExitCode::usage,
                 fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(codec_names(), ", ")));
 }
@@ -151,7 +152,7 @@ Session::State::State(std::unique_ptr<Model> given_model, ParameterGroups given_
     : options(checked(std::move(given_options))),
       model(std::move(given_model)),
       optimizers(std::move(given_optimizers)),
-      format(format_of(options.codec, optimizers.moments())),
+      format(format_of(options.codec, optimizers.others())),
       fingerprint(fingerprint_of(*model, optimizers, options.codec)),
       layouts(layouts_of(*model, options.tile_numel)),
       pieces(pieces_of(layouts, optimizers)),
