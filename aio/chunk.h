@@ -1,4 +1,5 @@
-// A piece of a transfer that is in flight, and what its last attempt means. Used by io.cpp and transfer.cpp.
+// A piece of a transfer that is in flight, and what its last attempt means. Used by io*.cpp, lane.cpp, judge.cpp and
+// transfer.cpp.
 #pragma once
 
 #include "aio/backend.h"
@@ -9,13 +10,24 @@
 
 namespace penstock {
 
+struct Lane;
+
 // The Attempt's data, offset and bytes are what is still to move.
 struct Chunk : Attempt {
+    enum class State : std::uint8_t {
+        free,         // belongs to no transfer
+        handed_over,  // the backend has it
+        resting,      // pauses before a retry
+    };
+    State state = State::free;
+    Urgency urgency = Urgency::demand;  // its transfer's when it was cut
+    std::uint32_t issued_bytes = 0;     // when it was cut: its share of the bytes in flight
+    int tries = 0;                      // attempts since the last progress
     Transfer* transfer = nullptr;
-    std::uint32_t issued_bytes = 0;  // when it was cut: its share of the bytes in flight
-    int tries = 0;                   // attempts since the last progress
-    std::chrono::steady_clock::time_point submitted;
-    Chunk* next_free = nullptr;
+    Lane* lane = nullptr;
+    std::chrono::steady_clock::time_point submitted;  // the last attempt
+    std::chrono::steady_clock::time_point due;        // when resting: the next one
+    Chunk* next_idle = nullptr;                       // in the list of the free or of the resting
 };
 
 struct JudgeRules {
@@ -37,6 +49,9 @@ struct Judgement {
 
 // Reads chunk.result of an attempt that has come back, and advances the chunk over what was moved.
 Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept;
+
+// Whether there is such a class: of reads demand, prefetch and scrub, of writes demand, write_back and scrub.
+bool has_urgency(IoKind kind, Urgency urgency) noexcept;
 
 // Checks what TransferRequest asks of its maker, for a loop that cuts chunks of `chunk_bytes`.
 void check_request(const TransferRequest& request, std::uint32_t chunk_bytes);

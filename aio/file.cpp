@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <limits>
 #include <utility>
@@ -70,12 +71,20 @@ struct stat status_of(int fd, const std::string& path) {
     return status;
 }
 
-void require_disk_file(int fd, const std::string& path) {
+// Of the disk that holds the file.
+std::uint64_t device_of(int fd, const std::string& path) {
     const struct stat status = status_of(fd, path);
-    if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) return;
+    if (S_ISREG(status.st_mode)) return status.st_dev;
+    if (S_ISBLK(status.st_mode)) return status.st_rdev;
     throw Error(
         ExitCode::storage,
         fmt::format("cannot open {}: it is neither a regular file nor a block device; name another file.", path));
+}
+
+// Descriptors are used again; these are not, so whoever keeps one (a registered file) can tell two files apart.
+std::uint64_t next_id() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 void clear_nonblocking(int fd, const std::string& path) {
@@ -105,7 +114,8 @@ File::File(int directory_fd, const std::string& path, const std::string& shown_p
     // The owner is complete before anything can throw: its destructor would not run for a half-built object.
     File opened;
     opened.fd_ = open_file(directory_fd, path, shown_path, options);
-    require_disk_file(opened.fd_, shown_path);
+    opened.device_ = device_of(opened.fd_, shown_path);
+    opened.id_ = next_id();
     clear_nonblocking(opened.fd_, shown_path);
     opened.path_ = shown_path;
     opened.alignment_ = {1, 1};
@@ -137,6 +147,8 @@ File& File::operator=(File&& other) noexcept {
     direct_ = std::exchange(other.direct_, false);
     fallback_ = std::move(other.fallback_);
     alignment_ = std::exchange(other.alignment_, Alignment{});
+    device_ = std::exchange(other.device_, 0);
+    id_ = std::exchange(other.id_, 0);
     return *this;
 }
 

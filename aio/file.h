@@ -25,7 +25,8 @@ struct FileOptions {
 
 // A move-only owner of a file descriptor. Opening never follows a symbolic link in the last component and throws Error
 // (storage) with path and cause; so does anything but a regular file or a block device. Any thread may call the const
-// members; a File must outlive the transfers that use it.
+// members; a File must outlive the transfers that use it, and stay where it is: not moved, assigned or closed
+// meanwhile.
 //
 // Alignment is asked from the kernel (statx, STATX_DIOALIGN). Where it does not tell, a read is tried at 512 and at
 // 4096 bytes. Where the file system refuses O_DIRECT, the file is opened through the page cache, direct() is false and
@@ -44,6 +45,10 @@ class File {
     bool direct() const noexcept { return direct_; }
     const std::string& fallback() const noexcept { return fallback_; }
     Alignment alignment() const noexcept { return alignment_; }
+    // st_rdev of a block device, else st_dev. Two partitions or subvolumes of one drive count as two devices.
+    std::uint64_t device() const noexcept { return device_; }
+    // Unique in the process and never used again, unlike the descriptor's number; moves with the File; 0 when not open.
+    std::uint64_t id() const noexcept { return id_; }
     std::uint64_t bytes() const;
 
     // Reserves the range [0, bytes) on disk; the file is at least that long afterwards. Throws Error (does_not_fit)
@@ -57,6 +62,8 @@ class File {
     bool direct_ = false;
     std::string fallback_;
     Alignment alignment_;
+    std::uint64_t device_ = 0;
+    std::uint64_t id_ = 0;
 };
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #include "aio/check.h"
 #include "aio/chunk.h"
 #include "aio/file.h"
+#include "aio/lane.h"
 
 #include <algorithm>
 #include <bit>
@@ -13,27 +14,27 @@ namespace penstock {
 
 namespace {
 
-constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(24);  // keeps the deadline representable
+constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(24);  // keeps points in time representable
+constexpr std::chrono::nanoseconds first_pause = std::chrono::microseconds(100);
+constexpr std::chrono::nanoseconds longest_pause = std::chrono::milliseconds(10);
 
 // Only the owner writes: a plain load and store, readable elsewhere, without a locked instruction.
 void bump(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
     counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
 
-std::uint64_t sum(const std::array<std::atomic<std::uint64_t>, urgency_count>& counters) noexcept {
-    std::uint64_t total = 0;
-    for (const auto& counter : counters) total += counter.load(std::memory_order_relaxed);
-    return total;
+// After the first attempt 100 us, then twice as long each time, up to 10 ms.
+std::chrono::nanoseconds pause_after(int tries) noexcept {
+    return std::min(first_pause * (1 << std::min(tries - 1, 16)), longest_pause);
+}
+
+// Few places must not all be kept for demand reads.
+InFlightLimits fitted(InFlightLimits limits, std::size_t depth) noexcept {
+    limits.demand_places = static_cast<std::uint32_t>(std::min<std::size_t>(limits.demand_places, depth / 4));
+    return limits;
 }
 
 }  // namespace
-
-std::uint64_t IoStatistics::total_read_bytes() const noexcept {
-    return sum(read_bytes);
-}
-std::uint64_t IoStatistics::total_write_bytes() const noexcept {
-    return sum(write_bytes);
-}
 
 // ---------------------------------------------------------------- the caller's side
 
@@ -42,49 +43,73 @@ Io::Io(std::unique_ptr<Backend> backend, IoLimits limits) : backend_(std::move(b
     PENSTOCK_CHECK(std::has_single_bit(limits_.chunk_bytes) && limits_.chunk_bytes <= max_attempt_bytes,
                    "chunk_bytes {} is not a power of two up to {}", limits_.chunk_bytes, max_attempt_bytes);
     PENSTOCK_CHECK(limits_.tries > 0, "tries {} is not positive", limits_.tries);
-    chunks_.resize(backend_->depth());
-    for (Chunk& chunk : chunks_) chunk.next_free = std::exchange(free_chunks_, &chunk);
+    PENSTOCK_CHECK(limits_.deadline > std::chrono::nanoseconds(0), "deadline {} ns", limits_.deadline.count());
+    check_limits(limits_.in_flight, limits_.chunk_bytes);
+    limits_.in_flight = fitted(limits_.in_flight, backend_->depth());
+    limits_.deadline = std::min(limits_.deadline, longest_wait);
+    lanes_.resize(max_io_devices);
+    chunk_memory_ = std::make_unique<Chunk[]>(backend_->depth());
+    chunks_ = {chunk_memory_.get(), backend_->depth()};
+    for (Chunk& chunk : chunks_) chunk.next_idle = std::exchange(free_chunks_, &chunk);
+    free_count_ = chunks_.size();
 }
 
-Io::~Io() {
-    for (auto& directions : queues_) {
-        for (Queue& queue : directions) {
-            while (Transfer* transfer = queue.pop()) cancel(*transfer);
-        }
-    }
-    while (chunks_in_flight_ > 0) collect(backend_->reap(std::chrono::seconds(1)));
-    while (Transfer* transfer = drained_.pop()) cancel(*transfer);
+void Io::set_limits(std::uint64_t device, const InFlightLimits& limits) {
+    check_limits(limits, limits_.chunk_bytes);
+    Lane& lane = lane_of(device);
+    PENSTOCK_CHECK(lane.unused(), "bounds are set while transfers of the device are started");
+    lane.limits = fitted(limits, chunks_.size());
 }
 
 void Io::start(Transfer& transfer, const TransferRequest& request) {
     PENSTOCK_CHECK(transfer.idle(), "the transfer is already started");
     check_request(request, limits_.chunk_bytes);
     transfer.request_ = request;
+    if (!request.urgency && request.kind != IoKind::flush)
+        transfer.request_.urgency = request.kind == IoKind::read ? Urgency::demand : Urgency::write_back;
     transfer.error_.reset();
     transfer.issued_bytes_ = 0;
+    transfer.started_ = backend_->now();
     transfer.transition(Transfer::State::queued);
-    queue_of(transfer).push(transfer);
+    lane_of(request.file->device()).push(transfer);
     ++unfinished_;
+}
+
+void Io::promote(Transfer& transfer, Urgency urgency) noexcept {
+    TransferRequest& request = transfer.request_;
+    if (!transfer.waits() || request.kind == IoKind::flush || urgency >= *request.urgency) return;
+    PENSTOCK_CHECK(has_urgency(request.kind, urgency), "a {} has no class {}", to_string(request.kind),
+                   static_cast<int>(urgency));
+    Lane& lane = lane_of(request.file->device());
+    lane.remove(transfer);
+    request.urgency = urgency;
+    lane.push(transfer);
+}
+
+void Io::withdraw(Transfer& transfer) noexcept {
+    if (!transfer.waits()) return;
+    lane_of(transfer.request_.file->device()).remove(transfer);
+    transfer.fail(ECANCELED);
+    if (transfer.chunks_in_flight_ == 0) drain(transfer);
 }
 
 std::size_t Io::wait(std::chrono::nanoseconds timeout) {
     PENSTOCK_CHECK(!delivering_, "done() may not poll or wait");
-    std::chrono::nanoseconds left = std::clamp(timeout, std::chrono::nanoseconds(0), longest_wait);
-    const auto deadline = std::chrono::steady_clock::now() + left;
+    now_ = backend_->now();
+    const Time until = now_ + std::clamp(timeout, std::chrono::nanoseconds(0), longest_wait);
     std::size_t delivered = 0;
     for (;;) {
         issue();
-        collect(backend_->reap(drained_.head != nullptr ? std::chrono::nanoseconds(0) : left));
+        reap(drained_.empty() ? next_timer(until) - now_ : std::chrono::nanoseconds(0));
         delivered = deliver();
         const bool woken = woken_.exchange(false, std::memory_order_acquire);
-        left = deadline - std::chrono::steady_clock::now();
-        if (delivered > 0 || woken || left <= std::chrono::nanoseconds(0)) break;
+        if (delivered > 0 || woken || now_ >= until) break;
     }
     // What became possible meanwhile goes to the kernel now, because the caller may compute for long before it polls
     // again.
     if (unfinished_ > 0) {
         issue();
-        collect(backend_->reap(std::chrono::nanoseconds(0)));
+        reap(std::chrono::nanoseconds(0));
     }
     return delivered;
 }
@@ -94,78 +119,153 @@ void Io::wake() noexcept {
     backend_->wake();
 }
 
-std::optional<OldestTransfer> Io::oldest() const {
-    const Chunk* oldest = nullptr;
-    for (const Chunk& chunk : chunks_) {
-        if (chunk.transfer == nullptr) continue;
-        if (oldest == nullptr || chunk.submitted < oldest->submitted) oldest = &chunk;
-    }
-    if (oldest == nullptr) return std::nullopt;
-    return OldestTransfer{.path = oldest->transfer->request_.file->path(),
-                          .kind = oldest->kind,
-                          .offset_bytes = oldest->offset_bytes,
-                          .age = std::chrono::steady_clock::now() - oldest->submitted};
+std::string Io::register_memory(std::span<const std::span<std::byte>> ranges) {
+    PENSTOCK_CHECK(idle(), "memory is registered while {} transfers are under way", unfinished_);
+    return backend_->register_memory(ranges);
 }
 
-// ---------------------------------------------------------------- from queues to the backend
+std::string Io::register_files(std::span<const File* const> files) {
+    PENSTOCK_CHECK(idle(), "files are registered while {} transfers are under way", unfinished_);
+    std::vector<RegisteredFile> registered;
+    for (const File* file : files) registered.push_back({.fd = file->fd(), .id = file->id()});
+    return backend_->register_files(registered);
+}
 
+// ---------------------------------------------------------------- from the queues to the backend
+
+Lane& Io::lane_of(std::uint64_t device) noexcept {
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+        if (lanes_[i].device == device) return lanes_[i];
+    }
+    if (lane_count_ == lanes_.size()) return lanes_.back();
+    Lane& lane = lanes_[lane_count_++];
+    lane.device = device;
+    lane.limits = limits_.in_flight;
+    ++lanes_with_nothing_;
+    return lane;
+}
+
+// With fewer places than devices none can be kept for each, so the one that got the last place is offered the next one
+// last.
 void Io::issue() noexcept {
-    // A direction that is full stays closed to later classes: a small prefetch must not pass a demand read for ever.
-    std::array<bool, direction_count> open{true, true, true};
-    for (auto& directions : queues_) {
-        for (std::size_t index = 0; index < direction_count; ++index) {
-            if (open[index]) open[index] = issue_from(directions[index], static_cast<Direction>(index));
+    submit_rested();
+    const std::size_t first = first_lane_;
+    for (std::size_t i = 0; i < lane_count_; ++i) {
+        const std::size_t index = (first + i) % lane_count_;
+        const std::size_t before = free_count_;
+        issue_lane(lanes_[index]);
+        if (free_count_ < before) first_lane_ = index + 1;
+    }
+}
+
+void Io::issue_lane(Lane& lane) noexcept {
+    while (!lane.flushes.empty() && free_places(lane) > 0) issue_chunk(lane, *lane.flushes.head());
+    bool throttled = false;
+    for (std::size_t i = 0; i < urgency_count; ++i) {
+        for (const IoKind kind : {IoKind::read, IoKind::write}) {
+            if (issue_class(lane, kind, static_cast<Urgency>(i)) == Admission::throttled) throttled = true;
         }
     }
+    if (lane.update_throttled(throttled, now_)) bump(statistics_.throttled);
 }
 
-// Returns whether the queue is empty now.
-bool Io::issue_from(Queue& queue, Direction direction) noexcept {
-    while (queue.head != nullptr) {
-        Transfer& transfer = *queue.head;
-        const std::uint64_t left = transfer.request_.bytes - transfer.issued_bytes_;
-        const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(limits_.chunk_bytes, left));
-        if (!may_issue(direction, bytes)) return false;
-        issue_chunk(transfer, bytes);
-        if (transfer.wholly_issued()) queue.pop();
+// Returns why it stopped: yes when the queue is empty now.
+Admission Io::issue_class(Lane& lane, IoKind kind, Urgency urgency) noexcept {
+    const TransferQueue& queue = (kind == IoKind::read ? lane.reads : lane.writes)[static_cast<std::size_t>(urgency)];
+    while (Transfer* transfer = queue.head()) {
+        const std::uint64_t left = transfer->request_.bytes - transfer->issued_bytes_;
+        lane.load.free_places = free_places(lane);
+        lane.load.demand_recent = lane.demand_recent(now_);
+        const Admission answer =
+            admit(lane.limits, lane.load, kind, urgency, std::min<std::uint64_t>(limits_.chunk_bytes, left));
+        if (answer != Admission::yes) return answer;
+        issue_chunk(lane, *transfer);
     }
-    return true;
+    return Admission::yes;
 }
 
-bool Io::may_issue(Direction direction, std::uint64_t bytes) const noexcept {
-    const std::uint64_t in_flight = in_flight_bytes_[static_cast<std::size_t>(direction)];
-    return free_chunks_ != nullptr && (in_flight == 0 || in_flight + bytes <= limits_.in_flight_bytes);
+// Each other device that has nothing in flight keeps one place.
+std::uint32_t Io::free_places(const Lane& lane) const noexcept {
+    std::size_t kept = lanes_with_nothing_ - (lane.chunks_in_flight == 0 ? 1 : 0);
+    if (lane_count_ > chunks_.size()) kept = 0;
+    return static_cast<std::uint32_t>(free_count_ - std::min(kept, free_count_));
 }
 
-void Io::issue_chunk(Transfer& transfer, std::uint32_t bytes) noexcept {
+void Io::issue_chunk(Lane& lane, Transfer& transfer) noexcept {
     const TransferRequest& request = transfer.request_;
+    const std::uint64_t left = request.bytes - transfer.issued_bytes_;
     Chunk& chunk = *free_chunks_;
-    free_chunks_ = chunk.next_free;
+    free_chunks_ = chunk.next_idle;
+    --free_count_;
     chunk.kind = request.kind;
     chunk.fd = request.file->fd();
+    chunk.file_id = request.file->id();
     chunk.data = request.data == nullptr ? nullptr : request.data + transfer.issued_bytes_;
     chunk.offset_bytes = request.offset_bytes + transfer.issued_bytes_;
-    chunk.bytes = chunk.issued_bytes = bytes;
-    chunk.transfer = &transfer;
+    chunk.bytes = chunk.issued_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(limits_.chunk_bytes, left));
+    chunk.urgency = request.urgency.value_or(Urgency::demand);
     chunk.tries = 0;
-    if (transfer.state_ == Transfer::State::queued) transfer.transition(Transfer::State::active);
-    transfer.issued_bytes_ += bytes;
+    chunk.transfer = &transfer;
+    chunk.lane = &lane;
+    if (lane.chunks_in_flight == 0) --lanes_with_nothing_;
+    lane.add(chunk);
+    if (transfer.state_ == Transfer::State::queued) {
+        transfer.transition(Transfer::State::active);
+        transfer.issued_ = now_;
+    }
+    transfer.issued_bytes_ += chunk.bytes;
     ++transfer.chunks_in_flight_;
-    ++chunks_in_flight_;
-    in_flight_bytes_[static_cast<std::size_t>(direction_of(chunk.kind))] += bytes;
+    if (transfer.wholly_issued()) lane.remove(transfer);
     submit(chunk);
 }
 
 void Io::submit(Chunk& chunk) noexcept {
-    bump(statistics_.attempts);
-    chunk.submitted = std::chrono::steady_clock::now();
+    if (LaneStatistics* lane = statistics_of(chunk.kind, chunk.urgency)) bump(lane->attempts);
+    chunk.state = Chunk::State::handed_over;
+    chunk.submitted = now_;
+    ++handed_over_;
     const bool taken = backend_->submit(chunk);
     PENSTOCK_CHECK(taken, "{} refused one of its {} places", backend_->name(), backend_->depth());
 }
 
+// ---------------------------------------------------------------- pauses
+
+void Io::rest(Chunk& chunk) noexcept {
+    chunk.state = Chunk::State::resting;
+    chunk.due = now_ + pause_after(chunk.tries);
+    chunk.next_idle = std::exchange(resting_, &chunk);
+}
+
+void Io::submit_rested() noexcept {
+    Chunk* all = std::exchange(resting_, nullptr);
+    while (all != nullptr) {
+        Chunk& chunk = *std::exchange(all, all->next_idle);
+        if (chunk.transfer->error_) {
+            retire(chunk);
+        } else if (chunk.due > now_) {
+            chunk.next_idle = std::exchange(resting_, &chunk);
+        } else {
+            submit(chunk);
+        }
+    }
+}
+
+// The first point in time at which something can go that no completion announces.
+Io::Time Io::next_timer(Time until) const noexcept {
+    for (const Chunk* chunk = resting_; chunk != nullptr; chunk = chunk->next_idle) until = std::min(until, chunk->due);
+    for (std::size_t i = 0; i < lane_count_; ++i) until = std::min(until, lanes_[i].timer().value_or(until));
+    return until;
+}
+
 // ---------------------------------------------------------------- from the backend to done()
 
-void Io::collect(Attempt* finished) noexcept {
+void Io::reap(std::chrono::nanoseconds timeout) noexcept {
+    Attempt* finished = backend_->reap(timeout);
+    now_ = backend_->now();
+    settle_all(finished);
+}
+
+void Io::settle_all(Attempt* finished) noexcept {
     while (finished != nullptr) {
         Attempt* attempt = std::exchange(finished, finished->next);
         settle(static_cast<Chunk&>(*attempt));
@@ -174,29 +274,36 @@ void Io::collect(Attempt* finished) noexcept {
 
 void Io::settle(Chunk& chunk) noexcept {
     Transfer& transfer = *chunk.transfer;
-    const JudgeRules rules{.alignment_bytes = transfer.request_.file->alignment().offset_bytes, .tries = limits_.tries};
+    LaneStatistics* lane = statistics_of(chunk.kind, chunk.urgency);
+    --handed_over_;
+    if (lane != nullptr) lane->device.add(now_ - chunk.submitted);
+    const bool again = chunk.result == -EAGAIN;
+    const Alignment alignment = transfer.request_.file->alignment();  // a resumed attempt obeys both
+    const JudgeRules rules{.alignment_bytes = std::max(alignment.memory_bytes, alignment.offset_bytes),
+                           .tries = limits_.tries};
     const Judgement judgement = judge(chunk, rules);
-    count_bytes(chunk, judgement.moved_bytes);
+    if (lane != nullptr) bump(lane->bytes, judgement.moved_bytes);
     switch (judgement.verdict) {
         case Judgement::Verdict::finished:
-            if (chunk.kind == IoKind::flush) bump(statistics_.flushes);
             return retire(chunk);
         case Judgement::Verdict::resume:
-            bump(statistics_.resumed);
+            if (lane != nullptr) bump(lane->resumed);
             break;
         case Judgement::Verdict::retry:
-            bump(statistics_.retried);
+            if (lane != nullptr) bump(lane->retried);
             break;
         case Judgement::Verdict::failed:
             return fail(chunk, judgement.errno_value);
     }
-    // After the first error the transfer is lost, so its other chunks only drain.
+    // After the first error the transfer has failed, so its other chunks only drain.
     if (transfer.error_) return retire(chunk);
+    if (again) return rest(chunk);
     submit(chunk);
 }
 
 void Io::fail(Chunk& chunk, int errno_value) noexcept {
     Transfer& transfer = *chunk.transfer;
+    if (transfer.waits()) chunk.lane->remove(transfer);
     if (!transfer.error_) {
         transfer.error_ = IoError{.kind = chunk.kind,
                                   .path = transfer.request_.file->path(),
@@ -204,83 +311,59 @@ void Io::fail(Chunk& chunk, int errno_value) noexcept {
                                   .bytes = chunk.bytes,
                                   .errno_value = errno_value,
                                   .tries = chunk.tries};
-        // Chunks are cut from the head of a queue only, so a transfer that is not wholly cut is that head.
-        if (!transfer.wholly_issued()) {
-            const Transfer* head = queue_of(transfer).pop();
-            PENSTOCK_CHECK(head == &transfer, "a partly issued transfer is not the head of its queue");
-        }
     }
     retire(chunk);
 }
 
 void Io::retire(Chunk& chunk) noexcept {
     Transfer& transfer = *std::exchange(chunk.transfer, nullptr);
-    in_flight_bytes_[static_cast<std::size_t>(direction_of(chunk.kind))] -= chunk.issued_bytes;
-    --chunks_in_flight_;
-    chunk.next_free = std::exchange(free_chunks_, &chunk);
+    Lane& lane = *std::exchange(chunk.lane, nullptr);
+    chunk.state = Chunk::State::free;
+    chunk.next_idle = std::exchange(free_chunks_, &chunk);
+    ++free_count_;
+    lane.subtract(chunk, now_);
+    if (lane.chunks_in_flight == 0) ++lanes_with_nothing_;
     --transfer.chunks_in_flight_;
-    if (transfer.chunks_in_flight_ > 0 || !(transfer.wholly_issued() || transfer.error_)) return;
-    transfer.transition(Transfer::State::drained);
-    drained_.push(transfer);
+    if (transfer.chunks_in_flight_ == 0 && (transfer.wholly_issued() || transfer.error_)) drain(transfer);
 }
 
+void Io::drain(Transfer& transfer) noexcept {
+    transfer.transition(Transfer::State::drained);
+    drained_.push(transfer);
+    const TransferRequest& request = transfer.request_;
+    const bool whole = !transfer.error_;
+    if (request.kind == IoKind::flush) {
+        if (!whole) return;
+        bump(statistics_.flushes);
+        statistics_.flush_time.add(now_ - transfer.started_);
+        return;
+    }
+    LaneStatistics& lane = *statistics_of(request.kind, *request.urgency);
+    bump(lane.transfers);
+    if (!whole) return bump(lane.errors);
+    lane.latency.add(now_ - transfer.started_);
+    lane.wait.add(transfer.issued_ - transfer.started_);
+}
+
+// What done() withdraws is for the next time.
 std::size_t Io::deliver() noexcept {
     std::size_t delivered = 0;
+    TransferQueue due = std::exchange(drained_, {});
     delivering_ = true;
-    while (Transfer* transfer = drained_.pop()) {
+    while (Transfer* transfer = due.pop()) {
         --unfinished_;
         ++delivered;
         transfer->transition(Transfer::State::idle);
         transfer->done();  // may have destroyed it
     }
     delivering_ = false;
+    if (delivered > 0) now_ = backend_->now();
     return delivered;
 }
 
-// The Io ends: done() is not called, because what it would touch may be gone. Chunks in flight drain first.
-void Io::cancel(Transfer& transfer) noexcept {
-    const TransferRequest& request = transfer.request_;
-    transfer.error_ = IoError{.kind = request.kind,
-                              .path = request.file->path(),
-                              .offset_bytes = request.offset_bytes,
-                              .bytes = request.bytes,
-                              .errno_value = ECANCELED,
-                              .tries = 0};
-    if (transfer.state_ == Transfer::State::active) return;
-    transfer.transition(Transfer::State::idle);
-    --unfinished_;
-}
-
-void Io::count_bytes(const Chunk& chunk, std::uint32_t bytes) noexcept {
-    const auto urgency = static_cast<std::size_t>(chunk.transfer->request_.urgency);
-    if (chunk.kind == IoKind::read) bump(statistics_.read_bytes[urgency], bytes);
-    if (chunk.kind == IoKind::write) bump(statistics_.write_bytes[urgency], bytes);
-}
-
-// ---------------------------------------------------------------- queues
-
-Io::Direction Io::direction_of(IoKind kind) noexcept {
-    if (kind == IoKind::read) return Direction::read;
-    return kind == IoKind::write ? Direction::write : Direction::flush;
-}
-
-Io::Queue& Io::queue_of(const Transfer& transfer) noexcept {
-    const auto urgency = static_cast<std::size_t>(transfer.request_.urgency);
-    return queues_[urgency][static_cast<std::size_t>(direction_of(transfer.request_.kind))];
-}
-
-void Io::Queue::push(Transfer& transfer) noexcept {
-    transfer.next_ = nullptr;
-    (tail == nullptr ? head : tail->next_) = &transfer;
-    tail = &transfer;
-}
-
-Transfer* Io::Queue::pop() noexcept {
-    Transfer* transfer = head;
-    if (transfer == nullptr) return nullptr;
-    head = std::exchange(transfer->next_, nullptr);
-    if (head == nullptr) tail = nullptr;
-    return transfer;
+LaneStatistics* Io::statistics_of(IoKind kind, Urgency urgency) noexcept {
+    if (kind == IoKind::flush) return nullptr;
+    return &(kind == IoKind::read ? statistics_.read : statistics_.write)[static_cast<std::size_t>(urgency)];
 }
 
 }  // namespace penstock

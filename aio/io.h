@@ -1,8 +1,10 @@
 // The loop that serves transfers: urgency, chunks, bounds in flight, statistics.
 #pragma once
 
+#include "aio/admission.h"
 #include "aio/backend.h"
-#include "aio/transfer.h"
+#include "aio/statistics.h"
+#include "aio/transfer_queue.h"
 
 #include <array>
 #include <atomic>
@@ -10,48 +12,53 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace penstock {
 
 struct Chunk;  // aio/chunk.h: the implementation's
+struct Lane;   // aio/lane.h
 
 struct IoLimits {
-    std::uint32_t chunk_bytes = 1U << 20;        // longest single attempt, a power of two; more does not read faster
-    std::uint64_t in_flight_bytes = 8ULL << 20;  // per direction; one chunk is let through whatever its length
-    int tries = 8;                               // at one place without progress (EAGAIN, EINTR), then it is an error
+    std::uint32_t chunk_bytes = 1U << 20;  // longest single attempt, a power of two; more does not read faster
+    InFlightLimits in_flight;              // per device
+    int tries = 8;  // at one place without progress (EAGAIN with a growing pause, EINTR), then it is an error
+    // How long an attempt may be with the kernel before stuck(), finish() and the destructor say so.
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);
 };
 
-// Counts since construction. Written by the owner only, readable from any thread while running. Bytes are those that
-// count towards a transfer: without errors their sum is what was asked for.
-struct IoStatistics {
-    std::array<std::atomic<std::uint64_t>, urgency_count> read_bytes{};
-    std::array<std::atomic<std::uint64_t>, urgency_count> write_bytes{};
-    std::atomic<std::uint64_t> attempts{0};
-    std::atomic<std::uint64_t> resumed{0};  // short transfers that were continued
-    std::atomic<std::uint64_t> retried{0};  // EAGAIN, EINTR
-    std::atomic<std::uint64_t> flushes{0};
-    std::uint64_t total_read_bytes() const noexcept;
-    std::uint64_t total_write_bytes() const noexcept;
-};
+inline constexpr std::size_t max_io_devices = 16;
 
 struct OldestTransfer {
     std::string path;
     IoKind kind = IoKind::read;
     std::uint64_t offset_bytes = 0;
     std::chrono::nanoseconds age{0};  // since it was handed to the kernel, not since it was queued
+
+    // "read of /nvme/penstock.data at offset 4096 has not come back for 120 s"
+    std::string message() const;
 };
 
 // Owned by one thread, which calls everything but wake() and statistics(). Allocates in the constructor and for an
 // error only. start() only queues: the next poll() or wait() hands the work to the kernel, so call one of them before
-// computing. Direct I/O in flight cannot be cancelled: the destructor waits for it. Transfers that are not done by then
-// become idle with the error ECANCELED, without a call of done().
+// computing.
+//
+// Files on different devices have queues and bounds of their own, for up to max_io_devices devices; further ones share
+// those of the last. On each, demand reads go before prefetch reads, these before write-back, and scrub goes when
+// nothing else waits; write-back is throttled while demand reads are about (aio/admission.h).
+//
+// Direct I/O in flight cannot be cancelled. The destructor waits until all of it is back or has been with the kernel
+// longer than the deadline. Transfers that are not done by then become idle with the error ECANCELED, without a call of
+// done(); those that a stuck device still has become lost, with ETIMEDOUT (Transfer::lost). The backend is then left to
+// the kernel, and the process can exit.
 //
 //   struct Load : Transfer { void done() noexcept override { loaded = !error(); } bool loaded = false; } load;
 //   Io io(open_backend(file.fd(), {}).backend, {});
 //   io.start(load, {.kind = IoKind::read, .file = &file, .data = memory, .offset_bytes = 0, .bytes = 4096});
-//   while (!load.idle()) io.wait(std::chrono::seconds(1));
+//   if (const auto stuck = io.finish(load)) throw Error(ExitCode::storage, stuck->message());
 class Io {
    public:
     Io(std::unique_ptr<Backend> backend, IoLimits limits);
@@ -62,55 +69,97 @@ class Io {
     // REQUIRES: transfer is idle, the request obeys the file's alignment. Never blocks, never completes inside.
     void start(Transfer& transfer, const TransferRequest& request);
 
+    // To a more urgent class, for what is not issued yet; it goes to the end of that class and is counted there.
+    // Nothing happens when it is there already, more urgent, wholly issued or idle.
+    void promote(Transfer& transfer, Urgency urgency) noexcept;
+    // Issues no more of it: it ends with ECANCELED when what is in flight is back, at the next poll() at the earliest.
+    // Some, none or all of its bytes may have moved. Nothing happens when it is wholly issued or idle.
+    void withdraw(Transfer& transfer) noexcept;
+
     // Delivers what is complete; returns how many transfers were delivered.
     std::size_t poll() { return wait(std::chrono::nanoseconds(0)); }
     // Same, but blocks until one was delivered, wake() was called or the timeout has passed.
     std::size_t wait(std::chrono::nanoseconds timeout);
-    void wake() noexcept;  // any thread; async-signal-safe; not lost when it comes before the wait
+    // Any thread, not during or after the destructor; async-signal-safe; not lost when it comes before the wait.
+    void wake() noexcept;
 
     bool idle() const noexcept { return unfinished_ == 0; }
-    // What has been with the kernel longest: who to name when a device is stuck. Walks over all that is in flight.
+    // Waits until the transfer, or everything, has ended. Returns what is stuck instead, once something of the Io has
+    // been with the kernel longer than the deadline: the transfer then still runs.
+    [[nodiscard]] std::optional<OldestTransfer> finish(const Transfer& transfer);
+    [[nodiscard]] std::optional<OldestTransfer> finish_all();
+
+    // What has been with the kernel longest. Walks over all that is in flight; what pauses before a retry is not.
     std::optional<OldestTransfer> oldest() const;
+    // The same, when that is longer than the deadline: who to name when a device is stuck. What came back since the
+    // last poll() or wait() counts as not back: call one of them first.
+    std::optional<OldestTransfer> stuck() const;
+
+    // Keeps `ranges` pinned, or `files` open, in the kernel for the transfers to come, which saves CPU for each;
+    // replaces what was registered before; nothing else changes for a transfer. REQUIRES: idle(); ranges do not
+    // overlap, are at most max_registered_bytes long, and stay mapped, at the same pages, until the next
+    // register_memory() (empty: none) or the end of the Io. A registered file that is closed stays open in the kernel
+    // as long: its space is not freed, its locks are held. Returns an empty string, or one line why it was refused
+    // (limit on locked memory, backend): then nothing is registered and everything works without.
+    std::string register_memory(std::span<const std::span<std::byte>> ranges);
+    std::string register_files(std::span<const File* const> files);
+
+    // Other bounds for one device (File::device()). REQUIRES: nothing of it is started.
+    void set_limits(std::uint64_t device, const InFlightLimits& limits);
 
     const IoStatistics& statistics() const noexcept { return statistics_; }
     const char* backend_name() const noexcept { return backend_->name(); }
 
    private:
-    enum class Direction : std::uint8_t { read, write, flush };
-    static constexpr std::size_t direction_count = 3;
-    struct Queue {  // intrusive, first in first out
-        Transfer* head = nullptr;
-        Transfer* tail = nullptr;
-        void push(Transfer& transfer) noexcept;
-        Transfer* pop() noexcept;
-    };
-    static Direction direction_of(IoKind kind) noexcept;
-    Queue& queue_of(const Transfer& transfer) noexcept;
+    using Time = std::chrono::steady_clock::time_point;
 
+    // io.cpp: from the queues to the backend and back to done().
+    Lane& lane_of(std::uint64_t device) noexcept;
     void issue() noexcept;
-    bool issue_from(Queue& queue, Direction direction) noexcept;
-    bool may_issue(Direction direction, std::uint64_t bytes) const noexcept;
-    void issue_chunk(Transfer& transfer, std::uint32_t bytes) noexcept;
+    void issue_lane(Lane& lane) noexcept;
+    Admission issue_class(Lane& lane, IoKind kind, Urgency urgency) noexcept;
+    std::uint32_t free_places(const Lane& lane) const noexcept;
+    void issue_chunk(Lane& lane, Transfer& transfer) noexcept;
     void submit(Chunk& chunk) noexcept;
-    void collect(Attempt* finished) noexcept;
+    void rest(Chunk& chunk) noexcept;
+    void submit_rested() noexcept;
+    Time next_timer(Time until) const noexcept;
+    void reap(std::chrono::nanoseconds timeout) noexcept;
+    void settle_all(Attempt* finished) noexcept;
     void settle(Chunk& chunk) noexcept;
     void fail(Chunk& chunk, int errno_value) noexcept;
-    void cancel(Transfer& transfer) noexcept;
-    void count_bytes(const Chunk& chunk, std::uint32_t bytes) noexcept;
     void retire(Chunk& chunk) noexcept;
+    void drain(Transfer& transfer) noexcept;
     std::size_t deliver() noexcept;
+    LaneStatistics* statistics_of(IoKind kind, Urgency urgency) noexcept;
+
+    // io_deadline.cpp: what does not come back, and the end.
+    const Chunk* oldest_chunk() const noexcept;
+    OldestTransfer describe(const Chunk& chunk) const;
+    template <typename Ended>
+    std::optional<OldestTransfer> finish_until(const Ended& ended);
+    void cancel_all() noexcept;
+    void await_kernel() noexcept;
+    void leave_to_kernel() noexcept;
 
     // Constant after construction.
     std::unique_ptr<Backend> backend_;
     IoLimits limits_;
-    std::vector<Chunk> chunks_;  // one per place in the backend: an attempt that is repeated always finds its place
+    // One per place in the backend: an attempt that is repeated always finds its place.
+    std::unique_ptr<Chunk[]> chunk_memory_;
+    std::span<Chunk> chunks_;
 
     // The owner's.
+    std::vector<Lane> lanes_;  // max_io_devices of them
+    std::size_t lane_count_ = 0;
+    std::size_t first_lane_ = 0;          // that is offered the places first
+    std::size_t lanes_with_nothing_ = 0;  // in flight
     Chunk* free_chunks_ = nullptr;
-    std::array<std::array<Queue, direction_count>, urgency_count> queues_;
-    Queue drained_;  // done() is due
-    std::array<std::uint64_t, direction_count> in_flight_bytes_{};
-    std::size_t chunks_in_flight_ = 0;
+    std::size_t free_count_ = 0;
+    Chunk* resting_ = nullptr;
+    std::size_t handed_over_ = 0;  // chunks that the backend has
+    TransferQueue drained_;        // done() is due
+    Time now_;                     // read when the owner enters, after each reap and after done() was called
     std::size_t unfinished_ = 0;
     bool delivering_ = false;
 

@@ -1,11 +1,11 @@
 // pread, pwrite and fdatasync on a few threads: works wherever files work.
 #include "aio/backend.h"
 #include "aio/check.h"
+#include "aio/wake_event.h"
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,6 +80,10 @@ struct AttemptList {
     }
 };
 
+// A worker that is stuck in the kernel keeps its attempt, with the memory behind it, and this object: when the system
+// call ends it writes the result, puts the attempt on finished_ and writes to the eventfd. It touches nothing else, and
+// ends when abandon() or the destructor said so. That is why a backend that is stuck is never destroyed: it would wait
+// for the worker.
 class ThreadBackend final : public Backend {
    public:
     explicit ThreadBackend(const BackendOptions& options);
@@ -87,7 +91,9 @@ class ThreadBackend final : public Backend {
 
     bool submit(Attempt& attempt) override;
     Attempt* reap(std::chrono::nanoseconds timeout) override;
-    void wake() noexcept override;
+    void wake() noexcept override { event_.signal(); }
+    Attempt* abandon() noexcept override;
+    std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return "threads"; }
 
@@ -99,8 +105,7 @@ class ThreadBackend final : public Backend {
     void sleep(std::chrono::nanoseconds timeout) noexcept;
 
     std::size_t depth_;
-    int event_fd_ =
-        -1;  // readable: something finished, or wake(); a condition variable could not be woken from a signal
+    WakeEvent event_;  // something finished, or wake()
 
     // The owner's.
     std::size_t in_flight_ = 0;
@@ -109,19 +114,16 @@ class ThreadBackend final : public Backend {
     std::condition_variable work_there_;
     AttemptList waiting_;    // mutex_
     AttemptList finished_;   // mutex_
-    bool stopping_ = false;  // mutex_
+    bool stopping_ = false;  // mutex_; workers end once nothing waits
 
     std::vector<std::thread> workers_;
 };
 
-ThreadBackend::ThreadBackend(const BackendOptions& options)
-    : depth_(options.depth), event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (event_fd_ < 0) throw Error(ExitCode::storage, fmt::format("eventfd: {}", errno_text(errno)));
+ThreadBackend::ThreadBackend(const BackendOptions& options) : depth_(options.depth) {
     try {
         start_workers(options.thread_count);
     } catch (const std::system_error& error) {
         stop_workers();
-        ::close(event_fd_);
         throw Error(ExitCode::storage,
                     fmt::format("cannot start {} I/O threads: {}; raise the limit on threads (ulimit -u)",
                                 options.thread_count, error.code().message()));
@@ -131,7 +133,6 @@ ThreadBackend::ThreadBackend(const BackendOptions& options)
 ThreadBackend::~ThreadBackend() {
     PENSTOCK_CHECK(in_flight_ == 0, "the I/O threads are stopped with {} attempts in flight", in_flight_);
     stop_workers();
-    ::close(event_fd_);
 }
 
 bool ThreadBackend::submit(Attempt& attempt) {
@@ -139,6 +140,7 @@ bool ThreadBackend::submit(Attempt& attempt) {
     ++in_flight_;
     {
         const std::lock_guard lock(mutex_);
+        PENSTOCK_CHECK(!stopping_, "an attempt for the I/O threads after they were abandoned");
         waiting_.push(attempt);
     }
     work_there_.notify_one();
@@ -152,11 +154,20 @@ Attempt* ThreadBackend::reap(std::chrono::nanoseconds timeout) {
     return take_finished();
 }
 
-void ThreadBackend::wake() noexcept {
-    const int saved = errno;  // a signal handler may call this
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(event_fd_, &one, sizeof one);  // fails only when already awake
-    errno = saved;
+// The workers that are not stuck end now: nothing is left for them to do.
+Attempt* ThreadBackend::abandon() noexcept {
+    Attempt* never_begun = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        never_begun = waiting_.take_all();
+    }
+    work_there_.notify_all();
+    for (Attempt* attempt = never_begun; attempt != nullptr; attempt = attempt->next) {
+        attempt->result = -ECANCELED;
+        --in_flight_;
+    }
+    return never_begun;
 }
 
 void ThreadBackend::work() noexcept {
@@ -188,10 +199,9 @@ void ThreadBackend::sleep(std::chrono::nanoseconds timeout) noexcept {
     const std::chrono::nanoseconds limited = std::min(timeout, longest_wait);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limited);
     const timespec limit = {.tv_sec = seconds.count(), .tv_nsec = (limited - seconds).count()};
-    pollfd event = {.fd = event_fd_, .events = POLLIN, .revents = 0};
+    pollfd event = {.fd = event_.fd(), .events = POLLIN, .revents = 0};
     if (::ppoll(&event, 1, &limit, nullptr) <= 0) return;
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t taken = ::read(event_fd_, &count, sizeof count);
+    event_.take();
 }
 
 void ThreadBackend::start_workers(std::size_t count) {

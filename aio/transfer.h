@@ -1,5 +1,5 @@
 // One range of bytes between a file and memory, however many system calls it takes. What a short transfer, EAGAIN,
-// EINTR or zero bytes mean is decided in transfer.cpp and nowhere else.
+// EINTR or zero bytes mean is decided in judge.cpp and nowhere else.
 #pragma once
 
 #include "aio/backend.h"
@@ -14,7 +14,8 @@ namespace penstock {
 
 class File;
 
-// Which transfer goes first when the bytes in flight are bounded: an earlier class is served before a later one.
+// Which transfer goes first when the bytes in flight are bounded: an earlier class is served before a later one
+// (aio/admission.h).
 enum class Urgency : std::uint8_t { demand, prefetch, write_back, scrub };
 inline constexpr std::size_t urgency_count = 4;
 
@@ -26,11 +27,14 @@ struct TransferRequest {
     std::byte* data = nullptr;
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;
-    Urgency urgency = Urgency::demand;
+    // None: demand for a read, write_back for a write. Reads are demand, prefetch or scrub; writes are demand,
+    // write_back or scrub. A flush has none: it is issued before anything that is queued on its device.
+    std::optional<Urgency> urgency;
 };
 
 // Caller-owned and intrusive: starting one allocates nothing. The caller derives from it, keeps it and the memory alive
-// until done() was called, and may start it again from within done(). The destructor checks that it is idle.
+// until done() was called, and may start it again from within done(). The destructor checks that it is
+// idle or lost.
 class Transfer {
    public:
     Transfer() noexcept = default;
@@ -38,7 +42,11 @@ class Transfer {
     Transfer& operator=(const Transfer&) = delete;
     virtual ~Transfer();
 
+    // May be started; its memory is the caller's again.
     bool idle() const noexcept { return state_ == State::idle; }
+    // The Io ended while a stuck device still had this transfer. It may be destroyed, and so may its File; its memory
+    // may be written to until the process has ended, so the caller keeps that for ever (Lease::forsake).
+    bool lost() const noexcept { return state_ == State::lost; }
     const TransferRequest& request() const noexcept { return request_; }
     // The outcome, valid from done() until the next start. All bytes were moved when there is no error.
     const std::optional<IoError>& error() const noexcept { return error_; }
@@ -51,19 +59,28 @@ class Transfer {
 
    private:
     friend class Io;
+    friend class TransferQueue;
     enum class State : std::uint8_t {
         idle,     // the caller's
         queued,   // no byte was issued yet
-        active,   // some chunks were issued; the rest, if any, waits at the head of its queue
-        drained,  // all chunks are back, done() is due
+        active,   // some chunks were issued; the rest, if any, waits in its queue
+        drained,  // all chunks are back, or it was withdrawn before there were any: done() is due
+        lost,     // a stuck device has it for ever
     };
     void transition(State to) noexcept;
-    bool wholly_issued() const noexcept { return issued_bytes_ == request_.bytes; }
+    void fail(int errno_value) noexcept;  // the whole of it
+    bool wholly_issued() const noexcept { return state_ == State::active && issued_bytes_ == request_.bytes; }
+    // Some of it, or all, waits in a queue.
+    bool waits() const noexcept {
+        return state_ == State::queued || (state_ == State::active && !wholly_issued() && !error_);
+    }
 
     State state_ = State::idle;
     TransferRequest request_;
     std::optional<IoError> error_;
     std::uint64_t issued_bytes_ = 0;  // handed to chunks so far
+    std::chrono::steady_clock::time_point started_;
+    std::chrono::steady_clock::time_point issued_;  // its first byte
     std::uint32_t chunks_in_flight_ = 0;
     Transfer* next_ = nullptr;  // in a queue of the Io
 };

@@ -1,18 +1,22 @@
 // The only file that knows liburing. Nothing newer than Linux 5.10 is used, so nothing needs a probe but the operations
-// themselves; no SQPOLL and no IOPOLL (on two busy cores the first collapses, on virtio the second fails every read).
+// themselves; no SQPOLL and no IOPOLL (on two busy cores the first collapses, on virtio the second fails every read),
+// and nothing that ties the ring to the thread that made it (SINGLE_ISSUER, a registered ring): an Io changes hands.
 #include "aio/backend.h"
 #include "aio/check.h"
+#include "aio/registered.h"
+#include "aio/wake_event.h"
 
 #include <fmt/format.h>
 #include <liburing.h>
 #include <poll.h>
-#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <string>
+#include <vector>
 
 namespace penstock {
 
@@ -24,6 +28,11 @@ constexpr unsigned extra_entries = 8;
 constexpr std::size_t max_depth = 4096;
 constexpr std::size_t batch = 64;
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(1);  // the kernel adds it to its clock
+
+// An attempt travels as the address of it in an entry's user data. These are none: the poll on the eventfd, and the
+// timeouts that liburing puts into the ring on kernels without IORING_FEAT_EXT_ARG.
+constexpr std::uint64_t wake_data = 0;
+constexpr std::uint64_t ignored_data = LIBURING_UDATA_TIMEOUT;
 
 const char* likely_cause(int errno_value) {
     switch (errno_value) {
@@ -56,16 +65,6 @@ struct Ring {
     io_uring ring{};
 };
 
-struct EventFd {
-    EventFd() : fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-        if (fd < 0) refuse("eventfd", errno);
-    }
-    ~EventFd() { ::close(fd); }
-    EventFd(const EventFd&) = delete;
-    EventFd& operator=(const EventFd&) = delete;
-    int fd;
-};
-
 void require_operations(io_uring& ring) {
     io_uring_probe* probe = io_uring_get_probe_ring(&ring);
     if (probe == nullptr) refuse("io_uring probe", EOPNOTSUPP);
@@ -82,9 +81,53 @@ __kernel_timespec to_timespec(std::chrono::nanoseconds time) {
     return {.tv_sec = seconds.count(), .tv_nsec = (time - seconds).count()};
 }
 
+template <class Call>
+int repeat_interrupted(Call call) {
+    int result = call();
+    while (result == -EINTR) result = call();
+    return result;
+}
+
+// One line. A privileged user is never refused for the limit.
+std::string refusal_of_memory(int errno_value, std::uint64_t bytes) {
+    std::string cause = "the kernel refuses this memory";
+    if (errno_value == ENOMEM) {
+        rlimit limit{};
+        ::getrlimit(RLIMIT_MEMLOCK, &limit);
+        cause = fmt::format("{} KiB do not fit in the limit on locked memory, {} KiB (ulimit -l), or in memory",
+                            bytes >> 10, limit.rlim_cur >> 10);
+    }
+    return fmt::format("io_uring_register_buffers: {}; {}", errno_text(errno_value), cause);
+}
+
+std::string refusal_of_files(int errno_value, std::size_t count) {
+    const char* cause = "the kernel refuses one of them";
+    if (errno_value == EMFILE) cause = "more than the limit on open files (ulimit -n)";
+    return fmt::format("io_uring_register_files of {}: {}; {}", count, errno_text(errno_value), cause);
+}
+
 // Results that say "not now": what was not taken stays in the submission queue for the next call.
 bool passing(int result) {
     return result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN || result == -EBUSY;
+}
+
+// `place`: of the registered range, or none.
+void prepare(io_uring_sqe& entry, const Attempt& attempt, int place) {
+    const int fd = attempt.fd;
+    std::byte* const data = attempt.data;
+    const std::uint32_t bytes = attempt.bytes;
+    const std::uint64_t offset = attempt.offset_bytes;
+    const bool fixed = place != RegisteredRanges::none;
+    switch (attempt.kind) {
+        case IoKind::read:
+            return fixed ? io_uring_prep_read_fixed(&entry, fd, data, bytes, offset, place)
+                         : io_uring_prep_read(&entry, fd, data, bytes, offset);
+        case IoKind::write:
+            return fixed ? io_uring_prep_write_fixed(&entry, fd, data, bytes, offset, place)
+                         : io_uring_prep_write(&entry, fd, data, bytes, offset);
+        case IoKind::flush:
+            return io_uring_prep_fsync(&entry, fd, IORING_FSYNC_DATASYNC);
+    }
 }
 
 class UringBackend final : public Backend {
@@ -102,12 +145,12 @@ class UringBackend final : public Backend {
     bool submit(Attempt& attempt) override;
     Attempt* reap(std::chrono::nanoseconds timeout) override;
 
-    void wake() noexcept override {
-        const int saved = errno;  // a signal handler may call this
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const ssize_t written = ::write(wake_.fd, &one, sizeof one);  // fails only when already awake
-        errno = saved;
-    }
+    void wake() noexcept override { wake_.signal(); }
+
+    Attempt* abandon() noexcept override;
+    std::string register_memory(std::span<const std::span<std::byte>> ranges) override;
+    std::string register_files(std::span<const RegisteredFile> files) override;
+    std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
 
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return "io_uring"; }
@@ -117,27 +160,26 @@ class UringBackend final : public Backend {
     void arm_wake();
     void enter(std::chrono::nanoseconds timeout);
     void take_wake();
+    void quiesce();
 
     std::size_t depth_;
     std::size_t in_flight_ = 0;
-    EventFd wake_;  // outlives the ring, which polls it
+    bool abandoned_ = false;
+    WakeEvent wake_;  // outlives the ring, which polls it
     Ring ring_;
+
+    RegisteredRanges ranges_;
+    RegisteredFiles files_;
 };
 
-// An attempt travels as the entry's user data; the poll on the eventfd has none.
 bool UringBackend::submit(Attempt& attempt) {
+    PENSTOCK_CHECK(!abandoned_, "an attempt for io_uring after it was abandoned");
     if (in_flight_ == depth_) return false;
     io_uring_sqe& entry = next_entry();
-    switch (attempt.kind) {
-        case IoKind::read:
-            io_uring_prep_read(&entry, attempt.fd, attempt.data, attempt.bytes, attempt.offset_bytes);
-            break;
-        case IoKind::write:
-            io_uring_prep_write(&entry, attempt.fd, attempt.data, attempt.bytes, attempt.offset_bytes);
-            break;
-        case IoKind::flush:
-            io_uring_prep_fsync(&entry, attempt.fd, IORING_FSYNC_DATASYNC);
-            break;
+    prepare(entry, attempt, ranges_.place_of(attempt.data, attempt.bytes));
+    if (const int place = files_.place_of(attempt.file_id); place != RegisteredFiles::none) {
+        entry.fd = place;
+        entry.flags |= IOSQE_FIXED_FILE;
     }
     io_uring_sqe_set_data(&entry, &attempt);
     ++in_flight_;
@@ -152,9 +194,10 @@ Attempt* UringBackend::reap(std::chrono::nanoseconds timeout) {
     while (const unsigned count = io_uring_peek_batch_cqe(&ring_.ring, completions.data(), batch)) {
         bool woken = false;
         for (unsigned i = 0; i < count; ++i) {
-            auto* attempt = static_cast<Attempt*>(io_uring_cqe_get_data(completions[i]));
-            woken = woken || attempt == nullptr;
-            if (attempt == nullptr) continue;
+            const std::uint64_t data = completions[i]->user_data;
+            woken = woken || data == wake_data;
+            if (data == wake_data || data == ignored_data) continue;
+            auto* attempt = reinterpret_cast<Attempt*>(data);
             attempt->result = completions[i]->res;
             attempt->next = nullptr;
             *end = attempt;
@@ -163,6 +206,28 @@ Attempt* UringBackend::reap(std::chrono::nanoseconds timeout) {
         }
         io_uring_cq_advance(&ring_.ring, count);
         if (woken) take_wake();
+    }
+    return first;
+}
+
+// The kernel takes entries within io_uring_enter only (there is no SQPOLL), so all from its head on are still ours. The
+// ring cannot be shortened, but what is in it can be made to mean nothing.
+Attempt* UringBackend::abandon() noexcept {
+    abandoned_ = true;
+    const io_uring_sq& queue = ring_.ring.sq;
+    Attempt* first = nullptr;
+    Attempt** end = &first;
+    for (unsigned at = *queue.khead; at != queue.sqe_tail; ++at) {
+        io_uring_sqe& entry = queue.sqes[at & *queue.kring_mask];
+        if (entry.user_data == wake_data || entry.user_data == ignored_data) continue;
+        auto* attempt = reinterpret_cast<Attempt*>(entry.user_data);
+        io_uring_prep_nop(&entry);
+        entry.user_data = ignored_data;
+        attempt->result = -ECANCELED;
+        attempt->next = nullptr;
+        *end = attempt;
+        end = &attempt->next;
+        --in_flight_;
     }
     return first;
 }
@@ -190,13 +255,65 @@ io_uring_sqe& UringBackend::next_entry() {
 // A poll needs no memory of ours while it waits, so closing the ring cannot leave the kernel with a dangling pointer.
 void UringBackend::arm_wake() {
     io_uring_sqe& entry = next_entry();
-    io_uring_prep_poll_add(&entry, wake_.fd, POLLIN);
-    io_uring_sqe_set_data(&entry, nullptr);
+    io_uring_prep_poll_add(&entry, wake_.fd(), POLLIN);
+    entry.user_data = wake_data;
 }
 
 void UringBackend::take_wake() {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t taken = ::read(wake_.fd, &count, sizeof count);
+    wake_.take();
+    arm_wake();
+}
+
+// ---------------------------------------------------------------- registered memory and files
+
+std::string UringBackend::register_memory(std::span<const std::span<std::byte>> ranges) {
+    PENSTOCK_CHECK(in_flight_ == 0, "registering with {} attempts in flight", in_flight_);
+    quiesce();
+    io_uring& ring = ring_.ring;
+    if (!ranges_.empty()) io_uring_unregister_buffers(&ring);
+    ranges_.set(ranges);
+    if (ranges.empty()) return {};
+    std::vector<iovec> vectors;
+    std::uint64_t total = 0;
+    for (const std::span<std::byte> range : ranges) {
+        vectors.push_back({.iov_base = range.data(), .iov_len = range.size()});
+        total += range.size();
+    }
+    const int result = repeat_interrupted(
+        [&] { return io_uring_register_buffers(&ring, vectors.data(), static_cast<unsigned>(vectors.size())); });
+    if (result == 0) return {};
+    ranges_.clear();
+    return refusal_of_memory(-result, total);
+}
+
+std::string UringBackend::register_files(std::span<const RegisteredFile> files) {
+    PENSTOCK_CHECK(in_flight_ == 0, "registering with {} attempts in flight", in_flight_);
+    quiesce();
+    io_uring& ring = ring_.ring;
+    if (!files_.empty()) io_uring_unregister_files(&ring);
+    files_.set(files);
+    if (files.empty()) return {};
+    std::vector<int> descriptors;
+    for (const RegisteredFile& file : files) descriptors.push_back(file.fd);
+    const int result = repeat_interrupted(
+        [&] { return io_uring_register_files(&ring, descriptors.data(), static_cast<unsigned>(descriptors.size())); });
+    if (result == 0) return {};
+    files_.clear();
+    return refusal_of_files(-result, files.size());
+}
+
+// Before Linux 5.13 registering memory waits until nothing of the ring is in flight, so the poll on the eventfd is made
+// to complete first. The eventfd stays readable: the next reap() returns early, and no wake is lost.
+void UringBackend::quiesce() {
+    wake();
+    for (bool polling = true; polling;) {
+        // Short: on 5.10 liburing's own timeout would be waited for by the registration, too.
+        enter(std::chrono::milliseconds(1));
+        std::array<io_uring_cqe*, batch> completions;
+        const unsigned count = io_uring_peek_batch_cqe(&ring_.ring, completions.data(), batch);
+        for (unsigned i = 0; i < count; ++i) polling = polling && completions[i]->user_data != wake_data;
+        io_uring_cq_advance(&ring_.ring, count);
+    }
     arm_wake();
 }
 

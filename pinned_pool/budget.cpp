@@ -22,17 +22,6 @@ std::string amount(std::uint64_t bytes) {
     return fmt::format("{} bytes", bytes);
 }
 
-// The largest use first: there is most to gain.
-std::string settings_to_lower(std::vector<Use> uses) {
-    std::stable_sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.bytes > b.bytes; });
-    std::string text;
-    for (const Use& use : uses) {
-        if (use.setting.empty() || use.bytes == 0) continue;
-        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", use.setting, use.name);
-    }
-    return text;
-}
-
 }  // namespace
 
 void Budget::add(Use use) {
@@ -53,7 +42,7 @@ std::uint64_t Budget::used_bytes() const noexcept {
 
 void Budget::check(const MachineMemory& machine) const {
     const std::uint64_t used = used_bytes();
-    const std::string lower = settings_to_lower(uses_);
+    const std::string lower = settings_to_lower();
     if (used > limit_bytes_) {
         throw Error(ExitCode::does_not_fit,
                     fmt::format("The memory budget does not fit: {} missing under {}.\n{}\nRaise {}{}{}.",
@@ -68,6 +57,30 @@ void Budget::check(const MachineMemory& machine) const {
                         amount(machine.available_bytes), machine.limited_by, amount(used - machine.available_bytes),
                         table(), lower.empty() ? "" : ", or lower: ", lower));
     }
+}
+
+void Budget::check_lockable(const MachineMemory& machine, std::uint64_t ring_bytes, const std::string& setting) const {
+    if (ring_bytes <= machine.lockable_bytes) return;
+    const std::string lower = settings_to_lower();
+    throw Error(ExitCode::does_not_fit,
+                fmt::format("{} asks for {} to be registered with the ring, but the limit on locked memory leaves {}: "
+                            "{} missing.\n{}\nRaise the limit (ulimit -l, memlock in /etc/security/limits.conf, "
+                            "LimitMEMLOCK of a service), give the program CAP_IPC_LOCK, or change {}{}{}.",
+                            setting, amount(ring_bytes), amount(machine.lockable_bytes),
+                            amount(ring_bytes - machine.lockable_bytes), table(), setting,
+                            lower.empty() ? "" : "; or lower: ", lower));
+}
+
+// There is most to gain.
+std::string Budget::settings_to_lower() const {
+    std::vector<Use> uses = uses_;
+    std::stable_sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.bytes > b.bytes; });
+    std::string text;
+    for (const Use& use : uses) {
+        if (use.setting.empty() || use.bytes == 0) continue;
+        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", use.setting, use.name);
+    }
+    return text;
 }
 
 std::string Budget::table() const {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,10 @@ struct Use {
 struct MachineMemory {
     std::uint64_t available_bytes = 0;
     std::string limited_by;  // "free RAM" or "cgroup limit /sys/fs/cgroup/…"
+    // What the kernel may let a ring register: RLIMIT_MEMLOCK less VmLck and VmPin; unlimited (the largest number) with
+    // CAP_IPC_LOCK in the first user namespace. An estimate, to choose what to offer: other processes of the user are
+    // not seen, and the kernel's refusal decides.
+    std::uint64_t lockable_bytes = std::numeric_limits<std::uint64_t>::max();
     // `root` stands before /proc and /sys: a test shows another machine.
     static MachineMemory read(const std::string& root = "");
 };
@@ -42,6 +47,13 @@ class Budget {
     // Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change, when the uses
     // exceed the limit or the machine has less than the uses.
     void check(const MachineMemory& machine) const;
+    // For who insists that `ring_bytes` of it are registered with a ring (Io::register_memory); `setting` asked for it.
+    // Throws Error (does_not_fit) with the table, what is missing under the limit on locked memory, and the remedy. A
+    // device's registration is not charged to that limit: it is tried.
+    void check_lockable(const MachineMemory& machine, std::uint64_t ring_bytes, const std::string& setting) const;
+    // "memory.weights (weights), memory.staging (staging)", the largest use first; empty when there is nothing to
+    // lower.
+    std::string settings_to_lower() const;
     // One line per use and the total against the limit.
     std::string table() const;
 

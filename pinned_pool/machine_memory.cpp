@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 
 namespace penstock {
 
@@ -60,7 +63,9 @@ void consider_group(const std::string& root, const std::string& folder, const Cg
     const std::uint64_t cache = number_after(root + folder + "/memory.stat", files.cache).value_or(0);
     const std::uint64_t held = *usage - std::min(*usage, cache);
     const std::uint64_t room = *limit - std::min(*limit, held);
-    if (room < least.available_bytes) least = {room, "cgroup limit " + folder + "/" + files.limit};
+    if (room >= least.available_bytes) return;
+    least.available_bytes = room;
+    least.limited_by = "cgroup limit " + folder + "/" + files.limit;
 }
 
 // From the process's group up to the root: any of them may be the tight one. In a container the path in /proc is often
@@ -82,10 +87,49 @@ bool lists_memory(const std::string& controllers) {
     return false;
 }
 
+// CAP_IPC_LOCK counts in the first user namespace only: the kernel asks capable(), which root in a container of its own
+// user namespace does not pass. The first one's number is fixed (PROC_USER_INIT_INO in include/linux/proc_ns.h).
+bool may_lock_all(const std::string& root) {
+    constexpr int cap_ipc_lock = 14;
+    std::error_code none;
+    if (std::filesystem::read_symlink(root + "/proc/self/ns/user", none) != "user:[4026531837]") return false;
+    std::ifstream status(root + "/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+        std::istringstream words(line);
+        std::string name;
+        std::uint64_t capabilities = 0;
+        if (words >> name >> std::hex >> capabilities && name == "CapEff:")
+            return (capabilities >> cap_ipc_lock & 1) != 0;
+    }
+    return false;
+}
+
+// The soft limit of "Max locked memory  8388608  8388608  bytes"; unlimited when it says so or nothing is said.
+std::uint64_t lock_limit(const std::string& root) {
+    constexpr std::string_view name = "Max locked memory";
+    std::ifstream limits(root + "/proc/self/limits");
+    for (std::string line; std::getline(limits, line);) {
+        if (line.compare(0, name.size(), name) != 0) continue;
+        std::istringstream words(line.substr(name.size()));
+        std::uint64_t bytes = 0;
+        return words >> bytes ? bytes : unlimited;
+    }
+    return unlimited;
+}
+
+std::uint64_t lockable(const std::string& root) {
+    const std::uint64_t limit = lock_limit(root);
+    if (limit == unlimited || may_lock_all(root)) return unlimited;
+    const std::string status = root + "/proc/self/status";
+    const std::uint64_t locked =
+        (number_after(status, "VmLck").value_or(0) + number_after(status, "VmPin").value_or(0)) * 1024;
+    return limit - std::min(limit, locked);
+}
+
 }  // namespace
 
 MachineMemory MachineMemory::read(const std::string& root) {
-    MachineMemory least = {free_ram(root), "free RAM"};
+    MachineMemory least = {free_ram(root), "free RAM", lockable(root)};
     std::ifstream groups(root + "/proc/self/cgroup");
     for (std::string line; std::getline(groups, line);) {  // "4:memory:/user", or "0::/user" for version 2
         const std::size_t first = line.find(':');

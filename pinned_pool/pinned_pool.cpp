@@ -1,17 +1,45 @@
 #include "pinned_pool/pinned_pool.h"
 
 #include "aio/check.h"
+#include "aio/error.h"
 #include "pinned_pool/use_arena.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
 #include <deque>
-#include <utility>
 
 namespace penstock {
 
 namespace {
 
-std::size_t round_up(std::size_t bytes) {
-    return (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+// Insisting is refused before anything is allocated where nobody could grant it.
+void check_pinning(const PoolOptions& options) {
+    PENSTOCK_CHECK(options.piece_bytes > 0 && options.piece_bytes % huge_page_bytes == 0, "pieces of {} bytes",
+                   options.piece_bytes);
+    const bool insisted = options.registration == Registration::device && options.pinning == Pinning::required;
+    if (!insisted || device_registration_is_built()) return;
+    throw Error(ExitCode::usage,
+                "host memory must be registered with the device, but this program was built without CUDA; build it "
+                "with the CUDA toolkit, or do not insist on pinned memory.");
+}
+
+[[noreturn]] void refuse_pinning(const Budget& budget, const std::string& refusal) {
+    const std::string lower = budget.settings_to_lower();
+    throw Error(ExitCode::does_not_fit,
+                fmt::format("The memory cannot be pinned: {}.\n{}\nLook whether the GPU answers (nvidia-smi) and how "
+                            "much memory may be locked (ulimit -l, the container's limits){}{}, or do not insist on "
+                            "pinned memory.",
+                            refusal, budget.table(), lower.empty() ? "" : "; lower: ", lower));
+}
+
+// Whole huge pages where the limit allows it: what lies in the small pages of a tail is read and written several times
+// slower.
+std::size_t mapped_bytes(const Budget& budget) {
+    const std::uint64_t used = budget.used_bytes();
+    const std::uint64_t whole = (used + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
+    return whole <= budget.limit_bytes() ? whole : used;
 }
 
 }  // namespace
@@ -26,33 +54,49 @@ struct PinnedPool::State {
 
     std::uint64_t budget_bytes;
     std::uint64_t arena_bytes;
+    std::size_t piece_bytes;
     Region region;
     std::vector<std::string> notes;
     Gauge gauge;
     std::deque<UseArena> arenas;  // in the order of the budget's uses; never moved
+    State* kept_before = nullptr;
 };
 
 PinnedPool::State::State(const Budget& budget, const PoolOptions& options)
-    : budget_bytes(budget.limit_bytes()), arena_bytes(budget.used_bytes()) {
-    if (arena_bytes > 0) region = Region(arena_bytes, options.touch_threads, options.registration);
+    : budget_bytes(budget.limit_bytes()), arena_bytes(budget.used_bytes()), piece_bytes(options.piece_bytes) {
+    if (arena_bytes > 0)
+        region = Region(mapped_bytes(budget), options.touch_threads, options.registration, options.huge_pages,
+                        options.piece_bytes);
+    if (options.pinning == Pinning::required && !region.refusal().empty()) refuse_pinning(budget, region.refusal());
     if (!region.note().empty()) notes.push_back(region.note());
     std::size_t begin = 0;
     for (const Use& use : budget.uses()) {
-        arenas.emplace_back(use.name, region.data() + begin, use.bytes, gauge);
+        arenas.emplace_back(use.name, std::span(region.data() + begin, use.bytes), gauge, options.observer);
         begin += use.bytes;
     }
 }
 
 PinnedPool::PinnedPool(const Budget& budget, const MachineMemory& machine, PoolOptions options) {
     budget.check(machine);
+    check_pinning(options);
     state_ = std::make_unique<State>(budget, options);
 }
 
 PinnedPool::~PinnedPool() {
+    std::uint64_t forsaken_bytes = 0;
     for (const UseArena& arena : state_->arenas) {
-        PENSTOCK_CHECK(arena.gauge().now() == 0, "the pool ends while {} bytes of {} are leased", arena.gauge().now(),
-                       arena.name());
+        const UseFigures figures = arena.figures();
+        PENSTOCK_CHECK(figures.granted_bytes == figures.forsaken_bytes,
+                       "the pool ends while {} bytes of {} are leased, {} of them parked",
+                       figures.granted_bytes - figures.forsaken_bytes, arena.name(), figures.parked_bytes);
+        forsaken_bytes += figures.forsaken_bytes;
     }
+    if (forsaken_bytes == 0) return;
+    // The one place where memory is kept on purpose: a stuck device may write into it, and claims on it may still end.
+    // The chain is read by nobody but leak checkers.
+    static std::atomic<State*> kept{nullptr};
+    State* state = state_.release();
+    state->kept_before = kept.exchange(state);
 }
 
 UseId PinnedPool::use(std::string_view name) const {
@@ -65,22 +109,23 @@ UseId PinnedPool::use(std::string_view name) const {
 std::optional<Lease> PinnedPool::try_acquire(UseId use, std::size_t bytes) {
     UseArena& arena = state_->arena(use);
     PENSTOCK_CHECK(bytes > 0, "a lease of no bytes from {}", arena.name());
-    if (bytes > arena.bytes()) return std::nullopt;
-    const std::size_t granted = round_up(bytes);
-    std::byte* data = arena.take(granted);
-    if (data == nullptr) return std::nullopt;
+    Block* block = arena.take(bytes);
+    if (block == nullptr) return std::nullopt;
     Lease lease;
-    lease.arena_ = &arena;
-    lease.data_ = data;
-    lease.bytes_ = granted;
+    lease.block_ = block;
+    lease.data_ = block->data;
+    lease.bytes_ = block->bytes;
     return lease;
 }
 
 Lease PinnedPool::acquire(UseId use, std::size_t bytes) {
     std::optional<Lease> lease = try_acquire(use, bytes);
-    const UseArena& arena = state_->arena(use);
-    PENSTOCK_CHECK(lease.has_value(), "{} has no room for {} bytes: {} of {} are in use, the longest free range has {}",
-                   arena.name(), bytes, arena.gauge().now(), arena.bytes(), arena.longest_free_bytes());
+    if (!lease) {
+        const UseFigures figures = this->figures(use);
+        PENSTOCK_CHECK(false, "{} has no room for {} bytes: {} of {} are in use, the longest free range has {}",
+                       state_->arena(use).name(), bytes, figures.granted_bytes, figures.bytes,
+                       figures.longest_free_bytes);
+    }
     return std::move(*lease);
 }
 
@@ -102,29 +147,36 @@ std::uint64_t PinnedPool::in_use_bytes(UseId use) const noexcept {
 std::uint64_t PinnedPool::peak_bytes(UseId use) const noexcept {
     return state_->arena(use).gauge().peak();
 }
+UseFigures PinnedPool::figures(UseId use) const {
+    return state_->arena(use).figures();
+}
+
+std::vector<std::span<std::byte>> PinnedPool::pieces(UseId use) const {
+    std::vector<std::span<std::byte>> pieces;
+    for (std::span<std::byte> rest = state_->arena(use).memory(); !rest.empty();) {
+        const std::size_t bytes = std::min(rest.size(), seam_after(rest.data()));
+        pieces.push_back(rest.first(bytes));
+        rest = rest.subspan(bytes);
+    }
+    return pieces;
+}
+
+// By addresses as numbers: pointers into different mappings must not be compared.
+std::size_t PinnedPool::seam_after(const std::byte* data) const noexcept {
+    const std::uintptr_t offset =
+        reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(state_->region.data());
+    if (offset >= state_->arena_bytes) return std::numeric_limits<std::size_t>::max();
+    return state_->piece_bytes - offset % state_->piece_bytes;
+}
+
+bool PinnedPool::registered() const noexcept {
+    return state_->region.registered();
+}
+std::uint64_t PinnedPool::huge_bytes() const noexcept {
+    return state_->region.huge_bytes();
+}
 const std::vector<std::string>& PinnedPool::notes() const noexcept {
     return state_->notes;
-}
-
-Lease::Lease(Lease&& other) noexcept
-    : arena_(std::exchange(other.arena_, nullptr)),
-      data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)) {}
-
-Lease& Lease::operator=(Lease&& other) noexcept {
-    if (this == &other) return *this;
-    reset();
-    arena_ = std::exchange(other.arena_, nullptr);
-    data_ = std::exchange(other.data_, nullptr);
-    bytes_ = std::exchange(other.bytes_, 0);
-    return *this;
-}
-
-void Lease::reset() noexcept {
-    if (data_ == nullptr) return;
-    UseArena* arena = std::exchange(arena_, nullptr);
-    std::byte* data = std::exchange(data_, nullptr);
-    arena->give_back(data, std::exchange(bytes_, 0));
 }
 
 }  // namespace penstock

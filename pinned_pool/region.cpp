@@ -81,15 +81,16 @@ std::size_t huge_bytes_at(const std::byte* data) {
 
 }  // namespace
 
-Region::Region(std::size_t bytes, unsigned touch_threads, Registration registration) {
+Region::Region(std::size_t bytes, unsigned touch_threads, Registration registration, HugePages huge_pages,
+               std::size_t piece_bytes) {
     PENSTOCK_CHECK(bytes > 0 && touch_threads > 0, "a region of {} bytes touched by {} threads", bytes, touch_threads);
     Region whole;  // a half-built object has no destructor
-    whole.map(round_up(bytes, page_bytes()));
+    whole.map(round_up(bytes, page_bytes()), huge_pages);
     touch(whole.data_, whole.bytes_, touch_threads);
     whole.huge_bytes_ = huge_bytes_at(whole.data_);
-    whole.note_ = whole.huge_page_note();
+    if (huge_pages == HugePages::wanted) whole.note_ = whole.huge_page_note();
     if (registration == Registration::device) {
-        whole.registration_ = DeviceRegistration(whole.data_, whole.bytes_);
+        whole.registration_ = DeviceRegistration(whole.data_, whole.bytes_, piece_bytes);
         const std::string& refusal = whole.registration_.note();
         whole.note_ += (whole.note_.empty() || refusal.empty() ? "" : "; ") + refusal;
     }
@@ -118,7 +119,7 @@ Region& Region::operator=(Region&& other) noexcept {
 }
 
 // Reserves inaccessible address space with a huge page to spare on both sides, and opens the aligned middle.
-void Region::map(std::size_t bytes) {
+void Region::map(std::size_t bytes, HugePages huge_pages) {
     const std::size_t reservation_bytes = round_up(bytes, huge_page_bytes) + 3 * huge_page_bytes;
     void* reservation =
         ::mmap(nullptr, reservation_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -129,7 +130,8 @@ void Region::map(std::size_t bytes) {
     data_ = reservation_ + 2 * huge_page_bytes - misfit;
     bytes_ = bytes;
     if (::mprotect(data_, bytes_, PROT_READ | PROT_WRITE) != 0) refuse(bytes, errno);
-    ::madvise(data_, bytes_, MADV_HUGEPAGE);  // a wish: what came of it is read from smaps
+    // A wish: what came of it is read from smaps.
+    ::madvise(data_, bytes_, huge_pages == HugePages::wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
 void Region::release() noexcept {

@@ -10,6 +10,7 @@ namespace penstock {
 // memory stays ordinary.
 std::string register_with_device(void* data, std::size_t bytes);
 void unregister_from_device(void* data) noexcept;  // REQUIRES: `data` was registered
+bool device_registration_is_built() noexcept;      // false: nobody to register with, whatever the machine has
 
 inline constexpr std::size_t max_registration_bytes =
     1U << 30;  // 1 ms per GiB with huge pages; larger ones are refused by some

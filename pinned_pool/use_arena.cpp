@@ -7,6 +7,14 @@
 
 namespace penstock {
 
+namespace {
+
+std::size_t whole_granules(std::size_t bytes) {
+    return (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+}
+
+}  // namespace
+
 void Gauge::add(std::uint64_t bytes) noexcept {
     const std::uint64_t now = now_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     std::uint64_t peak = peak_.load(std::memory_order_relaxed);
@@ -14,59 +22,110 @@ void Gauge::add(std::uint64_t bytes) noexcept {
     }
 }
 
-UseArena::UseArena(std::string name, std::byte* data, std::size_t bytes, Gauge& pool)
-    : name_(std::move(name)), data_(data), bytes_(bytes), pool_(pool) {
-    free_.reserve(64);
-    if (bytes_ > 0) free_.push_back({0, bytes_});
+UseArena::UseArena(std::string name, std::span<std::byte> memory, Gauge& pool, PoolObserver* observer)
+    : name_(std::move(name)), memory_(memory), pool_(pool), observer_(observer), free_(memory.size()) {
+    counts_.bytes = memory_.size();
 }
 
-std::byte* UseArena::take(std::size_t bytes) {
+Block* UseArena::take(std::size_t requested_bytes) {
     const std::lock_guard lock(mutex_);
-    if (free_.capacity() < leases_ + 2) free_.reserve(2 * leases_ + 2);
-    const auto fits = [bytes](const Range& range) { return range.end - range.begin >= bytes; };
-    const auto found = std::find_if(free_.begin(), free_.end(), fits);
-    if (found == free_.end()) return nullptr;
-    const std::size_t begin = found->begin;
-    found->begin += bytes;
-    if (found->begin == found->end) free_.erase(found);
-    ++leases_;
-    gauge_.add(bytes);
-    pool_.add(bytes);
-    return data_ + begin;
-}
-
-void UseArena::give_back(std::byte* data, std::size_t bytes) noexcept {
-    const std::lock_guard lock(mutex_);
-    const auto begin = static_cast<std::size_t>(data - data_);
-    const std::size_t end = begin + bytes;
-    const auto after = std::find_if(free_.begin(), free_.end(), [begin](const Range& r) { return r.begin >= begin; });
-    const bool clear_behind = after == free_.end() || end <= after->begin;
-    const bool clear_before = after == free_.begin() || std::prev(after)->end <= begin;
-    PENSTOCK_CHECK(end <= bytes_ && clear_behind && clear_before, "{}: bytes {} to {} come back but are free", name_,
-                   begin, end);
-
-    const bool touches_before = after != free_.begin() && std::prev(after)->end == begin;
-    const bool touches_behind = after != free_.end() && after->begin == end;
-    if (touches_before && touches_behind) {
-        std::prev(after)->end = after->end;
-        free_.erase(after);
-    } else if (touches_before) {
-        std::prev(after)->end = end;
-    } else if (touches_behind) {
-        after->begin = begin;
-    } else {
-        free_.insert(after, {begin, end});
+    // What is longer than the use could overflow when rounded up.
+    if (requested_bytes > memory_.size() || !free_.fits(whole_granules(requested_bytes))) {
+        count_refusal(requested_bytes);
+        return nullptr;
     }
-    --leases_;
-    gauge_.subtract(bytes);
-    pool_.subtract(bytes);
+    free_.reserve(granted_count_ + 1);
+    Block& block = unused_block();  // from here on nothing allocates
+    const std::size_t granted = whole_granules(requested_bytes);
+    const std::size_t begin = free_.take(granted);
+    first_unused_ = block.next_unused;
+    block.data = memory_.data() + begin;
+    block.bytes = granted;
+    block.claims.store(1, std::memory_order_relaxed);
+    block.state = BlockState::leased;
+    ++granted_count_;
+    gauge_.add(granted);
+    pool_.add(granted);
+    ++counts_.leases;
+    counts_.requested_bytes += requested_bytes;
+    counts_.requested_granted_bytes += granted;
+    counts_.reach_bytes = std::max<std::uint64_t>(counts_.reach_bytes, begin + granted);
+    if (observer_ != nullptr) observer_->granted(name_, requested_bytes, block.data);
+    return &block;
 }
 
-std::size_t UseArena::longest_free_bytes() const {
+void UseArena::count_refusal(std::size_t requested_bytes) {
+    ++counts_.refused;
+    if (requested_bytes <= memory_.size() - gauge_.now()) ++counts_.refused_fragmented;
+    if (observer_ != nullptr) observer_->refused(name_, requested_bytes);
+}
+
+Block& UseArena::unused_block() {
+    if (first_unused_ == nullptr) {
+        first_unused_ = &blocks_.emplace_back();
+        first_unused_->arena = this;
+    }
+    return *first_unused_;
+}
+
+void UseArena::end_lease(Block& block) noexcept {
     const std::lock_guard lock(mutex_);
-    std::size_t longest = 0;
-    for (const Range& range : free_) longest = std::max(longest, range.end - range.begin);
-    return longest;
+    const bool last = block.claims.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    if (block.state == BlockState::forsaken) return;
+    PENSTOCK_CHECK(block.state == BlockState::leased, "{}: a lease of {} bytes ends twice", name_, block.bytes);
+    if (last) {
+        take_back(block);
+        return;
+    }
+    block.state = BlockState::parked;
+    counts_.parked_bytes += block.bytes;
+    counts_.peak_parked_bytes = std::max(counts_.peak_parked_bytes, counts_.parked_bytes);
+}
+
+void UseArena::end_hold(Block& block) noexcept {
+    if (block.claims.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    const std::lock_guard lock(mutex_);
+    if (block.state == BlockState::forsaken) return;
+    PENSTOCK_CHECK(block.state == BlockState::parked, "{}: the last hold on {} bytes ends before the lease", name_,
+                   block.bytes);
+    counts_.parked_bytes -= block.bytes;
+    take_back(block);
+}
+
+// The caller's claim ends last: until then nobody can find the block without one.
+void UseArena::forsake(Block& block) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (block.state != BlockState::forsaken) {
+        if (block.state == BlockState::parked) counts_.parked_bytes -= block.bytes;
+        block.state = BlockState::forsaken;
+        counts_.forsaken_bytes += block.bytes;
+    }
+    block.claims.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void UseArena::take_back(Block& block) noexcept {
+    free_.give_back(static_cast<std::size_t>(block.data - memory_.data()), block.bytes);
+    --granted_count_;
+    gauge_.subtract(block.bytes);
+    pool_.subtract(block.bytes);
+    if (observer_ != nullptr) observer_->returned(name_, block.data);
+    block.state = BlockState::unused;
+    block.next_unused = std::exchange(first_unused_, &block);
+}
+
+UseFigures UseArena::figures() const {
+    const std::lock_guard lock(mutex_);
+    UseFigures figures = counts_;
+    figures.granted_bytes = gauge_.now();
+    figures.peak_bytes = gauge_.peak();
+    figures.longest_free_bytes = free_.longest();
+    return figures;
+}
+
+double UseFigures::fragmentation() const noexcept {
+    const std::uint64_t free_bytes = bytes - granted_bytes;
+    if (free_bytes == 0) return 0;
+    return 1 - static_cast<double>(longest_free_bytes) / static_cast<double>(free_bytes);
 }
 
 }  // namespace penstock

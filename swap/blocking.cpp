@@ -2,8 +2,6 @@
 
 #include "aio/error.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -18,15 +16,10 @@ struct WaitedCommit final : CommitOperation {
     void committed() noexcept override {}
 };
 
-[[noreturn]] void throw_stuck(Io& io, std::chrono::nanoseconds waited) {
+[[noreturn]] void throw_stuck(const Io& io) {
     const auto oldest = io.oldest();
-    const std::string place =
-        !oldest ? "an operation"
-                : fmt::format("{} at offset {} of {}", to_string(oldest->kind), oldest->offset_bytes, oldest->path);
-    throw Error(
-        ExitCode::storage,
-        fmt::format("{} was not answered for {:.3f} seconds; check the device (dmesg), then run again to resume.",
-                    place, std::chrono::duration<double>(waited).count()));
+    throw Error(ExitCode::storage, (oldest ? oldest->message() : "an operation has not come back") +
+                                       "; check the device (dmesg), then run again to resume.");
 }
 
 template <typename Operation>
@@ -37,7 +30,7 @@ void wait_for(Io& io, TensorStore& store, std::unique_ptr<Operation> operation, 
         if (waited >= deadline) {
             store.abandon();
             static_cast<void>(operation.release());  // the device still holds it
-            throw_stuck(io, waited);
+            throw_stuck(io);
         }
         io.wait(deadline - waited);
     }

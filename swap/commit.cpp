@@ -24,12 +24,8 @@ void Commit::start(std::uint64_t generation, std::uint64_t bytes) {
     step_ = Step::flushing;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
         ++parts_in_flight_;
-        io_.start(parts_[i], {.kind = IoKind::flush,
-                              .file = &data_[i],
-                              .data = nullptr,
-                              .offset_bytes = 0,
-                              .bytes = 0,
-                              .urgency = Urgency::demand});
+        io_.start(parts_[i],
+                  {.kind = IoKind::flush, .file = &data_[i], .data = nullptr, .offset_bytes = 0, .bytes = 0});
     }
 }
 

@@ -1,6 +1,7 @@
 #include "swap/store_directory.h"
 
 #include "aio/error.h"
+#include "aio/profile.h"
 #include "swap/recovery.h"
 
 #include <dirent.h>
@@ -20,8 +21,6 @@
 
 namespace penstock {
 namespace {
-
-constexpr const char* lock_name = "lock";
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
     throw Error(ExitCode::storage, fmt::format("{}: {}.", path, what));
@@ -65,7 +64,8 @@ Descriptor open_directory(const std::string& path) {
     return directory;
 }
 
-// A file in the directory that is neither our lock nor made by the file system; empty when there is none.
+// A file in the directory that is neither our lock, nor the device's profile, nor made by the file system; empty when
+// there is none.
 std::string find_file(int directory_fd, const std::string& path) {
     const int copy = ::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // with a position of its own
     const std::unique_ptr<DIR, int (*)(DIR*)> listing(copy < 0 ? nullptr : ::fdopendir(copy), ::closedir);
@@ -78,7 +78,8 @@ std::string find_file(int directory_fd, const std::string& path) {
     errno = 0;
     while (const dirent* entry = ::readdir(listing.get())) {
         const std::string_view name = entry->d_name;
-        if (name != "." && name != ".." && name != lock_name && name != "lost+found") found = name;
+        const bool known = name == StoreDirectory::lock_name || name == profile_name || name == "lost+found";
+        if (name != "." && name != ".." && !known) found = name;
     }
     if (errno != 0) fail_errno(path, "the store directory cannot be listed", errno);
     return found;
@@ -103,10 +104,10 @@ std::string holder(const std::optional<LockText>& lock) {
 
 // Opens and locks. The file may have been replaced between the two calls: then it is another one's lock that we hold.
 Descriptor lock_directory(int directory_fd, const std::string& path) {
-    const std::string lock_path = path + "/" + lock_name;
+    const std::string lock_path = path + "/" + StoreDirectory::lock_name;
     for (int tries = 0; tries < 10; ++tries) {
-        Descriptor lock(
-            ::openat(directory_fd, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+        Descriptor lock(::openat(directory_fd, StoreDirectory::lock_name,
+                                 O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
         if (!lock) fail_errno(lock_path, "the lock cannot be opened for writing", errno);
         struct stat held {};
         struct stat named {};
@@ -119,8 +120,8 @@ Descriptor lock_directory(int directory_fd, const std::string& path) {
                      "the store directory is in use by {}; wait until it ends or stop it, or choose another directory",
                      holder(parse_lock(read_text(lock.get())))));
         }
-        const bool same =
-            ::fstatat(directory_fd, lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0 && held.st_ino == named.st_ino;
+        const bool same = ::fstatat(directory_fd, StoreDirectory::lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                          held.st_ino == named.st_ino;
         if (same) return lock;
     }
     fail(lock_path, "it is replaced again and again by somebody else");

@@ -40,7 +40,8 @@ class StoreDirectory {
     // Its place in the store that was created in it, if one was.
     const std::optional<DeviceRole>& role() const noexcept { return lock_text_.role; }
     int fd() const noexcept { return directory_.get(); }
-    int lock_fd() const noexcept { return lock_.get(); }  // readable: good for probing an I/O backend
+    static constexpr const char* lock_name = "lock";      // beneath fd(); a regular file: good for probing a backend
+    int lock_fd() const noexcept { return lock_.get(); }  // readable, through the page cache
 
     // Makes the directory a part of a store, durably. For TensorStore::create(). Throws Error (storage).
     void assign(const DeviceRole& role);

@@ -92,7 +92,7 @@ void StoreState::begin(TileOperation& operation, TileId tile, std::span<std::byt
     operation.error_.reset();
 }
 
-void StoreState::start(TileOperation& operation, IoKind kind, Urgency urgency) {
+void StoreState::start(TileOperation& operation, IoKind kind, std::optional<Urgency> urgency) {
     const File& file = files_.data[layout_.extent(operation.tile_, 0).device];
     io_.start(operation, {.kind = kind,
                           .file = &file,

@@ -49,7 +49,7 @@ class StoreState final : public CommitListener {
     };
 
     void begin(TileOperation& operation, TileId tile, std::span<std::byte> memory);
-    void start(TileOperation& operation, IoKind kind, Urgency urgency);
+    void start(TileOperation& operation, IoKind kind, std::optional<Urgency> urgency);
     void write_finished(TileOperation& operation) noexcept;
     bool read_finished(TileOperation& operation) noexcept;  // false: it is being read again
     std::uint64_t pending_generation() const noexcept { return generation_ ? *generation_ + 1 : 0; }

@@ -90,12 +90,7 @@ void ZeroFill::start_next(Lane& lane) {
                      .urgency = Urgency::write_back});
     } else if (range.active_lanes == 0 && !range.flushed) {
         range.flushed = true;
-        start(lane, {.kind = IoKind::flush,
-                     .file = range.range.file,
-                     .data = nullptr,
-                     .offset_bytes = 0,
-                     .bytes = 0,
-                     .urgency = Urgency::write_back});
+        start(lane, {.kind = IoKind::flush, .file = range.range.file, .data = nullptr, .offset_bytes = 0, .bytes = 0});
     }
 }
 
@@ -139,10 +134,7 @@ void fill_with_zeros(Io& io, const std::vector<ZeroRange>& ranges, const Progres
         if (!fill->finished() && oldest && oldest->age > deadline) {
             keep_files();
             static_cast<void>(fill.release());  // the device may still read its memory
-            throw Error(ExitCode::storage,
-                        fmt::format("{} at offset {} of {} was not answered for {} seconds; check the device (dmesg).",
-                                    to_string(oldest->kind), oldest->offset_bytes, oldest->path,
-                                    std::chrono::duration_cast<std::chrono::seconds>(oldest->age).count()));
+            throw Error(ExitCode::storage, oldest->message() + "; check the device (dmesg).");
         }
         if (!progress || refusal || fill->written_bytes() == before) continue;
         try {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <initializer_list>
 #include <string_view>
 
@@ -207,14 +208,30 @@ void set_memory(const Settings& settings, TrainConfig& config) {
     config.device = device_options(settings);
 }
 
+void set_io(const Settings& settings, TrainConfig& config) {
+    if (!settings.is_auto("aio.block_size")) {
+        const std::uint64_t bytes = settings.bytes("aio.block_size");
+        if (!std::has_single_bit(bytes))
+            refuse(settings, fmt::format("aio.block_size {} is not a power of two", bytes));
+        config.io_block_bytes = static_cast<std::uint32_t>(bytes);
+    }
+    if (!settings.is_auto("aio.queue_depth"))
+        config.io_queue_depth = static_cast<std::uint32_t>(settings.integer("aio.queue_depth"));
+}
+
+IoChoice io_choice(const std::string& word) {
+    if (word == "io_uring") return IoChoice::io_uring;
+    if (word == "libaio") return IoChoice::libaio;
+    return word == "threads" ? IoChoice::threads : IoChoice::automatic;
+}
+
 void set_run(const Settings& settings, TrainConfig& config) {
     config.run_directory = settings.text("run.directory");
     config.name = settings.text("run.name");
     config.steps = settings.integer("run.steps");
     config.seed = static_cast<std::uint64_t>(settings.integer("run.seed"));
     config.threads = static_cast<unsigned>(settings.integer("run.threads"));
-    const std::string& io = settings.text("run.io_backend");
-    config.io = io == "auto" ? IoChoice::automatic : io == "io_uring" ? IoChoice::io_uring : IoChoice::threads;
+    config.io = io_choice(settings.text("run.io_backend"));
     config.sample = {.prompt = settings.text("run.sample.prompt"),
                      .tokens = settings.integer("run.sample.tokens"),
                      .temperature = settings.number("run.sample.temperature")};
@@ -239,11 +256,7 @@ TrainConfig make_config(Settings& settings) {
     config.residency = {.weights = tier(settings, "zero_optimization.offload_param.device"),
                         .states = tier(settings, "zero_optimization.offload_optimizer.device")};
     config.swap_directory = swap_directory(settings);
-    config.io_block_bytes = static_cast<std::uint32_t>(settings.bytes("aio.block_size"));
-    config.io_queue_depth = static_cast<std::uint32_t>(settings.integer("aio.queue_depth"));
-    if (config.io_block_bytes % 4096 != 0) {
-        refuse(settings, fmt::format("aio.block_size {} is not a multiple of 4096", config.io_block_bytes));
-    }
+    set_io(settings, config);
     set_memory(settings, config);
     set_run(settings, config);
     return config;

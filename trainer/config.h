@@ -9,11 +9,12 @@
 #include "zero_infinity/traffic.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace penstock {
 
-enum class IoChoice : std::uint8_t { automatic, io_uring, threads };
+enum class IoChoice : std::uint8_t { automatic, io_uring, libaio, threads };
 enum class ActivationChoice : std::uint8_t { recompute, keep };
 enum class ComputeType : std::uint8_t { bf16, fp32 };
 enum class CodecChoice : std::uint8_t { exact, compact };
@@ -40,8 +41,8 @@ struct TrainConfig {
 
     Residency residency;
     std::string swap_directory;
-    std::uint32_t io_block_bytes = 1U << 20;
-    std::uint32_t io_queue_depth = 8;
+    std::optional<std::uint32_t> io_block_bytes;  // none: the device's profile says (trainer/io_settings.h)
+    std::optional<std::uint32_t> io_queue_depth;
 
     std::uint64_t host_budget_bytes = 0;
     std::uint32_t prefetch_depth = 2;

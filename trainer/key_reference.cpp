@@ -63,7 +63,7 @@ std::string bytes_text(double value) {
 }
 
 std::string range_text(const KeySpec& key) {
-    if (key.type == KeyType::bytes)
+    if (key.type == KeyType::bytes || key.type == KeyType::bytes_or_auto)
         return fmt::format("from {} to {}", bytes_text(key.range.low), bytes_text(key.range.high));
     return fmt::format("from {} to {}", key.range.low, key.range.high);
 }
@@ -115,6 +115,10 @@ std::string expectation(const KeySpec& key) {
             return "a number " + range_text(key);
         case KeyType::bytes:
             return "bytes " + range_text(key) + ", as a number or text such as \"300MiB\" (KiB, MiB, GiB, TiB)";
+        case KeyType::integer_or_auto:
+            return "an integer " + range_text(key) + ", or \"auto\"";
+        case KeyType::bytes_or_auto:
+            return "\"auto\", or bytes " + range_text(key) + ", as a number or text such as \"300MiB\"";
         case KeyType::text:
             return "text that is not empty";
         case KeyType::choice:

@@ -86,9 +86,10 @@ constexpr std::array key_list = {
             "the same for the optimizer's states"},
     KeySpec{"zero_optimization.offload_optimizer.nvme_path", text, "(none)", {}, "", free,
             "the same directory; one of the two is enough"},
-    KeySpec{"aio.block_size", bytes, "\"1MiB\"", {4 * kibi, kibi * kibi * kibi}, "", free,
-            "longest single read or write"},
-    KeySpec{"aio.queue_depth", integer, "8", {1, 4096}, "", free, "blocks in flight at once in each direction"},
+    KeySpec{"aio.block_size", bytes_or_auto, "\"auto\"", {4 * kibi, kibi * kibi * kibi}, "", free,
+            "longest single read or write, a power of two; auto: of the device's profile, else 1 MiB"},
+    KeySpec{"aio.queue_depth", integer_or_auto, "\"auto\"", {1, 4096}, "", free,
+            "blocks in flight at once in each direction; auto: of the device's profile, else 8 MiB in flight"},
 
     // Memory: how, not what, is computed.
     KeySpec{"memory.host_budget", bytes, "", {kibi * kibi, 64 * tebi}, "", free,
@@ -115,7 +116,8 @@ constexpr std::array key_list = {
     KeySpec{"run.seed", integer, "1", {0, 9007199254740992.0}, "", fixed, "of initial weights and data order"},
     KeySpec{"run.threads", integer, "0", {0, 4096}, "", recorded,
             "of compute, changes bits; 0: all cores at the first start"},
-    KeySpec{"run.io_backend", choice, "\"auto\"", {}, "auto|io_uring|threads", free, "auto: the fastest that works"},
+    KeySpec{"run.io_backend", choice, "\"auto\"", {}, "auto|io_uring|libaio|threads", free,
+            "auto: the fastest that works"},
     KeySpec{"run.sample.prompt", text, "\"The \"", {}, "", free, "text that the sample at the end continues"},
     KeySpec{"run.sample.tokens", integer, "200", {0, million}, "", free, "length of the sample; 0: none"},
     KeySpec{"run.sample.temperature", number, "0.8", {0, 100}, "", free, "0: always the likeliest token"},

@@ -14,7 +14,9 @@ enum class KeyType : std::uint8_t {
     boolean,
     integer,
     number,
-    bytes,  // a number of bytes, or text such as "300MiB"
+    bytes,            // a number of bytes, or text such as "300MiB"
+    integer_or_auto,  // an integer, or "auto"
+    bytes_or_auto,
     text,
     choice,  // one of KeySpec::choices
     pair,    // two numbers

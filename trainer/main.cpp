@@ -1,5 +1,6 @@
 // The program `penstock`: reads the command line, builds console and signals, calls the verb, and turns its end into an
 // exit code.
+#include "trainer/bench_program.h"
 #include "trainer/console.h"
 #include "trainer/failure.h"
 #include "trainer/key_table.h"
@@ -14,6 +15,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <string_view>
 
 namespace penstock {
 namespace {
@@ -63,7 +65,12 @@ void add_verbs(CLI::App& app, CommandLine& line) {
     train->add_option("--set", line.train.overrides, "KEY=VALUE: set a key of the configuration; may be repeated")
         ->allow_extra_args(false);
     train->add_option("--steps", line.steps, "the same as --set run.steps=N");
+    train->add_option("--pool-trace", line.train.pool_trace,
+                      "write what is asked of the pool of pinned memory to FILE, for `penstock bench pool --trace`");
     train->footer(train_example);
+
+    // For the help only: main() hands the verb over before the command line is parsed.
+    app.add_subcommand("bench", "Measure this machine and Penstock on it (starts penstock-bench; see bench --help)");
 
     app.add_subcommand("keys", "Print the reference of all configuration keys, as Markdown")
         ->footer("Example:\n  penstock keys | grep memory\n");
@@ -91,11 +98,22 @@ ExitCode run_verb(const CLI::App& app, CommandLine& line, Console& console, Stop
     return ExitCode::ok;
 }
 
+// Before anything of this program is set up: signals and streams are the other program's.
+ExitCode run_bench(char** arguments) {
+    try {
+        become_bench_program(arguments);
+    } catch (const Error& error) {
+        std::fprintf(stderr, "penstock: error: %s\n", error.what());
+        return error.code();
+    }
+}
+
 }  // namespace
 }  // namespace penstock
 
 int main(int count, char** arguments) {
     using namespace penstock;
+    if (count > 1 && std::string_view(arguments[1]) == "bench") return static_cast<int>(run_bench(arguments));
     // A reader that goes away must not end the training; failed writes are seen where they happen.
     std::signal(SIGPIPE, SIG_IGN);
     CLI::App app("penstock trains models that are larger than memory.", "penstock");

@@ -9,8 +9,17 @@ const char* codec_name(const TrainConfig& config) {
 }
 
 std::optional<BackendKind> backend(IoChoice choice) {
-    if (choice == IoChoice::automatic) return std::nullopt;
-    return choice == IoChoice::io_uring ? BackendKind::io_uring : BackendKind::threads;
+    switch (choice) {
+        case IoChoice::automatic:
+            break;
+        case IoChoice::io_uring:
+            return BackendKind::io_uring;
+        case IoChoice::libaio:
+            return BackendKind::libaio;
+        case IoChoice::threads:
+            return BackendKind::threads;
+    }
+    return std::nullopt;
 }
 
 // So that refusals name the keys that are to be changed.
@@ -26,7 +35,7 @@ SettingNames setting_names() {
 
 }  // namespace
 
-SessionOptions session_options(const TrainConfig& config, unsigned threads) {
+SessionOptions session_options(const TrainConfig& config, unsigned threads, const IoLimits& io) {
     SessionOptions options;
     options.swap_directories = {config.swap_directory};
     options.job = config.name;
@@ -44,8 +53,7 @@ SessionOptions session_options(const TrainConfig& config, unsigned threads) {
         config.activations == ActivationChoice::recompute ? Activations::recompute : Activations::keep;
     options.worker_threads = threads;
     options.backend = backend(config.io);
-    options.io.chunk_bytes = config.io_block_bytes;
-    options.io.in_flight_bytes = std::uint64_t{config.io_block_bytes} * config.io_queue_depth;
+    options.io = io;
     options.names = setting_names();
     return options;
 }

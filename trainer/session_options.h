@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-// `threads` is what config.threads became.
-SessionOptions session_options(const TrainConfig& config, unsigned threads);
+// `threads` is what config.threads became; `io` comes from io_settings().
+SessionOptions session_options(const TrainConfig& config, unsigned threads, const IoLimits& io);
 
 }  // namespace penstock

@@ -57,6 +57,16 @@ std::optional<SettingValue> to_names(const json& value) {
     return names;
 }
 
+bool is_auto(const json& value) {
+    return value.is_string() && value.get<std::string>() == auto_text;
+}
+
+std::optional<SettingValue> to_whole(const KeySpec& key, const json& value) {
+    const auto integer = to_integer(value);
+    if (!integer || !within(key, static_cast<double>(*integer))) return {};
+    return *integer;
+}
+
 std::optional<SettingValue> to_bytes(const KeySpec& key, const json& value) {
     std::uint64_t bytes = 0;
     if (value.is_string()) {
@@ -78,12 +88,16 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             if (value.is_boolean()) return value.get<bool>();
             return {};
         case KeyType::integer:
-            if (const auto integer = to_integer(value); integer && within(key, static_cast<double>(*integer)))
-                return *integer;
-            return {};
+            return to_whole(key, value);
+        case KeyType::integer_or_auto:
+            if (is_auto(value)) return std::string(auto_text);
+            return to_whole(key, value);
         case KeyType::number:
             if (value.is_number() && within(key, value.get<double>())) return value.get<double>();
             return {};
+        case KeyType::bytes_or_auto:
+            if (is_auto(value)) return std::string(auto_text);
+            return to_bytes(key, value);
         case KeyType::bytes:
             return to_bytes(key, value);
         case KeyType::text:

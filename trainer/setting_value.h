@@ -15,13 +15,15 @@ namespace penstock {
 
 struct KeySpec;
 
+inline constexpr const char* auto_text = "auto";
+
 // One element of a list of groups: a pattern, and options by the last word of their key.
 struct SettingGroup {
     std::string params;
     std::map<std::string, std::vector<double>> values;  // a number, two of a pair, or 0 or 1 of a boolean
 };
 
-// Integers and bytes are int64.
+// Integers and bytes are int64; where the key allows it, the text "auto" stands in their place.
 using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
                                   std::vector<std::string>, std::vector<SettingGroup>>;
 

@@ -170,6 +170,12 @@ const Value& Settings::get(std::string_view key) const {
     return *value;
 }
 
+bool Settings::is_auto(std::string_view key) const {
+    PENSTOCK_CHECK(has(key), "key {} has no value", key);
+    const auto* text = std::get_if<std::string>(&entries_.find(key)->second.value);
+    return text != nullptr && *text == auto_text;
+}
+
 bool Settings::boolean(std::string_view key) const {
     return get<bool>(key);
 }

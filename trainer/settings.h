@@ -23,8 +23,9 @@ class Settings {
     static Settings parse(std::string_view json, const std::string& file, const std::vector<std::string>& overrides);
 
     // REQUIRES (of all below): `key` is in the table; for values, that it is set and of that type.
-    bool has(std::string_view key) const;    // it has a value
-    bool given(std::string_view key) const;  // file or command line says it
+    bool has(std::string_view key) const;      // it has a value
+    bool given(std::string_view key) const;    // file or command line says it
+    bool is_auto(std::string_view key) const;  // of a key that allows it: then it has no number
     bool boolean(std::string_view key) const;
     std::int64_t integer(std::string_view key) const;
     std::uint64_t bytes(std::string_view key) const;

@@ -28,7 +28,8 @@ std::string read_config(const std::string& path) {
 
 TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
     at::set_num_interop_threads(1);
-    TrainingRun run(Settings::parse(read_config(request.config_file), request.config_file, request.overrides), console);
+    TrainingRun run(Settings::parse(read_config(request.config_file), request.config_file, request.overrides), console,
+                    request.pool_trace);
     if (run.finished()) return {ExitCode::ok, run.recall()};
 
     signals.react(StopSignals::Reaction::finish_step);

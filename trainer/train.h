@@ -15,6 +15,7 @@ class StopSignals;
 struct TrainRequest {
     std::string config_file;
     std::vector<std::string> overrides;  // "key=value"
+    std::string pool_trace;              // a file to write the pool's trace to; empty: none
 };
 
 struct TrainOutcome {

@@ -2,6 +2,7 @@
 
 #include "trainer/console.h"
 #include "trainer/gpt.h"
+#include "trainer/io_settings.h"
 #include "trainer/resume_rule.h"
 #include "trainer/sample.h"
 #include "trainer/session_options.h"
@@ -19,6 +20,8 @@ namespace penstock {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t max_recorded_events = 1'000'000;  // 48 MB; the driver asks once for each of its parts
 
 double seconds_of(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
@@ -68,10 +71,19 @@ void check_vocabulary(const TokenFile& data, const TrainConfig& config) {
                             data.path(), data.info().vocabulary, config.model.vocabulary));
 }
 
+// A file that cannot be written is refused now, not when the run has ended.
+std::unique_ptr<PoolRecorder> recorder_for(const std::string& pool_trace) {
+    if (pool_trace.empty()) return nullptr;
+    save_pool_trace(pool_trace, {});
+    return std::make_unique<PoolRecorder>(max_recorded_events);
+}
+
 }  // namespace
 
-TrainingRun::TrainingRun(Settings settings, Console& console)
+TrainingRun::TrainingRun(Settings settings, Console& console, std::string pool_trace)
     : console_(console),
+      pool_trace_(std::move(pool_trace)),
+      recorder_(recorder_for(pool_trace_)),
       settings_(std::move(settings)),
       config_(make_config(settings_)),
       data_(open_data(config_.train_file)),
@@ -105,8 +117,12 @@ std::unique_ptr<Session> TrainingRun::open_session() {
                                                        mebibytes(total)));
             },
     };
-    return std::make_unique<Session>(make_gpt(config_.model), make_optimizers(config_.optimizer),
-                                     session_options(config_, threads_), initial, events);
+    const IoSettings io = io_settings(config_);
+    if (!io.note.empty()) console_.info(io.note);
+    SessionOptions options = session_options(config_, threads_, io.limits);
+    options.pool_observer = recorder_.get();
+    return std::make_unique<Session>(make_gpt(config_.model), make_optimizers(config_.optimizer), std::move(options),
+                                     initial, events);
 }
 
 void TrainingRun::accept(const ClientState& stored) {
@@ -220,6 +236,14 @@ void TrainingRun::write_sample_text() {
     }));
 }
 
+void TrainingRun::save_trace() {
+    if (!recorder_) return;
+    const PoolTrace trace = recorder_->trace(session_->budget());
+    save_pool_trace(pool_trace_, trace);
+    console_.info(fmt::format("trace of the pool: {} events in {}", trace.events.size(), pool_trace_));
+    if (trace.lost_events > 0) console_.warn(fmt::format("{} further events had no room", trace.lost_events));
+}
+
 const Summary& TrainingRun::conclude() {
     console_.settle();
     write_sample_text();
@@ -258,6 +282,7 @@ const Summary& TrainingRun::recall() {
 }
 
 const Summary& TrainingRun::say_summary() {
+    save_trace();
     console_.settle();
     if (!summary_.sample.empty()) console_.info("sample:\n" + summary_.sample);
     for (const std::string& line : lines_of(summary_)) console_.info(line);

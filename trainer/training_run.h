@@ -1,6 +1,7 @@
 // One training run: everything that `penstock train` holds while it runs, built at the start, resumed or new.
 #pragma once
 
+#include "pinned_pool/pool_trace.h"
 #include "trainer/batches.h"
 #include "trainer/config.h"
 #include "trainer/run_log.h"
@@ -23,7 +24,8 @@ class TrainingRun {
    public:
     // Checks the configuration and the data, opens the store, resumes or initialises, cuts the log back, says what it
     // found. Throws Error: usage (configuration, data, a key that must not change at resume), does_not_fit, storage.
-    TrainingRun(Settings settings, Console& console);
+    // `pool_trace`: a file to which conclude() and recall() write what was asked of the pool; empty: none.
+    TrainingRun(Settings settings, Console& console, std::string pool_trace);
 
     bool finished() const noexcept { return state_.step >= config_.steps; }
     // Computes, commits and logs one step. Throws Error: non_finite, storage; the last committed step is safe.
@@ -43,10 +45,13 @@ class TrainingRun {
     StepRecord measure(const StepReport& report, double seconds);
     void write_sample_text();
     const Summary& say_summary();
+    void save_trace();
     std::string path(const char* name) const;
 
     // Built in this order and destroyed in reverse.
     Console& console_;
+    const std::string pool_trace_;
+    std::unique_ptr<PoolRecorder> recorder_;  // null: no trace
     Settings settings_;
     TrainConfig config_;
     TokenFile data_;

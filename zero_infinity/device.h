@@ -23,6 +23,8 @@
 
 namespace penstock {
 
+class PinnedPool;
+
 // A point in the order of a device's copies; reached when the copy that returned it, and all before it in that
 // direction, are done. A default one is reached from the start.
 struct Ticket {
@@ -55,6 +57,11 @@ class Device {
     // (does_not_fit) when the budget is exceeded, naming `use`. REQUIRES: not shares_host_memory(); bytes > 0.
     virtual std::byte* allocate(std::uint64_t bytes, const std::string& use) = 0;
     virtual std::uint64_t used_bytes() const noexcept = 0;
+
+    // Copies from and to this pool's memory are cut at its seams (PinnedPool::seam_after), because cuda may refuse
+    // one that spans two registrations; a ticket still stands for the whole copy. At set-up, before the first copy; the
+    // pool outlives the copies.
+    virtual void cut_at_seams_of(const PinnedPool& /*pool*/) {}
 
     // Host → device and device → host, asynchronous; both ranges stay valid and unchanged until the ticket is reached.
     // copy_out() reads what the compute issued so far leaves. Host memory that is not registered with the device

@@ -3,6 +3,7 @@
 
 #include "aio/check.h"
 #include "aio/error.h"
+#include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/device.h"
 #include "zero_infinity/device_arena.h"
 
@@ -190,15 +191,20 @@ class CudaDevice final : public Device {
     }
     std::uint64_t used_bytes() const noexcept override { return arena_.used_bytes(); }
 
+    void cut_at_seams_of(const PinnedPool& pool) override { pool_ = &pool; }
     Ticket copy_in(std::byte* device, const std::byte* host, std::uint64_t bytes) override {
         arena_.check_allocated(memory_.get(), device, bytes);
         enter();
-        return in_.submit(device, host, bytes, cudaMemcpyHostToDevice);
+        return in_pieces(host, bytes, [&](std::uint64_t begin, std::uint64_t piece_bytes) {
+            return in_.submit(device + begin, host + begin, piece_bytes, cudaMemcpyHostToDevice);
+        });
     }
     Ticket copy_out(std::byte* host, const std::byte* device, std::uint64_t bytes) override {
         arena_.check_allocated(memory_.get(), device, bytes);
         enter();
-        return out_.submit_after(compute_, host, device, bytes, cudaMemcpyDeviceToHost);
+        return in_pieces(host, bytes, [&](std::uint64_t begin, std::uint64_t piece_bytes) {
+            return out_.submit_after(compute_, host + begin, device + begin, piece_bytes, cudaMemcpyDeviceToHost);
+        });
     }
 
     bool reached(Ticket ticket) override {
@@ -232,6 +238,18 @@ class CudaDevice final : public Device {
     }
 
    private:
+    // The last piece's ticket: it is reached when all before it are done.
+    template <typename Submit>
+    Ticket in_pieces(const std::byte* host, std::uint64_t bytes, const Submit& submit) const {
+        std::uint64_t begin = 0;
+        for (;;) {
+            const std::uint64_t room = pool_ == nullptr ? bytes : pool_->seam_after(host + begin);
+            const std::uint64_t piece_bytes = std::min(bytes - begin, room);
+            const Ticket ticket = submit(begin, piece_bytes);
+            begin += piece_bytes;
+            if (begin == bytes) return ticket;
+        }
+    }
     // Which GPU is current is a matter of each thread.
     void enter() const { succeed(cudaSetDevice(index_), "cudaSetDevice"); }
     CopyLane& lane(Ticket ticket) {
@@ -241,6 +259,7 @@ class CudaDevice final : public Device {
 
     const int index_;
     const cudaStream_t compute_ = cudaStreamLegacy;
+    const PinnedPool* pool_ = nullptr;
     DeviceArena arena_;
     Memory memory_;  // before the lanes, which end their copies first
     CopyLane in_{Ticket::Lane::in};

@@ -115,8 +115,12 @@ void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
 Driver::Driver(const DriverParts& parts, const DriverOptions& options, PassSchedules training, PassSchedules inference)
     : state_(std::make_unique<State>(parts, options, std::move(training), std::move(inference))) {}
 
-Driver::~Driver() {
+void Driver::stop() noexcept {
     state_->loop->stop();
+}
+
+Driver::~Driver() {
+    stop();
     if (state_->loop->stuck()) static_cast<void>(state_.release());  // the device may still write into our memory
 }
 

@@ -26,7 +26,7 @@ struct DriverOptions {
     StateFormat format;
     Residency residency;
     std::uint32_t staging_tiles = 4;     // in memory at once during the update
-    std::chrono::seconds deadline{120};  // for one I/O operation or device copy, before the device counts as stuck
+    std::chrono::seconds deadline{120};  // for a device copy and for each read at the start; other I/O has the Io's
 };
 
 // Names of the budget's uses that the driver takes its memory from, beside those of zero_infinity/residents.h.
@@ -71,6 +71,10 @@ class Driver {
     const WaitTimes& waits() const noexcept;  // since construction
     // Lines for the log that came up since the last call, e.g. a tile that was right only when it was read again.
     std::vector<std::string> take_notes();
+
+    // Ends the driver's thread, once what is under way is back or the deadline has passed: stuck() is final then. Only
+    // stuck() and the destructor may follow.
+    void stop() noexcept;
 
     // A device did not answer by the deadline. Its operations may still write into memory when they come back: the
     // driver's destructor keeps its own, and the Io, store, pool and device must be kept until the process ends.

@@ -123,13 +123,11 @@ void DriverLoop::check_deadline() {
     const auto now = Clock::now();
     if (now < next_check_) return;
     next_check_ = now + std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), parts_.deadline / 2);
-    if (const auto oldest = parts_.io->oldest(); oldest && oldest->age >= parts_.deadline) {
+    if (const auto late = parts_.io->stuck()) {
         stuck_ = true;
-        fail(ExitCode::storage,
-             fmt::format("{} of {} at offset {} has not come back for {} s: the device is stuck; the "
-                         "last committed step is safe. Check the device (dmesg), then run again to "
-                         "resume",
-                         to_string(oldest->kind), oldest->path, oldest->offset_bytes, whole_seconds(oldest->age)));
+        fail(ExitCode::storage, late->message() +
+                                    ": the device is stuck; the last committed step is safe. Check the "
+                                    "device (dmesg), then run again to resume");
     }
     if (running_ == nullptr) return;
     if (const auto age = running_->oldest_copy(); age && *age >= parts_.deadline) {

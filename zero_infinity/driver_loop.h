@@ -22,7 +22,7 @@ struct DriverLoopParts {
     WeightLane* inference = nullptr;
     UpdateLane* update = nullptr;
     Mailbox* mailbox = nullptr;
-    std::chrono::seconds deadline{120};  // for one I/O operation or one device copy
+    std::chrono::seconds deadline{120};  // for one device copy
 };
 
 // Runs from construction to destruction, and owns the Io and the store meanwhile. Destruction waits for what is under

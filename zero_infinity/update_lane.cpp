@@ -58,7 +58,8 @@ class UpdateLane::Slot {
     void start_read(Part& part, std::uint32_t object, std::span<std::byte> memory) {
         ++pending_;
         ++lane_->operations_under_way_;
-        lane_->parts_.store->read(part, tile_of(object), memory, Urgency::demand);
+        // Tiles ahead of compute: as demand reads they would hold back the writes of the tiles before them.
+        lane_->parts_.store->read(part, tile_of(object), memory, Urgency::prefetch);
     }
 
     void start_write(Part& part, std::uint32_t object, std::span<std::byte> memory) {

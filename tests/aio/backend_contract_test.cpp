@@ -2,12 +2,17 @@
 #include "aio/backend.h"
 #include "aio/file.h"
 #include "tests/aio/scratch.h"
+#include "tests/aio/stuck_memory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,8 +27,7 @@ class BackendContract : public ::testing::TestWithParam<BackendKind> {
     BackendContract()
         : path_(directory_.file("data")), file_(AT_FDCWD, path_, path_, {.mode = FileMode::create}), memory_(1 << 20) {
         try {
-            backend_ = GetParam() == BackendKind::io_uring ? make_uring_backend({.depth = 8})
-                                                           : make_thread_backend({.depth = 8});
+            backend_ = make(GetParam(), {.depth = 8, .thread_count = 2});
         } catch (const Error& error) {
             why_not_ = error.what();
         }
@@ -32,6 +36,10 @@ class BackendContract : public ::testing::TestWithParam<BackendKind> {
         if (!backend_) GTEST_SKIP() << why_not_;
     }
 
+    static std::unique_ptr<Backend> make(BackendKind kind, const BackendOptions& options) {
+        if (kind == BackendKind::io_uring) return make_uring_backend(options);
+        return kind == BackendKind::libaio ? make_libaio_backend(options) : make_thread_backend(options);
+    }
     Attempt attempt(IoKind kind, std::uint64_t offset, std::uint32_t bytes) {
         Attempt made;
         made.kind = kind;
@@ -114,13 +122,131 @@ TEST_P(BackendContract, IsWokenByAnotherThread) {
     }
 }
 
+Backend* woken_by_signal = nullptr;
+
+TEST_P(BackendContract, IsWokenByASignalHandler) {
+    woken_by_signal = backend_.get();
+    struct sigaction action = {};
+    struct sigaction before = {};
+    action.sa_handler = [](int) { woken_by_signal->wake(); };
+    ::sigaction(SIGUSR1, &action, &before);
+    for (int round = 0; round < 20; ++round) {
+        ::raise(SIGUSR1);
+        EXPECT_EQ(backend_->reap(std::chrono::hours(1)), nullptr);
+    }
+    ::sigaction(SIGUSR1, &before, nullptr);
+}
+
 TEST_P(BackendContract, GivesUpWaitingAtTheTimeout) {
     EXPECT_EQ(backend_->reap(std::chrono::milliseconds(5)), nullptr);
     EXPECT_EQ(backend_->reap(nanoseconds(1)), nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BackendContract, ::testing::Values(BackendKind::io_uring, BackendKind::threads),
-                         [](const auto& each) { return each.param == BackendKind::io_uring ? "io_uring" : "threads"; });
+TEST_P(BackendContract, GoesByTheSteadyClock) {
+    const auto before = std::chrono::steady_clock::now();
+    const auto now = backend_->now();
+    EXPECT_LE(before, now);
+    EXPECT_LE(now, std::chrono::steady_clock::now());
+}
+
+// One that the kernel refuses at once must not take its neighbours with it.
+TEST_P(BackendContract, EndsTheNeighboursOfARefusedAttempt) {
+    std::vector<Attempt> all(8, attempt(IoKind::write, 0, 4096));
+    for (const std::size_t bad : {0U, 3U, 7U}) all[bad].fd = -1;
+    for (Attempt& one : all) EXPECT_TRUE(backend_->submit(one));
+    reap(8);
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(all[i].result, i == 0 || i == 3 || i == 7 ? -EBADF : 4096) << i;
+}
+
+// ---------------------------------------------------------------- giving up
+
+// Reads from the page cache, which are done within the system call: one that was begun shows in the memory at once.
+TEST_P(BackendContract, AbandonHandsBackWhatIsNeverBegun) {
+    constexpr std::size_t count = 8;
+    const std::string path = directory_.file("cached");
+    const File cached(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered});
+    const std::vector<char> ones(count * 4096, '1');
+    ASSERT_EQ(::pwrite(cached.fd(), ones.data(), ones.size(), 0), static_cast<ssize_t>(ones.size()));
+    std::memset(memory_.data(), '0', ones.size());
+    std::vector<Attempt> all;
+    for (std::size_t i = 0; i < count; ++i) {
+        all.push_back(attempt(IoKind::read, i * 4096, 4096));
+        all.back().fd = cached.fd();
+    }
+    for (Attempt& one : all) EXPECT_TRUE(backend_->submit(one));
+    std::size_t handed_back = 0;
+    for (Attempt* one = backend_->abandon(); one != nullptr; one = one->next, ++handed_back) {
+        EXPECT_EQ(one->result, -ECANCELED);
+    }
+    const bool held_until_reap = GetParam() != BackendKind::threads;
+    EXPECT_TRUE(!held_until_reap || handed_back == count) << handed_back;
+    reap(count - handed_back);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(backend_->reap(nanoseconds(0)), nullptr);
+    for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(memory_.data()[i * 4096] == std::byte{'1'}, all[i].result == 4096) << i;
+    }
+}
+
+TEST_P(BackendContract, AbandonLeavesAloneWhatHasEnded) {
+    Attempt one = attempt(IoKind::write, 0, 4096);
+    EXPECT_TRUE(backend_->submit(one));
+    reap(1);
+    EXPECT_EQ(backend_->abandon(), nullptr);
+    EXPECT_EQ(one.result, 4096);
+}
+
+TEST_P(BackendContract, IsStillWokenAfterItWasAbandoned) {
+    backend_->abandon();
+    for (int round = 0; round < 3; ++round) {
+        backend_->wake();
+        EXPECT_EQ(backend_->reap(std::chrono::hours(1)), nullptr);
+    }
+}
+
+using BackendContractDeathTest = BackendContract;
+
+TEST_P(BackendContractDeathTest, TakesNothingAfterItWasAbandoned) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    Attempt one = attempt(IoKind::write, 0, 4096);
+    backend_->abandon();
+    EXPECT_DEATH(backend_->submit(one), "abandoned");
+}
+
+const auto every_kind = ::testing::Values(BackendKind::io_uring, BackendKind::libaio, BackendKind::threads);
+const auto name_of_case = [](const auto& each) { return std::string(to_string(each.param)); };
+
+INSTANTIATE_TEST_SUITE_P(All, BackendContract, every_kind, name_of_case);
+INSTANTIATE_TEST_SUITE_P(All, BackendContractDeathTest, every_kind, name_of_case);
+
+// ---------------------------------------------------------------- a stuck kernel
+
+TEST(ThreadBackend, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
+    const ScratchDirectory directory;
+    const std::string path = directory.file("data");
+    const File file(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered});
+    ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);
+    const StuckMemory memory;
+    if (!memory.works()) GTEST_SKIP() << "userfaultfd is not allowed here";
+    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 4, .thread_count = 1});
+    std::vector<Attempt> all(4);
+    for (Attempt& one : all) {
+        one = {.kind = IoKind::read, .fd = file.fd(), .data = memory.data(), .bytes = 4096};
+        EXPECT_TRUE(backend->submit(one));
+    }
+    memory.wait_until_somebody_is_stuck();
+    std::size_t handed_back = 0;
+    for (Attempt* one = backend->abandon(); one != nullptr; one = one->next, ++handed_back) {
+        EXPECT_EQ(one->result, -ECANCELED);
+        EXPECT_NE(one, &all[0]);
+    }
+    EXPECT_EQ(handed_back, 3U);
+    EXPECT_EQ(backend->reap(nanoseconds(0)), nullptr);
+    memory.let_go();
+    Attempt* last = nullptr;
+    while (last == nullptr) last = backend->reap(seconds(10));
+    EXPECT_EQ(last, &all[0]);
+    EXPECT_EQ(last->result, 4096);
+}
 
 }  // namespace
 }  // namespace penstock

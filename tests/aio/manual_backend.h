@@ -1,9 +1,13 @@
-// A backend without a kernel: the test sees every attempt and says when and how it ends.
+// A backend without a kernel: the test sees every attempt and says when and how it ends. Its time is virtual: it stands
+// still but for `advance` and for a reap that has nothing to return, which takes its whole timeout.
 #pragma once
 
 #include "aio/backend.h"
+#include "aio/check.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -13,15 +17,14 @@ namespace penstock {
 class ManualBackend final : public Backend {
    public:
     explicit ManualBackend(std::size_t depth) : depth_(depth) {}
+    ~ManualBackend() override { PENSTOCK_CHECK(in_flight.empty(), "{} attempts are in flight", in_flight.size()); }
 
     std::vector<Attempt*> in_flight;  // in the order of submission
     int reaps = 0;
 
     void complete(Attempt* attempt, std::int32_t result) {
         in_flight.erase(std::find(in_flight.begin(), in_flight.end(), attempt));
-        attempt->result = result;
-        attempt->next = finished_;
-        finished_ = attempt;
+        finish(*attempt, result);
     }
     void complete_first(std::int32_t result) { complete(in_flight.front(), result); }
     void complete_all() {
@@ -29,24 +32,48 @@ class ManualBackend final : public Backend {
     }
     // When set, whatever is in flight ends in full at the next reap.
     bool automatic = false;
+    // What abandon() finds in flight: the kernel has it, or, when false, never began it and gives it back.
+    bool begun = true;
+
+    void advance(std::chrono::nanoseconds time) { now_ += time; }
 
     bool submit(Attempt& attempt) override {
         if (in_flight.size() == depth_) return false;
         in_flight.push_back(&attempt);
         return true;
     }
-    Attempt* reap(std::chrono::nanoseconds /*timeout*/) override {
+    Attempt* reap(std::chrono::nanoseconds timeout) override {
         ++reaps;
         if (automatic) complete_all();
+        if (finished_ == nullptr && !std::exchange(woken_, false)) advance(timeout);
         return std::exchange(finished_, nullptr);
     }
-    void wake() noexcept override {}
+    void wake() noexcept override { woken_ = true; }
+    Attempt* abandon() noexcept override {
+        Attempt* list = nullptr;
+        while (!begun && !in_flight.empty()) {
+            Attempt* attempt = in_flight.back();
+            in_flight.pop_back();
+            attempt->result = -ECANCELED;
+            attempt->next = std::exchange(list, attempt);
+        }
+        return list;
+    }
+    std::chrono::steady_clock::time_point now() const noexcept override { return now_; }
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return "manual"; }
 
    private:
+    void finish(Attempt& attempt, std::int32_t result) {
+        attempt.result = result;
+        attempt.next = finished_;
+        finished_ = &attempt;
+    }
+
     std::size_t depth_;
     Attempt* finished_ = nullptr;
+    bool woken_ = false;
+    std::chrono::steady_clock::time_point now_{std::chrono::hours(1)};
 };
 
 }  // namespace penstock

@@ -1,5 +1,7 @@
-// What a test of files needs and throws away: a directory of its own, aligned memory, seeded bytes, a seed to replay.
+// What a test of files needs and throws away: a directory of its own, aligned memory, seeded bytes.
 #pragma once
+
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +17,9 @@ namespace penstock {
 
 class ScratchDirectory {
    public:
-    ScratchDirectory() {
-        std::string name = (std::filesystem::temp_directory_path() / "penstock_test_XXXXXX").string();
+    ScratchDirectory() : ScratchDirectory(std::filesystem::temp_directory_path()) {}
+    explicit ScratchDirectory(const std::filesystem::path& parent) {
+        std::string name = (parent / "penstock_test_XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         path_ = name;
     }
@@ -32,6 +35,12 @@ class ScratchDirectory {
    private:
     std::filesystem::path path_;
 };
+
+// For tests that need files but no disk: a file system in memory where there is one, where a flush costs nothing.
+inline std::filesystem::path quick_temporary_path() {
+    const std::filesystem::path memory = "/dev/shm";
+    return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+}
 
 // Aligned for every direct file.
 class ScratchMemory {
@@ -56,17 +65,6 @@ class ScratchMemory {
 inline void fill_random(std::span<std::byte> memory, std::uint64_t seed) {
     std::minstd_rand random(static_cast<std::uint32_t>(seed * 2654435761U + 1));
     for (std::byte& byte : memory) byte = static_cast<std::byte>(random() >> 8);
-}
-
-// The first seed of a seeded test: PENSTOCK_SEED to replay, else a new one.
-inline std::uint64_t first_seed() {
-    if (const char* given = std::getenv("PENSTOCK_SEED")) return std::strtoull(given, nullptr, 10);
-    return std::random_device{}() % 1'000'000;
-}
-// How many seeds from there: PENSTOCK_RUNS, or `usual`; a given seed alone means that one run.
-inline std::uint64_t seed_count(std::uint64_t usual) {
-    if (const char* given = std::getenv("PENSTOCK_RUNS")) return std::strtoull(given, nullptr, 10);
-    return std::getenv("PENSTOCK_SEED") == nullptr ? usual : 1;
 }
 
 }  // namespace penstock

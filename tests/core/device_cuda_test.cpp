@@ -4,9 +4,12 @@
 
 #include "aio/error.h"
 #include "fake_cudart.h"
+#include "pinned_pool/pinned_pool.h"
+#include "tests/aio/scratch.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -158,6 +161,62 @@ TEST(CudaDevice, ItsEndWaitsForItsCopies) {
     });
 }
 
+// A pool of three pieces, of which the second use has the end of one, a whole one and the begin of the next.
+TEST(CudaDevice, CutsItsCopiesAtTheSeamsOfThePool) {
+    constexpr std::size_t piece = huge_page_bytes;
+    constexpr std::size_t part = piece / 32;
+    Budget budget(64 << 20, "memory.host_budget");
+    budget.add({"first", piece - part, ""});
+    budget.add({"second", part + piece + part, ""});
+    PinnedPool pool(budget, {1ULL << 40, "free RAM"}, {.piece_bytes = piece});
+    const UseId second = pool.use("second");
+    const Lease whole = pool.acquire(second, 2 * part + piece);
+    fill_random(whole.span(), 1);
+    const Bytes before(whole.span().begin(), whole.span().end());
+    for_each_seed([&](unsigned) {
+        std::copy(before.begin(), before.end(), whole.data());
+        const std::byte* at = whole.data() - (piece - part);  // the arena's begin
+        for (int i = 0; i < 3; ++i) fake_cudart::register_host(at + i * piece, i < 2 ? piece : part);
+        const auto device = make(whole.bytes());
+        device->cut_at_seams_of(pool);
+        std::byte* memory = device->allocate(whole.bytes(), "test");
+
+        std::byte* host = whole.data() + part - 100;  // 100 bytes before the seam
+        device->compute_after(device->copy_in(memory, host, 2 * part));
+        EXPECT_EQ(fake_cudart::copies(), 2U);
+        fake_cudart::launch([&] {
+            EXPECT_EQ(std::memcmp(memory, host, 2 * part), 0);
+            std::memset(memory, 7, 2 * part);
+        });
+        ASSERT_TRUE(device->wait(device->copy_out(host, memory, 2 * part), 60s));
+        EXPECT_EQ(fake_cudart::copies(), 4U);
+        Bytes expected = before;
+        std::fill_n(expected.begin() + part - 100, 2 * part, std::byte{7});
+        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), whole.data()));
+
+        device->copy_in(memory, whole.data(), part);             // ends at a seam
+        device->copy_in(memory, whole.data() + part, 2 * part);  // begins at one
+        const Bytes elsewhere(part);
+        ASSERT_TRUE(device->wait(device->copy_in(memory, elsewhere.data(), part), 60s));
+        EXPECT_EQ(fake_cudart::copies(), 7U);
+        ASSERT_TRUE(device->wait(device->copy_in(memory, whole.data(), whole.bytes()), 60s));
+        EXPECT_EQ(fake_cudart::copies(), 10U);
+        EXPECT_TRUE(std::equal(whole.span().begin(), whole.span().end(), memory));
+    });
+}
+
+TEST(CudaDevice, ACopyOverASeamOfAPoolThatItDoesNotKnowIsRefused) {
+    for_each_seed([](unsigned) {
+        const Bytes host(16);
+        fake_cudart::register_host(host.data(), 8);
+        fake_cudart::register_host(host.data() + 8, 8);
+        const auto device = make();
+        std::byte* memory = device->allocate(16, "test");
+        const std::string message = message_of([&] { device->copy_in(memory, host.data(), 16); }, ExitCode::internal);
+        EXPECT_NE(message.find("cudaMemcpyAsync"), std::string::npos) << message;
+    });
+}
+
 TEST(CudaDevice, AFailedCallIsNamedAndNotLeftForOthersToFind) {
     for (const std::string call : {"cudaMemcpyAsync", "cudaEventRecord", "cudaEventQuery", "cudaStreamWaitEvent",
                                    "cudaStreamSynchronize", "cudaSetDevice"}) {
@@ -190,9 +249,9 @@ TEST(CudaDevice, AFailedStartLeavesNothingBehind) {
 
 TEST(CudaDevice, SaysWhyItCannotBe) {
     fake_cudart::reset(1);
-    const std::string too_big = message_of([] { make(2 << 20); }, ExitCode::does_not_fit);
-    EXPECT_NE(too_big.find("budget of 2097152 bytes"), std::string::npos) << too_big;
-    EXPECT_NE(too_big.find("1048576 of 1048576 bytes are free"), std::string::npos) << too_big;
+    const std::string too_big = message_of([] { make(8 << 20); }, ExitCode::does_not_fit);
+    EXPECT_NE(too_big.find("budget of 8388608 bytes"), std::string::npos) << too_big;
+    EXPECT_NE(too_big.find("4194304 of 4194304 bytes are free"), std::string::npos) << too_big;
 
     const std::string no_such =
         message_of([] { make_device({.kind = DeviceKind::cuda, .index = 2}); }, ExitCode::usage);

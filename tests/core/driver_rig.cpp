@@ -83,6 +83,16 @@ Attempt* TroubledBackend::reap(std::chrono::nanoseconds timeout) {
     return inner_->reap(timeout);
 }
 
+// What is held never reached the kernel.
+Attempt* TroubledBackend::abandon() noexcept {
+    Attempt* list = inner_->abandon();
+    for (Attempt* attempt : std::exchange(held_, {})) {
+        attempt->result = -ECANCELED;
+        attempt->next = std::exchange(list, attempt);
+    }
+    return list;
+}
+
 void CountingOptimizer::update(const UpdateSpan& span, const StepValues&) const noexcept {
     for (std::size_t index = 0; index < span.count; ++index) {
         span.master[index] += 1;
@@ -103,7 +113,8 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
 
     directory_ = std::make_unique<StoreDirectory>(path, "rig");
     io_ = std::make_unique<Io>(
-        std::make_unique<TroubledBackend>(open_backend(directory_->lock_fd(), {}).backend, trouble), IoLimits{});
+        std::make_unique<TroubledBackend>(open_backend(directory_->lock_fd(), {}).backend, trouble),
+        IoLimits{.deadline = options.deadline});
     if (directory_->content() == DirectoryContent::committed) {
         store_ = TensorStore::open(*io_, {directory_.get()});
     } else {

@@ -29,6 +29,8 @@ class TroubledBackend : public Backend {
     bool submit(Attempt& attempt) override;
     Attempt* reap(std::chrono::nanoseconds timeout) override;
     void wake() noexcept override { inner_->wake(); }
+    Attempt* abandon() noexcept override;
+    std::chrono::steady_clock::time_point now() const noexcept override { return inner_->now(); }
     std::size_t depth() const noexcept override { return inner_->depth(); }
     const char* name() const noexcept override { return "troubled"; }
 

@@ -43,6 +43,8 @@ struct Runtime {
     std::map<void*, int> memory;  // to its device
     FakeStream legacy[2];
     std::size_t misuses = 0;
+    std::map<std::uintptr_t, std::uintptr_t> registered;  // begin to end
+    std::size_t copies = 0;
 };
 
 Runtime& runtime() {
@@ -53,7 +55,7 @@ Runtime& runtime() {
 thread_local int current_device = 0;
 
 // The memory of one device; more is refused.
-constexpr std::size_t device_bytes = 1 << 20;
+constexpr std::size_t device_bytes = 4 << 20;
 
 cudaError_t outcome(const std::string& call, cudaError_t error = cudaSuccess) {
     Runtime& cuda = runtime();
@@ -111,6 +113,17 @@ void step_until(Done done) {
     }
 }
 
+// Within one registered range, or clear of all.
+bool is_copyable(const void* data, std::size_t bytes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    const auto end = begin + bytes;
+    const auto within = [&](const auto& range) { return range.first <= begin && end <= range.second; };
+    const auto clear = [&](const auto& range) { return end <= range.first || range.second <= begin; };
+    const auto& registered = runtime().registered;
+    return std::any_of(registered.begin(), registered.end(), within) ||
+           std::all_of(registered.begin(), registered.end(), clear);
+}
+
 bool always() {
     return true;
 }
@@ -126,10 +139,19 @@ void reset(unsigned seed) {
     cuda.failures.clear();
     cuda.last_error = cudaSuccess;
     cuda.misuses = 0;
+    cuda.registered.clear();
+    cuda.copies = 0;
     for (FakeStream& stream : cuda.legacy) stream.operations.clear();
     current_device = 0;
 }
 
+void register_host(const void* data, std::size_t bytes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    runtime().registered[begin] = begin + bytes;
+}
+std::size_t copies() {
+    return runtime().copies;
+}
 void set_device_count(int count) {
     runtime().device_count = count;
 }
@@ -276,6 +298,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
     const std::lock_guard lock(runtime().mutex);
+    ++runtime().copies;
+    if (!is_copyable(to, bytes) || !is_copyable(from, bytes)) return outcome("cudaMemcpyAsync", cudaErrorInvalidValue);
     stream_of(stream).operations.push_back({always, [=] { std::memcpy(to, from, bytes); }});
     return outcome("cudaMemcpyAsync");
 }

@@ -88,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "depth_8_emulated", .residency = on_nvme, .device = DeviceKind::emulated, .depth = 8},
         Case{.name = "one_staging_tile", .residency = on_nvme, .staging_tiles = 1},
         Case{.name = "nine_staging_tiles", .residency = on_nvme, .staging_tiles = 9},
+        Case{.name = "libaio_backend", .residency = on_nvme, .backend = BackendKind::libaio},
         Case{.name = "threads_backend", .residency = on_nvme, .backend = BackendKind::threads},
         Case{.name = "kept_graphs", .residency = on_nvme, .activations = Activations::keep},
         Case{.name = "kept_graphs_emulated",

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 namespace penstock {
 namespace {
@@ -17,6 +18,23 @@ class Machine {
         const std::filesystem::path whole = root() + path;
         std::filesystem::create_directories(whole.parent_path());
         std::ofstream(whole) << text;
+    }
+    void link(const std::string& path, const std::string& target) {
+        const std::filesystem::path whole = root() + path;
+        std::filesystem::create_directories(whole.parent_path());
+        std::filesystem::create_symlink(target, whole);
+    }
+    // `soft` is a number or "unlimited"; the capabilities are CapEff of /proc/self/status.
+    void put_lock_limit(const std::string& soft, const std::string& capabilities) {
+        put("/proc/self/limits",
+            "Limit                     Soft Limit           Hard Limit           Units     \n"
+            "Max core file size        0                    unlimited            bytes     \n"
+            "Max locked memory         " +
+                soft +
+                "              9999999              bytes     \n"
+                "Max address space         77                   unlimited            bytes     \n");
+        put("/proc/self/status", "VmPeak:\t 5 kB\nVmLck:\t 12 kB\nVmPin:\t 4 kB\nCapPrm:\tffffffffffffffff\nCapEff:\t" +
+                                     capabilities + "\nCapBnd:\tffffffffffffffff\n");
     }
     std::string root() const { return directory_.file("machine"); }
     MachineMemory read() const { return MachineMemory::read(root()); }
@@ -85,6 +103,52 @@ TEST(MachineMemory, SurvivesLinesThatAreNoGroups) {
     Machine machine;
     machine.put("/proc/self/cgroup", "\n:\n::\n4:memory\n4:memory:\n4:memory:relative\n0::/../..\n");
     EXPECT_EQ(machine.read().limited_by, "free RAM");
+}
+
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+
+TEST(MachineMemory, MayLockTheSoftLimitLessWhatIsLockedAndPinned) {
+    Machine machine;
+    machine.put_lock_limit("8388608", "0000000000000000");
+    EXPECT_EQ(machine.read().lockable_bytes, 8388608U - 16 * 1024);
+}
+
+TEST(MachineMemory, MayLockNothingWhenMoreIsLockedThanTheLimit) {
+    Machine machine;
+    machine.put_lock_limit("4096", "0000000000000000");
+    EXPECT_EQ(machine.read().lockable_bytes, 0U);
+}
+
+TEST(MachineMemory, MayLockEverythingWithoutLimit) {
+    Machine machine;
+    EXPECT_EQ(machine.read().lockable_bytes, unlimited);  // nothing is known: the kernel decides
+    machine.put_lock_limit("unlimited", "0000000000000000");
+    EXPECT_EQ(machine.read().lockable_bytes, unlimited);
+}
+
+TEST(MachineMemory, CapIpcLockCountsInTheFirstUserNamespaceOnly) {
+    Machine machine;
+    machine.put_lock_limit("8388608", "0000000000004000");
+    EXPECT_EQ(machine.read().lockable_bytes, 8388608U - 16 * 1024);  // which namespace is not known
+    machine.link("/proc/self/ns/user", "user:[4026531837]");
+    EXPECT_EQ(machine.read().lockable_bytes, unlimited);
+    machine.put_lock_limit("8388608", "000001ffffffbfff");  // all others
+    EXPECT_EQ(machine.read().lockable_bytes, 8388608U - 16 * 1024);
+
+    Machine container;
+    container.put_lock_limit("8388608", "000001ffffffffff");
+    container.link("/proc/self/ns/user", "user:[4026532999]");
+    EXPECT_EQ(container.read().lockable_bytes, 8388608U - 16 * 1024);
+}
+
+TEST(MachineMemory, ACgroupsLimitLeavesWhatMayBeLockedAlone) {
+    Machine machine;
+    machine.put_lock_limit("8388608", "0000000000000000");
+    machine.put("/proc/self/cgroup", "0::/\n");
+    machine.put("/sys/fs/cgroup/memory.max", "1000\n");
+    machine.put("/sys/fs/cgroup/memory.current", "10\n");
+    EXPECT_EQ(machine.read().available_bytes, 990U);
+    EXPECT_EQ(machine.read().lockable_bytes, 8388608U - 16 * 1024);
 }
 
 TEST(MachineMemory, ReadsThisMachine) {

@@ -113,6 +113,132 @@ TEST(PinnedPool, ChecksWhatItsCallersPromise) {
         "the pool ends while 4096 bytes of staging are leased");
 }
 
+TEST(PinnedPool, RefusesAUseThatNobodyHasLookedUp) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    PinnedPool pool(two_uses(), roomy(), {});
+    EXPECT_DEATH(pool.try_acquire(UseId{}, 1), "use 4294967295 of 2");
+}
+
+TEST(PinnedPool, TellsWhatBecameOfEachUse) {
+    PinnedPool pool(two_uses(), roomy(), {});
+    const UseId staging = pool.use("staging");
+    Lease lease = pool.acquire(staging, 5000);
+    EXPECT_FALSE(pool.try_acquire(staging, 64 * kib).has_value());
+    const UseFigures figures = pool.figures(staging);
+    EXPECT_EQ(figures.bytes, 64 * kib);
+    EXPECT_EQ(figures.granted_bytes, 8192U);
+    EXPECT_EQ(figures.requested_bytes, 5000U);
+    EXPECT_EQ(figures.refused, 1U);
+    EXPECT_EQ(pool.figures(pool.use("weights")).leases, 0U);
+}
+
+// The sum of the uses is three pieces of 2 MiB and one of 64 KiB; the second use begins within the second piece.
+TEST(PinnedPool, CutsUsesAtTheSeamsOfItsPieces) {
+    Budget budget(64 * mib, "memory.host_budget");
+    budget.add({"first", 3 * mib, ""});
+    budget.add({"none", 0, ""});
+    budget.add({"second", 3 * mib + 64 * kib, ""});
+    PinnedPool pool(budget, roomy(), {.piece_bytes = 2 * mib});
+    const auto lengths = [&pool](const char* use) {
+        std::vector<std::size_t> all;
+        for (const std::span<std::byte> piece : pool.pieces(pool.use(use))) all.push_back(piece.size());
+        return all;
+    };
+    EXPECT_EQ(lengths("first"), (std::vector<std::size_t>{2 * mib, mib}));
+    EXPECT_EQ(lengths("none"), std::vector<std::size_t>{});
+    EXPECT_EQ(lengths("second"), (std::vector<std::size_t>{mib, 2 * mib, 64 * kib}));
+
+    const Lease whole = pool.acquire(pool.use("first"), 3 * mib);  // leases ignore the seams
+    EXPECT_EQ(pool.pieces(pool.use("first"))[0].data(), whole.data());
+    EXPECT_EQ(pool.pieces(pool.use("first"))[1].data(), whole.data() + 2 * mib);
+    EXPECT_EQ(pool.seam_after(whole.data()), 2 * mib);
+    EXPECT_EQ(pool.seam_after(whole.data() + 1), 2 * mib - 1);
+    EXPECT_EQ(pool.seam_after(whole.data() + 2 * mib - 1), 1U);
+    EXPECT_EQ(pool.seam_after(whole.data() + 2 * mib), 2 * mib);
+    EXPECT_EQ(pool.seam_after(whole.data() + 3 * mib), mib);
+
+    constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+    const std::byte elsewhere{};
+    EXPECT_EQ(pool.seam_after(&elsewhere), none);
+    EXPECT_EQ(pool.seam_after(whole.data() - 1), none);
+    EXPECT_EQ(pool.seam_after(whole.data() + pool.arena_bytes()), none);
+}
+
+TEST(PinnedPool, ChecksThatPiecesAreWholeHugePages) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_DEATH(PinnedPool(two_uses(), roomy(), {.piece_bytes = 0}), "pieces of 0 bytes");
+    EXPECT_DEATH(PinnedPool(two_uses(), roomy(), {.piece_bytes = 3 * mib}), "pieces of 3145728 bytes");
+}
+
+TEST(PinnedPool, HasNoHugePagesWhenTheyAreAvoidedAndThatIsNoNews) {
+    Budget budget(64 * mib, "memory.host_budget");
+    budget.add({"weights", 8 * mib, ""});
+    const PinnedPool avoided(budget, roomy(), {.huge_pages = HugePages::avoided});
+    EXPECT_EQ(avoided.huge_bytes(), 0U);
+    EXPECT_TRUE(avoided.notes().empty());
+    const PinnedPool wanted(budget, roomy(), {});
+    EXPECT_EQ(wanted.huge_bytes() == 8 * mib, wanted.notes().empty());
+    EXPECT_FALSE(wanted.registered());
+}
+
+// The last lease must not lie in small pages: I/O on them is several times slower.
+TEST(PinnedPool, MapsWholeHugePagesWhereTheLimitAllowsIt) {
+    Budget roomy_budget(64 * mib, "memory.host_budget");
+    roomy_budget.add({"weights", 3 * mib, ""});
+    const PinnedPool rounded(roomy_budget, roomy(), {});
+    EXPECT_EQ(rounded.arena_bytes(), 3 * mib);
+    EXPECT_EQ(rounded.huge_bytes() == 4 * mib, rounded.notes().empty());
+    EXPECT_EQ(rounded.figures(rounded.use("weights")).bytes, 3 * mib);
+
+    Budget exact_budget(3 * mib, "memory.host_budget");
+    exact_budget.add({"weights", 3 * mib, ""});
+    const PinnedPool exact(exact_budget, roomy(), {});
+    EXPECT_LE(exact.huge_bytes(), 2 * mib);
+}
+
+// Counts under the use's lock alone, so a lock that is missing shows under ThreadSanitizer.
+struct CountingObserver : PoolObserver {
+    std::uint64_t grants = 0, refusals = 0, returns = 0, requested = 0;
+    void granted(std::string_view use, std::size_t requested_bytes, const std::byte*) noexcept override {
+        EXPECT_EQ(use, "staging");
+        ++grants;
+        requested += requested_bytes;
+    }
+    void refused(std::string_view use, std::size_t) noexcept override {
+        EXPECT_EQ(use, "staging");
+        ++refusals;
+    }
+    void returned(std::string_view use, const std::byte*) noexcept override {
+        EXPECT_EQ(use, "staging");
+        ++returns;
+    }
+};
+
+TEST(PinnedPool, ItsObserverSeesEveryRequestAndReturnUnderTheUsesLock) {
+    CountingObserver observer;
+    PinnedPool pool(two_uses(), roomy(), {.observer = &observer});
+    const UseId staging = pool.use("staging");
+    std::vector<std::thread> threads;
+    for (unsigned number = 1; number <= 3; ++number) {
+        threads.emplace_back([&pool, staging, number] {
+            std::mt19937 random(number);
+            for (int step = 0; step < 500; ++step)
+                if (auto lease = pool.try_acquire(staging, 1 + random() % (30 * kib))) const Hold hold = lease->hold();
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    const UseFigures figures = pool.figures(staging);
+    EXPECT_EQ(observer.grants + observer.refusals, 1500U);
+    EXPECT_EQ(observer.grants, figures.leases);
+    EXPECT_EQ(observer.returns, figures.leases);
+    EXPECT_EQ(observer.refusals, figures.refused);
+    EXPECT_EQ(observer.requested, figures.requested_bytes);
+    EXPECT_FALSE(pool.try_acquire(staging, ~std::size_t{0}).has_value());
+    EXPECT_EQ(observer.refusals, figures.refused + 1);
+    pool.acquire(staging, 1).forsake();
+    EXPECT_EQ(observer.returns, figures.leases);
+}
+
 TEST(PinnedPool, HasUsesOfNoBytes) {
     Budget budget(mib, "memory.host_budget");
     budget.add({"empty", 0, ""});

@@ -1,6 +1,7 @@
 // Linked with a device of its own instead of registration_no_cuda.cpp or registration_cuda.cpp.
 #include "pinned_pool/registration.h"
 
+#include "aio/error.h"
 #include "pinned_pool/pinned_pool.h"
 
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@ struct FakeDevice {
     std::map<void*, std::size_t> known;
     std::vector<std::size_t> lengths;
     std::size_t refuse_at = ~std::size_t{0};  // which registration
+    bool built = true;
 };
 FakeDevice device;
 
@@ -32,7 +34,21 @@ void unregister_from_device(void* data) noexcept {
     EXPECT_EQ(device.known.erase(data), 1U);
 }
 
+bool device_registration_is_built() noexcept {
+    return device.built;
+}
+
 namespace {
+
+MachineMemory roomy() {
+    return {1ULL << 40, "free RAM"};
+}
+
+Budget one_use() {
+    Budget budget(64 << 20, "memory.host_budget");
+    budget.add({"staging", 1 << 20, "memory.staging"});
+    return budget;
+}
 
 class RegistrationTest : public ::testing::Test {
    protected:
@@ -70,28 +86,77 @@ TEST_F(RegistrationTest, MovesAndIsGivenFreeOnce) {
 }
 
 TEST_F(RegistrationTest, HappensForAPoolThatAsksForIt) {
-    Budget budget(1 << 20, "memory.host_budget");
-    budget.add({"staging", 1 << 20, ""});
-    const MachineMemory machine{1ULL << 40, "free RAM"};
     {
-        const PinnedPool ordinary(budget, machine, {});
+        const PinnedPool ordinary(one_use(), roomy(), {});
         EXPECT_TRUE(device.known.empty());
     }
     {
-        const PinnedPool pinned(budget, machine, {.registration = Registration::device});
-        EXPECT_EQ(device.lengths, (std::vector<std::size_t>{1 << 20}));
+        const PinnedPool pinned(one_use(), roomy(), {.registration = Registration::device});
+        EXPECT_EQ(device.lengths, (std::vector<std::size_t>{huge_page_bytes}));  // the last page is whole
     }
     EXPECT_TRUE(device.known.empty());
 }
 
+TEST_F(RegistrationTest, IsOfThePoolsPieces) {
+    Budget budget(64 << 20, "memory.host_budget");
+    budget.add({"staging", 5 << 20, ""});
+    PinnedPool pool(budget, roomy(), {.registration = Registration::device, .piece_bytes = huge_page_bytes});
+    EXPECT_TRUE(pool.registered());
+    EXPECT_EQ(device.lengths, (std::vector<std::size_t>{2 << 20, 2 << 20, 2 << 20}));
+    const std::vector<std::span<std::byte>> pieces = pool.pieces(pool.use("staging"));
+    ASSERT_EQ(pieces.size(), 3U);
+    EXPECT_EQ(pieces.back().size(), std::size_t{1} << 20);  // the page is whole, the use ends within it
+    for (const std::span<std::byte> piece : pieces) EXPECT_EQ(device.known.count(piece.data()), 1U);
+}
+
+TEST_F(RegistrationTest, StaysForForsakenMemoryWhenThePoolEnds) {
+    {
+        PinnedPool pool(one_use(), roomy(), {.registration = Registration::device});
+        pool.acquire(pool.use("staging"), 1).forsake();
+    }
+    EXPECT_EQ(device.known.size(), 1U);
+}
+
 TEST_F(RegistrationTest, LeavesAPoolUsableAndSaysSoWhenRefused) {
     device.refuse_at = 0;
-    Budget budget(1 << 20, "memory.host_budget");
-    budget.add({"staging", 1 << 20, ""});
-    PinnedPool pool(budget, {1ULL << 40, "free RAM"}, {.registration = Registration::device});
+    PinnedPool pool(one_use(), roomy(), {.registration = Registration::device});
+    EXPECT_FALSE(pool.registered());
     ASSERT_EQ(pool.notes().size(), 1U);
     EXPECT_NE(pool.notes()[0].find("the fake device has enough"), std::string::npos);
+    EXPECT_EQ(pool.notes()[0].find('\n'), std::string::npos);
     EXPECT_TRUE(pool.try_acquire(pool.use("staging"), 1 << 20).has_value());
+}
+
+std::string refusal(ExitCode code, const PoolOptions& options) {
+    try {
+        const PinnedPool pool(one_use(), roomy(), options);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code);
+        return error.what();
+    }
+    return "no refusal";
+}
+
+TEST_F(RegistrationTest, IsRefusedWithTheDriversWordsTheUsesAndARemedyWhereItIsRequired) {
+    const PoolOptions required{.registration = Registration::device, .pinning = Pinning::required};
+    EXPECT_EQ(refusal(ExitCode::does_not_fit, required), "no refusal");
+    device.refuse_at = 1;  // the first pool's was the first
+    EXPECT_EQ(refusal(ExitCode::does_not_fit, required),
+              "The memory cannot be pinned: the fake device has enough.\n"
+              "  staging  1.0 MiB (1048576 bytes)  memory.staging\n"
+              "  total    1.0 MiB (1048576 bytes)\n"
+              "  limit    64.0 MiB (67108864 bytes)  memory.host_budget\n"
+              "Look whether the GPU answers (nvidia-smi) and how much memory may be locked (ulimit -l, the container's "
+              "limits); lower: memory.staging (staging), or do not insist on pinned memory.");
+    EXPECT_TRUE(device.known.empty());
+}
+
+TEST_F(RegistrationTest, IsAUsageErrorWhereItIsRequiredOfAProgramWithoutCuda) {
+    device.built = false;
+    const PoolOptions required{.registration = Registration::device, .pinning = Pinning::required};
+    EXPECT_NE(refusal(ExitCode::usage, required).find("built without CUDA"), std::string::npos);
+    EXPECT_TRUE(device.lengths.empty());
+    EXPECT_EQ(refusal(ExitCode::usage, {.pinning = Pinning::required}), "no refusal");  // nothing is asked for
 }
 
 }  // namespace

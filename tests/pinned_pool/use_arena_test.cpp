@@ -1,127 +1,200 @@
 #include "pinned_pool/use_arena.h"
 
-#include "tests/aio/scratch.h"
+#include "tests/pinned_pool/addresses.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdio>
-#include <vector>
+#include <atomic>
+#include <thread>
 
 namespace penstock {
 namespace {
 
-constexpr std::size_t g = 4096;
+constexpr std::size_t g = granule_bytes;
 
-TEST(UseArena, TakesTheFirstRangeThatIsLongEnough) {
-    std::vector<std::byte> memory(10 * g);
+TEST(UseArena, CountsWhatWasRequestedGrantedAndRefused) {
+    const Addresses addresses(8 * g);
     Gauge pool;
-    UseArena arena("use", memory.data(), memory.size(), pool);
-    std::byte* a = arena.take(2 * g);
-    std::byte* b = arena.take(g);
-    std::byte* c = arena.take(3 * g);
-    std::byte* d = arena.take(4 * g);
-    EXPECT_EQ(a, memory.data());
-    EXPECT_EQ(d, memory.data() + 6 * g);
-    EXPECT_EQ(arena.take(g), nullptr);
-    arena.give_back(a, 2 * g);
-    arena.give_back(c, 3 * g);
-    EXPECT_EQ(arena.take(3 * g), c);
-    EXPECT_EQ(arena.take(g), a);
-    arena.give_back(b, g);
-    EXPECT_EQ(arena.take(2 * g), a + g);
+    UseArena arena("use", addresses.span(), pool);
+    Block* a = arena.take(1);
+    Block* b = arena.take(3 * g - 1);
+    Block* c = arena.take(4 * g);
+    EXPECT_EQ(arena.take(1), nullptr);
+    arena.end_lease(*a);
+    arena.end_lease(*c);
+    EXPECT_EQ(arena.take(5 * g), nullptr);  // there are five, but not in one piece
+    EXPECT_EQ(arena.take(5 * g + 1), nullptr);
+    EXPECT_EQ(arena.take(~std::size_t{0}), nullptr);
+    const UseFigures figures = arena.figures();
+    EXPECT_EQ(figures.bytes, 8 * g);
+    EXPECT_EQ(figures.granted_bytes, 3 * g);
+    EXPECT_EQ(figures.peak_bytes, 8 * g);
+    EXPECT_EQ(figures.longest_free_bytes, 4 * g);
+    EXPECT_EQ(figures.reach_bytes, 8 * g);
+    EXPECT_EQ(figures.leases, 3U);
+    EXPECT_EQ(figures.requested_bytes, 1 + 3 * g - 1 + 4 * g);
+    EXPECT_EQ(figures.requested_granted_bytes, 8 * g);
+    EXPECT_EQ(figures.refused, 4U);
+    EXPECT_EQ(figures.refused_fragmented, 1U);
+    EXPECT_DOUBLE_EQ(figures.fragmentation(), 1 - 4.0 / 5.0);
+    arena.end_lease(*b);
+    EXPECT_EQ(arena.figures().fragmentation(), 0);
+    arena.end_lease(*arena.take(2 * g));
+    EXPECT_EQ(arena.figures().reach_bytes, 8 * g);
 }
 
-TEST(UseArena, MergesWithTheNeighbourBeforeBehindAndOnBothSides) {
-    std::vector<std::byte> memory(6 * g);
-    for (const auto& order :
-         std::vector<std::vector<std::size_t>>{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}) {
-        Gauge pool;
-        UseArena arena("use", memory.data(), memory.size(), pool);
-        for (int i = 0; i < 3; ++i) ASSERT_NE(arena.take(2 * g), nullptr);
-        for (const std::size_t piece : order) arena.give_back(memory.data() + piece * 2 * g, 2 * g);
-        EXPECT_EQ(arena.longest_free_bytes(), 6 * g);
-        EXPECT_EQ(arena.take(6 * g), memory.data());
-    }
+TEST(UseArena, HasNoFragmentationWhenNothingIsFree) {
+    const Addresses addresses(g);
+    Gauge pool;
+    UseArena arena("use", addresses.span(), pool);
+    Block* all = arena.take(g);
+    EXPECT_EQ(arena.figures().fragmentation(), 0);
+    arena.end_lease(*all);
 }
 
-TEST(UseArena, ChecksThatNothingComesBackTwice) {
+TEST(UseArena, ParksABlockUntilItsLastHoldEnds) {
+    const Addresses addresses(4 * g);
+    Gauge pool;
+    UseArena arena("use", addresses.span(), pool);
+    Block* block = arena.take(3 * g);
+    block->claims += 2;
+    arena.end_lease(*block);
+    EXPECT_EQ(arena.figures().parked_bytes, 3 * g);
+    EXPECT_EQ(arena.figures().granted_bytes, 3 * g);
+    arena.end_hold(*block);
+    EXPECT_EQ(arena.figures().parked_bytes, 3 * g);
+    arena.end_hold(*block);
+    EXPECT_EQ(arena.figures().parked_bytes, 0U);
+    EXPECT_EQ(arena.figures().peak_parked_bytes, 3 * g);
+    EXPECT_EQ(arena.figures().longest_free_bytes, 4 * g);
+    EXPECT_EQ(pool.now(), 0U);
+}
+
+TEST(UseArena, IsNotParkedWhenTheLeaseEndsLast) {
+    const Addresses addresses(4 * g);
+    Gauge pool;
+    UseArena arena("use", addresses.span(), pool);
+    Block* block = arena.take(g);
+    ++block->claims;
+    arena.end_hold(*block);
+    EXPECT_EQ(arena.figures().granted_bytes, g);
+    arena.end_lease(*block);
+    EXPECT_EQ(arena.figures().granted_bytes, 0U);
+    EXPECT_EQ(arena.figures().peak_parked_bytes, 0U);
+}
+
+TEST(UseArena, NeverGrantsForsakenMemoryAgain) {
+    const Addresses addresses(4 * g);
+    Gauge pool;
+    UseArena arena("use", addresses.span(), pool);
+    Block* by_lease = arena.take(g);
+    Block* by_hold = arena.take(g);
+    ++by_lease->claims;
+    ++by_hold->claims;
+    arena.forsake(*by_lease);
+    arena.end_lease(*by_hold);
+    EXPECT_EQ(arena.figures().parked_bytes, g);
+    arena.forsake(*by_hold);
+    arena.end_hold(*by_lease);
+    const UseFigures figures = arena.figures();
+    EXPECT_EQ(figures.forsaken_bytes, 2 * g);
+    EXPECT_EQ(figures.granted_bytes, 2 * g);
+    EXPECT_EQ(figures.parked_bytes, 0U);
+    EXPECT_EQ(figures.longest_free_bytes, 2 * g);
+    Block* later = arena.take(2 * g);
+    ASSERT_NE(later, nullptr);
+    EXPECT_EQ(later->data, addresses.data() + 2 * g);
+    EXPECT_NE(later, by_lease);
+    EXPECT_NE(later, by_hold);
+    arena.end_lease(*later);
+}
+
+TEST(UseArena, CountsMemoryAsForsakenOnceWhoeverSaysSo) {
+    const Addresses addresses(4 * g);
+    Gauge pool;
+    UseArena arena("use", addresses.span(), pool);
+    Block* block = arena.take(g);
+    block->claims += 2;
+    arena.forsake(*block);  // a hold
+    arena.end_lease(*block);
+    arena.forsake(*block);  // the other one
+    EXPECT_EQ(arena.figures().forsaken_bytes, g);
+    EXPECT_EQ(arena.figures().parked_bytes, 0U);
+    EXPECT_EQ(arena.figures().peak_parked_bytes, 0U);
+}
+
+TEST(UseArena, ChecksThatNoClaimEndsTwice) {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-    std::vector<std::byte> memory(4 * g);
+    const Addresses addresses(4 * g);
     Gauge pool;
-    UseArena arena("staging", memory.data(), memory.size(), pool);
-    arena.take(4 * g);
-    arena.give_back(memory.data() + g, g);
-    EXPECT_DEATH(arena.give_back(memory.data() + g, g), "staging: bytes 4096 to 8192 come back but are free");
-    EXPECT_DEATH(arena.give_back(memory.data(), 2 * g), "come back but are free");
-    EXPECT_DEATH(arena.give_back(memory.data() + 3 * g, 2 * g), "come back but are free");
+    UseArena arena("staging", addresses.span(), pool);
+    Block* block = arena.take(g);
+    EXPECT_DEATH(arena.end_hold(*block), "staging: the last hold on 4096 bytes ends before the lease");
+    ++block->claims;
+    arena.end_lease(*block);
+    EXPECT_DEATH(arena.end_lease(*block), "staging: a lease of 4096 bytes ends twice");
+    arena.end_hold(*block);
+}
+
+// Keeps the use's lock for a while, and sees whether a claim goes meanwhile.
+struct LockKeeper : PoolObserver {
+    Block* watched = nullptr;
+    std::atomic<bool> has_lock{false};
+    bool claim_went = false;
+    void granted(std::string_view, std::size_t, const std::byte*) noexcept override {
+        if (watched == nullptr) return;
+        has_lock = true;
+        for (int look = 0; look < 1000 && !claim_went; ++look) {
+            std::this_thread::yield();
+            claim_went = watched->claims.load() < 2;
+        }
+    }
+    void refused(std::string_view, std::size_t) noexcept override {}
+    void returned(std::string_view, const std::byte*) noexcept override {}
+};
+
+// Else the last hold could take the lock before the lease has parked the block.
+TEST(UseArena, TheLeasesClaimGoesUnderTheLock) {
+    const Addresses addresses(4 * g);
+    Gauge pool;
+    LockKeeper keeper;
+    UseArena arena("use", addresses.span(), pool, &keeper);
+    Block* block = arena.take(g);
+    ++block->claims;
+    keeper.watched = block;
+    std::thread owner([&] {
+        while (!keeper.has_lock) std::this_thread::yield();
+        arena.end_lease(*block);
+    });
+    Block* other = arena.take(g);
+    EXPECT_FALSE(keeper.claim_went);
+    owner.join();
+    arena.end_hold(*block);
+    arena.end_lease(*other);
 }
 
 TEST(UseArena, KeepsThePeakOfItselfAndOfThePool) {
-    std::vector<std::byte> memory(8 * g);
+    const Addresses addresses(8 * g);
     Gauge pool;
-    UseArena first("first", memory.data(), 4 * g, pool);
-    UseArena second("second", memory.data() + 4 * g, 4 * g, pool);
-    std::byte* a = first.take(3 * g);
-    first.give_back(a, 3 * g);
-    second.take(2 * g);
-    first.take(2 * g);
+    UseArena first("first", addresses.span().first(4 * g), pool);
+    UseArena second("second", addresses.span().subspan(4 * g), pool);
+    first.end_lease(*first.take(3 * g));
+    Block* in_second = second.take(2 * g);
+    Block* in_first = first.take(2 * g);
     EXPECT_EQ(first.gauge().peak(), 3 * g);
     EXPECT_EQ(first.gauge().now(), 2 * g);
     EXPECT_EQ(pool.now(), 4 * g);
     EXPECT_EQ(pool.peak(), 4 * g);
+    second.end_lease(*in_second);
+    first.end_lease(*in_first);
 }
 
 TEST(UseArena, GrantsNothingFromAnEmptyUse) {
     Gauge pool;
-    UseArena arena("empty", nullptr, 0, pool);
+    UseArena arena("empty", {}, pool);
     EXPECT_EQ(arena.take(g), nullptr);
-    EXPECT_EQ(arena.longest_free_bytes(), 0U);
-}
-
-// Against a model that knows the owner of every granule: nothing overlaps, first fit is first, nothing is lost.
-TEST(UseArena, AgreesWithAModelOnRandomTraces) {
-    const std::uint64_t first = first_seed();
-    std::printf("seeds from %llu\n", static_cast<unsigned long long>(first));
-    for (std::uint64_t seed = first; seed < first + seed_count(200); ++seed) {
-        SCOPED_TRACE(::testing::Message() << "replay with PENSTOCK_SEED=" << seed);
-        std::mt19937_64 random(seed);
-        const std::size_t granules = 1 + random() % 100;
-        std::vector<std::byte> memory(granules * g);
-        std::vector<bool> taken(granules, false);
-        struct Held {
-            std::size_t begin, count;
-        };
-        std::vector<Held> held;
-        Gauge pool;
-        UseArena arena("use", memory.data(), memory.size(), pool);
-        for (int step = 0; step < 300; ++step) {
-            if (held.empty() || random() % 2 == 0) {
-                const std::size_t count = 1 + random() % (1 + granules / 4);
-                std::size_t expected = 0;
-                std::size_t run = 0;
-                while (expected + run < granules && run < count) {
-                    if (taken[expected + run]) {
-                        expected += run + 1;
-                        run = 0;
-                    } else {
-                        ++run;
-                    }
-                }
-                std::byte* data = arena.take(count * g);
-                ASSERT_EQ(data, run == count ? memory.data() + expected * g : nullptr);
-                if (data == nullptr) continue;
-                held.push_back({expected, count});
-                for (std::size_t i = 0; i < count; ++i) taken[expected + i] = true;
-            } else {
-                std::swap(held[random() % held.size()], held.back());
-                arena.give_back(memory.data() + held.back().begin * g, held.back().count * g);
-                for (std::size_t i = 0; i < held.back().count; ++i) taken[held.back().begin + i] = false;
-                held.pop_back();
-            }
-            ASSERT_EQ(pool.now(), static_cast<std::size_t>(std::count(taken.begin(), taken.end(), true)) * g);
-        }
-    }
+    EXPECT_EQ(arena.figures().longest_free_bytes, 0U);
+    EXPECT_EQ(arena.figures().fragmentation(), 0);
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ class StuckBackend final : public Backend {
     bool submit(Attempt& attempt) override { return inner_->submit(attempt); }
     Attempt* reap(std::chrono::nanoseconds timeout) override { return stuck_ ? nullptr : inner_->reap(timeout); }
     void wake() noexcept override { inner_->wake(); }
+    Attempt* abandon() noexcept override { return stuck_ ? nullptr : inner_->abandon(); }
+    std::chrono::steady_clock::time_point now() const noexcept override { return inner_->now(); }
     std::size_t depth() const noexcept override { return inner_->depth(); }
     const char* name() const noexcept override { return "stuck"; }
 
@@ -90,7 +92,7 @@ TEST_F(BlockingTest, AStuckDeviceIsReportedAtTheDeadlineAndTheStoreCanBeDestroye
     write_blocking(io, *store, {1, 2}, memory.span());
     const std::chrono::milliseconds deadline(20);
     const std::string place =
-        "offset " + std::to_string(store->location({1, 2}).offset_bytes) + " of " + directory.path() + "/data";
+        directory.path() + "/data at offset " + std::to_string(store->location({1, 2}).offset_bytes);
     const auto read = [&] {
         stuck = true;
         try {
@@ -100,7 +102,8 @@ TEST_F(BlockingTest, AStuckDeviceIsReportedAtTheDeadlineAndTheStoreCanBeDestroye
             throw;
         }
     };
-    EXPECT_EXIT(report_and_exit(read), ::testing::ExitedWithCode(4), "read at " + place + " was not answered for 0\\.");
+    EXPECT_EXIT(report_and_exit(read), ::testing::ExitedWithCode(4),
+                "read of " + place + " has not come back for 0\\.");
     const auto commit = [&] {
         stuck = true;
         try {
@@ -110,7 +113,7 @@ TEST_F(BlockingTest, AStuckDeviceIsReportedAtTheDeadlineAndTheStoreCanBeDestroye
             throw;
         }
     };
-    EXPECT_EXIT(report_and_exit(commit), ::testing::ExitedWithCode(4), "flush at offset 0 of .*data was not answered");
+    EXPECT_EXIT(report_and_exit(commit), ::testing::ExitedWithCode(4), "flush of .*data has not come back for 0\\.");
 }
 
 TEST_F(BlockingTest, AnAnswerAfterTheStoreWasAbandonedIsNotDelivered) {

@@ -1,6 +1,7 @@
 // Bit rot, lost, misdirected and stale writes: each is found when the tile is read, and named.
 #include "swap/recovery.h"
 #include "swap/tensor_store.h"
+#include "tests/seeds.h"
 #include "tests/swap/exercise.h"
 #include "tests/swap/power_device.h"
 
@@ -8,7 +9,6 @@
 
 #include <cstring>
 #include <fstream>
-#include <iostream>
 
 namespace penstock::testing {
 namespace {
@@ -63,7 +63,7 @@ class DamageTest : public ::testing::Test {
 
 TEST_F(DamageTest, AnyFlippedBitOfAnyTileIsFoundAndNamed) {
     const std::uint64_t seed = first_seed();
-    std::cout << "seed " << seed << '\n';
+    SCOPED_TRACE(replay(seed));
     std::mt19937_64 random(seed);
     for (int i = 0; i < 100; ++i) {
         const TileId tile = store->layout().tile(static_cast<std::uint32_t>(random() % store->layout().tile_count()));
@@ -138,8 +138,8 @@ TEST_F(DamageTest, OneWrongReadIsReadAgainAndNotedTwoAreDamage) {
     ScratchMemory memory(store->extent_bytes({0, 0}));
     wrong_reads = 1;
     EXPECT_FALSE(read_tile(io, *store, {0, 0}, memory.span()));
-    ASSERT_EQ(store->notes().size(), 1U);
-    EXPECT_NE(store->notes()[0].find("'block.weights', tile 0"), std::string::npos) << store->notes()[0];
+    ASSERT_EQ(notes_of(*store).size(), 1U);
+    EXPECT_NE(notes_of(*store)[0].find("'block.weights', tile 0"), std::string::npos) << notes_of(*store)[0];
     wrong_reads = 2;
     EXPECT_EQ(read_tile(io, *store, {0, 0}, memory.span())->kind, StoreError::Kind::damaged);
     EXPECT_EQ(wrong_reads, 0);

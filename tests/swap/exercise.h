@@ -28,6 +28,9 @@ std::optional<StoreError> read_tile(Io& io, TensorStore& store, TileId tile, std
 std::optional<StoreError> write_tile(Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory);
 std::optional<StoreError> commit(Io& io, TensorStore& store, const ClientState& client);
 
+// What the store noted, without what it says of a file system that refuses O_DIRECT: that is not the test's doing.
+std::vector<std::string> notes_of(const TensorStore& store);
+
 class Exercise {
    public:
     explicit Exercise(std::uint64_t seed) : seed_(seed) {}

@@ -1,6 +1,7 @@
 // A process that writes generation after generation is killed at random instants; the next one finds every byte.
 #include "swap/tensor_store.h"
 
+#include "tests/seeds.h"
 #include "tests/swap/exercise.h"
 
 #include <gtest/gtest.h>
@@ -94,12 +95,11 @@ class KillTest : public ::testing::Test {
 
 TEST_F(KillTest, AfterAnyKillTheLastCommittedGenerationIsWhole) {
     const std::uint64_t seed = first_seed();
-    std::cout << "seed " << seed << '\n';
     std::mt19937_64 random(seed);
     const Exercise exercise(seed);
     std::optional<std::uint64_t> reported;
     for (int kill = 0; kill < 30; ++kill) {
-        SCOPED_TRACE(fmt::format("seed {}, kill {}", seed, kill));
+        SCOPED_TRACE(fmt::format("{}, kill {}", replay(seed), kill));
         const Child child(path(), exercise, 1'000'000);
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
         child.kill();

@@ -2,11 +2,11 @@
 
 #include "aio/error.h"
 #include "tests/aio/scratch.h"
+#include "tests/seeds.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <iostream>
 #include <random>
 #include <tuple>
 
@@ -57,9 +57,8 @@ std::vector<Piece> pieces_of(const Layout& layout) {
 
 TEST(Layout, ExtentsTileEachDeviceWithoutGapOrOverlapInOrder) {
     const std::uint64_t first = first_seed();
-    std::cout << "seed " << first << '\n';
     for (std::uint64_t seed = first; seed < first + seed_count(60); ++seed) {
-        SCOPED_TRACE("seed " + std::to_string(seed));
+        SCOPED_TRACE(replay(seed));
         std::mt19937_64 random(seed);
         const auto devices = static_cast<std::uint32_t>(random() % 5 + 1);
         const Layout layout(random_objects(random), devices, 512ULL << (random() % 5));
@@ -76,7 +75,7 @@ TEST(Layout, ExtentsTileEachDeviceWithoutGapOrOverlapInOrder) {
 
 TEST(Layout, TilesGoToTheDevicesInTurnAndIndicesAreDense) {
     const std::uint64_t seed = first_seed();
-    std::cout << "seed " << seed << '\n';
+    SCOPED_TRACE(replay(seed));
     std::mt19937_64 random(seed);
     const Layout layout(random_objects(random), 3, 4096);
     std::uint32_t index = 0;

@@ -2,13 +2,13 @@
 
 #include "aio/error.h"
 #include "tests/aio/scratch.h"
+#include "tests/seeds.h"
 
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
-#include <iostream>
 #include <random>
 
 namespace penstock::testing {
@@ -81,15 +81,14 @@ Manifest small_manifest() {
 
 TEST(Manifest, RoundTripsAndItsPlaceIsLargeEnough) {
     const std::uint64_t first = first_seed();
-    std::cout << "seed " << first << '\n';
     for (std::uint64_t seed = first; seed < first + seed_count(200); ++seed) {
         std::mt19937_64 random(seed);
         const Manifest manifest = random_manifest(random);
         const std::vector<std::byte> bytes = encoded(manifest);
         EXPECT_EQ(bytes.size() % manifest.granule_bytes, 0U);
         const DecodedManifest decoded = decode(bytes);
-        ASSERT_TRUE(decoded.valid) << "seed " << seed << ": " << decoded.problem;
-        ASSERT_EQ(decoded.manifest, manifest) << "seed " << seed;
+        ASSERT_TRUE(decoded.valid) << decoded.problem << ", " << replay(seed);
+        ASSERT_EQ(decoded.manifest, manifest) << replay(seed);
     }
 }
 
@@ -165,12 +164,12 @@ TEST(Manifest, HostilePartsWithTheRightHashAreRefused) {
 // Whatever is accepted is exactly what would be written: nothing is read past its place, nothing is guessed.
 TEST(Manifest, MutationsWithTheRightHashAreRefusedOrCanonical) {
     const std::uint64_t first = first_seed();
-    std::cout << "seed " << first << '\n';
     std::size_t accepted = 0;
-    for (std::uint64_t seed = first; seed < first + seed_count(5'000); ++seed) {
+    const std::uint64_t count = seed_count(5'000);
+    for (std::uint64_t seed = first; seed < first + count; ++seed) {
         std::mt19937_64 random(seed);
         std::vector<std::byte> bytes = encoded(small_manifest());
-        for (std::uint64_t i = 0, count = random() % 4 + 1; i < count; ++i) {
+        for (std::uint64_t i = 0, changes = random() % 4 + 1; i < changes; ++i) {
             const std::size_t at = random() % (random() % 2 == 0 ? 200 : bytes.size());
             bytes[at] = random() % 2 == 0 ? static_cast<std::byte>(random())
                                           : bytes[at] ^ static_cast<std::byte>(1U << (random() % 8));
@@ -179,9 +178,11 @@ TEST(Manifest, MutationsWithTheRightHashAreRefusedOrCanonical) {
         const DecodedManifest decoded = decode(bytes);
         if (!decoded.valid) continue;
         ++accepted;
-        ASSERT_EQ(encoded(decoded.manifest), bytes) << "seed " << seed;
+        ASSERT_EQ(encoded(decoded.manifest), bytes) << replay(seed);
     }
-    EXPECT_GT(accepted, seed_count(5'000) / 50);  // the mutations get past the hash
+    if (count >= 1'000) {
+        EXPECT_GT(accepted, count / 50);  // the mutations get past the hash
+    }
 }
 
 TEST(Manifest, AClientStateThatIsTooLongIsRefused) {

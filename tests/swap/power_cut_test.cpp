@@ -3,6 +3,7 @@
 #include "swap/tensor_store.h"
 
 #include "aio/error.h"
+#include "tests/seeds.h"
 #include "tests/swap/exercise.h"
 #include "tests/swap/power_device.h"
 
@@ -13,7 +14,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 
 namespace penstock::testing {
 namespace {
@@ -103,13 +103,12 @@ std::uint64_t changes_of_a_life(std::uint64_t seed, std::uint64_t last) {
 
 TEST(PowerCut, AtEveryWriteAndFlushOfThreeGenerationsNothingCommittedIsLost) {
     const std::uint64_t seed = first_seed();
-    std::cout << "seed " << seed << '\n';
     const std::uint64_t changes = changes_of_a_life(seed, 2);
     ASSERT_GT(changes, 20U);
     for (std::uint64_t after = 1; after <= changes; ++after) {
         for (const Loss loss : {Loss::everything, Loss::random_sectors, Loss::nothing_at_all}) {
             SCOPED_TRACE(
-                fmt::format("seed {}, change {} of {}, loss {}", seed, after, changes, static_cast<int>(loss)));
+                fmt::format("{}, change {} of {}, loss {}", replay(seed), after, changes, static_cast<int>(loss)));
             Machine machine(seed);
             machine.device.die_after(after);
             ASSERT_EQ(machine.live(2), "");
@@ -124,17 +123,17 @@ TEST(PowerCut, AtEveryWriteAndFlushOfThreeGenerationsNothingCommittedIsLost) {
 
 TEST(PowerCut, ManyLivesOfOneStoreEndWithEveryGenerationInOrder) {
     const std::uint64_t first = first_seed();
-    std::cout << "seed " << first << '\n';
     for (std::uint64_t seed = first; seed < first + seed_count(5); ++seed) {
+        SCOPED_TRACE(replay(seed));
         std::mt19937_64 random(seed);
         Machine machine(seed, seed % 2 == 0 ? 1 : 3);
         for (int life = 0; life < 40; ++life) {
             machine.device.die_after(random() % 80 + 1);
-            ASSERT_EQ(machine.live(1000), "") << "seed " << seed << " life " << life;
+            ASSERT_EQ(machine.live(1000), "") << "life " << life;
             machine.device.cut(static_cast<Loss>(random() % 3));
         }
-        ASSERT_EQ(machine.live(machine.reported().value_or(0) + 3), "") << "seed " << seed;
-        EXPECT_GT(machine.reported().value_or(0), 5U) << "seed " << seed;
+        ASSERT_EQ(machine.live(machine.reported().value_or(0) + 3), "");
+        EXPECT_GT(machine.reported().value_or(0), 5U);
     }
 }
 

@@ -36,6 +36,15 @@ class PowerBackend final : public Backend {
         return finished;
     }
     void wake() noexcept override {}
+    Attempt* abandon() noexcept override {
+        Attempt* list = nullptr;
+        for (Attempt* attempt : std::exchange(queue_, {})) {
+            attempt->result = -ECANCELED;
+            attempt->next = std::exchange(list, attempt);
+        }
+        return list;
+    }
+    std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
     std::size_t depth() const noexcept override { return 16; }
     const char* name() const noexcept override { return "power"; }
 

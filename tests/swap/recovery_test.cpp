@@ -59,11 +59,11 @@ TEST_F(RecoveryTest, OneDamagedCopyOfTheNewestManifestIsNotedAndTheOtherUsed) {
     const auto store = reopen();
     EXPECT_EQ(store->generation(), 4U);
     EXPECT_EQ(exercise.difference(io, *store, 4), "");
-    ASSERT_EQ(store->notes().size(), 2U);
-    EXPECT_NE(store->notes()[0].find(manifest(4) + " at offset 0: copy 1"), std::string::npos) << store->notes()[0];
-    EXPECT_NE(store->notes()[1].find(fmt::format("{} at offset {}: copy 2", manifest(3), place_bytes)),
+    ASSERT_EQ(notes_of(*store).size(), 2U);
+    EXPECT_NE(notes_of(*store)[0].find(manifest(4) + " at offset 0: copy 1"), std::string::npos) << notes_of(*store)[0];
+    EXPECT_NE(notes_of(*store)[1].find(fmt::format("{} at offset {}: copy 2", manifest(3), place_bytes)),
               std::string::npos)
-        << store->notes()[1];
+        << notes_of(*store)[1];
 }
 
 TEST_F(RecoveryTest, TheSecondCopyMayBeTheDamagedOne) {
@@ -72,7 +72,7 @@ TEST_F(RecoveryTest, TheSecondCopyMayBeTheDamagedOne) {
     const auto store = reopen();
     EXPECT_EQ(store->generation(), 3U);
     EXPECT_EQ(exercise.difference(io, *store, 3), "");
-    EXPECT_EQ(store->notes().size(), 1U);
+    EXPECT_EQ(notes_of(*store).size(), 1U);
 }
 
 TEST_F(RecoveryTest, BothCopiesDamagedFallBackToThePreviousGenerationWhichIsWholeAsNothingWasWrittenSince) {
@@ -82,7 +82,7 @@ TEST_F(RecoveryTest, BothCopiesDamagedFallBackToThePreviousGenerationWhichIsWhol
     auto store = reopen();
     EXPECT_EQ(store->generation(), 2U);
     EXPECT_EQ(exercise.difference(io, *store, 2), "");
-    EXPECT_EQ(store->notes().size(), 2U);
+    EXPECT_EQ(notes_of(*store).size(), 2U);
     // What could not be read may be readable again later: it must be gone before generation 3 is written anew.
     const Recovery after = recover(directory.fd(), directory.uuid());
     for (const ManifestCopy& copy : after.copies[1]) EXPECT_EQ(copy.state, ManifestCopy::State::blank);
@@ -91,7 +91,7 @@ TEST_F(RecoveryTest, BothCopiesDamagedFallBackToThePreviousGenerationWhichIsWhol
     store = reopen();
     EXPECT_EQ(store->generation(), 3U);
     EXPECT_EQ(exercise.difference(io, *store, 3), "");
-    EXPECT_TRUE(store->notes().empty());
+    EXPECT_TRUE(notes_of(*store).empty());
 }
 
 TEST_F(RecoveryTest, TheFallbackPastAWrittenGenerationIsNotSilent) {
@@ -147,8 +147,8 @@ TEST_F(RecoveryTest, TheManifestOfAnotherStoreIsNotTaken) {
                                std::filesystem::copy_options::overwrite_existing);
     const auto store = reopen();
     EXPECT_EQ(store->generation(), 0U);
-    EXPECT_NE(store->notes().at(0).find("it is of store " + to_string(other.uuid())), std::string::npos)
-        << store->notes()[0];
+    EXPECT_NE(notes_of(*store).at(0).find("it is of store " + to_string(other.uuid())), std::string::npos)
+        << notes_of(*store)[0];
 }
 
 TEST_F(RecoveryTest, ACutOrMissingDataFileIsNamed) {

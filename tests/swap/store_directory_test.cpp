@@ -1,6 +1,7 @@
 #include "swap/store_directory.h"
 
 #include "aio/error.h"
+#include "aio/profile.h"
 #include "tests/aio/scratch.h"
 
 #include <gtest/gtest.h>
@@ -135,6 +136,14 @@ TEST_F(StoreDirectoryTest, AnEmptyDirectoryAndTheRootOfAFileSystemAreFree) {
     ASSERT_EQ(::mkdir(path().c_str(), 0755), 0);
     ASSERT_EQ(::mkdir(file("lost+found").c_str(), 0700), 0);
     EXPECT_EQ(refusal(), "taken");
+}
+
+TEST_F(StoreDirectoryTest, TheDevicesProfileIsNotForeignAndIsKept) {
+    ASSERT_EQ(::mkdir(path().c_str(), 0755), 0);
+    put(profile_name, "measured");
+    EXPECT_EQ(refusal(), "taken");
+    EXPECT_EQ(refusal(), "taken");
+    EXPECT_EQ(text(profile_name), "measured");
 }
 
 TEST_F(StoreDirectoryTest, AStartThatWasInterruptedBeforeItSignedIsTakenOver) {

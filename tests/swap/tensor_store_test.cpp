@@ -47,7 +47,7 @@ TEST_F(TensorStoreTest, WhatWasCommittedIsThereAfterReopening) {
         EXPECT_EQ(store->incarnation(), incarnation + 1);
         EXPECT_EQ(store->layout().objects(), Exercise::objects());
         EXPECT_EQ(exercise.difference(io, *store, generation), "");
-        EXPECT_TRUE(store->notes().empty()) << store->notes().front();
+        EXPECT_TRUE(notes_of(*store).empty()) << notes_of(*store).front();
     }
 }
 

@@ -58,6 +58,13 @@ TEST(Config, RefusesBatchSizesThatDisagree) {
         std::string::npos);
 }
 
+TEST(Config, KnowsEveryIoBackendByItsWord) {
+    EXPECT_EQ(config({}).io, IoChoice::automatic);
+    EXPECT_EQ(config({"run.io_backend=io_uring"}).io, IoChoice::io_uring);
+    EXPECT_EQ(config({"run.io_backend=libaio"}).io, IoChoice::libaio);
+    EXPECT_EQ(config({"run.io_backend=threads"}).io, IoChoice::threads);
+}
+
 TEST(Config, FindsTheStoresDirectory) {
     const std::string param = "zero_optimization.offload_param.nvme_path=/a";
     const std::string optimizer = "zero_optimization.offload_optimizer.nvme_path=/a";
@@ -89,11 +96,11 @@ TEST(Config, ChoosesTypesAndTiers) {
 TEST(Config, TheLossyCodecIsAskedForByName) {
     EXPECT_EQ(config({}).codec, CodecChoice::exact);
     EXPECT_EQ(config({"bf16.enabled=true"}).codec, CodecChoice::exact);
-    EXPECT_EQ(session_options(config({"bf16.enabled=true"}), 1).codec, "split");
-    EXPECT_EQ(session_options(config({}), 1).codec, "plain_fp32");
+    EXPECT_EQ(session_options(config({"bf16.enabled=true"}), 1, {}).codec, "split");
+    EXPECT_EQ(session_options(config({}), 1, {}).codec, "plain_fp32");
     const TrainConfig compact = config({"bf16.enabled=true", "memory.codec=compact"});
     EXPECT_EQ(compact.codec, CodecChoice::compact);
-    EXPECT_EQ(session_options(compact, 1).codec, "compact");
+    EXPECT_EQ(session_options(compact, 1, {}).codec, "compact");
     EXPECT_NE(refusal({"run.swap_directory=s", "memory.codec=compact"}).find("needs bf16.enabled"), std::string::npos);
 }
 
@@ -109,9 +116,21 @@ TEST(Config, RefusesShapesThatCannotBe) {
     EXPECT_EQ(config({"model.hidden=24", "model.positions=learned"}).model.hidden, 24);
     EXPECT_NE(refusal({"run.swap_directory=s", "memory.tile_elements=5000"}).find("not a multiple of 4096"),
               std::string::npos);
-    EXPECT_NE(refusal({"run.swap_directory=s", "aio.block_size=5000"}).find("not a multiple of 4096"),
-              std::string::npos);
+    EXPECT_NE(refusal({"run.swap_directory=s", "aio.block_size=5000"}).find("not a power of two"), std::string::npos);
+    EXPECT_NE(refusal({"run.swap_directory=s", "aio.block_size=12KiB"}).find("not a power of two"), std::string::npos);
     EXPECT_NE(refusal({"run.swap_directory=s", "memory.device=emulated"}).find("needs memory.device_budget"),
+              std::string::npos);
+}
+
+TEST(Config, BlocksAndDepthAreLeftToTheProfileUnlessGiven) {
+    EXPECT_EQ(config({}).io_block_bytes, std::nullopt);
+    EXPECT_EQ(config({}).io_queue_depth, std::nullopt);
+    EXPECT_EQ(config({"aio.block_size=auto", "aio.queue_depth=auto"}).io_block_bytes, std::nullopt);
+    EXPECT_EQ(config({"aio.block_size=256KiB"}).io_block_bytes, 256U << 10);
+    EXPECT_EQ(config({"aio.queue_depth=3"}).io_queue_depth, 3U);
+    EXPECT_NE(refusal({"run.swap_directory=s", "aio.block_size=automatic"}).find("\"auto\", or bytes"),
+              std::string::npos);
+    EXPECT_NE(refusal({"run.swap_directory=s", "aio.queue_depth=deep"}).find("an integer from 1 to 4096, or \"auto\""),
               std::string::npos);
 }
 

@@ -1,5 +1,6 @@
 // Every step is a checkpoint: a training killed at random instants ends with the bits of one that was never killed.
 #include "tests/engine/snapshot.h"
+#include "tests/seeds.h"
 #include "tests/trainer/program.h"
 #include "tests/trainer/temporary_directory.h"
 
@@ -8,7 +9,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <sstream>
@@ -36,7 +36,7 @@ std::map<int, double> losses(const TemporaryDirectory& directory) {
 
 // Starts the training again and again, killing it after a random time, until it finishes. Returns how often it was
 // killed.
-int train_with_kills(const TemporaryDirectory& directory, std::mt19937& random, int kills) {
+int train_with_kills(const TemporaryDirectory& directory, std::mt19937_64& random, int kills) {
     for (int killed = 0;; ++killed) {
         Program program(directory.path(), train_command());
         if (killed < kills) {
@@ -52,10 +52,9 @@ int train_with_kills(const TemporaryDirectory& directory, std::mt19937& random, 
 }
 
 TEST(Kill, ATrainingKilledAtRandomTimesEndsBitIdentical) {
-    const char* given = std::getenv("PENSTOCK_SEED");
-    const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : std::random_device()();
-    SCOPED_TRACE("seed " + std::to_string(seed) + ", replay with PENSTOCK_SEED");
-    std::mt19937 random(seed);
+    const std::uint64_t seed = first_seed();
+    SCOPED_TRACE(replay(seed));
+    std::mt19937_64 random(seed);
 
     const TemporaryDirectory whole;
     write_toy(whole.path());
@@ -71,7 +70,7 @@ TEST(Kill, ATrainingKilledAtRandomTimesEndsBitIdentical) {
         EXPECT_EQ(read_snapshot(killed / "swap", "penstock"), expected);
         for (const auto& [step, loss] : losses(killed)) EXPECT_EQ(loss, expected_losses.at(step)) << "step " << step;
     }
-    std::printf("%d kills, seed %u\n", kills, seed);
+    std::printf("%d kills, %s\n", kills, replay(seed).c_str());
     EXPECT_GE(kills, 20);
 }
 

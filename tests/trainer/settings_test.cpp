@@ -165,6 +165,20 @@ TEST(Settings, SpellsEqualValuesEqually) {
               "[0.9, 0.999]");
 }
 
+TEST(Settings, TakesAutoWhereTheKeyAllowsIt) {
+    const Settings unsaid = read("");
+    EXPECT_TRUE(unsaid.is_auto("aio.block_size"));
+    EXPECT_EQ(unsaid.spelled("aio.queue_depth"), "auto");
+    const Settings given = read(R"("aio": {"block_size": "2MiB", "queue_depth": 4},)");
+    EXPECT_FALSE(given.is_auto("aio.block_size"));
+    EXPECT_EQ(given.bytes("aio.block_size"), 2U << 20);
+    EXPECT_EQ(given.integer("aio.queue_depth"), 4);
+    EXPECT_TRUE(read("", {"aio.block_size=auto"}).is_auto("aio.block_size"));
+    EXPECT_NE(refusal_of(R"("model": {"hidden": "auto"},)").find("expected an integer"), std::string::npos);
+    EXPECT_NE(refusal_of(R"("aio": {"queue_depth": "8"},)").find("or \"auto\""), std::string::npos);
+    EXPECT_NE(refusal_of(R"("aio": {"block_size": "1KiB"},)").find("from 4KiB to 1GiB"), std::string::npos);
+}
+
 TEST(Settings, ReadsSizes) {
     const auto bytes = [](std::string_view text) -> std::int64_t {
         std::uint64_t value = 0;

@@ -96,7 +96,7 @@ Gradients::~Gradients() {
     }
     if (ended) return;
     // The device is lost and may write at any time: the memory is never given to anyone else.
-    for (UnitGradients& unit : units_) static_cast<void>(new Lease(std::move(unit.memory)));
+    for (UnitGradients& unit : units_) unit.memory.forsake();
 }
 
 std::byte* Gradients::target(const UnitGradients& unit) const {

@@ -31,6 +31,7 @@ struct SessionOptions {
     std::uint64_t tile_numel = 1U << 20;  // part of the store's format: the same at every resume
     Residency residency;
     DeviceOptions device;
+    PoolObserver* pool_observer = nullptr;  // told what becomes of the pool's memory; outlives the session
     // Arithmetic. These decide bits.
     std::string codec = "split";
     PlaneType gradient_type = PlaneType::bf16;
@@ -39,7 +40,7 @@ struct SessionOptions {
     // Work.
     unsigned worker_threads = 1;
     std::optional<BackendKind> backend;  // none: the fastest that works
-    IoLimits io;
+    IoLimits io;                         // its deadline is io_deadline
     Caching caching = Caching::direct;
     std::chrono::seconds io_deadline{120};
     SettingNames names;
@@ -76,6 +77,7 @@ class Session {
     const IoStatistics& io_statistics() const noexcept;
     const WaitTimes& waits() const noexcept;
     const PinnedPool& pool() const noexcept;
+    const Budget& budget() const noexcept;          // the pool's
     std::string memory_table() const;               // one line per use, and the limit
     std::string io_name() const;                    // "io_uring, direct"
     std::uint32_t prefetch_depth() const noexcept;  // what the budget allowed

@@ -1,6 +1,6 @@
 // The arithmetic that a step does on host memory, on tiles larger than the caches: on one thread, and where a second
 // argument says so on as many as the machine has.
-//   build/release/penstock-bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=9
+//   penstock bench pieces --filter 'copy|triad|hash|norm|adamw'
 // "bytes_per_second" counts what each piece reads and writes of memory, once; so does STREAM's triad (McCalpin 1995),
 // the yardstick: 12 bytes per element, although the store reads its line as well, which an update in place does not.
 #include "pinned_pool/region.h"

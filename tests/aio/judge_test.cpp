@@ -1,5 +1,3 @@
-#include "aio/transfer.h"
-
 #include "aio/chunk.h"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,27 @@
+#include "aio/backend.h"
+
+#include <fmt/format.h>
+
+namespace penstock {
+
+std::string Backend::register_memory(std::span<const std::span<std::byte>> ranges) {
+    return ranges.empty() ? std::string() : fmt::format("{} cannot register memory", name());
+}
+
+std::string Backend::register_files(std::span<const RegisteredFile> files) {
+    return files.empty() ? std::string() : fmt::format("{} cannot register files", name());
+}
+
+const char* to_string(BackendKind kind) noexcept {
+    switch (kind) {
+        case BackendKind::io_uring:
+            return "io_uring";
+        case BackendKind::libaio:
+            return "libaio";
+        case BackendKind::threads:
+            return "threads";
+    }
+    return "?";
+}
+
+}  // namespace penstock

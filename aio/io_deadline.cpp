@@ -1,0 +1,148 @@
+// What does not come back: who is named, how long is waited, and what the end of an Io does with it.
+#include "aio/check.h"
+#include "aio/chunk.h"
+#include "aio/file.h"
+#include "aio/io.h"
+#include "aio/lane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace penstock {
+
+namespace {
+
+constexpr std::chrono::nanoseconds tick(1);
+
+std::string seconds_text(std::chrono::nanoseconds time) {
+    const double seconds = std::chrono::duration<double>(time).count();
+    return seconds < 10 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+}  // namespace
+
+std::string OldestTransfer::message() const {
+    if (kind == IoKind::flush) return fmt::format("flush of {} has not come back for {}", path, seconds_text(age));
+    return fmt::format("{} of {} at offset {} has not come back for {}", to_string(kind), path, offset_bytes,
+                       seconds_text(age));
+}
+
+// ---------------------------------------------------------------- while it runs
+
+const Chunk* Io::oldest_chunk() const noexcept {
+    const Chunk* oldest = nullptr;
+    for (const Chunk& chunk : chunks_) {
+        if (chunk.state != Chunk::State::handed_over) continue;
+        if (oldest == nullptr || chunk.submitted < oldest->submitted) oldest = &chunk;
+    }
+    return oldest;
+}
+
+OldestTransfer Io::describe(const Chunk& chunk) const {
+    return {.path = chunk.transfer->request_.file->path(),
+            .kind = chunk.kind,
+            .offset_bytes = chunk.offset_bytes,
+            .age = backend_->now() - chunk.submitted};
+}
+
+std::optional<OldestTransfer> Io::oldest() const {
+    const Chunk* chunk = oldest_chunk();
+    return chunk == nullptr ? std::nullopt : std::optional(describe(*chunk));
+}
+
+// Asked after every wait of finish(), so the path is copied only when there is something to say.
+std::optional<OldestTransfer> Io::stuck() const {
+    const Chunk* chunk = oldest_chunk();
+    if (chunk == nullptr || backend_->now() - chunk->submitted <= limits_.deadline) return std::nullopt;
+    return describe(*chunk);
+}
+
+// Waits no longer than until what is in flight now becomes too old. Judged after a reap only: the owner may have been
+// away for longer than the deadline, while everything came back.
+template <typename Ended>
+std::optional<OldestTransfer> Io::finish_until(const Ended& ended) {
+    std::optional<OldestTransfer> found;
+    while (!ended() && !found) {
+        const Chunk* chunk = oldest_chunk();
+        wait(chunk == nullptr ? limits_.deadline : chunk->submitted + limits_.deadline + tick - backend_->now());
+        if (!ended()) found = stuck();
+    }
+    return found;
+}
+
+std::optional<OldestTransfer> Io::finish(const Transfer& transfer) {
+    return finish_until([&transfer] { return transfer.idle(); });
+}
+
+std::optional<OldestTransfer> Io::finish_all() {
+    return finish_until([this] { return idle(); });
+}
+
+// ---------------------------------------------------------------- the end
+
+Io::~Io() {
+    now_ = backend_->now();
+    cancel_all();
+    await_kernel();
+    if (handed_over_ > 0) settle_all(backend_->abandon());
+    while (Transfer* transfer = drained_.pop()) {
+        transfer->fail(ECANCELED);  // also one that ended well: nobody was told
+        transfer->transition(Transfer::State::idle);
+    }
+    if (handed_over_ > 0) leave_to_kernel();
+}
+
+// Nothing new is issued, and what comes back short is not resumed, because the transfer has an error.
+void Io::cancel_all() noexcept {
+    const auto cancel = [this](TransferQueue& queue) {
+        while (Transfer* transfer = queue.pop()) {
+            transfer->fail(ECANCELED);
+            if (transfer->chunks_in_flight_ == 0) drain(*transfer);
+        }
+    };
+    for (Lane& lane : lanes_) {
+        cancel(lane.flushes);
+        for (TransferQueue& queue : lane.reads) cancel(queue);
+        for (TransferQueue& queue : lane.writes) cancel(queue);
+    }
+    for (Chunk& chunk : chunks_) {
+        if (chunk.transfer != nullptr && !chunk.transfer->error_) chunk.transfer->fail(ECANCELED);
+    }
+    submit_rested();  // retires them
+}
+
+// Until all of it is back or has been with the kernel longer than the deadline.
+void Io::await_kernel() noexcept {
+    reap(std::chrono::nanoseconds(0));  // what came back while the owner was away
+    while (handed_over_ > 0) {
+        Time youngest = Time::min();
+        for (const Chunk& chunk : chunks_) {
+            if (chunk.state == Chunk::State::handed_over) youngest = std::max(youngest, chunk.submitted);
+        }
+        const Time until = youngest + limits_.deadline + tick;
+        if (now_ >= until) return;
+        reap(until - now_);
+    }
+}
+
+// The one place where memory is left to nobody: a stuck device may still write what it was given, and the kernel may
+// still write results into the backend. Both live as long as the process, whose end the kernel completes.
+void Io::leave_to_kernel() noexcept {
+    for (Chunk& chunk : chunks_) {
+        if (chunk.state != Chunk::State::handed_over) continue;
+        Transfer& transfer = *chunk.transfer;
+        if (transfer.lost()) continue;
+        transfer.fail(ETIMEDOUT);
+        transfer.error_->offset_bytes = chunk.offset_bytes;
+        transfer.error_->bytes = chunk.bytes;
+        transfer.error_->tries = chunk.tries + 1;
+        transfer.transition(Transfer::State::lost);
+    }
+    static_cast<void>(chunk_memory_.release());
+    static_cast<void>(backend_.release());
+}
+
+}  // namespace penstock

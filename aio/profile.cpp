@@ -1,0 +1,235 @@
+#include "aio/profile.h"
+
+#include "aio/backend.h"
+#include "aio/error.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+
+namespace penstock {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int format_version = 1;
+constexpr std::uint64_t shortest_block = 4096;
+constexpr std::uint64_t most_in_flight = 1ULL << 36;  // far above any device's need: a slip of the pen
+
+// What is wrong with the text of a profile; find_profile adds the file.
+struct Unfit {
+    std::string what;
+};
+
+// Takes the keys out one by one, so that what is left at the end is unknown.
+class ProfileReader {
+   public:
+    explicit ProfileReader(ordered_json object) : object_(std::move(object)) {}
+
+    std::string text(const char* key) {
+        const ordered_json value = take(key);
+        if (!value.is_string()) throw Unfit{fmt::format("key '{}' is {}; expected text", key, value.dump())};
+        return value.get<std::string>();
+    }
+
+    std::uint64_t bytes(const char* key, std::uint64_t low, std::uint64_t high) {
+        const ordered_json value = take(key);
+        if (value.is_number_unsigned() && value.get<std::uint64_t>() >= low && value.get<std::uint64_t>() <= high)
+            return value.get<std::uint64_t>();
+        throw Unfit{fmt::format("key '{}' is {}; expected bytes from {} to {}", key, value.dump(), low, high)};
+    }
+
+    std::optional<double> rate(const char* key) {
+        const ordered_json value = take(key);
+        if (value.is_null()) return std::nullopt;
+        if (value.is_number() && value.get<double>() > 0) return value.get<double>();
+        throw Unfit{fmt::format("key '{}' is {}; expected bytes per second, or null", key, value.dump())};
+    }
+
+    std::optional<std::uint64_t> count(const char* key) {
+        const ordered_json value = take(key);
+        if (value.is_null()) return std::nullopt;
+        if (value.is_number_unsigned()) return value.get<std::uint64_t>();
+        throw Unfit{fmt::format("key '{}' is {}; expected bytes, or null", key, value.dump())};
+    }
+
+    void refuse_rest() const {
+        if (!object_.empty()) throw Unfit{fmt::format("key '{}' is unknown", object_.begin().key())};
+    }
+
+   private:
+    ordered_json take(const char* key) {
+        const auto found = object_.find(key);
+        if (found == object_.end()) throw Unfit{fmt::format("key '{}' is missing", key)};
+        ordered_json value = std::move(*found);
+        object_.erase(found);
+        return value;
+    }
+
+    ordered_json object_;
+};
+
+DeviceProfile parse_profile(const std::string& text) {
+    const ordered_json root = ordered_json::parse(text, nullptr, false);
+    if (root.is_discarded() || !root.is_object()) throw Unfit{"it is no JSON object"};
+    ProfileReader reader(root);
+    if (const std::uint64_t version = reader.bytes("version", 0, UINT64_MAX); version != format_version) {
+        throw Unfit{fmt::format("key 'version' is {}; this program knows {}", version, format_version)};
+    }
+    DeviceProfile profile;
+    profile.made = reader.text("made");
+    profile.machine = reader.text("machine");
+    profile.block_bytes = static_cast<std::uint32_t>(reader.bytes("block_bytes", shortest_block, max_attempt_bytes));
+    if (!std::has_single_bit(profile.block_bytes)) {
+        throw Unfit{fmt::format("key 'block_bytes' is {}; expected a power of two", profile.block_bytes)};
+    }
+    profile.read_in_flight_bytes = reader.bytes("read_in_flight_bytes", profile.block_bytes, most_in_flight);
+    profile.write_in_flight_bytes = reader.bytes("write_in_flight_bytes", profile.block_bytes, most_in_flight);
+    profile.read_bytes_per_second = reader.rate("read_bytes_per_second");
+    profile.overwrite_bytes_per_second = reader.rate("overwrite_bytes_per_second");
+    profile.first_write_bytes_per_second = reader.rate("first_write_bytes_per_second");
+    profile.sustained_write_bytes_per_second = reader.rate("sustained_write_bytes_per_second");
+    profile.write_cache_bytes = reader.count("write_cache_bytes");
+    reader.refuse_rest();
+    return profile;
+}
+
+template <typename Value>
+ordered_json or_null(const std::optional<Value>& value) {
+    return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+std::string text_of(const DeviceProfile& profile) {
+    const ordered_json root = {
+        {"version", format_version},
+        {"made", profile.made},
+        {"machine", profile.machine},
+        {"block_bytes", profile.block_bytes},
+        {"read_in_flight_bytes", profile.read_in_flight_bytes},
+        {"write_in_flight_bytes", profile.write_in_flight_bytes},
+        {"read_bytes_per_second", or_null(profile.read_bytes_per_second)},
+        {"overwrite_bytes_per_second", or_null(profile.overwrite_bytes_per_second)},
+        {"first_write_bytes_per_second", or_null(profile.first_write_bytes_per_second)},
+        {"sustained_write_bytes_per_second", or_null(profile.sustained_write_bytes_per_second)},
+        {"write_cache_bytes", or_null(profile.write_cache_bytes)},
+    };
+    return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+[[noreturn]] void refuse(const std::string& path, std::string_view what) {
+    throw Error(ExitCode::usage,
+                fmt::format("{}: {}; correct it, remove it, or measure again with `penstock bench io --tune --dir {}`.",
+                            path, what, std::filesystem::path(path).parent_path().string()));
+}
+
+DeviceProfile read_profile(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file) refuse(path, "the device's profile cannot be read");
+    try {
+        return parse_profile(text);
+    } catch (const Unfit& unfit) {
+        refuse(path, unfit.what);
+    }
+}
+
+// The nearest existing parent, without links: where the directory will be on the disk.
+std::filesystem::path settled(const std::string& directory) {
+    std::error_code error;
+    std::filesystem::path path = std::filesystem::absolute(directory, error);
+    while (!error && path.has_relative_path()) {
+        std::error_code missing;
+        const std::filesystem::path real = std::filesystem::canonical(path, missing);
+        if (!missing) return std::filesystem::is_directory(real, missing) ? real : real.parent_path();
+        path = path.parent_path();
+    }
+    return "/";
+}
+
+std::optional<dev_t> device_of(const std::filesystem::path& path) {
+    struct stat status = {};
+    if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+    return status.st_dev;
+}
+
+[[noreturn]] void fail(const std::string& path, const char* action, int errno_value) {
+    throw Error(ExitCode::storage, fmt::format("{}: {}: {}; check the directory and its free space.", path, action,
+                                               errno_text(errno_value)));
+}
+
+// Returns 0 or errno.
+int write_whole(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t put = ::write(fd, text.data(), text.size());
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return errno;
+        text.remove_prefix(static_cast<std::size_t>(put));
+    }
+    return ::fsync(fd) == 0 ? 0 : errno;
+}
+
+void sync_directory(const std::string& path) {
+    const std::string directory = std::filesystem::path(path).parent_path().string();
+    const int fd = ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int error = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
+    if (fd >= 0) ::close(fd);
+    if (error != 0) fail(path, "the profile's name cannot be made durable", error);
+}
+
+}  // namespace
+
+InFlightLimits in_flight_limits(const DeviceProfile& profile) noexcept {
+    const std::uint64_t block = profile.block_bytes;
+    InFlightLimits limits;
+    // Prefetch and scrub together are at most the reads, and each takes a block.
+    limits.read_bytes = std::max(profile.read_in_flight_bytes, 2 * block);
+    limits.scrub_bytes = std::max(limits.read_bytes / 8, block);
+    limits.prefetch_bytes =
+        std::min(std::max(limits.read_bytes / 4 * 3, block), limits.read_bytes - limits.scrub_bytes);
+    limits.write_back_bytes = std::max(profile.write_in_flight_bytes, block);
+    limits.write_bytes = limits.write_back_bytes + std::max(limits.write_back_bytes / 8, block);
+    limits.throttled_bytes = std::max(limits.write_back_bytes / 2, block);
+    return limits;
+}
+
+std::optional<FoundProfile> find_profile(const std::string& directory) {
+    std::filesystem::path at = settled(directory);
+    const std::optional<dev_t> device = device_of(at);
+    while (device && device_of(at) == device) {
+        const std::string path = (at / profile_name).string();
+        struct stat status = {};
+        if (::stat(path.c_str(), &status) == 0) return FoundProfile{read_profile(path), path};
+        if (errno != ENOENT) refuse(path, fmt::format("the device's profile cannot be read: {}", errno_text(errno)));
+        if (!at.has_relative_path()) break;
+        at = at.parent_path();
+    }
+    return std::nullopt;
+}
+
+void write_profile(const std::string& path, const DeviceProfile& profile) {
+    const std::string partial = fmt::format("{}.{}.tmp", path, ::getpid());
+    const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0) fail(partial, "the profile cannot be created", errno);
+    int error = write_whole(fd, text_of(profile));
+    if (::close(fd) != 0 && error == 0) error = errno;
+    if (error == 0 && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;
+    if (error != 0) {
+        ::unlink(partial.c_str());
+        fail(path, "the profile cannot be written", error);
+    }
+    sync_directory(path);
+}
+
+}  // namespace penstock

@@ -1,0 +1,41 @@
+#include "aio/statistics.h"
+
+#include "aio/check.h"
+
+namespace penstock {
+
+namespace {
+
+using Counter = std::atomic<std::uint64_t> LaneStatistics::*;
+using Lanes = std::array<LaneStatistics, urgency_count>;
+
+std::uint64_t sum(const Lanes& lanes, Counter counter) noexcept {
+    std::uint64_t total = 0;
+    for (const LaneStatistics& lane : lanes) total += (lane.*counter).load(std::memory_order_relaxed);
+    return total;
+}
+
+}  // namespace
+
+const LaneStatistics& IoStatistics::lane(IoKind kind, Urgency urgency) const noexcept {
+    PENSTOCK_CHECK(kind != IoKind::flush, "a flush belongs to no class");
+    return (kind == IoKind::read ? read : write)[static_cast<std::size_t>(urgency)];
+}
+
+std::uint64_t IoStatistics::total_read_bytes() const noexcept {
+    return sum(read, &LaneStatistics::bytes);
+}
+std::uint64_t IoStatistics::total_write_bytes() const noexcept {
+    return sum(write, &LaneStatistics::bytes);
+}
+std::uint64_t IoStatistics::total_attempts() const noexcept {
+    return sum(read, &LaneStatistics::attempts) + sum(write, &LaneStatistics::attempts);
+}
+std::uint64_t IoStatistics::total_resumed() const noexcept {
+    return sum(read, &LaneStatistics::resumed) + sum(write, &LaneStatistics::resumed);
+}
+std::uint64_t IoStatistics::total_retried() const noexcept {
+    return sum(read, &LaneStatistics::retried) + sum(write, &LaneStatistics::retried);
+}
+
+}  // namespace penstock

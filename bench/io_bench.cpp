@@ -1,0 +1,100 @@
+#include "bench/io_bench.h"
+
+#include "aio/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+namespace penstock {
+namespace {
+
+constexpr std::array units = {"", "KiB", "MiB", "GiB", "TiB"};
+
+std::optional<std::uint64_t> bytes_of(std::string_view text) {
+    double factor = 1;
+    for (std::size_t unit = units.size() - 1; unit > 0; --unit) {
+        if (!text.ends_with(units[unit])) continue;
+        factor = std::pow(1024.0, static_cast<double>(unit));
+        text.remove_suffix(3);
+        break;
+    }
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    const double bytes = number * factor;
+    if (!(bytes >= 1) || bytes > 0x1p50 || std::floor(bytes) != bytes) return std::nullopt;
+    return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace
+
+std::string bytes_text(std::uint64_t bytes) {
+    std::size_t unit = 0;
+    for (; unit + 1 < units.size() && bytes % 1024 == 0 && bytes > 0; ++unit) bytes /= 1024;
+    return fmt::format("{}{}", bytes, unit == 0 ? "B" : units[unit]);
+}
+
+std::uint64_t parse_bytes(const std::string& text, const std::string& option) {
+    if (const auto bytes = bytes_of(text)) return *bytes;
+    throw Error(ExitCode::usage, fmt::format("{} {}: expected a number of bytes such as 2GiB", option, text));
+}
+
+std::string to_string(const IoPoint& point) {
+    return fmt::format("{} x {}", bytes_text(point.block_bytes), point.depth);
+}
+
+IoPoint parse_point(const std::string& text) {
+    const std::size_t times = text.rfind('x');
+    const auto block = bytes_of(std::string_view(text).substr(0, std::min(times, text.size())));
+    std::uint32_t depth = 0;
+    if (times != std::string::npos) std::from_chars(text.data() + times + 1, text.data() + text.size(), depth);
+    const bool power = block && (*block & (*block - 1)) == 0;
+    if (!power || *block < 4096 || *block > 16U << 20 || depth < 1 || depth > 256) {
+        throw Error(ExitCode::usage,
+                    fmt::format("--points {}: expected a block and a depth such as 1MiBx8; the block a power of two "
+                                "from 4KiB to 16MiB, the depth from 1 to 256",
+                                text));
+    }
+    return {.block_bytes = static_cast<std::uint32_t>(*block), .depth = depth};
+}
+
+void IoBench::note(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+        if (std::find(noted.begin(), noted.end(), line) != noted.end()) continue;
+        noted.push_back(line);
+        report.note(line);
+    }
+}
+
+void say_progress(const std::string& line) {
+    std::fprintf(stderr, "penstock: %s\n", line.c_str());
+}
+
+void run_rounds(IoBench& bench, const std::string& what, std::size_t count,
+                const std::function<void(std::size_t)>& measure) {
+    for (unsigned round = 0; round < bench.options.rounds; ++round) {
+        say_progress(fmt::format("{}: round {} of {}", what, round + 1, bench.options.rounds));
+        for (std::size_t turn = 0; turn < count; ++turn) {
+            bench.stop.check();
+            measure((turn + round) % count);
+        }
+    }
+}
+
+Moved moved_by_fio(IoBench& bench, const FioCommand& command) {
+    Moved moved;
+    for (const FioFigures& job : run_fio(command, bench.stop)) {
+        moved.bytes += job.read_bytes + job.write_bytes;
+        moved.seconds = std::max(moved.seconds, job.seconds);
+        moved.cpu_seconds += job.cpu_seconds;
+    }
+    return moved;
+}
+
+}  // namespace penstock

@@ -1,0 +1,35 @@
+// The program penstock-bench: one verb per thing that is measured. Standard output is the result, standard error says
+// what is going on. `penstock bench` starts it.
+#include "bench/measure.h"
+
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <iostream>
+#include <utility>
+#include <vector>
+
+int main(int count, char** arguments) {
+    using namespace penstock;
+    std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not keep us from tidying up
+    CLI::App app("penstock-bench measures this machine and Penstock on it.", "penstock bench");
+    app.require_subcommand(1);
+    app.fallthrough();  // --json may stand behind the verb
+    bool json = false;
+    app.add_flag("--json", json, "print one JSON object on standard output");
+    const std::vector<std::pair<const char*, BenchRun>> verbs = {{"io", add_io_verb(app)},
+                                                                 {"transfer", add_transfer_verb(app)},
+                                                                 {"pool", add_pool_verb(app)},
+                                                                 {"pieces", add_pieces_verb(app)}};
+    try {
+        app.parse(count, arguments);
+    } catch (const CLI::ParseError& error) {
+        return static_cast<int>(app.exit(error) == 0 ? ExitCode::ok : ExitCode::usage);
+    }
+    ExitCode code = ExitCode::ok;
+    for (const auto& [name, run] : verbs) {
+        if (!app.got_subcommand(name)) continue;
+        code = measure(name, run, json ? ResultFormat::json : ResultFormat::table, std::cout, std::cerr);
+    }
+    return static_cast<int>(code);
+}

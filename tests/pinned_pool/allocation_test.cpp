@@ -1,0 +1,111 @@
+// In steady state the pool allocates nothing. An executable of its own, because it replaces operator new.
+#include "pinned_pool/pinned_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <vector>
+
+namespace {
+
+std::atomic<std::uint64_t> allocations{0};
+
+}  // namespace
+
+// Not inlined: the compiler would see through one half and warn that it does not match the other.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    allocations.fetch_add(1);
+    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*quiet*/) noexcept {
+    allocations.fetch_add(1);
+    return std::malloc(bytes == 0 ? 1 : bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
+    std::free(memory);
+}
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t most = 600;
+
+Budget staging_of(std::size_t leases) {
+    Budget budget(1 << 30, "memory.host_budget");
+    budget.add({"staging", leases * granule_bytes, "memory.staging"});
+    return budget;
+}
+
+struct Held {
+    Lease lease;
+    Hold hold;
+};
+
+// Which allocations it takes to have so many leases out, and then to end and renew them in any order.
+struct Round {
+    std::uint64_t to_fill = 0;
+    std::uint64_t later = 0;
+};
+
+Round allocations_of_a_round(PinnedPool& pool, UseId use, std::mt19937& random) {
+    std::array<Held, most> held;
+    const std::uint64_t before = allocations.load();
+    for (Held& each : held) {
+        each.lease = pool.acquire(use, 1 + random() % granule_bytes);
+        each.hold = each.lease.hold();
+    }
+    const std::uint64_t filled = allocations.load();
+    for (std::size_t i = 0; i < 4 * most; ++i) {
+        Held& each = held[random() % most];
+        each.lease.reset();
+        if (random() % 2 == 0) each.hold.reset();
+        if (auto lease = pool.try_acquire(use, 1 + random() % (2 * granule_bytes))) {
+            each.hold = lease->hold();
+            each.lease = std::move(*lease);
+        }
+    }
+    for (Held& each : held) each = {};
+    for (Held& each : held) each.lease = pool.acquire(use, 1);
+    for (std::size_t i = 0; i < most; i += 2) held[i] = {};  // every second one: the most free ranges
+    for (Held& each : held) each = {};
+    static_cast<void>(pool.figures(use));
+    return {filled - before, allocations.load() - filled};
+}
+
+TEST(PinnedPool, AllocatesNothingWhileNoMoreLeasesAreOutThanBefore) {
+    PinnedPool pool(staging_of(most), {1ULL << 40, "free RAM"}, {});
+    const UseId use = pool.use("staging");
+    std::mt19937 random(1);
+    const Round first = allocations_of_a_round(pool, use, random);
+    EXPECT_GT(first.to_fill, 0U);
+    EXPECT_EQ(first.later, 0U);
+    for (int round = 0; round < 20; ++round) {
+        const Round further = allocations_of_a_round(pool, use, random);
+        EXPECT_EQ(further.to_fill, 0U);
+        EXPECT_EQ(further.later, 0U);
+    }
+}
+
+// However many records fill the memory that holds them.
+TEST(PinnedPool, AllocatesNothingForARequestThatIsRefused) {
+    for (std::size_t count = 1; count <= 30; ++count) {
+        PinnedPool pool(staging_of(count), {1ULL << 40, "free RAM"}, {});
+        const UseId use = pool.use("staging");
+        std::vector<Lease> leases;
+        for (std::size_t i = 0; i < count; ++i) leases.push_back(pool.acquire(use, 1));
+        const std::uint64_t before = allocations.load();
+        EXPECT_FALSE(pool.try_acquire(use, 1).has_value());
+        EXPECT_EQ(allocations.load(), before);
+    }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// The seed of a seeded test, and the command that runs that one run again. Every test program takes --seed=N and
+// --runs=N (tests/main.cpp).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace penstock {
+
+struct SeedOptions {
+    std::string program;                // as it was called
+    std::optional<std::uint64_t> seed;  // the first; none: drawn anew
+    std::optional<std::uint64_t> runs;  // seeds from there; none: what the test thinks right, or 1 from a given seed
+};
+
+// Written by main() alone, before any test.
+SeedOptions& seed_options();
+
+// The first seed of a seeded test, and how many from there.
+std::uint64_t first_seed();
+std::uint64_t seed_count(std::uint64_t usual);
+
+// One line for a SCOPED_TRACE of the running test: "replay: build/dev/tests_swap --gtest_filter=Layout.… --seed=7"
+std::string replay(std::uint64_t seed);
+
+}  // namespace penstock

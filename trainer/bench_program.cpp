@@ -1,0 +1,30 @@
+#include "trainer/bench_program.h"
+
+#include "aio/error.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace penstock {
+
+void become_bench_program(char** arguments) {
+    std::error_code error;
+    const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error)
+        throw Error(ExitCode::usage, fmt::format("cannot tell where this program lies: /proc/self/exe: {}; start "
+                                                 "penstock-bench by itself",
+                                                 error.message()));
+    const std::string program = (own.parent_path() / "penstock-bench").string();
+    arguments[1] = arguments[0];  // its name in front of what followed the verb
+    ::execv(program.c_str(), arguments + 1);
+    throw Error(ExitCode::usage,
+                fmt::format("cannot start {}: {}; `./run build` makes it (target penstock-bench, PENSTOCK_BENCH=ON)",
+                            program, errno_text(errno)));
+}
+
+}  // namespace penstock
