@@ -76,13 +76,18 @@ void say_progress(const std::string& line) {
     std::fprintf(stderr, "penstock: %s\n", line.c_str());
 }
 
+std::size_t contender(std::size_t round, std::size_t turn, std::size_t count) {
+    const std::size_t place = round % 2 == 0 ? turn : count - 1 - turn;
+    return (place + round / 2) % count;
+}
+
 void run_rounds(IoBench& bench, const std::string& what, std::size_t count,
                 const std::function<void(std::size_t)>& measure) {
-    for (unsigned round = 0; round < bench.options.rounds; ++round) {
+    for (std::size_t round = 0; round < bench.options.rounds; ++round) {
         say_progress(fmt::format("{}: round {} of {}", what, round + 1, bench.options.rounds));
         for (std::size_t turn = 0; turn < count; ++turn) {
             bench.stop.check();
-            measure((turn + round) % count);
+            measure(contender(round, turn, count));
         }
     }
 }

@@ -64,8 +64,12 @@ struct Series {
     std::vector<Moved> rounds;
 };
 
-// Calls measure(i) for each of `count` contenders in each round; who goes first rotates, so that what a predecessor
-// leaves behind in the device or the host's cache hits all alike. Progress on standard error.
+// Whose turn it is. The order begins with the next contender every second round and is reversed in between, so that
+// nobody always comes first nor always follows the same other: what a predecessor leaves behind in the device or the
+// host's cache hits all alike.
+std::size_t contender(std::size_t round, std::size_t turn, std::size_t count);
+
+// Calls measure(i) for each of `count` contenders in each round, in that order. Progress on standard error.
 void run_rounds(IoBench& bench, const std::string& what, std::size_t count,
                 const std::function<void(std::size_t)>& measure);
 

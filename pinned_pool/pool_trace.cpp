@@ -247,7 +247,6 @@ PoolTrace PoolRecorder::trace(const Budget& budget) const {
     PoolTrace result{.budget_bytes = budget.limit_bytes(), .uses = budget.uses(), .events = {}, .lost_events = 0};
     const std::uint64_t seen = next_.load(std::memory_order_relaxed);
     const std::uint64_t kept = std::min<std::uint64_t>(seen, slots_.size());
-    result.lost_events = seen - kept;
     std::unordered_map<const std::byte*, std::uint64_t> id_at;
     std::uint64_t next_id = 0;
     for (std::uint64_t place = 0; place < kept && slots_[place].complete.load(std::memory_order_acquire); ++place) {
@@ -267,6 +266,7 @@ PoolTrace PoolRecorder::trace(const Budget& budget) const {
         }
         result.events.push_back(event);
     }
+    result.lost_events = seen - result.events.size();  // also what stands behind an event that is being recorded now
     return result;
 }
 

@@ -14,6 +14,7 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
+#include <array>
 
 #include <csignal>
 #include <filesystem>
@@ -246,11 +247,30 @@ TEST_F(IoBenchTest, AFileInMemoryIsSaid) {
     EXPECT_TRUE(has(notes[0], "in memory")) << notes[0];
 }
 
-TEST_F(IoBenchTest, WhoGoesFirstRotates) {
+TEST_F(IoBenchTest, OrderRotatesAndIsReversedInBetween) {
     options_.rounds = 4;
     std::vector<std::size_t> order;
     run([&](IoBench& bench) { run_rounds(bench, "test", 3, [&](std::size_t i) { order.push_back(i); }); });
-    EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 1, 2, 0, 2, 0, 1, 0, 1, 2}));
+    EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 2, 1, 0, 1, 2, 0, 0, 2, 1}));
+}
+
+TEST(Rounds, HaveEachContenderOnceAndNeighboursThatChange) {
+    std::array<std::array<int, 3>, 3> follows{};  // [who][whom], within a round
+    std::array<int, 3> first{};
+    for (std::size_t round = 0; round < 6; ++round) {
+        std::array<int, 3> turns{};
+        for (std::size_t turn = 0; turn < 3; ++turn) {
+            const std::size_t who = contender(round, turn, 3);
+            ++turns.at(who);
+            if (turn == 0) ++first.at(who);
+            if (turn > 0) ++follows.at(who).at(contender(round, turn - 1, 3));
+        }
+        EXPECT_EQ(turns, (std::array<int, 3>{1, 1, 1}));
+    }
+    EXPECT_EQ(first, (std::array<int, 3>{2, 2, 2}));
+    for (std::size_t who = 0; who < 3; ++who) {
+        for (std::size_t whom = 0; whom < 3; ++whom) EXPECT_EQ(follows[who][whom], who == whom ? 0 : 2);
+    }
 }
 
 }  // namespace
