@@ -68,6 +68,12 @@ class Backend {
     virtual std::string register_memory(std::span<const std::span<std::byte>> ranges);
     virtual std::string register_files(std::span<const RegisteredFile> files);
 
+    // For an owner that sleeps in an event loop of its own: a descriptor that poll(2) and epoll find readable while
+    // reap() has something to return, and sometimes when it has not, until the next reap() with a zero timeout. Not to
+    // be read from. -1: there is none. Speaks of attempts that are submitted after the first call. Throws Error
+    // (storage) when there is no descriptor left.
+    virtual int ready_fd() { return -1; }
+
     virtual std::size_t depth() const noexcept = 0;
     virtual const char* name() const noexcept = 0;
 };
@@ -75,10 +81,17 @@ class Backend {
 enum class BackendKind : std::uint8_t { io_uring, libaio, threads };
 const char* to_string(BackendKind kind) noexcept;
 
+// How io_uring is waited for with a timeout.
+enum class UringWait : std::uint8_t {
+    probed,   // as the kernel can
+    by_poll,  // as before Linux 5.11; for tests
+};
+
 struct BackendOptions {
     std::size_t depth = 64;                                              // attempts in flight at most
     std::size_t thread_count = 4;                                        // of the threads backend
     std::chrono::nanoseconds probe_deadline = std::chrono::seconds(10);  // of the read that open_backend tries
+    UringWait uring_wait = UringWait::probed;
 };
 
 // Throws Error (storage) when the kernel refuses; the message names the call and the likely cause (seccomp, sysctl,

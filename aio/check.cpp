@@ -5,9 +5,9 @@
 
 namespace penstock {
 
-void check_failed(std::string_view condition, std::string_view detail, std::source_location where) {
-    std::fprintf(stderr, "%s:%u: check failed: %.*s: %.*s\n", where.file_name(), static_cast<unsigned>(where.line()),
-                 static_cast<int>(condition.size()), condition.data(), static_cast<int>(detail.size()), detail.data());
+void check_failed(std::string_view condition, std::string_view detail, const char* file, int line) {
+    std::fprintf(stderr, "%s:%d: check failed: %.*s: %.*s\n", file, line, static_cast<int>(condition.size()),
+                 condition.data(), static_cast<int>(detail.size()), detail.data());
     std::fflush(stderr);
     std::abort();
 }

@@ -101,6 +101,11 @@ std::size_t Io::wait(std::chrono::nanoseconds timeout) {
     for (;;) {
         issue();
         reap(drained_.empty() ? next_timer(until) - now_ : std::chrono::nanoseconds(0));
+        // done() may compute for long (a hash): the device works meanwhile.
+        if (!drained_.empty()) {
+            issue();
+            reap(std::chrono::nanoseconds(0));
+        }
         delivered = deliver();
         const bool woken = woken_.exchange(false, std::memory_order_acquire);
         if (delivered > 0 || woken || now_ >= until) break;

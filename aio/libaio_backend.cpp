@@ -1,6 +1,7 @@
 // The only file that knows libaio: the kernel's older asynchronous interface, for where io_uring is forbidden. It needs
 // nothing newer than Linux 4.18 (IOCB_CMD_POLL, IOCB_CMD_FDSYNC).
-#include "aio/backend.h"
+#include "aio/attempt_list.h"
+#include "aio/backend_limits.h"
 #include "aio/check.h"
 #include "aio/wake_event.h"
 
@@ -13,17 +14,15 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace penstock {
 
 namespace {
 
-constexpr std::size_t max_depth = 4096;
 constexpr std::size_t batch = 64;
-constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(1);
 // While the poll on the eventfd cannot be armed (the kernel is out of memory), a wake may come this much late.
 constexpr std::chrono::nanoseconds longest_deaf_wait = std::chrono::milliseconds(1);
 
@@ -54,7 +53,7 @@ std::string likely_cause(int errno_value) {
 }
 
 [[noreturn]] void refuse(const char* call, int errno_value) {
-    throw Error(ExitCode::storage, fmt::format("{}: {}; {}", call, errno_text(errno_value), likely_cause(errno_value)));
+    refuse_backend(call, errno_value, likely_cause(errno_value));
 }
 
 struct Context {
@@ -67,24 +66,6 @@ struct Context {
     io_context_t context = nullptr;
 };
 
-timespec to_timespec(std::chrono::nanoseconds time) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
-    return {.tv_sec = seconds.count(), .tv_nsec = (time - seconds).count()};
-}
-
-// First in, first out, through Attempt::next.
-struct AttemptList {
-    Attempt* head = nullptr;
-    Attempt** end = &head;
-
-    void push(Attempt& attempt, std::int32_t result) noexcept {
-        attempt.result = result;
-        attempt.next = nullptr;
-        *end = &attempt;
-        end = &attempt.next;
-    }
-};
-
 class LibaioBackend final : public Backend {
    public:
     explicit LibaioBackend(const BackendOptions& options);
@@ -95,6 +76,7 @@ class LibaioBackend final : public Backend {
     void wake() noexcept override { wake_.signal(); }
     Attempt* abandon() noexcept override;
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
+    int ready_fd() override;
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return "libaio"; }
 
@@ -108,7 +90,8 @@ class LibaioBackend final : public Backend {
     std::size_t depth_;
     bool abandoned_ = false;
     bool armed_ = false;
-    WakeEvent wake_;  // outlives the context, which polls it
+    WakeEvent wake_;                  // outlives the context, which polls it
+    std::optional<WakeEvent> ready_;  // signalled with each completion, once ready_fd() was asked for
     Context context_;
     iocb wake_place_{};
     std::vector<iocb> places_;  // one per attempt; iocb::data is the attempt
@@ -117,7 +100,7 @@ class LibaioBackend final : public Backend {
 };
 
 LibaioBackend::LibaioBackend(const BackendOptions& options)
-    : depth_(options.depth), context_(options.depth + 1), places_(options.depth) {
+    : depth_(checked_depth(options.depth)), context_(options.depth + 1), places_(options.depth) {
     free_.reserve(depth_);
     held_.reserve(depth_);
     for (iocb& place : places_) free_.push_back(&place);
@@ -145,6 +128,7 @@ bool LibaioBackend::submit(Attempt& attempt) {
             io_prep_fdsync(&place, attempt.fd);
             break;
     }
+    if (ready_) io_set_eventfd(&place, ready_->fd());
     place.data = &attempt;
     held_.push_back(&place);
     return true;
@@ -153,8 +137,14 @@ bool LibaioBackend::submit(Attempt& attempt) {
 Attempt* LibaioBackend::reap(std::chrono::nanoseconds timeout) {
     AttemptList finished;
     hand_over(finished);
-    collect(finished.head != nullptr ? std::chrono::nanoseconds(0) : timeout, finished);
-    return finished.head;
+    if (ready_) ready_->take();  // before the completions it speaks of are collected, so that none is missed
+    collect(finished.empty() ? timeout : std::chrono::nanoseconds(0), finished);
+    return finished.take_all();
+}
+
+int LibaioBackend::ready_fd() {
+    if (!ready_) ready_.emplace();
+    return ready_->fd();
 }
 
 Attempt* LibaioBackend::abandon() noexcept {
@@ -162,7 +152,7 @@ Attempt* LibaioBackend::abandon() noexcept {
     AttemptList never_begun;
     for (iocb* place : held_) finish(*place, -ECANCELED, never_begun);
     held_.clear();
-    return never_begun.head;
+    return never_begun.take_all();
 }
 
 // ---------------------------------------------------------------- to the kernel and back
@@ -196,7 +186,7 @@ std::int32_t LibaioBackend::refused(const iocb& place, int error) noexcept {
 
 void LibaioBackend::collect(std::chrono::nanoseconds timeout, AttemptList& finished) noexcept {
     if (!armed_ && arm_wake() != 0) timeout = std::min(timeout, longest_deaf_wait);
-    timespec limit = to_timespec(std::clamp(timeout, std::chrono::nanoseconds(0), longest_wait));
+    timespec limit = bounded_timespec<timespec>(timeout);
     std::array<io_event, batch> events;
     for (long at_least = timeout > std::chrono::nanoseconds(0) ? 1 : 0;; at_least = 0, limit = {}) {
         const int count = ::io_getevents(context_.context, at_least, batch, events.data(), &limit);
@@ -230,8 +220,6 @@ int LibaioBackend::arm_wake() noexcept {
 }  // namespace
 
 std::unique_ptr<Backend> make_libaio_backend(const BackendOptions& options) {
-    PENSTOCK_CHECK(options.depth > 0 && options.depth <= max_depth, "depth {} is not in 1..{}", options.depth,
-                   max_depth);
     return std::make_unique<LibaioBackend>(options);
 }
 

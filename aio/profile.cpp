@@ -27,6 +27,7 @@ using nlohmann::ordered_json;
 constexpr int format_version = 1;
 constexpr std::uint64_t shortest_block = 4096;
 constexpr std::uint64_t most_in_flight = 1ULL << 36;  // far above any device's need: a slip of the pen
+constexpr std::uintmax_t longest_text = 64U << 10;    // a hundred times what write_profile() writes
 
 // What is wrong with the text of a profile; find_profile adds the file.
 struct Unfit {
@@ -81,8 +82,16 @@ class ProfileReader {
     ordered_json object_;
 };
 
+// Stops at the first nested value: none belongs here, and copying or printing a deep one would exhaust the stack.
+bool is_flat(int depth, ordered_json::parse_event_t event, const ordered_json&) {
+    const bool opens =
+        event == ordered_json::parse_event_t::object_start || event == ordered_json::parse_event_t::array_start;
+    if (opens && depth > 0) throw Unfit{"it has a value with values in it; each is text, a number or null"};
+    return true;
+}
+
 DeviceProfile parse_profile(const std::string& text) {
-    const ordered_json root = ordered_json::parse(text, nullptr, false);
+    const ordered_json root = ordered_json::parse(text, is_flat, false);
     if (root.is_discarded() || !root.is_object()) throw Unfit{"it is no JSON object"};
     ProfileReader reader(root);
     if (const std::uint64_t version = reader.bytes("version", 0, UINT64_MAX); version != format_version) {
@@ -134,7 +143,12 @@ std::string text_of(const DeviceProfile& profile) {
                             path, what, std::filesystem::path(path).parent_path().string()));
 }
 
+// Whoever may write to a parent directory may put anything there: a pipe would make us wait for ever.
 DeviceProfile read_profile(const std::string& path) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) refuse(path, "it is no regular file");
+    if (std::filesystem::file_size(path, error) > longest_text)
+        refuse(path, fmt::format("it is longer than {} bytes, as no profile is", longest_text));
     std::ifstream file(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     if (!file) refuse(path, "the device's profile cannot be read");

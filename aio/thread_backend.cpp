@@ -1,5 +1,6 @@
 // pread, pwrite and fdatasync on a few threads: works wherever files work.
-#include "aio/backend.h"
+#include "aio/attempt_list.h"
+#include "aio/backend_limits.h"
 #include "aio/check.h"
 #include "aio/wake_event.h"
 
@@ -8,22 +9,18 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace penstock {
 
 namespace {
 
-constexpr std::size_t max_depth = 4096;
 constexpr std::size_t max_threads = 256;
-constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(1);
 
 std::int32_t perform(const Attempt& attempt) noexcept {
     const auto offset = static_cast<off_t>(attempt.offset_bytes);
@@ -58,28 +55,6 @@ class BlockedSignals {
     sigset_t before_;
 };
 
-// First in, first out, through Attempt::next.
-struct AttemptList {
-    Attempt* head = nullptr;
-    Attempt* tail = nullptr;
-
-    void push(Attempt& attempt) noexcept {
-        attempt.next = nullptr;
-        (tail == nullptr ? head : tail->next) = &attempt;
-        tail = &attempt;
-    }
-    Attempt& pop() noexcept {
-        Attempt& attempt = *head;
-        head = std::exchange(attempt.next, nullptr);
-        if (head == nullptr) tail = nullptr;
-        return attempt;
-    }
-    Attempt* take_all() noexcept {
-        tail = nullptr;
-        return std::exchange(head, nullptr);
-    }
-};
-
 // A worker that is stuck in the kernel keeps its attempt, with the memory behind it, and this object: when the system
 // call ends it writes the result, puts the attempt on finished_ and writes to the eventfd. It touches nothing else, and
 // ends when abandon() or the destructor said so. That is why a backend that is stuck is never destroyed: it would wait
@@ -94,6 +69,7 @@ class ThreadBackend final : public Backend {
     void wake() noexcept override { event_.signal(); }
     Attempt* abandon() noexcept override;
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
+    int ready_fd() override { return event_.fd(); }
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return "threads"; }
 
@@ -119,7 +95,7 @@ class ThreadBackend final : public Backend {
     std::vector<std::thread> workers_;
 };
 
-ThreadBackend::ThreadBackend(const BackendOptions& options) : depth_(options.depth) {
+ThreadBackend::ThreadBackend(const BackendOptions& options) : depth_(checked_depth(options.depth)) {
     try {
         start_workers(options.thread_count);
     } catch (const std::system_error& error) {
@@ -148,8 +124,10 @@ bool ThreadBackend::submit(Attempt& attempt) {
 }
 
 Attempt* ThreadBackend::reap(std::chrono::nanoseconds timeout) {
-    if (Attempt* finished = take_finished()) return finished;
-    if (timeout <= std::chrono::nanoseconds(0)) return nullptr;
+    const bool polls = timeout <= std::chrono::nanoseconds(0);
+    if (polls) event_.take();  // before what it speaks of is taken, so that nothing is missed
+    Attempt* finished = take_finished();
+    if (finished != nullptr || polls) return finished;
     sleep(timeout);
     return take_finished();
 }
@@ -173,14 +151,14 @@ Attempt* ThreadBackend::abandon() noexcept {
 void ThreadBackend::work() noexcept {
     std::unique_lock lock(mutex_);
     for (;;) {
-        work_there_.wait(lock, [this] { return stopping_ || waiting_.head != nullptr; });
-        if (waiting_.head == nullptr) return;
+        work_there_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+        if (waiting_.empty()) return;
         Attempt& attempt = waiting_.pop();
         lock.unlock();
-        attempt.result = perform(attempt);
+        const std::int32_t result = perform(attempt);
         lock.lock();
-        const bool first = finished_.head == nullptr;
-        finished_.push(attempt);
+        const bool first = finished_.empty();
+        finished_.push(attempt, result);
         if (first) wake();  // the owner takes them all, so it need not hear of each
     }
 }
@@ -196,9 +174,7 @@ Attempt* ThreadBackend::take_finished() noexcept {
 }
 
 void ThreadBackend::sleep(std::chrono::nanoseconds timeout) noexcept {
-    const std::chrono::nanoseconds limited = std::min(timeout, longest_wait);
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limited);
-    const timespec limit = {.tv_sec = seconds.count(), .tv_nsec = (limited - seconds).count()};
+    const auto limit = bounded_timespec<timespec>(timeout);
     pollfd event = {.fd = event_.fd(), .events = POLLIN, .revents = 0};
     if (::ppoll(&event, 1, &limit, nullptr) <= 0) return;
     event_.take();
@@ -223,8 +199,6 @@ void ThreadBackend::stop_workers() noexcept {
 }  // namespace
 
 std::unique_ptr<Backend> make_thread_backend(const BackendOptions& options) {
-    PENSTOCK_CHECK(options.depth > 0 && options.depth <= max_depth, "depth {} is not in 1..{}", options.depth,
-                   max_depth);
     PENSTOCK_CHECK(options.thread_count > 0 && options.thread_count <= max_threads, "thread_count {} is not in 1..{}",
                    options.thread_count, max_threads);
     return std::make_unique<ThreadBackend>(options);

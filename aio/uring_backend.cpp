@@ -1,18 +1,18 @@
-// The only file that knows liburing. Nothing newer than Linux 5.10 is used, so nothing needs a probe but the operations
-// themselves; no SQPOLL and no IOPOLL (on two busy cores the first collapses, on virtio the second fails every read),
-// and nothing that ties the ring to the thread that made it (SINGLE_ISSUER, a registered ring): an Io changes hands.
-#include "aio/backend.h"
+// The only file that knows liburing. It needs nothing newer than Linux 5.10, so nothing needs a probe but the
+// operations themselves; no SQPOLL and no IOPOLL (on two busy cores the first collapses, on virtio the second fails
+// every read), and nothing that ties the ring to the thread that made it (SINGLE_ISSUER, a registered ring): an Io
+// changes hands.
+#include "aio/attempt_list.h"
+#include "aio/backend_limits.h"
 #include "aio/check.h"
 #include "aio/registered.h"
+#include "aio/uring_refusal.h"
 #include "aio/wake_event.h"
 
-#include <fmt/format.h>
 #include <liburing.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string>
@@ -22,42 +22,16 @@ namespace penstock {
 
 namespace {
 
-// Places in the ring beside the attempts: the poll on the eventfd, and the timeouts that liburing puts into the ring on
-// kernels without IORING_FEAT_EXT_ARG (before 5.11).
-constexpr unsigned extra_entries = 8;
-constexpr std::size_t max_depth = 4096;
+constexpr unsigned extra_entries = 1;  // beside the attempts: the poll on the eventfd
 constexpr std::size_t batch = 64;
-constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(1);  // the kernel adds it to its clock
 
-// An attempt travels as the address of it in an entry's user data. These are none: the poll on the eventfd, and the
-// timeouts that liburing puts into the ring on kernels without IORING_FEAT_EXT_ARG.
-constexpr std::uint64_t wake_data = 0;
-constexpr std::uint64_t ignored_data = LIBURING_UDATA_TIMEOUT;
-
-const char* likely_cause(int errno_value) {
-    switch (errno_value) {
-        case ENOSYS:
-            return "the kernel has no io_uring or a container's seccomp profile hides it";
-        case EPERM:
-        case EACCES:
-            return "a container's seccomp profile or the sysctl kernel.io_uring_disabled forbids it";
-        case ENOMEM:
-            return "the limit on locked memory (ulimit -l) is too small for this kernel";
-        case EMFILE:
-        case ENFILE:
-            return "the limit on open files (ulimit -n) is reached";
-        default:
-            return "the kernel refuses it";
-    }
-}
-
-[[noreturn]] void refuse(const char* call, int errno_value) {
-    throw Error(ExitCode::storage, fmt::format("{}: {}; {}", call, errno_text(errno_value), likely_cause(errno_value)));
-}
+// An attempt travels as the address of it in an entry's user data. These are none.
+constexpr std::uint64_t wake_data = 0;     // the poll on the eventfd
+constexpr std::uint64_t ignored_data = 1;  // an entry that means nothing
 
 struct Ring {
     explicit Ring(unsigned entries) {
-        if (const int error = io_uring_queue_init(entries, &ring, 0); error < 0) refuse("io_uring_setup", -error);
+        if (const int error = io_uring_queue_init(entries, &ring, 0); error < 0) refuse_uring("io_uring_setup", -error);
     }
     ~Ring() { io_uring_queue_exit(&ring); }
     Ring(const Ring&) = delete;
@@ -67,18 +41,13 @@ struct Ring {
 
 void require_operations(io_uring& ring) {
     io_uring_probe* probe = io_uring_get_probe_ring(&ring);
-    if (probe == nullptr) refuse("io_uring probe", EOPNOTSUPP);
+    if (probe == nullptr) refuse_uring("io_uring probe", EOPNOTSUPP);
     bool all = true;
     for (const int operation : {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_FSYNC, IORING_OP_POLL_ADD}) {
         all = all && io_uring_opcode_supported(probe, operation) != 0;
     }
     io_uring_free_probe(probe);
-    if (!all) refuse("io_uring probe", EOPNOTSUPP);
-}
-
-__kernel_timespec to_timespec(std::chrono::nanoseconds time) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
-    return {.tv_sec = seconds.count(), .tv_nsec = (time - seconds).count()};
+    if (!all) refuse_uring("io_uring probe", EOPNOTSUPP);
 }
 
 template <class Call>
@@ -86,24 +55,6 @@ int repeat_interrupted(Call call) {
     int result = call();
     while (result == -EINTR) result = call();
     return result;
-}
-
-// One line. A privileged user is never refused for the limit.
-std::string refusal_of_memory(int errno_value, std::uint64_t bytes) {
-    std::string cause = "the kernel refuses this memory";
-    if (errno_value == ENOMEM) {
-        rlimit limit{};
-        ::getrlimit(RLIMIT_MEMLOCK, &limit);
-        cause = fmt::format("{} KiB do not fit in the limit on locked memory, {} KiB (ulimit -l), or in memory",
-                            bytes >> 10, limit.rlim_cur >> 10);
-    }
-    return fmt::format("io_uring_register_buffers: {}; {}", errno_text(errno_value), cause);
-}
-
-std::string refusal_of_files(int errno_value, std::size_t count) {
-    const char* cause = "the kernel refuses one of them";
-    if (errno_value == EMFILE) cause = "more than the limit on open files (ulimit -n)";
-    return fmt::format("io_uring_register_files of {}: {}; {}", count, errno_text(errno_value), cause);
 }
 
 // Results that say "not now": what was not taken stays in the submission queue for the next call.
@@ -132,15 +83,8 @@ void prepare(io_uring_sqe& entry, const Attempt& attempt, int place) {
 
 class UringBackend final : public Backend {
    public:
-    explicit UringBackend(const BackendOptions& options)
-        : depth_(options.depth), ring_(static_cast<unsigned>(options.depth) + extra_entries) {
-        require_operations(ring_.ring);
-        arm_wake();
-    }
-
-    ~UringBackend() override {
-        PENSTOCK_CHECK(in_flight_ == 0, "io_uring is closed with {} attempts in flight", in_flight_);
-    }
+    explicit UringBackend(const BackendOptions& options);
+    ~UringBackend() override;
 
     bool submit(Attempt& attempt) override;
     Attempt* reap(std::chrono::nanoseconds timeout) override;
@@ -152,6 +96,7 @@ class UringBackend final : public Backend {
     std::string register_files(std::span<const RegisteredFile> files) override;
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
 
+    int ready_fd() override { return ring_.ring.ring_fd; }
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return "io_uring"; }
 
@@ -159,6 +104,7 @@ class UringBackend final : public Backend {
     io_uring_sqe& next_entry();
     void arm_wake();
     void enter(std::chrono::nanoseconds timeout);
+    void wait_for_ring(std::chrono::nanoseconds timeout) noexcept;
     void take_wake();
     void quiesce();
 
@@ -167,10 +113,28 @@ class UringBackend final : public Backend {
     bool abandoned_ = false;
     WakeEvent wake_;  // outlives the ring, which polls it
     Ring ring_;
+    bool enter_takes_timeout_;  // since Linux 5.11
 
     RegisteredRanges ranges_;
     RegisteredFiles files_;
 };
+
+UringBackend::UringBackend(const BackendOptions& options)
+    : depth_(checked_depth(options.depth)),
+      ring_(static_cast<unsigned>(options.depth) + extra_entries),
+      enter_takes_timeout_(options.uring_wait == UringWait::probed &&
+                           (ring_.ring.features & IORING_FEAT_EXT_ARG) != 0) {
+    require_operations(ring_.ring);
+    arm_wake();
+}
+
+// The kernel takes a closed ring apart later, on a thread of its own. What is registered is given back now: the next
+// ring finds the limit on locked memory free, and a file that was closed is.
+UringBackend::~UringBackend() {
+    PENSTOCK_CHECK(in_flight_ == 0, "io_uring is closed with {} attempts in flight", in_flight_);
+    if (!ranges_.empty()) register_memory({});
+    if (!files_.empty()) register_files({});
+}
 
 bool UringBackend::submit(Attempt& attempt) {
     PENSTOCK_CHECK(!abandoned_, "an attempt for io_uring after it was abandoned");
@@ -188,8 +152,7 @@ bool UringBackend::submit(Attempt& attempt) {
 
 Attempt* UringBackend::reap(std::chrono::nanoseconds timeout) {
     enter(timeout);
-    Attempt* first = nullptr;
-    Attempt** end = &first;
+    AttemptList finished;
     std::array<io_uring_cqe*, batch> completions;
     while (const unsigned count = io_uring_peek_batch_cqe(&ring_.ring, completions.data(), batch)) {
         bool woken = false;
@@ -197,17 +160,13 @@ Attempt* UringBackend::reap(std::chrono::nanoseconds timeout) {
             const std::uint64_t data = completions[i]->user_data;
             woken = woken || data == wake_data;
             if (data == wake_data || data == ignored_data) continue;
-            auto* attempt = reinterpret_cast<Attempt*>(data);
-            attempt->result = completions[i]->res;
-            attempt->next = nullptr;
-            *end = attempt;
-            end = &attempt->next;
+            finished.push(*reinterpret_cast<Attempt*>(data), completions[i]->res);
             --in_flight_;
         }
         io_uring_cq_advance(&ring_.ring, count);
         if (woken) take_wake();
     }
-    return first;
+    return finished.take_all();
 }
 
 // The kernel takes entries within io_uring_enter only (there is no SQPOLL), so all from its head on are still ours. The
@@ -215,35 +174,43 @@ Attempt* UringBackend::reap(std::chrono::nanoseconds timeout) {
 Attempt* UringBackend::abandon() noexcept {
     abandoned_ = true;
     const io_uring_sq& queue = ring_.ring.sq;
-    Attempt* first = nullptr;
-    Attempt** end = &first;
+    AttemptList never_begun;
     for (unsigned at = *queue.khead; at != queue.sqe_tail; ++at) {
         io_uring_sqe& entry = queue.sqes[at & *queue.kring_mask];
         if (entry.user_data == wake_data || entry.user_data == ignored_data) continue;
-        auto* attempt = reinterpret_cast<Attempt*>(entry.user_data);
+        never_begun.push(*reinterpret_cast<Attempt*>(entry.user_data), -ECANCELED);
         io_uring_prep_nop(&entry);
         entry.user_data = ignored_data;
-        attempt->result = -ECANCELED;
-        attempt->next = nullptr;
-        *end = attempt;
-        end = &attempt->next;
         --in_flight_;
     }
-    return first;
+    return never_begun.take_all();
 }
 
-// Hands the held-back entries to the kernel and, unless something is there already, waits: one system call for both.
+// Hands the held-back entries to the kernel and, unless something is there already, waits: one system call for both
+// where it takes the timeout along. Before 5.11 liburing would make the timeout an entry of the ring, which points into
+// its caller's stack, stays behind when the kernel takes nothing just now, and fills the ring if that lasts.
 void UringBackend::enter(std::chrono::nanoseconds timeout) {
     io_uring& ring = ring_.ring;
+    const bool waits = timeout > std::chrono::nanoseconds(0) && io_uring_cq_ready(&ring) == 0;
     int result = 0;
-    if (timeout <= std::chrono::nanoseconds(0) || io_uring_cq_ready(&ring) > 0) {
-        result = io_uring_submit(&ring);
-    } else {
-        __kernel_timespec limit = to_timespec(std::min(timeout, longest_wait));
+    if (waits && enter_takes_timeout_) {
+        auto limit = bounded_timespec<__kernel_timespec>(timeout);
         io_uring_cqe* first = nullptr;
         result = io_uring_submit_and_wait_timeout(&ring, &first, 1, &limit, nullptr);
+    } else {
+        result = io_uring_submit(&ring);
     }
     PENSTOCK_CHECK(passing(result), "io_uring_enter: {}", errno_text(-result));
+    if (waits && !enter_takes_timeout_) wait_for_ring(timeout);
+}
+
+// The ring is readable as any descriptor is, from its first completion on. With entries that the kernel did not take
+// there may be nothing to wait for.
+void UringBackend::wait_for_ring(std::chrono::nanoseconds timeout) noexcept {
+    if (io_uring_sq_ready(&ring_.ring) > 0) return;
+    const auto limit = bounded_timespec<timespec>(timeout);
+    pollfd ring = {.fd = ring_.ring.ring_fd, .events = POLLIN, .revents = 0};
+    ::ppoll(&ring, 1, &limit, nullptr);
 }
 
 io_uring_sqe& UringBackend::next_entry() {
@@ -307,8 +274,7 @@ std::string UringBackend::register_files(std::span<const RegisteredFile> files) 
 void UringBackend::quiesce() {
     wake();
     for (bool polling = true; polling;) {
-        // Short: on 5.10 liburing's own timeout would be waited for by the registration, too.
-        enter(std::chrono::milliseconds(1));
+        enter(longest_backend_wait);
         std::array<io_uring_cqe*, batch> completions;
         const unsigned count = io_uring_peek_batch_cqe(&ring_.ring, completions.data(), batch);
         for (unsigned i = 0; i < count; ++i) polling = polling && completions[i]->user_data != wake_data;
@@ -320,8 +286,6 @@ void UringBackend::quiesce() {
 }  // namespace
 
 std::unique_ptr<Backend> make_uring_backend(const BackendOptions& options) {
-    PENSTOCK_CHECK(options.depth > 0 && options.depth <= max_depth, "depth {} is not in 1..{}", options.depth,
-                   max_depth);
     return std::make_unique<UringBackend>(options);
 }
 

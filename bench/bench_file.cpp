@@ -18,6 +18,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -97,19 +98,24 @@ std::string file_system_of(const std::string& directory) {
     return found;
 }
 
-BenchFile::BenchFile(const std::string& directory, const std::string& what, std::uint64_t bytes)
-    : path_(fmt::format("{}/{}{}-{}{}", directory, prefix, ::getpid(), what, suffix)), bytes_(bytes) {
-    file_ = File(AT_FDCWD, path_, path_, {.mode = FileMode::create});
-    try {
-        file_.reserve(bytes);
-    } catch (...) {
-        ::unlink(path_.c_str());
-        throw;
+BenchFile::Made::Made(std::string its_path) : path(std::move(its_path)) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        throw Error(ExitCode::storage,
+                    fmt::format("cannot create {}: {}; choose another --dir", path, errno_text(errno)));
     }
+    ::close(fd);
 }
 
-BenchFile::~BenchFile() {
-    ::unlink(path_.c_str());
+BenchFile::Made::~Made() {
+    ::unlink(path.c_str());
+}
+
+BenchFile::BenchFile(const std::string& directory, const std::string& what, std::uint64_t bytes)
+    : made_(fmt::format("{}/{}{}-{}{}", directory, prefix, ::getpid(), what, suffix)),
+      bytes_(bytes),
+      file_(AT_FDCWD, made_.path, made_.path, {}) {
+    file_.reserve(bytes);
 }
 
 }  // namespace penstock

@@ -22,16 +22,24 @@ std::string file_system_of(const std::string& directory);
 class BenchFile {
    public:
     BenchFile(const std::string& directory, const std::string& what, std::uint64_t bytes);
-    ~BenchFile();
     BenchFile(const BenchFile&) = delete;
     BenchFile& operator=(const BenchFile&) = delete;
 
     const File& file() const noexcept { return file_; }
-    const std::string& path() const noexcept { return path_; }
+    const std::string& path() const noexcept { return made_.path; }
     std::uint64_t bytes() const noexcept { return bytes_; }
 
    private:
-    std::string path_;
+    // A file that was made under this name and is removed with it, also when what stands below cannot be constructed.
+    struct Made {
+        explicit Made(std::string its_path);
+        ~Made();
+        Made(const Made&) = delete;
+        Made& operator=(const Made&) = delete;
+        std::string path;
+    };
+
+    Made made_;
     std::uint64_t bytes_;
     File file_;
 };

@@ -24,9 +24,14 @@ bool positive(const Figure& figure) {
     return std::all_of(figure.rounds.begin(), figure.rounds.end(), [](double value) { return value > 0; });
 }
 
+// Three decimals: what is shown is what is judged.
+Target target_of(double at_least, double aim) {
+    return {.at_least = std::round(at_least * 1000) / 1000, .aim = std::round(aim * 1000) / 1000};
+}
+
 std::optional<Target> rate_target(Promise promise, double factor) {
-    if (promise == Promise::bulk) return Target{.at_least = 0.95 * factor, .aim = 0.98 * factor};
-    if (promise == Promise::tensors) return Target{.at_least = 0.90 * factor, .aim = 0.95 * factor};
+    if (promise == Promise::bulk) return target_of(0.95 * factor, 0.98 * factor);
+    if (promise == Promise::tensors) return target_of(0.90 * factor, 0.95 * factor);
     return std::nullopt;
 }
 
@@ -45,7 +50,7 @@ void report_comparison(Report& report, const std::string& what, const Series& ou
         if (memories[i] == FioMemory::usual && huge != memories.end()) {
             const Series& yardstick = fio[static_cast<std::size_t>(huge - memories.begin())];
             const Figure own = ratio("fio's own two", rate_of(what, yardstick), rate_of(what, fio[i]));
-            share.target = rate_target(promise, std::round(own.median() * 1000) / 1000);
+            share.target = rate_target(promise, own.median());
         }
         report.add(std::move(share));
     }

@@ -1,5 +1,6 @@
 #include "bench/io_bench.h"
 
+#include "aio/byte_count.h"
 #include "aio/error.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <string_view>
 
@@ -15,22 +15,6 @@ namespace penstock {
 namespace {
 
 constexpr std::array units = {"", "KiB", "MiB", "GiB", "TiB"};
-
-std::optional<std::uint64_t> bytes_of(std::string_view text) {
-    double factor = 1;
-    for (std::size_t unit = units.size() - 1; unit > 0; --unit) {
-        if (!text.ends_with(units[unit])) continue;
-        factor = std::pow(1024.0, static_cast<double>(unit));
-        text.remove_suffix(3);
-        break;
-    }
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    const double bytes = number * factor;
-    if (!(bytes >= 1) || bytes > 0x1p50 || std::floor(bytes) != bytes) return std::nullopt;
-    return static_cast<std::uint64_t>(bytes);
-}
 
 }  // namespace
 
@@ -40,8 +24,9 @@ std::string bytes_text(std::uint64_t bytes) {
     return fmt::format("{}{}", bytes, unit == 0 ? "B" : units[unit]);
 }
 
-std::uint64_t parse_bytes(const std::string& text, const std::string& option) {
-    if (const auto bytes = bytes_of(text)) return *bytes;
+std::uint64_t byte_option(const std::string& text, const std::string& option) {
+    const auto bytes = parse_bytes(text);
+    if (bytes.value_or(0) > 0) return *bytes;
     throw Error(ExitCode::usage, fmt::format("{} {}: expected a number of bytes such as 2GiB", option, text));
 }
 
@@ -51,9 +36,12 @@ std::string to_string(const IoPoint& point) {
 
 IoPoint parse_point(const std::string& text) {
     const std::size_t times = text.rfind('x');
-    const auto block = bytes_of(std::string_view(text).substr(0, std::min(times, text.size())));
+    const auto block = parse_bytes(std::string_view(text).substr(0, times));
     std::uint32_t depth = 0;
-    if (times != std::string::npos) std::from_chars(text.data() + times + 1, text.data() + text.size(), depth);
+    if (times != std::string::npos) {
+        const char* const end = text.data() + text.size();
+        if (std::from_chars(text.data() + times + 1, end, depth).ptr != end) depth = 0;
+    }
     const bool power = block && (*block & (*block - 1)) == 0;
     if (!power || *block < 4096 || *block > 16U << 20 || depth < 1 || depth > 256) {
         throw Error(ExitCode::usage,

@@ -70,12 +70,11 @@ IoRig::IoRig(const File& file, const RigOptions& options) : pool_(make_pool(opti
     if (!chosen.note.empty()) notes_.push_back(chosen.note);
     if (!file.direct()) notes_.push_back(file.fallback());
     io_ = std::make_unique<Io>(std::move(chosen.backend), options.limits);
-    if (options.registration == RingRegistration::wanted) register_all(file, use);
+    if (options.registration == RingRegistration::wanted) register_all(file);
 }
 
-void IoRig::register_all(const File& file, UseId use) {
-    const std::vector<std::span<std::byte>> pieces = pool_->pieces(use);
-    const std::string memory_refused = io_->register_memory(pieces);
+void IoRig::register_all(const File& file) {
+    const std::string memory_refused = io_->register_memory(pool_->ring_ranges());
     registered_memory_ = memory_refused.empty();
     if (!registered_memory_) notes_.push_back("memory is not registered with the ring: " + memory_refused);
     const std::array<const File*, 1> files = {&file};

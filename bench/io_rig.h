@@ -78,7 +78,7 @@ class IoRig {
         std::size_t running = 0;
         std::optional<IoError> error;
     };
-    void register_all(const File& file, UseId use);
+    void register_all(const File& file);
     std::chrono::nanoseconds start_what_is_due() noexcept;
     void start(Mover& mover) noexcept;
     void ended(Mover& mover) noexcept;

@@ -71,7 +71,7 @@ std::optional<BackendKind> parse_backend(const std::string& text) {
 
 IoBenchOptions checked(const Arguments& arguments) {
     IoBenchOptions options = arguments.options;
-    options.bytes = parse_bytes(arguments.bytes, "--size") / file_unit * file_unit;
+    options.bytes = byte_option(arguments.bytes, "--size") / file_unit * file_unit;
     if (options.bytes < 4 * file_unit) refuse(fmt::format("--size {}: expected 64MiB or more", arguments.bytes));
     if (options.rounds < 1 || options.rounds > 1000)
         refuse(fmt::format("--rounds {}: expected 1 to 1000", options.rounds));
@@ -98,7 +98,7 @@ IoBenchOptions checked(const Arguments& arguments) {
     if (arguments.unregistered) options.registration = RingRegistration::none;
     if (!arguments.sustained_bytes.empty()) {
         if (!options.sustained) refuse("--sustained-bytes has no effect without --sustained");
-        options.sustained_bytes = parse_bytes(arguments.sustained_bytes, "--sustained-bytes");
+        options.sustained_bytes = byte_option(arguments.sustained_bytes, "--sustained-bytes");
     }
     if ((options.tune || options.sustained) && !arguments.cases.empty())
         refuse("--cases has no effect with --tune or --sustained; leave it out");

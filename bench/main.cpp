@@ -20,6 +20,8 @@ int main(int count, char** arguments) {
     const std::vector<std::pair<const char*, BenchRun>> verbs = {{"io", add_io_verb(app)},
                                                                  {"transfer", add_transfer_verb(app)},
                                                                  {"pool", add_pool_verb(app)},
+                                                                 {"optimizer", add_optimizer_verb(app)},
+                                                                 {"swap", add_swap_verb(app)},
                                                                  {"pieces", add_pieces_verb(app)}};
     try {
         app.parse(count, arguments);

@@ -35,12 +35,14 @@ class RoundsReporter final : public benchmark::BenchmarkReporter {
         Figure rate;
         std::string error;
     };
-    Piece& piece(const std::string& name);
+    Piece& piece(const benchmark::BenchmarkName& name);
 
     std::map<std::string, Piece> pieces_;  // by name: they come in random order
 };
 
-RoundsReporter::Piece& RoundsReporter::piece(const std::string& name) {
+// "submit_null", "triad/threads:2": a piece that is registered with several arguments is as many pieces.
+RoundsReporter::Piece& RoundsReporter::piece(const benchmark::BenchmarkName& its_name) {
+    const std::string name = its_name.function_name + (its_name.args.empty() ? "" : "/" + its_name.args);
     const auto [found, fresh] = pieces_.try_emplace(name);
     if (fresh) {
         found->second.time = {.name = name, .unit = "ns", .rounds = {}};
@@ -52,7 +54,7 @@ RoundsReporter::Piece& RoundsReporter::piece(const std::string& name) {
 void RoundsReporter::ReportRuns(const std::vector<Run>& runs) {
     for (const Run& run : runs) {
         if (run.run_type != Run::RT_Iteration) continue;
-        Piece& one = piece(run.run_name.function_name);
+        Piece& one = piece(run.run_name);
         if (run.error_occurred) {
             one.error = run.error_message;
             continue;

@@ -53,9 +53,11 @@ File cached_file(std::uint64_t bytes) {
     if (made < 0 || ::ftruncate(made, static_cast<off_t>(bytes)) != 0)
         throw Error(ExitCode::storage, "cannot make the file " + path);
     ::close(made);
-    File file(AT_FDCWD, path, path, {.mode = FileMode::read_write, .caching = Caching::buffered});
-    ::unlink(path.c_str());
-    return file;
+    const struct Name {
+        const std::string& path;
+        ~Name() { ::unlink(path.c_str()); }
+    } name{path};  // gone with this function, whether the file could be opened or not
+    return {AT_FDCWD, path, path, {.mode = FileMode::read_write, .caching = Caching::buffered}};
 }
 
 // One operation is one transfer; `bytes` of each decides into how many chunks it falls.

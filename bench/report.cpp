@@ -38,12 +38,21 @@ std::string number(double value) {
     return std::abs(value) >= 100 ? fmt::format("{:.1f}", value) : fmt::format("{:.4f}", value);
 }
 
+// A bound of a target, as it is judged: three decimals at most, without zeros at the end.
+std::string bound(double value) {
+    std::string text = fmt::format("{:.3f}", value);
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.ends_with('.')) text.pop_back();
+    return text;
+}
+
 // ">= 0.95, aim 0.98: met"
 std::string shown_target(const Figure& figure) {
     if (!figure.target) return {};
     const Target& target = *figure.target;
-    return fmt::format("{} {}, aim {}: {}", target.better == Target::Better::higher ? ">=" : "<=", target.at_least,
-                       target.aim, to_string(target.judge(figure.median())));
+    return fmt::format("{} {}, aim {}: {}",
+                       target.better == Target::Better::higher ? ">=" : "<=", bound(target.at_least), bound(target.aim),
+                       to_string(target.judge(figure.median())));
 }
 
 nlohmann::ordered_json json_of(const Figure& figure) {

@@ -3,15 +3,12 @@
 
 #include "bench/io_bench.h"
 
-#include <cstdint>
-#include <vector>
-
 namespace penstock {
 
-// Odd lengths from 1 MB to 1 GB, at random with each power of ten equally likely, a good half of `total_bytes` or more
-// together and never above. The same seed gives the same lengths. REQUIRES: total_bytes >= 4 MB.
-std::vector<std::uint64_t> tensor_lengths(std::uint64_t total_bytes, std::uint64_t seed);
-
+// Writes, then reads. A section of ours ends with its last tensor and not with the second.
 void run_tensor_case(IoBench& bench);
+
+// How long fio runs after a section of ours: as long, rounded up to the milliseconds that it counts.
+double seconds_after(const Moved& ours);
 
 }  // namespace penstock

@@ -2,6 +2,7 @@
 
 #include "aio/check.h"
 #include "aio/error.h"
+#include "pinned_pool/ring_ranges.h"
 #include "pinned_pool/use_arena.h"
 
 #include <fmt/format.h>
@@ -151,14 +152,11 @@ UseFigures PinnedPool::figures(UseId use) const {
     return state_->arena(use).figures();
 }
 
-std::vector<std::span<std::byte>> PinnedPool::pieces(UseId use) const {
-    std::vector<std::span<std::byte>> pieces;
-    for (std::span<std::byte> rest = state_->arena(use).memory(); !rest.empty();) {
-        const std::size_t bytes = std::min(rest.size(), seam_after(rest.data()));
-        pieces.push_back(rest.first(bytes));
-        rest = rest.subspan(bytes);
-    }
-    return pieces;
+std::vector<std::span<std::byte>> PinnedPool::ring_ranges() const {
+    std::vector<std::span<std::byte>> ranges;
+    for (const ArenaRange& range : penstock::ring_ranges(state_->arena_bytes, state_->region.bytes()))
+        ranges.emplace_back(state_->region.data() + range.offset_bytes, range.bytes);
+    return ranges;
 }
 
 // By addresses as numbers: pointers into different mappings must not be compared.

@@ -173,9 +173,9 @@ class PinnedPool {
     std::uint64_t in_use_bytes(UseId use) const noexcept;
     std::uint64_t peak_bytes(UseId use) const noexcept;
     UseFigures figures(UseId use) const;
-    // A use's range, cut at the seams: what Io::register_memory takes. The limit on locked memory may allow the small,
-    // busy uses only.
-    std::vector<std::span<std::byte>> pieces(UseId use) const;
+    // The arena as Io::register_memory takes it, with its tail in small pages by itself (ring_ranges.h). Not cut at the
+    // seams, which are a device's.
+    std::vector<std::span<std::byte>> ring_ranges() const;
     // Bytes from `data` to the next seam, which may lie behind the arena's end; the largest number when `data` does not
     // lie in the arena.
     std::size_t seam_after(const std::byte* data) const noexcept;

@@ -123,6 +123,9 @@ void Parser::use() {
     if (bytes > max_use_bytes) complain(fmt::format("a use of more than {} bytes", max_use_bytes));
     const std::string name(rest_);
     if (name.empty()) complain("a use without a name");
+    // Of a name that ends with one, the line's end would be a part when it is written and read again.
+    if (std::any_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }))
+        complain("a use's name with control characters in it");
     const bool known =
         std::any_of(trace_.uses.begin(), trace_.uses.end(), [&](const Use& u) { return u.name == name; });
     if (known) complain(fmt::format("a second use '{}'", name));

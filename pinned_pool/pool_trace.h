@@ -3,7 +3,7 @@
 //   penstock pool trace 1          the format's version
 //   # any comment
 //   budget 100663296               limit in bytes
-//   use 25165824 staging           bytes and name, numbered from 0 in this order
+//   use 25165824 staging           bytes and name (no control characters), numbered from 0 in this order
 //   g 0 3000000 17                 granted: use, requested bytes, an id that no lease out has
 //   x 0 90000000                   refused: use, requested bytes
 //   d 17                           the lease is gone, a transfer or a copy still claims its memory (parked)

@@ -4,6 +4,7 @@
 #include "aio/error.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 namespace penstock {
@@ -62,21 +63,52 @@ void check_names_are_unique(const std::vector<ObjectSpec>& objects) {
 
 }  // namespace
 
-Layout::Layout(std::vector<ObjectSpec> objects, std::uint32_t device_count, std::uint64_t granule_bytes)
-    : objects_(std::move(objects)), granule_bytes_(granule_bytes), device_bytes_(device_count, 0), first_tiles_{0} {
-    PENSTOCK_CHECK(device_count > 0 && device_count <= max_device_count, "{} devices", device_count);
-    PENSTOCK_CHECK(
-        granule_bytes > 0 && (granule_bytes & (granule_bytes - 1)) == 0 && granule_bytes <= max_granule_bytes,
-        "granule {}", granule_bytes);
+bool Layout::is_possible(const Geometry& geometry) noexcept {
+    std::uint64_t round = 0;
+    for (const std::uint16_t share : geometry.shares) {
+        if (share == 0) return false;
+        round += share;
+    }
+    const std::uint64_t granule = geometry.granule_bytes;
+    const bool devices = geometry.device_count() > 0 && geometry.device_count() <= max_device_count;
+    const bool slots = geometry.slots == 1 || geometry.slots == 2;
+    return devices && slots && round <= max_round_tiles && granule >= 512 && granule <= max_granule_bytes &&
+           (granule & (granule - 1)) == 0;
+}
+
+Layout::Layout(std::vector<ObjectSpec> objects, Geometry geometry)
+    : objects_(std::move(objects)),
+      geometry_(std::move(geometry)),
+      device_bytes_(geometry_.shares.size(), 0),
+      first_tiles_{0} {
+    PENSTOCK_CHECK(is_possible(geometry_), "{} devices, {} slots, granule {}", geometry_.shares.size(), geometry_.slots,
+                   geometry_.granule_bytes);
     if (objects_.size() > max_object_count) {
         throw Error(ExitCode::usage,
                     fmt::format("{} objects; a store holds at most {}", objects_.size(), max_object_count));
     }
     for (const ObjectSpec& spec : objects_) check_spec(spec);
     check_names_are_unique(objects_);
+    order_round();
     first_tiles_.reserve(objects_.size() + 1);
-    base_offsets_.reserve(objects_.size() * device_count);
+    base_offsets_.reserve(objects_.size() * device_count());
     for (std::uint32_t object = 0; object < objects_.size(); ++object) add(object);
+}
+
+// Each device earns its share per tile and the richest pays for the round with the next tile: equal shares give turns,
+// and a large share is spread over the round.
+void Layout::order_round() {
+    const std::uint32_t tiles = std::accumulate(geometry_.shares.begin(), geometry_.shares.end(), 0U);
+    std::vector<std::int64_t> credit(device_count(), 0);
+    std::vector<std::uint16_t> before(device_count(), 0);
+    for (std::uint32_t position = 0; position < tiles; ++position) {
+        round_before_.insert(round_before_.end(), before.begin(), before.end());
+        for (std::uint32_t device = 0; device < device_count(); ++device) credit[device] += geometry_.shares[device];
+        const auto richest = std::max_element(credit.begin(), credit.end()) - credit.begin();
+        credit[static_cast<std::size_t>(richest)] -= tiles;
+        ++before[static_cast<std::size_t>(richest)];
+        round_.push_back(static_cast<std::uint32_t>(richest));
+    }
 }
 
 void Layout::add(std::uint32_t object) {
@@ -88,7 +120,7 @@ void Layout::add(std::uint32_t object) {
     first_tiles_.push_back(first_tiles_.back() + static_cast<std::uint32_t>(tiles));
     for (std::uint32_t device = 0; device < device_count(); ++device) {
         base_offsets_.push_back(device_bytes_[device]);
-        device_bytes_[device] += 2 * slot_bytes(object, device);
+        device_bytes_[device] += geometry_.slots * slot_bytes(object, device);
         if (device_bytes_[device] > max_device_bytes) refuse(spec, "more than 2^60 bytes on one device");
     }
 }
@@ -116,29 +148,31 @@ std::uint64_t Layout::tile_bytes(TileId id) const {
     return last ? spec.bytes - id.tile * spec.tile_bytes : spec.tile_bytes;
 }
 
-// Tiles of one object on one device are every device_count-th, so all that lie before tile t there number t /
-// device_count, and only an object's very last tile can be shorter than the others.
+std::uint64_t Layout::tiles_before(std::uint32_t index, std::uint32_t device) const {
+    const auto round = static_cast<std::uint32_t>(round_.size());
+    return std::uint64_t{index / round} * geometry_.shares[device] +
+           round_before_[std::size_t{index % round} * device_count() + device];
+}
+
+// Only an object's very last tile can be shorter than the others.
 Extent Layout::extent(TileId id, std::uint32_t slot) const {
-    PENSTOCK_CHECK(slot < 2, "slot {}", slot);
-    const std::uint32_t devices = device_count();
-    const std::uint32_t device = tile_index(id) % devices;
-    const std::uint64_t base = base_offsets_[std::uint64_t{id.object} * devices + device];
-    const std::uint64_t before = (id.tile / devices) * rounded(objects_[id.object].tile_bytes);
-    return {.device = device,
-            .offset_bytes = base + slot * slot_bytes(id.object, device) + before,
-            .bytes = rounded(tile_bytes(id))};
+    PENSTOCK_CHECK(slot < geometry_.slots, "slot {} of {}", slot, geometry_.slots);
+    const std::uint32_t index = tile_index(id);
+    const std::uint32_t device = round_[index % round_.size()];
+    const std::uint64_t base = base_offsets_[std::uint64_t{id.object} * device_count() + device];
+    const std::uint64_t before = tiles_before(index, device) - tiles_before(first_tiles_[id.object], device);
+    return {
+        .device = device,
+        .offset_bytes = base + slot * slot_bytes(id.object, device) + before * rounded(objects_[id.object].tile_bytes),
+        .bytes = rounded(tile_bytes(id))};
 }
 
 std::uint64_t Layout::slot_bytes(std::uint32_t object, std::uint32_t device) const {
-    const std::uint32_t devices = device_count();
-    const std::uint32_t tiles = tile_count(object);
-    const std::uint32_t first = (device + devices - first_tiles_[object] % devices) % devices;  // the first tile there
-    if (first >= tiles) return 0;
-    const std::uint64_t count = (tiles - 1 - first) / devices + 1;
-    const bool holds_last = (tiles - 1) % devices == first % devices;
+    const std::uint32_t end = first_tiles_[object + 1];
+    const std::uint64_t count = tiles_before(end, device) - tiles_before(first_tiles_[object], device);
     const std::uint64_t full = rounded(objects_[object].tile_bytes);
-    const std::uint64_t last = holds_last ? rounded(tile_bytes({.object = object, .tile = tiles - 1})) : full;
-    return (count - 1) * full + last;
+    if (round_[(end - 1) % round_.size()] != device) return count * full;
+    return (count - 1) * full + rounded(tile_bytes({.object = object, .tile = tile_count(object) - 1}));
 }
 
 }  // namespace penstock

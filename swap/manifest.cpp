@@ -21,7 +21,8 @@ constexpr std::size_t reserved_offset = 12;
 constexpr std::size_t encoded_bytes_offset = 16;
 constexpr std::size_t hash_offset = 24;
 constexpr std::size_t body_offset = 40;
-constexpr std::size_t header_bytes = 96;
+constexpr std::size_t header_bytes = 136;
+constexpr std::size_t share_bytes = 2;
 constexpr std::size_t object_fixed_bytes = 18;
 constexpr std::size_t tile_record_bytes = 25;
 constexpr std::size_t client_fixed_bytes = 8;
@@ -88,14 +89,21 @@ void write_header(Writer& writer, const Manifest& manifest) {
     writer.bytes(manifest.store);
     writer.u64(manifest.generation);
     writer.u64(manifest.incarnation);
-    writer.u64(manifest.granule_bytes);
-    writer.u32(manifest.device_count);
+    writer.u64(manifest.time_s);
+    writer.u64(manifest.geometry.granule_bytes);
+    writer.u32(manifest.geometry.slots);
+    writer.u32(manifest.geometry.device_count());
     writer.u32(static_cast<std::uint32_t>(manifest.objects.size()));
     writer.u32(static_cast<std::uint32_t>(manifest.tiles.size()));
     writer.u32(static_cast<std::uint32_t>(manifest.client.size()));
+    writer.u32(0);
+    const Origin origin = manifest.origin.value_or(Origin{});
+    writer.bytes(origin.store);
+    writer.u64(origin.generation);
 }
 
 void write_body(Writer& writer, const Manifest& manifest) {
+    for (const std::uint16_t share : manifest.geometry.shares) writer.u16(share);
     for (const ObjectSpec& object : manifest.objects) {
         writer.u64(object.bytes);
         writer.u64(object.tile_bytes);
@@ -164,6 +172,7 @@ class Reader {
 };
 
 struct Counts {
+    std::uint32_t devices = 0;
     std::uint32_t objects = 0;
     std::uint32_t tiles = 0;
     std::uint32_t client = 0;
@@ -185,6 +194,7 @@ Problem check_envelope(std::span<const std::byte> bytes, std::uint64_t& encoded_
     const std::uint32_t version = load_u32(bytes.data() + magic.size());
     if (version > format_version) return fmt::format("format version {} is newer than {}", version, format_version);
     if (version == 0) return "format version 0 does not exist";
+    if (version < format_version) return fmt::format("format version {} is of before the first release", version);
     if (load_u32(bytes.data() + reserved_offset) != 0) return "its reserved field is not zero";
     encoded_bytes = load_u64(bytes.data() + encoded_bytes_offset);
     if (encoded_bytes < header_bytes || encoded_bytes > bytes.size()) {
@@ -199,20 +209,33 @@ Problem read_header(Reader& reader, Manifest& manifest, Counts& counts) {
     reader.uuid(manifest.store);
     manifest.generation = reader.u64();
     manifest.incarnation = reader.u64();
-    manifest.granule_bytes = reader.u64();
-    manifest.device_count = reader.u32();
-    counts = {.objects = reader.u32(), .tiles = reader.u32(), .client = reader.u32()};
-    const std::uint64_t granule = manifest.granule_bytes;
-    if (granule < 512 || granule > max_granule_bytes || (granule & (granule - 1)) != 0)
-        return "its granule is impossible";
-    if (manifest.device_count == 0 || manifest.device_count > max_device_count) return "its device count is impossible";
-    if ((header_bytes + reader.rest().size()) % granule != 0) return "its length is not a multiple of its granule";
+    manifest.time_s = reader.u64();
+    const std::uint64_t granule = manifest.geometry.granule_bytes = reader.u64();
+    manifest.geometry.slots = reader.u32();
+    counts = {.devices = reader.u32(), .objects = reader.u32(), .tiles = reader.u32(), .client = reader.u32()};
+    if (reader.u32() != 0) return "its second reserved field is not zero";
+    Origin origin;
+    reader.uuid(origin.store);
+    origin.generation = reader.u64();
+    if (origin.store != StoreUuid{}) manifest.origin = origin;
+    if (!manifest.origin && origin.generation != 0) return "its origin is impossible";
+    if (manifest.origin.has_value() != (manifest.geometry.slots == 1)) return "its slots are not those of its kind";
+    if (manifest.origin && manifest.generation != 0) return "it is a snapshot of more than one generation";
+    if (granule == 0 || (header_bytes + reader.rest().size()) % granule != 0)
+        return "its length is not a multiple of its granule";
+    if (counts.devices > max_device_count) return "its device count is impossible";
     if (counts.client > max_client_bytes / client_fixed_bytes) return "its client state is too long";
-    const std::uint64_t least = std::uint64_t{counts.objects} * object_fixed_bytes +
-                                std::uint64_t{counts.tiles} * tile_record_bytes +
-                                std::uint64_t{counts.client} * client_fixed_bytes;
+    const std::uint64_t least =
+        std::uint64_t{counts.devices} * share_bytes + std::uint64_t{counts.objects} * object_fixed_bytes +
+        std::uint64_t{counts.tiles} * tile_record_bytes + std::uint64_t{counts.client} * client_fixed_bytes;
     if (least > reader.rest().size()) return "its counts do not fit its length";
     return {};
+}
+
+Problem read_geometry(Reader& reader, Manifest& manifest, const Counts& counts) {
+    manifest.geometry.shares.assign(counts.devices, 0);
+    for (std::uint16_t& share : manifest.geometry.shares) share = reader.u16();
+    return Layout::is_possible(manifest.geometry) ? Problem{} : "its devices, slots or granule are impossible";
 }
 
 Problem read_objects(Reader& reader, Manifest& manifest, const Counts& counts) {
@@ -226,7 +249,7 @@ Problem read_objects(Reader& reader, Manifest& manifest, const Counts& counts) {
     }
     if (!reader.ok()) return "its objects do not fit its length";
     try {
-        const Layout layout(manifest.objects, manifest.device_count, manifest.granule_bytes);
+        const Layout layout(manifest.objects, manifest.geometry);
         if (layout.tile_count() != counts.tiles) return "its tiles are not those of its objects";
     } catch (const Error& error) {
         return error.what();
@@ -242,7 +265,8 @@ Problem read_tiles(Reader& reader, Manifest& manifest, const Counts& counts) {
         tile.slot = flags & slot_flag;
         tile.written = (flags & written_flag) != 0;
         const bool clean = tile.written ? tile.generation <= manifest.generation : tile == TileRecord{};
-        if (flags > (slot_flag | written_flag) || !clean) return fmt::format("its record of tile {} is impossible", i);
+        if (flags > (slot_flag | written_flag) || tile.slot >= manifest.geometry.slots || !clean)
+            return fmt::format("its record of tile {} is impossible", i);
         manifest.tiles.push_back(tile);
     }
     return reader.ok() ? Problem{} : "its tiles do not fit its length";
@@ -259,7 +283,8 @@ Problem read_client(Reader& reader, Manifest& manifest, const Counts& counts) {
         manifest.client.emplace_hint(manifest.client.end(), std::move(key), std::move(value));
     }
     if (!reader.ok() || encoded_client_bytes(manifest.client) > max_client_bytes) return "its client state is too long";
-    if (reader.rest().size() >= manifest.granule_bytes || !all_zero(reader.rest())) return "something follows its end";
+    if (reader.rest().size() >= manifest.geometry.granule_bytes || !all_zero(reader.rest()))
+        return "something follows its end";
     return {};
 }
 
@@ -275,7 +300,8 @@ std::string to_string(const StoreUuid& uuid) {
 }
 
 std::uint64_t manifest_capacity(const Layout& layout) {
-    std::uint64_t bytes = header_bytes + std::uint64_t{layout.tile_count()} * tile_record_bytes + max_client_bytes;
+    std::uint64_t bytes = header_bytes + std::uint64_t{layout.device_count()} * share_bytes +
+                          std::uint64_t{layout.tile_count()} * tile_record_bytes + max_client_bytes;
     for (const ObjectSpec& object : layout.objects()) bytes += object_fixed_bytes + object.name.size();
     return rounded(bytes, layout.granule_bytes());
 }
@@ -290,7 +316,7 @@ std::size_t encode(const Manifest& manifest, std::span<std::byte> out) {
     write_header(writer, manifest);
     write_body(writer, manifest);
     const std::size_t used = writer.position();
-    const std::size_t bytes = rounded(used, manifest.granule_bytes);
+    const std::size_t bytes = rounded(used, manifest.geometry.granule_bytes);
     PENSTOCK_CHECK(bytes <= out.size(), "a manifest of {} bytes in a place of {}", bytes, out.size());
     std::fill(out.begin() + static_cast<std::ptrdiff_t>(used), out.begin() + static_cast<std::ptrdiff_t>(bytes),
               std::byte{0});
@@ -310,6 +336,7 @@ DecodedManifest decode(std::span<const std::byte> bytes) {
     Reader reader(bytes.subspan(body_offset, encoded_bytes - body_offset));
     Manifest& manifest = result.manifest;
     result.problem = read_header(reader, manifest, counts);
+    if (result.problem.empty()) result.problem = read_geometry(reader, manifest, counts);
     if (result.problem.empty()) result.problem = read_objects(reader, manifest, counts);
     if (result.problem.empty()) result.problem = read_tiles(reader, manifest, counts);
     if (result.problem.empty()) result.problem = read_client(reader, manifest, counts);

@@ -9,13 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace penstock {
 
-inline constexpr std::uint32_t format_version = 1;
+inline constexpr std::uint32_t format_version = 2;
 inline constexpr std::uint64_t max_client_bytes = 256U
                                                   << 10;  // of the encoded client state: 8 bytes per entry and its text
 
@@ -34,12 +35,21 @@ struct TileRecord {
     bool operator==(const TileRecord&) const = default;
 };
 
+// What a kept snapshot is a copy of.
+struct Origin {
+    StoreUuid store{};  // never all zero
+    std::uint64_t generation = 0;
+    bool operator==(const Origin&) const = default;
+};
+
 struct Manifest {
     StoreUuid store{};
     std::uint64_t generation = 0;
     std::uint64_t incarnation = 0;  // of the life that committed it; each start draws a higher one
-    std::uint32_t device_count = 1;
-    std::uint64_t granule_bytes = 4096;
+    std::uint64_t time_s = 0;       // when its commit began: seconds since 1970, UTC; told to people, decides nothing
+    Geometry geometry;
+    std::optional<Origin>
+        origin;  // set in a kept snapshot, and only there: such a store has one slot and one generation
     std::vector<ObjectSpec> objects;
     std::vector<TileRecord> tiles;  // by Layout::tile_index
     ClientState client;

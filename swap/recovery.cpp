@@ -1,5 +1,6 @@
 #include "swap/recovery.h"
 
+#include "aio/check.h"
 #include "aio/error.h"
 #include "swap/descriptor.h"
 
@@ -35,8 +36,29 @@ int read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset_bytes) {
     return 0;
 }
 
-void judge(ManifestCopy& copy, std::span<const std::byte> place, const StoreUuid& store,
-           std::optional<Manifest>& newest) {
+// Of two lives that reached the same generation the later one's counts.
+std::pair<std::uint64_t, std::uint64_t> age(const Manifest& manifest) {
+    return {manifest.generation, manifest.incarnation};
+}
+
+void consider(Recovery& recovery, Manifest&& manifest) {
+    std::optional<Manifest>& newest = recovery.newest;
+    std::optional<Manifest>& previous = recovery.previous;
+    if (!newest || age(manifest) > age(*newest)) {
+        if (newest && newest->generation != manifest.generation) previous = std::move(newest);
+        newest = std::move(manifest);
+    } else if (manifest.generation != newest->generation && (!previous || age(manifest) > age(*previous))) {
+        previous = std::move(manifest);
+    }
+}
+
+// Another life's or another shape's generation is none to go back to.
+bool precedes(const Manifest& previous, const Manifest& newest) {
+    return previous.generation + 1 == newest.generation && previous.incarnation <= newest.incarnation &&
+           previous.objects == newest.objects && previous.geometry == newest.geometry;
+}
+
+void judge(ManifestCopy& copy, std::span<const std::byte> place, const StoreUuid& store, Recovery& recovery) {
     if (std::all_of(place.begin(), place.end(), [](std::byte value) { return value == std::byte{0}; })) {
         copy.state = ManifestCopy::State::blank;
         return;
@@ -44,24 +66,21 @@ void judge(ManifestCopy& copy, std::span<const std::byte> place, const StoreUuid
     DecodedManifest decoded = decode(place);
     Manifest& manifest = decoded.manifest;
     if (decoded.valid && manifest.store != store) {
-        decoded = {
-            .valid = false, .manifest = {}, .problem = fmt::format("it is of store {}", to_string(manifest.store))};
+        decoded.valid = false;
+        decoded.problem = fmt::format("it is of store {}", to_string(manifest.store));
     }
-    if (decoded.valid &&
-        manifest_capacity(Layout(manifest.objects, manifest.device_count, manifest.granule_bytes)) != place.size()) {
-        decoded = {.valid = false, .manifest = {}, .problem = "the file's length is not that of its manifests"};
+    if (decoded.valid && manifest_capacity(Layout(manifest.objects, manifest.geometry)) != place.size()) {
+        decoded.valid = false;
+        decoded.problem = "the file's length is not that of its manifests";
     }
     copy.state = decoded.valid ? ManifestCopy::State::whole : ManifestCopy::State::broken;
     copy.problem = std::move(decoded.problem);
     if (!decoded.valid) return;
     copy.generation = manifest.generation;
-    // Of two lives that reached the same generation the later one's counts.
-    const auto age = [](const Manifest& m) { return std::pair(m.generation, m.incarnation); };
-    if (!newest || age(manifest) > age(*newest)) newest = std::move(manifest);
+    consider(recovery, std::move(manifest));
 }
 
-void read_file(int directory_fd, const char* name, const StoreUuid& store, Copies& copies,
-               std::optional<Manifest>& newest) {
+void read_file(int directory_fd, const char* name, const StoreUuid& store, Copies& copies, Recovery& recovery) {
     const Descriptor file(::openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!file) {
         if (errno != ENOENT) break_all(copies, fmt::format("it cannot be opened: {}", errno_text(errno)));
@@ -82,7 +101,7 @@ void read_file(int directory_fd, const char* name, const StoreUuid& store, Copie
             copies[i].state = ManifestCopy::State::broken;
             copies[i].problem = fmt::format("it cannot be read: {}", errno_text(error));
         } else {
-            judge(copies[i], place, store, newest);
+            judge(copies[i], place, store, recovery);
         }
     }
 }
@@ -92,9 +111,21 @@ void read_file(int directory_fd, const char* name, const StoreUuid& store, Copie
 Recovery recover(int directory_fd, const StoreUuid& store) {
     Recovery recovery;
     for (std::size_t file = 0; file < recovery.copies.size(); ++file) {
-        read_file(directory_fd, manifest_file_names[file], store, recovery.copies[file], recovery.newest);
+        read_file(directory_fd, manifest_file_names[file], store, recovery.copies[file], recovery);
     }
+    if (recovery.previous && !precedes(*recovery.previous, *recovery.newest)) recovery.previous.reset();
     return recovery;
+}
+
+void Recovery::use_previous() {
+    PENSTOCK_CHECK(newest && previous, "there is no generation to go back to");
+    for (auto& file : copies) {
+        for (ManifestCopy& copy : file) {
+            if (copy.state == ManifestCopy::State::whole && copy.generation == newest->generation)
+                copy.state = ManifestCopy::State::disproved;
+        }
+    }
+    newest = std::exchange(previous, std::nullopt);
 }
 
 // The first commit of all writes copy 1 in manifest.0 before anything else is written, and copy 2 only when copy 1 is

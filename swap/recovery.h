@@ -18,10 +18,11 @@ inline constexpr std::uint64_t max_manifest_file_bytes = 2ULL << 30;  // two pla
 // One of the two copies in one of the two manifest files.
 struct ManifestCopy {
     enum class State : std::uint8_t {
-        missing,  // there is no such file
-        blank,    // zeros: never committed to
-        whole,    // a manifest of this store
-        broken,   // unfinished, damaged, unreadable or of another store; `problem` says why
+        missing,    // there is no such file
+        blank,      // zeros: never committed to
+        whole,      // a manifest of this store
+        broken,     // unfinished, damaged, unreadable or of another store; `problem` says why
+        disproved,  // whole, but tiles that it names are damaged, and the generation before is used
     };
     State state = State::missing;
     std::uint64_t offset_bytes = 0;
@@ -32,7 +33,10 @@ struct ManifestCopy {
 struct Recovery {
     std::array<std::array<ManifestCopy, 2>, 2> copies;  // [file][copy]
     std::optional<Manifest> newest;
+    std::optional<Manifest> previous;  // of the generation just before, by the same or an earlier life, if it is whole
 
+    // Goes back: previous becomes the newest, and the copies of what was the newest are disproved. REQUIRES: previous.
+    void use_previous();
     // No commit of this store was ever reported: nothing is there but what an interrupted creation leaves.
     bool never_committed() const noexcept;
     // One line per broken copy, with path and offset.

@@ -1,5 +1,6 @@
 #include "swap/store_directory.h"
 
+#include "aio/check.h"
 #include "aio/error.h"
 #include "aio/profile.h"
 #include "swap/recovery.h"
@@ -103,17 +104,19 @@ std::string holder(const std::optional<LockText>& lock) {
 }
 
 // Opens and locks. The file may have been replaced between the two calls: then it is another one's lock that we hold.
-Descriptor lock_directory(int directory_fd, const std::string& path) {
+Descriptor lock_directory(int directory_fd, const std::string& path, Sharing sharing, int create) {
     const std::string lock_path = path + "/" + StoreDirectory::lock_name;
     for (int tries = 0; tries < 10; ++tries) {
+        const int access = sharing == Sharing::shared ? O_RDONLY : O_RDWR;
         Descriptor lock(::openat(directory_fd, StoreDirectory::lock_name,
-                                 O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
-        if (!lock) fail_errno(lock_path, "the lock cannot be opened for writing", errno);
+                                 access | create | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+        if (!lock && errno == ENOENT) fail(path, "the directory is no store's: it has no lock; check the path");
+        if (!lock) fail_errno(lock_path, "the lock cannot be opened", errno);
         struct stat held {};
         struct stat named {};
         if (::fstat(lock.get(), &held) != 0 || !S_ISREG(held.st_mode))
             fail(lock_path, "it is not a regular file; remove it");
-        if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (::flock(lock.get(), (sharing == Sharing::shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
             if (errno != EWOULDBLOCK) fail_errno(lock_path, "the lock cannot be taken", errno);
             fail(path,
                  fmt::format(
@@ -152,8 +155,24 @@ StoreDirectory::StoreDirectory(const std::string& path, const std::string& job) 
     directory_ = open_directory(path);
     if (!exists(directory_.get(), lock_name))
         refuse_if_foreign();  // before the lock would be the first of our files there
-    lock_ = lock_directory(directory_.get(), path);
+    lock_ = lock_directory(directory_.get(), path, sharing_, O_CREAT);
     take(job);
+}
+
+StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing) : path_(path), sharing_(sharing) {
+    directory_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory_) fail_errno(path, "the store directory cannot be opened", errno);
+    lock_ = lock_directory(directory_.get(), path, sharing, 0);
+    std::optional<LockText> found = parse_lock(read_text(lock_.get()));
+    if (!found) fail(path_ + "/" + lock_name, "it is no lock of a store; check the path");
+    lock_text_ = std::move(*found);
+    if (sharing == Sharing::shared) return;
+    sign(lock_text_);
+    write_lock();
+}
+
+StoreDirectory StoreDirectory::find(const std::string& path, Sharing sharing) {
+    return {path, sharing};
 }
 
 // With the lock held: finds out whose the directory is, and signs.
@@ -211,6 +230,7 @@ DirectoryContent StoreDirectory::content() const {
 }
 
 void StoreDirectory::assign(const DeviceRole& role) {
+    PENSTOCK_CHECK(!shared(), "{} is only read", path_);
     lock_text_.role = role;
     write_lock();
 }

@@ -17,6 +17,8 @@ enum class DirectoryContent : std::uint8_t {
                  // one
 };
 
+enum class Sharing : std::uint8_t { exclusive, shared };
+
 // Holds the directory locked (flock on its file `lock`) while it lives; the kernel releases the lock when the process
 // dies, so what a dead process left is simply taken over. A second object for the same directory in this process is
 // refused too. Creates the directory if its parent exists; mode 0700, files 0600, everything opened beneath it without
@@ -30,12 +32,17 @@ class StoreDirectory {
    public:
     // `job` names who owns the store: 1 to 200 bytes without control characters.
     StoreDirectory(const std::string& path, const std::string& job);
+    // A directory that is a store's already, whichever job's. Exclusive: as above. Shared: for reading, beside other
+    // readers and never beside a user; nothing in it is changed, and read permission is enough. Throws as above, and
+    // Error (storage) when it does not exist or is no store's.
+    static StoreDirectory find(const std::string& path, Sharing sharing);
     StoreDirectory(StoreDirectory&& other) noexcept = default;
     StoreDirectory& operator=(StoreDirectory&& other) noexcept = default;
 
     const std::string& path() const noexcept { return path_; }
     const std::string& job() const noexcept { return lock_text_.job; }
     const StoreUuid& uuid() const noexcept { return lock_text_.uuid; }
+    bool shared() const noexcept { return sharing_ == Sharing::shared; }
     DirectoryContent content() const;  // looked up now
     // Its place in the store that was created in it, if one was.
     const std::optional<DeviceRole>& role() const noexcept { return lock_text_.role; }
@@ -49,11 +56,13 @@ class StoreDirectory {
     void sync() const;
 
    private:
+    StoreDirectory(const std::string& path, Sharing sharing);  // find()'s
     void take(const std::string& job);
     void refuse_if_foreign() const;
     void write_lock();
 
     std::string path_;
+    Sharing sharing_ = Sharing::exclusive;
     Descriptor directory_;
     Descriptor lock_;
     LockText lock_text_;

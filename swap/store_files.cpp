@@ -1,6 +1,7 @@
 #include "swap/store_files.h"
 
 #include "aio/error.h"
+#include "swap/blocking.h"
 #include "swap/recovery.h"
 
 #include <fcntl.h>
@@ -12,6 +13,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <memory>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -109,6 +112,18 @@ std::uint64_t StoreFiles::granule_bytes() const {
     return granule;
 }
 
+const File* StoreFiles::removed() const noexcept {
+    const auto nameless = [](const File& file) {
+        struct stat status {};
+        return ::fstat(file.fd(), &status) == 0 && status.st_nlink == 0;
+    };
+    for (const std::vector<File>* files : {&data, &manifests}) {
+        const auto found = std::find_if(files->begin(), files->end(), nameless);
+        if (found != files->end()) return &*found;
+    }
+    return nullptr;
+}
+
 StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, Caching caching) {
     return open_all(directories, caching, [](const StoreDirectory& directory, const char* name) {
         return exists(directory, name) ? FileMode::read_write : FileMode::create;
@@ -116,7 +131,9 @@ StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, Cac
 }
 
 StoreFiles StoreFiles::find(const std::vector<StoreDirectory*>& directories, Caching caching) {
-    return open_all(directories, caching, [](const StoreDirectory&, const char*) { return FileMode::read_write; });
+    return open_all(directories, caching, [](const StoreDirectory& directory, const char*) {
+        return directory.shared() ? FileMode::read_only : FileMode::read_write;
+    });
 }
 
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout) {
@@ -143,11 +160,17 @@ void fit_manifests(const StoreFiles& files, const Layout& layout) {
     }
 }
 
-std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout) {
+void fill_files(Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const Progress& progress) {
+    fill_with_zeros(io, ranges, progress, default_deadline,
+                    [&files] { static_cast<void>(std::make_unique<StoreFiles>(std::move(files)).release()); });
+}
+
+std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents) {
     std::vector<ZeroRange> ranges;
     for (const File& file : files.manifests) {
         ranges.push_back({.file = &file, .offset_bytes = 0, .bytes = 2 * manifest_capacity(layout)});
     }
+    if (contents == Contents::manifests) return ranges;
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
         ranges.push_back({.file = &files.data[device], .offset_bytes = 0, .bytes = layout.device_bytes(device)});
     }

@@ -21,7 +21,11 @@ struct StoreFiles {
     // max_granule_bytes.
     std::uint64_t granule_bytes() const;
 
-    // Both throw Error (storage). make_files() takes over files of an interrupted creation.
+    // The first file that has no name any more: what is written to it ends with the process. Null when there is none.
+    const File* removed() const noexcept;
+
+    // Both throw Error (storage). make() takes over files of an interrupted creation; what find() opens in a shared
+    // directory can only be read.
     static StoreFiles make(const std::vector<StoreDirectory*>& directories, Caching caching);
     static StoreFiles find(const std::vector<StoreDirectory*>& directories, Caching caching);
 };
@@ -33,7 +37,13 @@ void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories,
 // Gives the manifest files their length, because it says where copy 2 begins. Throws Error (storage).
 void fit_manifests(const StoreFiles& files, const Layout& layout);
 
-// All of the files, for fill_with_zeros().
-std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout);
+// Writes zeros there, durably. When a device does not answer it keeps the files open for ever: the device may still
+// work on them. Polls the Io; throws as fill_with_zeros().
+void fill_files(Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const Progress& progress);
+
+enum class Contents : std::uint8_t { all, manifests };
+
+// The whole of the files, for fill_with_zeros().
+std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents);
 
 }  // namespace penstock

@@ -4,6 +4,7 @@
 #include "swap/little_endian.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 namespace penstock {
@@ -18,10 +19,12 @@ constexpr const char* damage_remedy =
 
 }  // namespace
 
-StoreState::StoreState(Io& io, StoreFiles files, Manifest manifest, std::optional<std::uint64_t> generation)
-    : io_(io),
+StoreState::StoreState(Io& io, StoreFiles files, Manifest manifest, std::optional<std::uint64_t> generation,
+                       Access access)
+    : access_(access),
+      io_(io),
       files_(std::move(files)),
-      layout_(manifest.objects, manifest.device_count, manifest.granule_bytes),
+      layout_(manifest.objects, manifest.geometry),
       pending_(std::move(manifest)),
       committed_(pending_.tiles),
       generation_(generation),
@@ -48,58 +51,93 @@ void StoreState::read(TileOperation& operation, TileId tile, std::span<std::byte
     PENSTOCK_CHECK(record.written, "tile {} of object '{}' was never written", tile.tile,
                    layout_.objects()[tile.object].name);
     begin(operation, tile, memory);
+    occupy(tile);
+    read_slot(operation, record, urgency);
+}
+
+void StoreState::read_pinned(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency) {
+    const std::uint32_t index = layout_.tile_index(tile);
+    PENSTOCK_CHECK(pinned_ && pinned_->holds(index), "tile {} of object '{}' is not pinned", tile.tile,
+                   layout_.objects()[tile.object].name);
+    begin(operation, tile, memory);
+    operation.pinned_ = true;
+    ++pinned_reads_;
+    read_slot(operation, pinned_->record(index), urgency);
+}
+
+void StoreState::read_slot(TileOperation& operation, const TileRecord& record, Urgency urgency) {
     operation.reread_ = false;
     operation.hash_ = record.hash;
     operation.generation_ = record.generation;
-    operation.offset_bytes_ = layout_.extent(tile, record.slot).offset_bytes;
+    operation.offset_bytes_ = layout_.extent(operation.tile_, record.slot).offset_bytes;
+    operation.urgency_ = urgency;
     ++reads_in_flight_;
-    start(operation, IoKind::read, urgency);
+    start(operation, IoKind::read);
 }
 
 void StoreState::write(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency) {
+    check_writable();
     PENSTOCK_CHECK(commit_.idle(), "tile {} of object '{}' is written while a commit is under way", tile.tile,
                    layout_.objects()[tile.object].name);
     begin(operation, tile, memory);
+    occupy(tile);
     const std::uint32_t index = layout_.tile_index(tile);
     // Never the committed slot, however often the tile is written before the next commit.
-    const std::uint32_t slot = committed_[index].written ? 1 - committed_[index].slot : 0;
+    const TileRecord& committed = committed_[index];
+    const std::uint32_t slot = committed.written && layout_.geometry().slots == 2 ? 1 - committed.slot : 0;
     const auto logical = static_cast<std::ptrdiff_t>(layout_.tile_bytes(tile));
     std::fill(operation.memory_.begin() + logical, operation.memory_.end(), std::byte{0});
     operation.generation_ = pending_generation();
     operation.offset_bytes_ = layout_.extent(tile, slot).offset_bytes;
+    operation.urgency_ = urgency;
     // Recorded now: should the write fail, a read finds other bytes than these and says so.
     pending_.tiles[index] = {
         .hash = hash(operation), .generation = operation.generation_, .slot = slot, .written = true};
     ++writes_in_flight_;
-    start(operation, IoKind::write, urgency);
+    if (pinned_ && pinned_->holds(index, slot)) return pinned_->wait(index, operation);
+    start(operation, IoKind::write);
 }
 
-void StoreState::begin(TileOperation& operation, TileId tile, std::span<std::byte> memory) {
+void StoreState::check_writable() const {
+    PENSTOCK_CHECK(access_ == Access::read_write, "the store is open for reading");
+    PENSTOCK_CHECK(kind() != StoreKind::kept || !generation_, "a kept store is written once");
+}
+
+void StoreState::check_operation(const TileOperation& operation, TileId tile, std::span<std::byte> memory) const {
     const std::uint64_t bytes = layout_.extent(tile, 0).bytes;
-    TileWork& work = work_[layout_.tile_index(tile)];
     PENSTOCK_CHECK(!abandoned_, "the store was abandoned");
     PENSTOCK_CHECK(operation.idle(), "the operation is in flight");
-    PENSTOCK_CHECK(!work.busy, "tile {} of object '{}' has an operation in flight", tile.tile,
-                   layout_.objects()[tile.object].name);
     PENSTOCK_CHECK(memory.size() >= bytes, "memory of {} bytes for an extent of {}", memory.size(), bytes);
     PENSTOCK_CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % layout_.granule_bytes() == 0,
                    "memory {} is not aligned to {} bytes", fmt::ptr(memory.data()), layout_.granule_bytes());
-    work.busy = true;
+}
+
+void StoreState::begin(TileOperation& operation, TileId tile, std::span<std::byte> memory) {
+    check_operation(operation, tile, memory);
     operation.busy_ = true;
+    operation.pinned_ = false;
     operation.store_ = this;
     operation.tile_ = tile;
-    operation.memory_ = memory.first(bytes);
+    operation.memory_ = memory.first(layout_.extent(tile, 0).bytes);
     operation.error_.reset();
 }
 
-void StoreState::start(TileOperation& operation, IoKind kind, std::optional<Urgency> urgency) {
+// Of the newest bytes of a tile there is one operation at a time; a pinned slot is beside them.
+void StoreState::occupy(TileId tile) {
+    TileWork& work = work_[layout_.tile_index(tile)];
+    PENSTOCK_CHECK(!work.busy, "tile {} of object '{}' has an operation in flight", tile.tile,
+                   layout_.objects()[tile.object].name);
+    work.busy = true;
+}
+
+void StoreState::start(TileOperation& operation, IoKind kind) {
     const File& file = files_.data[layout_.extent(operation.tile_, 0).device];
     io_.start(operation, {.kind = kind,
                           .file = &file,
                           .data = operation.memory_.data(),
                           .offset_bytes = operation.offset_bytes_,
                           .bytes = operation.memory_.size(),
-                          .urgency = urgency});
+                          .urgency = operation.urgency_});
 }
 
 void StoreState::tile_finished(TileOperation& operation) noexcept {
@@ -109,7 +147,11 @@ void StoreState::tile_finished(TileOperation& operation) noexcept {
     } else if (!read_finished(operation)) {
         return;
     }
-    work_[layout_.tile_index(operation.tile_)].busy = false;
+    if (operation.pinned_) {
+        --pinned_reads_;
+    } else {
+        work_[layout_.tile_index(operation.tile_)].busy = false;
+    }
     operation.busy_ = false;
     operation.tile_done();  // may have destroyed it
 }
@@ -138,7 +180,7 @@ bool StoreState::read_finished(TileOperation& operation) noexcept {
             note(describe(operation) + " was read wrong once and right when it was read again: watch the drive.");
     } else if (!operation.reread_) {
         operation.reread_ = true;
-        start(operation, IoKind::read, operation.request().urgency);
+        start(operation, IoKind::read);
         return false;
     } else {
         operation.error_ =
@@ -165,10 +207,40 @@ std::string StoreState::describe(const TileOperation& operation) const {
                        operation.offset_bytes_, operation.memory_.size(), operation.generation_);
 }
 
+// ---------------------------------------------------------------- pins
+
+void StoreState::pin(GenerationPin& pin) {
+    const bool scratch = kind() == StoreKind::scratch;
+    PENSTOCK_CHECK(!pinned_, "a generation is pinned already");
+    PENSTOCK_CHECK(writes_in_flight_ == 0 && commit_.idle(), "a pin with {} writes in flight", writes_in_flight_);
+    PENSTOCK_CHECK(scratch || generation_, "nothing was committed yet");
+    pinned_ = std::make_unique<PinnedTiles>(pin, scratch ? pending_.tiles : committed_);
+}
+
+void StoreState::release(TileId tile) {
+    PENSTOCK_CHECK(pinned_ != nullptr, "nothing is pinned");
+    if (TileOperation* const write = pinned_->release(layout_.tile_index(tile))) start(*write, IoKind::write);
+}
+
+// A write that waits for a pinned tile is not with the Io yet: it takes the new urgency along.
+void StoreState::promote(TileOperation& operation, Urgency urgency) noexcept {
+    PENSTOCK_CHECK(operation.busy_ && operation.store_ == this, "the operation is not one of this store in flight");
+    if (urgency < operation.urgency_) operation.urgency_ = urgency;
+    io_.promote(operation, urgency);
+}
+
+void StoreState::unpin() noexcept {
+    PENSTOCK_CHECK(pinned_ != nullptr && pinned_reads_ == 0, "{} reads of pinned tiles in flight", pinned_reads_);
+    for (TileOperation* const write : pinned_->release_all()) start(*write, IoKind::write);
+    pinned_.reset();
+}
+
 // ---------------------------------------------------------------- commit
 
 void StoreState::commit(CommitOperation& operation, const ClientState& client) {
     PENSTOCK_CHECK(!abandoned_, "the store was abandoned");
+    check_writable();
+    PENSTOCK_CHECK(kind() != StoreKind::scratch, "a scratch store commits nothing");
     PENSTOCK_CHECK(operation.idle() && commit_.idle(), "a commit is under way");
     PENSTOCK_CHECK(writes_in_flight_ == 0, "a commit with {} writes in flight", writes_in_flight_);
     refusal_ = refusal();
@@ -177,6 +249,7 @@ void StoreState::commit(CommitOperation& operation, const ClientState& client) {
     } else {
         pending_.generation = pending_generation();
         pending_.client = client;
+        pending_.time_s = static_cast<std::uint64_t>(std::max<std::time_t>(std::time(nullptr), 0));
         commit_.start(pending_.generation, encode(pending_, commit_.memory()));
     }
     operation.busy_ = true;
@@ -210,13 +283,15 @@ void StoreState::commit_finished(const std::optional<IoError>& error) noexcept {
     } else if (error) {
         // Which writes reached the disk is unknown after a failed flush, and a second flush would report success
         // without having written them: no retry, for good.
-        poison_ = fmt::format(
+        operation.error_ = poison(fmt::format(
             "{}. {} Check the device (dmesg, free space), then run again to resume.", error->message(),
             generation_ ? fmt::format("Generation {} is the last that was committed, and is whole.", *generation_)
-                        : std::string("Nothing was committed yet."));
-        operation.error_ = StoreError{
-            .kind = StoreError::Kind::poisoned,
-            .message = fmt::format("generation {} could not be committed: {}", pending_.generation, poison_)};
+                        : std::string("Nothing was committed yet.")));
+    } else if (const File* file = files_.removed()) {  // asked last: what is reported was there at that moment
+        operation.error_ = poison(
+            fmt::format("{} was removed while the store was in use, so that what is written to it ends with this "
+                        "process. Put a copy of the directory in its place, or start again with a new one.",
+                        file->path()));
     } else {
         committed_ = pending_.tiles;
         generation_ = pending_.generation;
@@ -226,7 +301,19 @@ void StoreState::commit_finished(const std::optional<IoError>& error) noexcept {
     operation.committed();  // may have destroyed it
 }
 
+// Nothing is committed any more.
+StoreError StoreState::poison(std::string why) {
+    poison_ = std::move(why);
+    return {.kind = StoreError::Kind::poisoned,
+            .message = fmt::format("generation {} could not be committed: {}", pending_.generation, poison_)};
+}
+
 // ---------------------------------------------------------------- questions
+
+StoreKind StoreState::kind() const noexcept {
+    if (pending_.origin) return StoreKind::kept;
+    return layout_.geometry().slots == 1 ? StoreKind::scratch : StoreKind::durable;
+}
 
 void StoreState::note(std::string line) {
     if (notes_.size() < max_notes) notes_.push_back(std::move(line));

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "swap/commit.h"
+#include "swap/pinned_tiles.h"
 #include "swap/store_files.h"
 #include "swap/tensor_store.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,9 +18,11 @@ namespace penstock {
 
 class StoreState final : public CommitListener {
    public:
+    enum class Access : std::uint8_t { read_write, read_only };
+
     // `manifest` is the recovered one, or one without written tiles for a new store (`generation` is nothing then); its
     // incarnation is this life's.
-    StoreState(Io& io, StoreFiles files, Manifest manifest, std::optional<std::uint64_t> generation);
+    StoreState(Io& io, StoreFiles files, Manifest manifest, std::optional<std::uint64_t> generation, Access access);
     ~StoreState();
     StoreState(const StoreState&) = delete;
     StoreState& operator=(const StoreState&) = delete;
@@ -28,10 +32,17 @@ class StoreState final : public CommitListener {
     void tile_finished(TileOperation& operation) noexcept;
     void commit(CommitOperation& operation, const ClientState& client);
     void commit_finished(const std::optional<IoError>& error) noexcept override;
+    void pin(GenerationPin& pin);
+    void read_pinned(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency);
+    void release(TileId tile);
+    void unpin() noexcept;
+    bool pinned(TileId tile) const { return pinned_ && pinned_->holds(layout_.tile_index(tile)); }
+    void promote(TileOperation& operation, Urgency urgency) noexcept;
     void abandon() noexcept { abandoned_ = true; }
     bool abandoned() const noexcept { return abandoned_; }
     void note(std::string line);
 
+    StoreKind kind() const noexcept;
     const Layout& layout() const noexcept { return layout_; }
     std::optional<std::uint32_t> find(std::string_view object) const;
     bool written(TileId tile) const { return pending_.tiles[layout_.tile_index(tile)].written; }
@@ -39,6 +50,8 @@ class StoreState final : public CommitListener {
     std::optional<std::uint64_t> generation() const noexcept { return generation_; }
     std::uint64_t incarnation() const noexcept { return pending_.incarnation; }
     const ClientState& client() const noexcept { return client_; }
+    const StoreUuid& uuid() const noexcept { return pending_.store; }
+    const std::optional<Origin>& origin() const noexcept { return pending_.origin; }
     const std::vector<std::string>& notes() const noexcept { return notes_; }
 
    private:
@@ -48,16 +61,22 @@ class StoreState final : public CommitListener {
         bool failed = false;  // its last write failed: nothing is committed before it is written again
     };
 
+    void check_writable() const;
+    void check_operation(const TileOperation& operation, TileId tile, std::span<std::byte> memory) const;
     void begin(TileOperation& operation, TileId tile, std::span<std::byte> memory);
-    void start(TileOperation& operation, IoKind kind, std::optional<Urgency> urgency);
+    void occupy(TileId tile);
+    void read_slot(TileOperation& operation, const TileRecord& record, Urgency urgency);
+    void start(TileOperation& operation, IoKind kind);
     void write_finished(TileOperation& operation) noexcept;
     bool read_finished(TileOperation& operation) noexcept;  // false: it is being read again
     std::uint64_t pending_generation() const noexcept { return generation_ ? *generation_ + 1 : 0; }
     TileHash hash(const TileOperation& operation) const noexcept;
     std::optional<StoreError> refusal() const;
+    StoreError poison(std::string why);
     std::string describe(const TileOperation& operation) const;
 
     // Constant after construction.
+    Access access_;
     Io& io_;
     StoreFiles files_;
     Layout layout_;
@@ -71,6 +90,8 @@ class StoreState final : public CommitListener {
     ClientState client_;
 
     std::vector<TileWork> work_;
+    std::unique_ptr<PinnedTiles> pinned_;
+    std::uint32_t pinned_reads_ = 0;  // in flight
     std::uint32_t reads_in_flight_ = 0;
     std::uint32_t writes_in_flight_ = 0;
     std::uint32_t failed_tiles_ = 0;

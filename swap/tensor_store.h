@@ -1,4 +1,4 @@
-// Named objects of bytes that survive crashes: two slots per tile and a generation manifest.
+// Named objects of bytes that survive crashes: two slots per tile and a manifest per generation.
 //
 // A write goes to the slot that is not current. commit() flushes the data, then writes the manifest of generation g+1
 // in the place of g-1, never over g's. A kill or power cut at any instant leaves the last committed generation whole.
@@ -55,13 +55,16 @@ class TileOperation : private Transfer {
 
    private:
     friend class StoreState;
+    friend class PinnedTiles;
     void done() noexcept final;
 
     StoreState* store_ = nullptr;
     TileId tile_;
     std::span<std::byte> memory_;  // the extent
     bool busy_ = false;
+    Urgency urgency_ = Urgency::demand;
     bool reread_ = false;
+    bool pinned_ = false;  // a read of a pinned slot
     std::uint64_t offset_bytes_ = 0;
     std::uint64_t generation_ = 0;
     TileHash hash_;  // what a read expects
@@ -87,17 +90,60 @@ class CommitOperation {
     std::optional<StoreError> error_;
 };
 
+// What may become of a store. Fixed at its creation.
+enum class StoreKind : std::uint8_t {
+    durable,  // two slots per tile; each commit is a generation that survives
+    scratch,  // one slot: half the room, no commit, nothing to open after the process has ended
+    kept,     // one slot: filled once, committed once as a snapshot of another store, then only read
+};
+
 struct CreateOptions {
     std::vector<ObjectSpec> objects;
+    StoreKind kind = StoreKind::durable;
+    std::vector<std::uint16_t> shares = {};  // one per directory (swap/striping.h); empty: equal ones
+    std::optional<Origin> origin = {};       // REQUIRES: set exactly when kept
     Caching caching = Caching::direct;
-    // Called on the caller's thread while the files are pre-written (FACTS: overwriting is twice as fast as a first
-    // write). What it throws ends the creation and reaches the caller.
+    // Called on the caller's thread while the files are pre-written (overwriting is twice as fast as a first write; a
+    // kept store is written once, so only its manifests are). What it throws ends the creation and reaches the caller.
     std::function<void(std::uint64_t written_bytes, std::uint64_t total_bytes)> progress = {};
+};
+
+// How much of the newest generation open() reads before anything is written.
+enum class VerifyScope : std::uint8_t {
+    none,    // tiles are checked when they are read; then it is too late for the generation before
+    sample,  // the first and last tile of each object and every 16th of all
+    all,
+};
+
+struct OpenOptions {
+    Caching caching = Caching::direct;
+    VerifyScope verify = VerifyScope::none;
+    std::function<void(std::uint64_t verified_bytes, std::uint64_t total_bytes)> progress = {};  // as CreateOptions'
 };
 
 struct TileLocation {
     std::string path;  // "DIR/data" of the device
     std::uint64_t offset_bytes = 0;
+};
+
+// Keeps the tiles of the newest generation as they are while the store goes on to later ones: a write that would
+// overwrite a pinned tile waits until the tile is released. For copies of a generation (swap/keep.h). Caller-owned; not
+// destroyed while it is pinned (checked).
+class GenerationPin {
+   public:
+    GenerationPin() noexcept = default;
+    GenerationPin(const GenerationPin&) = delete;
+    GenerationPin& operator=(const GenerationPin&) = delete;
+    virtual ~GenerationPin();
+
+   protected:
+    // A write waits for this tile: release it soon. On the store's thread, from within write().
+    virtual void wanted(TileId tile) noexcept = 0;
+
+   private:
+    friend class StoreState;
+    friend class PinnedTiles;
+    bool pinned_ = false;
 };
 
 // All calls on the thread that owns the Io; results come while that thread polls the Io. Directories and Io outlive the
@@ -106,19 +152,25 @@ struct TileLocation {
 class TensorStore {
    public:
     // Reserves and pre-writes the files; generation 0 comes with the first commit. Overwrites what an interrupted
-    // creation left. Polls the Io. Throws Error: usage (objects), does_not_fit (directory, needed and free bytes),
-    // storage (also when a directory holds a committed store or a device of another one: nothing is changed then).
+    // creation or a scratch store left. Polls the Io. Throws Error: usage (objects), does_not_fit (directory, needed
+    // and free bytes), storage (also when a directory holds a committed store or a device of another one: nothing is
+    // changed then).
     static std::unique_ptr<TensorStore> create(Io& io, const std::vector<StoreDirectory*>& directories,
                                                CreateOptions options);
 
     // Recovers the newest committed generation. Polls the Io. Throws Error (storage) naming file and offset when no
-    // manifest is whole or a data file is missing or short.
+    // manifest is whole, a data file is missing or short, or a verified tile is damaged.
+    // A damaged tile found by verification is survived when generation g-1 is still whole (it is from the commit of g
+    // to the first write after it; all of it is verified): then g is erased, g-1 is the newest, and a note says so.
+    // With directories that are shared() the store is read-only and nothing on disk changes: write() and commit() are
+    // contract violations, and there is no going back to g-1.
     static std::unique_ptr<TensorStore> open(Io& io, const std::vector<StoreDirectory*>& directories,
-                                             Caching caching = Caching::direct);
+                                             const OpenOptions& options = {});
     ~TensorStore();
     TensorStore(const TensorStore&) = delete;
     TensorStore& operator=(const TensorStore&) = delete;
 
+    StoreKind kind() const noexcept;
     const Layout& layout() const noexcept;
     std::optional<std::uint32_t> find(std::string_view object) const;  // index of the object of that name
 
@@ -134,31 +186,49 @@ class TensorStore {
 
     // Writes the tile into its other slot, as part of the next generation. The bytes past the tile's length are set to
     // zero. The memory must not change until tile_done(). After an error the generation can only be committed once the
-    // tile was written again. REQUIRES: as read() but for written(), and no commit is under way.
+    // tile was written again. REQUIRES: as read() but for written(), no commit is under way, not read-only, and a kept
+    // store is not committed yet.
     void write(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency);
 
     // Makes all writes since the last commit durable as one generation, with `client`. Throws Error (usage), and has
     // changed nothing, when `client` takes more than max_client_bytes. Reads may go on meanwhile. After an error of a
-    // flush or of the manifest the store is poisoned: every later commit fails; the last generation stays whole (what
-    // an interrupted commit had reached may be recovered instead of it). REQUIRES: operation idle, no write in flight,
-    // no commit under way.
+    // flush or of the manifest, or when one of the files was removed, the store is poisoned: every later commit fails;
+    // the last generation stays whole (what an interrupted commit had reached may be recovered instead of it).
+    // REQUIRES: operation idle, no write in flight, no commit under way, not scratch, and as write() for read-only and
+    // kept stores.
     void commit(CommitOperation& operation, const ClientState& client);
+
+    // Pins all written tiles of the newest committed generation (of a scratch store: as they are now). One pin at a
+    // time. REQUIRES: nothing pinned, no write in flight, no commit under way; something was committed, or scratch.
+    void pin(GenerationPin& pin);
+    // As read(), of the pinned bytes; beside another operation on the same tile. REQUIRES: pinned and not released.
+    void read_pinned(TileOperation& operation, TileId tile, std::span<std::byte> memory, Urgency urgency);
+    bool pinned(TileId tile) const;  // and not released
+    void release(TileId tile);       // lets a waiting write go on. REQUIRES: pinned, no read_pinned of it in flight
+    void unpin() noexcept;           // releases the rest. REQUIRES: something is pinned, no read_pinned in flight
+
+    // As Io::promote(), of an operation of this store: what of it is not with the device yet becomes more urgent.
+    void promote(TileOperation& operation, Urgency urgency) noexcept;
 
     // A device does not answer and the process is about to end with an error. Operations in flight are never delivered,
     // and the files stay open until the process ends, because the device may still write into the memory: their owners
     // keep (leak) operations and memory. REQUIRES: nothing but destruction follows.
     void abandon() noexcept;
+    bool abandoned() const noexcept;
 
     std::optional<std::uint64_t> generation() const noexcept;  // newest committed; nothing before the first commit
     std::uint64_t incarnation() const noexcept;
     const ClientState& client() const noexcept;  // of that generation
+    const StoreUuid& uuid() const noexcept;
+    const std::optional<Origin>& origin() const noexcept;  // of a kept store
     // Lines for the composition root to log: direct I/O refused, a damaged manifest copy passed over, a tile that was
     // only right when it was read again. At most a hundred.
     const std::vector<std::string>& notes() const noexcept;
     TileLocation location(TileId tile) const;  // of the slot that read() would read: for messages and tests
 
+    explicit TensorStore(std::unique_ptr<StoreState> state);  // for create() and open()
+
    private:
-    explicit TensorStore(std::unique_ptr<StoreState> state);
     std::unique_ptr<StoreState> state_;
 };
 

@@ -1,4 +1,4 @@
-// main() of the test programs: GoogleTest's, and the flags of seeded tests.
+// main() of the test programs: GoogleTest's, and the flags that say how much is tried.
 #include "tests/seeds.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,9 @@ namespace {
 constexpr const char* help =
     "\nSeeded tests:\n"
     "  --seed=N   draw from seed N; a failure prints the whole command\n"
-    "  --runs=N   that many seeds from there (default: 1 from a given seed, else what each test thinks right)\n";
+    "  --runs=N   that many seeds from there (default: 1 from a given seed, else what each test thinks right)\n"
+    "\nTests of bit patterns:\n"
+    "  --all-patterns   try all 2^32 of them (some minutes)\n";
 
 // Nothing when `argument` is not `name` followed by a decimal number and nothing else.
 std::optional<std::uint64_t> number_of(std::string_view argument, std::string_view name) {
@@ -38,6 +40,8 @@ int main(int argc, char** argv) {
             options.seed = seed;
         } else if (const auto runs = number_of(argument, "--runs=")) {
             options.runs = runs;
+        } else if (argument == "--all-patterns") {
+            options.all_patterns = true;
         } else {
             std::fprintf(stderr, "%s: '%s' is no flag of this program%s", argv[0], argv[i], help);
             return 2;

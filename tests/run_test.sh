@@ -224,5 +224,48 @@ case_refuses_unknown_words() {
   expect_refusal "no '--fast'"
 }
 
+# A ctest that knows two long forms, and whose run of one prints what $work/says holds.
+stub_long_forms() {
+  mkdir -p "$work/repo/tests" "$work/build"
+  cp "$source_dir/tests/long.sh" "$work/repo/tests/"
+  ln -sf "$(command -v date)" "$bin/"
+  stub ctest "[[ \$* == *' -N'* ]] && { printf '  Test #7: long:cuts\\n  Test #8: long:kills\\n'; exit 0; }
+cat $work/says; exit \$(cat $work/verdict)"
+  stub git 'echo 1234abc'
+  echo 0 >"$work/verdict"
+}
+
+long() {
+  status=0
+  env -i PATH="$bin" "$bin/bash" "$work/repo/tests/long.sh" "$work/build" "$@" >"$work/output" 2>&1 || status=$?
+}
+
+case_long_forms_keep_a_section_each() {
+  stub_long_forms
+  local results=$work/repo/tests/RESULTS.md
+  printf '8: Test command: %s/repo/x --runs=9\n8: RESULT kills: 9 kills, none lost anything\n' "$work" >"$work/says"
+  long
+  expect_ok
+  printf '8: RESULT kills: 10 kills & one lost\n' >"$work/says"
+  echo 1 >"$work/verdict"
+  long cuts
+  ((status != 0)) || fail "a failed long form should fail"
+  cp "$results" "$work/output"
+  (($(grep -c '^## ' "$results") == 2)) || fail "there should be two sections"
+  [[ $(grep '^## ' "$results" | head -n 1) == '## cuts' ]] || fail "the sections should keep their order"
+  says '^`x --runs=9`$'
+  says 'commit 1234abc, .* seconds: passed$'
+  says '^\* kills: 9 kills, none lost anything$'
+  says 'seconds: \*\*failed\*\*$'
+  says '^\* kills: 10 kills & one lost$'
+}
+
+case_long_refuses_unknown_names() {
+  stub_long_forms
+  long kilsl
+  expect_refusal "no long form 'kilsl'; there are: cuts kills"
+  [[ ! -e $work/repo/tests/RESULTS.md ]] || fail "it wrote a section"
+}
+
 "case_$1"
 echo ok

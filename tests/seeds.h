@@ -1,5 +1,5 @@
-// The seed of a seeded test, and the command that runs that one run again. Every test program takes --seed=N and
-// --runs=N (tests/main.cpp).
+// How much a test tries: the seed of a seeded test, and the command that runs that one run again. Every test program
+// takes --seed=N, --runs=N and --all-patterns (tests/main.cpp).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@ struct SeedOptions {
     std::string program;                // as it was called
     std::optional<std::uint64_t> seed;  // the first; none: drawn anew
     std::optional<std::uint64_t> runs;  // seeds from there; none: what the test thinks right, or 1 from a given seed
+    bool all_patterns = false;          // where bit patterns are tried: all 2^32 instead of some
 };
 
 // Written by main() alone, before any test.

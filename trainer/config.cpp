@@ -1,6 +1,7 @@
 #include "trainer/config.h"
 
 #include "aio/error.h"
+#include "swap/kept_list.h"
 #include "zero_infinity/unit.h"
 
 #include <fmt/format.h>
@@ -154,30 +155,6 @@ PlaneType gradient_type(Settings& settings) {
     return PlaneType::bf16;
 }
 
-// The store's directory is the nvme_path of either offload section (equal where both have one), else
-// run.swap_directory.
-std::string swap_directory(Settings& settings) {
-    constexpr auto param = "zero_optimization.offload_param.nvme_path";
-    constexpr auto optimizer = "zero_optimization.offload_optimizer.nvme_path";
-    constexpr auto own = "run.swap_directory";
-    std::string found;
-    const char* found_key = nullptr;
-    for (const char* key : {param, optimizer, own}) {
-        if (!settings.given(key)) continue;
-        if (found_key != nullptr && settings.text(key) != found) {
-            refuse(settings, fmt::format("{} \"{}\" is not {} \"{}\"; there is one store: leave one out", key,
-                                         settings.text(key), found_key, found));
-        }
-        found = settings.text(key);
-        found_key = key;
-    }
-    if (found_key == nullptr) {
-        refuse(settings, fmt::format("no directory for the checkpoint store: give {} or {}", param, own));
-    }
-    if (!settings.has(own)) settings.derive(own, found);
-    return found;
-}
-
 DeviceOptions device_options(const Settings& settings) {
     const std::string& kind = settings.text("memory.device");
     DeviceOptions device;
@@ -188,6 +165,22 @@ DeviceOptions device_options(const Settings& settings) {
         refuse(settings, fmt::format("memory.device \"{}\" needs memory.device_budget", kind));
     }
     return device;
+}
+
+// Planned where either key says that snapshots are wanted.
+KeepOptions keep_options(const Settings& settings, const TrainConfig& config) {
+    const bool folder = settings.given("keep.folder");
+    KeepOptions keep{
+        .planned = folder || settings.integer("keep.every") > 0,
+        .every = settings.integer("keep.every"),
+        .last = static_cast<std::uint64_t>(settings.integer("keep.last")),
+        .folder = folder ? settings.text("keep.folder") : config.swap_directory() + "/" + kept_folder_name};
+    if (!keep.planned && keep.last > 0)
+        refuse(settings, "keep.last has no effect without keep.every or keep.folder; leave it out");
+    if (keep.planned && config.durability == Durability::scratch)
+        refuse(settings,
+               "keep.every and keep.folder need commits, and run.commit_every is \"scratch\"; leave them out");
+    return keep;
 }
 
 Tier tier(const Settings& settings, const char* key) {
@@ -219,6 +212,17 @@ void set_io(const Settings& settings, TrainConfig& config) {
         config.io_queue_depth = static_cast<std::uint32_t>(settings.integer("aio.queue_depth"));
 }
 
+Durability durability(const Settings& settings) {
+    constexpr auto key = "run.commit_every";
+    if (settings.is_word(key, "scratch")) return Durability::scratch;
+    return {static_cast<std::uint64_t>(settings.integer(key))};
+}
+
+VerifyScope verify_scope(const std::string& word) {
+    if (word == "none") return VerifyScope::none;
+    return word == "sample" ? VerifyScope::sample : VerifyScope::all;
+}
+
 IoChoice io_choice(const std::string& word) {
     if (word == "io_uring") return IoChoice::io_uring;
     if (word == "libaio") return IoChoice::libaio;
@@ -229,6 +233,8 @@ void set_run(const Settings& settings, TrainConfig& config) {
     config.run_directory = settings.text("run.directory");
     config.name = settings.text("run.name");
     config.steps = settings.integer("run.steps");
+    config.durability = durability(settings);
+    config.verify = verify_scope(settings.text("run.verify"));
     config.seed = static_cast<std::uint64_t>(settings.integer("run.seed"));
     config.threads = static_cast<unsigned>(settings.integer("run.threads"));
     config.io = io_choice(settings.text("run.io_backend"));
@@ -255,10 +261,11 @@ TrainConfig make_config(Settings& settings) {
     config.codec = codec_choice(settings);
     config.residency = {.weights = tier(settings, "zero_optimization.offload_param.device"),
                         .states = tier(settings, "zero_optimization.offload_optimizer.device")};
-    config.swap_directory = swap_directory(settings);
+    config.swap_directories = swap_directories(settings);
     set_io(settings, config);
     set_memory(settings, config);
     set_run(settings, config);
+    config.keep = keep_options(settings, config);
     return config;
 }
 

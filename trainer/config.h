@@ -1,16 +1,20 @@
 // A training run's configuration, typed and checked as a whole.
 #pragma once
 
+#include "swap/tensor_store.h"
 #include "trainer/gpt_options.h"
 #include "trainer/optimizer_config.h"
 #include "trainer/schedule.h"
 #include "trainer/settings.h"
+#include "trainer/snapshot_keeping.h"
+#include "trainer/swap_directories.h"
 #include "zero_infinity/device.h"
 #include "zero_infinity/traffic.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
@@ -40,8 +44,8 @@ struct TrainConfig {
     CodecChoice codec = CodecChoice::exact;
 
     Residency residency;
-    std::string swap_directory;
-    std::optional<std::uint32_t> io_block_bytes;  // none: the device's profile says (trainer/io_settings.h)
+    std::vector<SettingDirectory> swap_directories;  // one at least
+    std::optional<std::uint32_t> io_block_bytes;     // none: the device's profile says (trainer/io_settings.h)
     std::optional<std::uint32_t> io_queue_depth;
 
     std::uint64_t host_budget_bytes = 0;
@@ -54,11 +58,15 @@ struct TrainConfig {
     std::string run_directory;
     std::string name;
     std::int64_t steps = 0;
+    Durability durability;
+    VerifyScope verify = VerifyScope::all;
     std::uint64_t seed = 1;
     unsigned threads = 0;  // 0: not decided
     IoChoice io = IoChoice::automatic;
     SampleOptions sample;
+    KeepOptions keep;
 
+    const std::string& swap_directory() const { return swap_directories.front().path; }  // the one with the manifests
     std::int64_t tokens_per_step() const noexcept { return micro_batch_rows * micro_batches * model.context; }
 };
 

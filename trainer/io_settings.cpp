@@ -33,11 +33,11 @@ IoSettings io_settings(const TrainConfig& config) {
     DeviceProfile profile;
     std::string source;
     if (!config.io_block_bytes || !config.io_queue_depth) {
-        const std::optional<FoundProfile> found = find_profile(config.swap_directory);
+        const std::optional<FoundProfile> found = find_profile(config.swap_directory());
         if (found) profile = found->profile;
         source = found ? fmt::format("from {} of {}", found->path, found->profile.made)
                        : fmt::format("built in, nothing was measured here; `penstock bench io --tune --dir {}` does",
-                                     config.swap_directory);
+                                     config.swap_directory());
     }
     apply_keys(config, profile);
     if (!source.empty()) settings.note = fmt::format("I/O: {} ({})", text_of(profile), source);

@@ -115,8 +115,8 @@ std::string expectation(const KeySpec& key) {
             return "a number " + range_text(key);
         case KeyType::bytes:
             return "bytes " + range_text(key) + ", as a number or text such as \"300MiB\" (KiB, MiB, GiB, TiB)";
-        case KeyType::integer_or_auto:
-            return "an integer " + range_text(key) + ", or \"auto\"";
+        case KeyType::integer_or_word:
+            return fmt::format("an integer {}, or \"{}\"", range_text(key), key.choices);
         case KeyType::bytes_or_auto:
             return "\"auto\", or bytes " + range_text(key) + ", as a number or text such as \"300MiB\"";
         case KeyType::text:
@@ -127,6 +127,8 @@ std::string expectation(const KeySpec& key) {
             return "two numbers in brackets, each " + range_text(key);
         case KeyType::names:
             return "a list of names, e.g. [\"embedding\"]";
+        case KeyType::directories:
+            return "a path, or a list of paths or of {\"path\": ..., \"bandwidth\": bytes per second or \"auto\"}";
         case KeyType::groups:
             return "a list of groups, each " + group_expectation(key);
     }

@@ -88,7 +88,7 @@ constexpr std::array key_list = {
             "the same directory; one of the two is enough"},
     KeySpec{"aio.block_size", bytes_or_auto, "\"auto\"", {4 * kibi, kibi * kibi * kibi}, "", free,
             "longest single read or write, a power of two; auto: of the device's profile, else 1 MiB"},
-    KeySpec{"aio.queue_depth", integer_or_auto, "\"auto\"", {1, 4096}, "", free,
+    KeySpec{"aio.queue_depth", integer_or_word, "\"auto\"", {1, 4096}, "auto", free,
             "blocks in flight at once in each direction; auto: of the device's profile, else 8 MiB in flight"},
 
     // Memory: how, not what, is computed.
@@ -108,11 +108,26 @@ constexpr std::array key_list = {
     KeySpec{"memory.emulated_copy_delay_us", integer, "0", {0, 10 * million}, "", free,
             "emulated device: microseconds before each copy"},
 
+    KeySpec{"keep.every", integer, "0", {0, trillion}, "", free,
+            "steps from one kept snapshot to the next; 0: only when SIGUSR1 asks and keep.folder is given"},
+    KeySpec{"keep.last", integer, "0", {0, million}, "", free,
+            "how many step-N snapshots stay, the older ones go when a new one is complete; 0: all"},
+    KeySpec{"keep.folder", text, "(\"kept\" in the first swap directory)", {}, "", free,
+            "where snapshots go; may be on another file system"},
+
     KeySpec{"run.directory", text, "", {}, "", free, "where log and summary go; made when missing"},
-    KeySpec{"run.swap_directory", text, "(nvme_path)", {}, "", free,
-            "directory of the checkpoint store when no nvme_path is given"},
+    KeySpec{"run.swap_directory", directories, "(nvme_path)", {}, "", free,
+            "directory of the checkpoint store when no nvme_path is given; of several, one per device, each gets "
+            "a share of the tiles, equal or by bandwidth, and the first has the manifests; a store keeps shares and "
+            "order"},
     KeySpec{"run.name", text, "\"penstock\"", {}, "", free, "owner of the store; another owner's is refused"},
     KeySpec{"run.steps", integer, "", {1, trillion}, "", free, "steps in all; may grow"},
+    KeySpec{"run.commit_every", integer_or_word, "1", {1, trillion}, "scratch", free,
+            "steps from one commit to the next: a crash loses what came after the last one, 1: the running step; "
+            "scratch: no step is ever committed, a crash or the end loses the run"},
+    KeySpec{"run.verify", choice, "\"all\"", {}, "all|sample|none", free,
+            "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
+            "by going back a commit"},
     KeySpec{"run.seed", integer, "1", {0, 9007199254740992.0}, "", fixed, "of initial weights and data order"},
     KeySpec{"run.threads", integer, "0", {0, 4096}, "", recorded,
             "of compute, changes bits; 0: all cores at the first start"},

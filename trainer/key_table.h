@@ -15,13 +15,14 @@ enum class KeyType : std::uint8_t {
     integer,
     number,
     bytes,            // a number of bytes, or text such as "300MiB"
-    integer_or_auto,  // an integer, or "auto"
+    integer_or_word,  // an integer, or the text in KeySpec::choices
     bytes_or_auto,
     text,
-    choice,  // one of KeySpec::choices
-    pair,    // two numbers
-    names,   // a list of text
-    groups,  // a list of sections: a pattern `params`, and keys of the section that KeySpec::choices names
+    choice,       // one of KeySpec::choices
+    pair,         // two numbers
+    names,        // a list of text
+    directories,  // a path, or a list of paths and of sections with path and bandwidth
+    groups,       // a list of sections: a pattern `params`, and keys of the section that KeySpec::choices names
 };
 
 // What happens when a run is resumed with another value than it was started with.
@@ -44,7 +45,7 @@ struct KeySpec {
     KeyType type;
     std::string_view fallback;  // JSON text; empty: the key is required; "(…)": follows from what the parentheses say
     KeyRange range;             // of numeric types
-    std::string_view choices;   // of `choice`, separated by '|'; of `groups`, a section
+    std::string_view choices;   // of `choice`, separated by '|'; of integer_or_word, one; of `groups`, a section
     AtResume at_resume;
     std::string_view help;  // one line
 };

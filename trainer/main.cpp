@@ -1,6 +1,7 @@
 // The program `penstock`: reads the command line, builds console and signals, calls the verb, and turns its end into an
 // exit code.
 #include "trainer/bench_program.h"
+#include "trainer/ckpt_command.h"
 #include "trainer/console.h"
 #include "trainer/failure.h"
 #include "trainer/key_table.h"
@@ -15,6 +16,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <string_view>
 
 namespace penstock {
@@ -35,6 +37,7 @@ struct CommandLine {
     std::string steps;  // as typed: the key table judges it
     bool replace = false;
     bool json = false;
+    std::function<CkptResult(Console&)> ckpt;
 };
 
 // Standard output is for results alone: what cannot be written there is an error, not a loss.
@@ -65,9 +68,14 @@ void add_verbs(CLI::App& app, CommandLine& line) {
     train->add_option("--set", line.train.overrides, "KEY=VALUE: set a key of the configuration; may be repeated")
         ->allow_extra_args(false);
     train->add_option("--steps", line.steps, "the same as --set run.steps=N");
+    train->add_option("--resume-from", line.train.resume_from,
+                      "go on from a kept snapshot, by its name, step or path (`penstock ckpt ls`); what the run has "
+                      "committed since is replaced");
     train->add_option("--pool-trace", line.train.pool_trace,
                       "write what is asked of the pool of pinned memory to FILE, for `penstock bench pool --trace`");
     train->footer(train_example);
+
+    line.ckpt = add_ckpt_verb(app);
 
     // For the help only: main() hands the verb over before the command line is parsed.
     app.add_subcommand("bench", "Measure this machine and Penstock on it (starts penstock-bench; see bench --help)");
@@ -87,8 +95,16 @@ ExitCode run_train(CommandLine& line, Console& console, StopSignals& signals) {
     return outcome.code;
 }
 
+ExitCode run_ckpt(const CommandLine& line, Console& console) {
+    const CkptResult result = line.ckpt(console);
+    console.settle();
+    write_result(result.text);
+    return result.code;
+}
+
 ExitCode run_verb(const CLI::App& app, CommandLine& line, Console& console, StopSignals& signals) {
     if (app.got_subcommand("train")) return run_train(line, console, signals);
+    if (app.got_subcommand("ckpt")) return run_ckpt(line, console);
     if (app.got_subcommand("keys")) {
         write_result(reference_table());
         return ExitCode::ok;

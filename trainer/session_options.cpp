@@ -30,14 +30,17 @@ SettingNames setting_names() {
             .staging = "memory.staging_tiles",
             .gradient_type = "data_types.grad_accum_dtype",
             .resident_weights = "zero_optimization.offload_param.device",
-            .resident_states = "zero_optimization.offload_optimizer.device"};
+            .resident_states = "zero_optimization.offload_optimizer.device",
+            .keep = "keep.every and keep.folder"};
 }
 
 }  // namespace
 
 SessionOptions session_options(const TrainConfig& config, unsigned threads, const IoLimits& io) {
     SessionOptions options;
-    options.swap_directories = {config.swap_directory};
+    for (const SettingDirectory& directory : config.swap_directories)
+        options.swap_directories.push_back(directory.path);
+    options.keeping = config.keep.planned;
     options.job = config.name;
     options.host_budget_bytes = config.host_budget_bytes;
     options.prefetch_depth = config.prefetch_depth;
@@ -51,6 +54,8 @@ SessionOptions session_options(const TrainConfig& config, unsigned threads, cons
     options.engine.gradient_clipping = config.gradient_clipping;
     options.engine.activations =
         config.activations == ActivationChoice::recompute ? Activations::recompute : Activations::keep;
+    options.engine.durability = config.durability;
+    options.verify = config.verify;
     options.worker_threads = threads;
     options.backend = backend(config.io);
     options.io = io;

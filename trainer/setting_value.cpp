@@ -1,13 +1,12 @@
 #include "trainer/setting_value.h"
 
+#include "aio/byte_count.h"
 #include "aio/check.h"
 #include "trainer/key_table.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <array>
-#include <charconv>
 #include <cmath>
 
 namespace penstock {
@@ -57,8 +56,8 @@ std::optional<SettingValue> to_names(const json& value) {
     return names;
 }
 
-bool is_auto(const json& value) {
-    return value.is_string() && value.get<std::string>() == auto_text;
+bool is_word(const json& value, std::string_view word) {
+    return value.is_string() && value.get<std::string>() == word;
 }
 
 std::optional<SettingValue> to_whole(const KeySpec& key, const json& value) {
@@ -70,7 +69,9 @@ std::optional<SettingValue> to_whole(const KeySpec& key, const json& value) {
 std::optional<SettingValue> to_bytes(const KeySpec& key, const json& value) {
     std::uint64_t bytes = 0;
     if (value.is_string()) {
-        if (!parse_bytes(value.get<std::string>(), bytes)) return {};
+        const auto written = parse_bytes(value.get<std::string>());
+        if (!written) return {};
+        bytes = *written;
     } else {
         const auto integer = to_integer(value);
         if (!integer || *integer < 0) return {};
@@ -78,6 +79,38 @@ std::optional<SettingValue> to_bytes(const KeySpec& key, const json& value) {
     }
     if (!within(key, static_cast<double>(bytes))) return {};
     return static_cast<std::int64_t>(bytes);
+}
+
+std::optional<SettingDirectory> to_directory(const json& value) {
+    if (value.is_string() && !value.get<std::string>().empty())
+        return SettingDirectory{.path = value.get<std::string>()};
+    if (!value.is_object() || value.empty() || !value.contains("path")) return {};
+    SettingDirectory directory;
+    for (const auto& [word, part] : value.items()) {
+        if (word == "path" && part.is_string() && !part.get<std::string>().empty()) {
+            directory.path = part.get<std::string>();
+        } else if (word == "bandwidth" && is_word(part, auto_text)) {
+            directory.bandwidth = SettingBandwidth{};
+        } else if (word == "bandwidth") {
+            const auto bytes = to_bytes({.range = {1, 1e15}}, part);
+            if (!bytes) return {};
+            directory.bandwidth = SettingBandwidth{static_cast<double>(std::get<std::int64_t>(*bytes))};
+        } else {
+            return {};
+        }
+    }
+    return directory;
+}
+
+std::optional<SettingValue> to_directories(const json& value) {
+    std::vector<SettingDirectory> directories;
+    for (const json& item : value.is_array() ? value : json::array({value})) {
+        auto directory = to_directory(item);
+        if (!directory) return {};
+        directories.push_back(std::move(*directory));
+    }
+    if (directories.empty()) return {};
+    return directories;
 }
 
 }  // namespace
@@ -89,14 +122,14 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             return {};
         case KeyType::integer:
             return to_whole(key, value);
-        case KeyType::integer_or_auto:
-            if (is_auto(value)) return std::string(auto_text);
+        case KeyType::integer_or_word:
+            if (is_word(value, key.choices)) return std::string(key.choices);
             return to_whole(key, value);
         case KeyType::number:
             if (value.is_number() && within(key, value.get<double>())) return value.get<double>();
             return {};
         case KeyType::bytes_or_auto:
-            if (is_auto(value)) return std::string(auto_text);
+            if (is_word(value, auto_text)) return std::string(auto_text);
             return to_bytes(key, value);
         case KeyType::bytes:
             return to_bytes(key, value);
@@ -110,6 +143,8 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             return to_pair(key, value);
         case KeyType::names:
             return to_names(value);
+        case KeyType::directories:
+            return to_directories(value);
         case KeyType::groups:
             break;
     }
@@ -139,30 +174,6 @@ std::string found_text(const json& value) {
     std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
     if (text.size() > 60) text = text.substr(0, 57) + "...";
     return fmt::format("{} ({})", text, kind_of(value));
-}
-
-bool parse_bytes(std::string_view text, std::uint64_t& bytes) {
-    struct Unit {
-        std::string_view name;
-        double bytes;
-    };
-    constexpr std::array<Unit, 5> units = {
-        {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"B", 1}}};
-    double factor = 1;
-    for (const Unit& unit : units) {
-        if (!text.ends_with(unit.name)) continue;
-        factor = unit.bytes;
-        text.remove_suffix(unit.name.size());
-        break;
-    }
-    while (text.ends_with(' ')) text.remove_suffix(1);
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return false;
-    const double product = number * factor;
-    if (!(product >= 0) || product > 0x1p60 || std::floor(product) != product) return false;
-    bytes = static_cast<std::uint64_t>(product);
-    return true;
 }
 
 }  // namespace penstock

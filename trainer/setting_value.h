@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -23,9 +22,22 @@ struct SettingGroup {
     std::map<std::string, std::vector<double>> values;  // a number, two of a pair, or 0 or 1 of a boolean
 };
 
-// Integers and bytes are int64; where the key allows it, the text "auto" stands in their place.
+// What a directory's share of the work follows.
+struct SettingBandwidth {
+    double bytes_per_second = 0;  // 0: as its profile says ("auto")
+    bool operator==(const SettingBandwidth&) const = default;
+};
+
+// One element of a list of directories.
+struct SettingDirectory {
+    std::string path;
+    std::optional<SettingBandwidth> bandwidth = {};
+    bool operator==(const SettingDirectory&) const = default;
+};
+
+// Integers and bytes are int64; where the key allows it, a text such as "auto" stands in their place.
 using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
-                                  std::vector<std::string>, std::vector<SettingGroup>>;
+                                  std::vector<std::string>, std::vector<SettingGroup>, std::vector<SettingDirectory>>;
 
 // Nothing when type or range do not fit the key. Whole numbers may be written as 1e9, as DeepSpeed's files do.
 // REQUIRES: the key's type is not groups.
@@ -38,9 +50,5 @@ std::vector<SettingGroup> read_groups(const KeySpec& key, const nlohmann::json& 
 const char* kind_of(const nlohmann::json& value);
 // What was found and of which kind, short enough for one line: "9.5 (a number with a fraction)".
 std::string found_text(const nlohmann::json& value);
-
-// "300MiB" → 314572800; units B, KiB, MiB, GiB, TiB or none, fractions allowed as long as the bytes are whole. Returns
-// false when it is no such text.
-bool parse_bytes(std::string_view text, std::uint64_t& bytes);
 
 }  // namespace penstock

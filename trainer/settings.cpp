@@ -97,7 +97,8 @@ class SettingsReader {
         if (key == nullptr) refuse_unknown("--set", path);
         json value = json::parse(value_text, nullptr, false);
         const bool wants_text = key->type == KeyType::text || key->type == KeyType::choice;
-        if (value.is_discarded() || (wants_text && !value.is_string())) value = value_text;
+        const bool wants_path = key->type == KeyType::directories && !value.is_array();
+        if (value.is_discarded() || ((wants_text || wants_path) && !value.is_string())) value = value_text;
         set(*key, value, "--set", Settings::Source::command_line);
     }
 
@@ -171,9 +172,13 @@ const Value& Settings::get(std::string_view key) const {
 }
 
 bool Settings::is_auto(std::string_view key) const {
+    return is_word(key, auto_text);
+}
+
+bool Settings::is_word(std::string_view key, std::string_view word) const {
     PENSTOCK_CHECK(has(key), "key {} has no value", key);
     const auto* text = std::get_if<std::string>(&entries_.find(key)->second.value);
-    return text != nullptr && *text == auto_text;
+    return text != nullptr && *text == word;
 }
 
 bool Settings::boolean(std::string_view key) const {
@@ -202,6 +207,10 @@ const std::vector<SettingGroup>& Settings::groups(std::string_view key) const {
     return get<std::vector<SettingGroup>>(key);
 }
 
+const std::vector<SettingDirectory>& Settings::directories(std::string_view key) const {
+    return get<std::vector<SettingDirectory>>(key);
+}
+
 std::string Settings::spelled(std::string_view key) const {
     if (!has(key)) return "unset";
     struct Spell {
@@ -226,6 +235,16 @@ std::string Settings::spelled(std::string_view key) const {
                 text += "}";
             }
             return "[" + text + "]";
+        }
+        std::string operator()(const std::vector<SettingDirectory>& value) const {
+            std::string text;
+            for (const SettingDirectory& directory : value) {
+                text += (text.empty() ? "" : ", ") + directory.path;
+                if (!directory.bandwidth) continue;
+                const double bandwidth = directory.bandwidth->bytes_per_second;
+                text += bandwidth > 0 ? fmt::format(" at {}", bandwidth) : fmt::format(" at {}", auto_text);
+            }
+            return text;
         }
     };
     return std::visit(Spell{}, entries_.find(key)->second.value);

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <chrono>
+#include <ctime>
 
 namespace penstock {
 namespace {
@@ -13,9 +13,12 @@ double gigabytes_per_second(std::uint64_t bytes, double seconds) {
     return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0;
 }
 
-std::string now_text() {
-    return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                       fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+std::string committed_text(const StepRecord& record) {
+    return record.committed ? fmt::format("committed {}", *record.committed) : "scratch";
+}
+
+std::string time_text(std::int64_t since_1970_s) {
+    return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(since_1970_s)));
 }
 
 }  // namespace
@@ -24,30 +27,30 @@ std::string line_of(const StepRecord& record) {
     return fmt::format(
         "step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.3g}  {:.0f} tok/s  {:.2f} s  ETA {}  NVMe r {:.2f} w {:.2f} GB/s  "
         "waited {:.0f} %  "
-        "pool {:.0f}/{:.0f} MiB  committed {}",
+        "pool {:.0f}/{:.0f} MiB  {}",
         record.step, record.steps, record.loss, record.gradient_norm, record.learning_rate, record.tokens_per_second(),
         record.seconds, duration_text(record.seconds_left), gigabytes_per_second(record.read_bytes, record.seconds),
         gigabytes_per_second(record.write_bytes, record.seconds), 100 * record.waited_share(),
         static_cast<double>(record.pool_peak_bytes) / 0x1p20, static_cast<double>(record.pool_budget_bytes) / 0x1p20,
-        record.committed);
+        committed_text(record));
 }
 
 std::string live_line_of(const StepRecord& record) {
     return fmt::format(
         "{}/{} loss {:.4f} norm {:.2f} lr {:.2g} {:.0f} tok/s ETA {} | r {:.2f} w {:.2f} GB/s wait {:.0f}% | pool "
         "{:.0f}/{:.0f} "
-        "MiB, committed {}",
+        "MiB, {}",
         record.step, record.steps, record.loss, record.gradient_norm, record.learning_rate, record.tokens_per_second(),
         duration_text(record.seconds_left), gigabytes_per_second(record.read_bytes, record.seconds),
         gigabytes_per_second(record.write_bytes, record.seconds), 100 * record.waited_share(),
         static_cast<double>(record.pool_peak_bytes) / 0x1p20, static_cast<double>(record.pool_budget_bytes) / 0x1p20,
-        record.committed);
+        committed_text(record));
 }
 
 std::string json_of(const StepRecord& record) {
     const nlohmann::ordered_json object = {
         {"step", record.step},
-        {"committed", record.committed},
+        {"committed", record.committed ? nlohmann::ordered_json(*record.committed) : nlohmann::ordered_json(nullptr)},
         {"loss", record.loss},
         {"grad_norm", record.gradient_norm},
         {"lr", record.learning_rate},
@@ -66,7 +69,7 @@ std::string json_of(const StepRecord& record) {
         {"pool_peak_bytes", record.pool_peak_bytes},
         {"pool_budget_bytes", record.pool_budget_bytes},
         {"peak_rss_bytes", record.peak_rss_bytes},
-        {"time", now_text()},
+        {"time", time_text(record.time_s)},
     };
     return object.dump();
 }

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace penstock {
 
 struct StepRecord {
-    std::int64_t step = 0;       // counts from 1
-    std::int64_t steps = 0;      // in all
-    std::int64_t committed = 0;  // newest step that a kill cannot undo
+    std::int64_t step = 0;                  // counts from 1
+    std::int64_t steps = 0;                 // in all
+    std::int64_t time_s = 0;                // when it ended, since 1970
+    std::optional<std::int64_t> committed;  // newest step that a kill cannot undo; nothing: none, the run is scratch
     double loss = 0;
     double gradient_norm = 0;  // before clipping
     double learning_rate = 0;

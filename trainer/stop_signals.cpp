@@ -15,11 +15,12 @@
 namespace penstock {
 namespace {
 
-sigset_t stopping_signals() {
+sigset_t taken_signals() {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
     return signals;
 }
 
@@ -28,7 +29,7 @@ void say(std::string_view line) {
 }
 
 [[noreturn]] void end_by(int signal) {
-    const sigset_t signals = stopping_signals();
+    const sigset_t signals = taken_signals();
     std::signal(signal, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
     ::raise(signal);
@@ -38,7 +39,7 @@ void say(std::string_view line) {
 }  // namespace
 
 StopSignals::StopSignals() {
-    const sigset_t signals = stopping_signals();
+    const sigset_t signals = taken_signals();
     PENSTOCK_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "errno {}", errno);
     signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
     end_fd_ = ::eventfd(0, EFD_CLOEXEC);
@@ -52,7 +53,7 @@ StopSignals::~StopSignals() {
     watcher_.join();
     ::close(signal_fd_);
     ::close(end_fd_);
-    const sigset_t signals = stopping_signals();
+    const sigset_t signals = taken_signals();
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
@@ -63,9 +64,23 @@ void StopSignals::watch() {
         if (waits[1].revents != 0) return;
         signalfd_siginfo info{};
         if (::read(signal_fd_, &info, sizeof(info)) != sizeof(info)) continue;
-        if (reaction_ == Reaction::end_at_once || requested_) end_by(static_cast<int>(info.ssi_signo));
+        if (info.ssi_signo == SIGUSR1)
+            snapshot_ = true;
+        else
+            stop(static_cast<int>(info.ssi_signo));
+    }
+}
+
+void StopSignals::stop(int signal) {
+    const Reaction reaction = reaction_;
+    if (reaction == Reaction::finish_step && !requested_) {
         requested_ = true;
         say("\npenstock: stopping after this step; a second signal ends at once\n");
+    } else if (reaction == Reaction::end_copy && !copy_unwanted_) {
+        copy_unwanted_ = true;
+        say("\npenstock: ending the copy; another signal ends at once\n");
+    } else {
+        end_by(signal);
     }
 }
 

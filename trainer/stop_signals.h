@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM: the first lets the running step finish, the second ends the process at once.
+// SIGINT and SIGTERM: the first lets the running step finish, the second ends the process at once. SIGUSR1 asks for a
+// snapshot.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@ class StopSignals {
     enum class Reaction : std::uint8_t {
         end_at_once,  // as if there were no StopSignals: what is not committed is lost
         finish_step,  // the first signal sets requested() and says so on standard error
+        end_copy,     // the next signal sets copy_unwanted(); nothing but a copy is waited for
     };
 
     StopSignals();
@@ -24,14 +26,19 @@ class StopSignals {
     // Any thread.
     void react(Reaction reaction) noexcept { reaction_ = reaction; }
     bool requested() const noexcept { return requested_; }
+    bool copy_unwanted() const noexcept { return copy_unwanted_; }
+    bool take_snapshot_request() noexcept { return snapshot_.exchange(false); }  // SIGUSR1 came since the last call
 
    private:
     void watch();
+    void stop(int signal);
 
     int signal_fd_ = -1;
     int end_fd_ = -1;
     std::atomic<Reaction> reaction_{Reaction::end_at_once};
     std::atomic<bool> requested_{false};
+    std::atomic<bool> copy_unwanted_{false};
+    std::atomic<bool> snapshot_{false};
     std::thread watcher_;
 };
 

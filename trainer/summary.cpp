@@ -28,6 +28,7 @@ ordered_json to_object(const Summary& summary) {
         {"steps", summary.steps},
         {"steps_run", summary.steps_run},
         {"resumed_from_step", summary.resumed_from_step},
+        {"committed", summary.committed ? ordered_json(*summary.committed) : ordered_json(nullptr)},
         {"params", summary.params},
         {"trainable_params", summary.trainable_params},
         {"first_loss", number_or_null(summary.first_loss)},
@@ -56,6 +57,7 @@ Summary from_object(const ordered_json& object) {
     object.at("steps").get_to(summary.steps);
     object.at("steps_run").get_to(summary.steps_run);
     object.at("resumed_from_step").get_to(summary.resumed_from_step);
+    if (const auto& committed = object.at("committed"); !committed.is_null()) summary.committed = committed;
     object.at("params").get_to(summary.params);
     object.at("trainable_params").get_to(summary.trainable_params);
     summary.first_loss = to_number(object.at("first_loss"));
@@ -119,7 +121,8 @@ std::vector<std::string> lines_of(const Summary& summary) {
                     summary.formula_bytes_per_param_step),
         fmt::format("memory      pool peak {} of {}; peak RSS of the process {}", mebibytes(summary.pool_peak_bytes),
                     mebibytes(summary.pool_budget_bytes), mebibytes(summary.peak_rss_bytes)),
-        fmt::format("checkpoint  {} (step {})", summary.checkpoint, summary.steps),
+        summary.committed ? fmt::format("checkpoint  {} (step {})", summary.checkpoint, *summary.committed)
+                          : "checkpoint  none: nothing of a scratch run is kept",
         fmt::format("log         {}", summary.log),
     };
 }

@@ -11,9 +11,10 @@ namespace penstock {
 
 // Traffic and times are of the steps of this process: initialisation, resume and sample are left out.
 struct Summary {
-    std::int64_t steps = 0;      // committed in all
+    std::int64_t steps = 0;      // finished in all
     std::int64_t steps_run = 0;  // of them by this process
     std::int64_t resumed_from_step = 0;
+    std::optional<std::int64_t> committed;  // the newest committed step; nothing where a scratch run began anew
     std::uint64_t params = 0;
     std::uint64_t trainable_params = 0;
     std::optional<double> first_loss;  // of step 1; nothing when no process got to write it down

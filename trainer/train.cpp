@@ -29,15 +29,23 @@ std::string read_config(const std::string& path) {
 TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
     at::set_num_interop_threads(1);
     TrainingRun run(Settings::parse(read_config(request.config_file), request.config_file, request.overrides), console,
-                    request.pool_trace);
+                    {.pool_trace = request.pool_trace, .resume_from = request.resume_from});
     if (run.finished()) return {ExitCode::ok, run.recall()};
 
     signals.react(StopSignals::Reaction::finish_step);
-    while (!run.finished() && !signals.requested()) run.next_step();
+    while (!run.finished() && !signals.requested()) {
+        run.next_step();
+        run.keep_snapshot(signals.take_snapshot_request());
+    }
+    run.settle();
+    signals.react(StopSignals::Reaction::end_copy);
+    run.finish_snapshot([&] { return !signals.copy_unwanted(); });
     signals.react(StopSignals::Reaction::end_at_once);
 
     const bool stopped = !run.finished();
-    if (stopped) console.warn("stopped by a signal after a committed step; run the same command again to go on");
+    if (stopped)
+        console.warn(run.durable() ? "stopped by a signal after a committed step; run the same command again to go on"
+                                   : "stopped by a signal");
     return {stopped ? ExitCode::interrupted : ExitCode::ok, run.conclude()};
 }
 

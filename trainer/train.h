@@ -16,6 +16,7 @@ struct TrainRequest {
     std::string config_file;
     std::vector<std::string> overrides;  // "key=value"
     std::string pool_trace;              // a file to write the pool's trace to; empty: none
+    std::string resume_from;             // a snapshot's name, step or path; empty: the store's newest commit
 };
 
 struct TrainOutcome {

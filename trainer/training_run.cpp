@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -80,10 +81,10 @@ std::unique_ptr<PoolRecorder> recorder_for(const std::string& pool_trace) {
 
 }  // namespace
 
-TrainingRun::TrainingRun(Settings settings, Console& console, std::string pool_trace)
+TrainingRun::TrainingRun(Settings settings, Console& console, RunRequest request)
     : console_(console),
-      pool_trace_(std::move(pool_trace)),
-      recorder_(recorder_for(pool_trace_)),
+      request_(std::move(request)),
+      recorder_(recorder_for(request_.pool_trace)),
       settings_(std::move(settings)),
       config_(make_config(settings_)),
       data_(open_data(config_.train_file)),
@@ -91,7 +92,9 @@ TrainingRun::TrainingRun(Settings settings, Console& console, std::string pool_t
       threads_(start_threads(config_.threads)),
       session_(open_session()),
       snapshot_(config_snapshot(settings_, threads_)),
-      state_(read_state(session_->client())) {
+      state_(read_state(session_->client())),
+      committed_(session_->resumed() || durable() ? std::optional(state_.step) : std::nullopt),
+      keeping_(config_.keep, *session_, console_) {
     open_log();
     say_start();
     read_bytes_ = session_->io_statistics().total_read_bytes();
@@ -120,6 +123,10 @@ std::unique_ptr<Session> TrainingRun::open_session() {
     const IoSettings io = io_settings(config_);
     if (!io.note.empty()) console_.info(io.note);
     SessionOptions options = session_options(config_, threads_, io.limits);
+    if (!request_.resume_from.empty()) options.resume_from = find_snapshot(config_.keep, request_.resume_from);
+    const SwapShares shares = swap_shares(config_.swap_directories);
+    if (!shares.note.empty()) console_.info(shares.note);
+    options.swap_shares = shares.shares;
     options.pool_observer = recorder_.get();
     return std::make_unique<Session>(make_gpt(config_.model), make_optimizers(config_.optimizer), std::move(options),
                                      initial, events);
@@ -127,13 +134,13 @@ std::unique_ptr<Session> TrainingRun::open_session() {
 
 void TrainingRun::accept(const ClientState& stored) {
     const RunState state = read_state(stored);
-    for (const std::string& note : check_resume(settings_, stored, config_.swap_directory)) console_.info(note);
+    for (const std::string& note : check_resume(settings_, stored, config_.swap_directory())) console_.info(note);
     if (state.data_hash != data_.info().hash) {
         throw Error(
             ExitCode::usage,
             fmt::format("data.train {} has contents {} but the run in {} was started with {}; give the same tokens, or "
                         "start a new run with another store directory",
-                        data_.path(), data_.info().hash, config_.swap_directory, state.data_hash));
+                        data_.path(), data_.info().hash, config_.swap_directory(), state.data_hash));
     }
     threads_ = start_threads(recorded_threads(stored));
 }
@@ -156,7 +163,7 @@ void TrainingRun::say_start() {
                               model.units().size()));
     console_.info(
         fmt::format("data: {}, {} tokens, {} per step", data_.path(), data_.info().count, config_.tokens_per_step()));
-    console_.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory,
+    console_.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory(),
                               session_->io_name(), session_->prefetch_depth(), threads_));
     console_.info("memory:\n" + session_->memory_table());
     if (session_->resumed()) console_.info(fmt::format("resumed at step {} of {}", state_.step, config_.steps));
@@ -179,6 +186,7 @@ void TrainingRun::next_step() {
         });
 
     state_ = std::move(next);
+    if (report.committed) committed_ = state_.step;
     for (const std::string& note : session_->take_notes()) console_.warn(note);
     const StepRecord record = measure(report, seconds_of(Clock::now() - start));
     log_->append(record);
@@ -186,6 +194,25 @@ void TrainingRun::next_step() {
         console_.live(live_line_of(record));
     else
         console_.info(line_of(record));
+}
+
+void TrainingRun::settle() {
+    if (!durable()) {
+        console_.info(fmt::format("scratch: steps {} to {} are not kept", summary_.resumed_from_step + 1, state_.step));
+    } else if (committed_ != state_.step) {
+        session_->engine().settle();
+        committed_ = state_.step;
+    }
+}
+
+void TrainingRun::keep_snapshot(bool asked) {
+    const auto word = asked ? Asked::yes : Asked::no;
+    if (keeping_.step_ended(state_.step, word)) committed_ = state_.step;
+}
+
+void TrainingRun::finish_snapshot(const std::function<bool()>& wanted) {
+    using End = SnapshotKeeping::RunEnd;
+    keeping_.finish(state_.step, finished() ? End::finished : End::stopped, wanted);
 }
 
 StepRecord TrainingRun::measure(const StepReport& report, double seconds) {
@@ -196,7 +223,8 @@ StepRecord TrainingRun::measure(const StepReport& report, double seconds) {
     step_seconds_.push_back(seconds);
     const StepRecord record{.step = state_.step,
                             .steps = config_.steps,
-                            .committed = state_.step,
+                            .time_s = std::time(nullptr),
+                            .committed = committed_,
                             .loss = report.loss,
                             .gradient_norm = report.gradient_norm,
                             .learning_rate = learning_rate(config_.schedule, state_.step),
@@ -239,8 +267,8 @@ void TrainingRun::write_sample_text() {
 void TrainingRun::save_trace() {
     if (!recorder_) return;
     const PoolTrace trace = recorder_->trace(session_->budget());
-    save_pool_trace(pool_trace_, trace);
-    console_.info(fmt::format("trace of the pool: {} events in {}", trace.events.size(), pool_trace_));
+    save_pool_trace(request_.pool_trace, trace);
+    console_.info(fmt::format("trace of the pool: {} events in {}", trace.events.size(), request_.pool_trace));
     if (trace.lost_events > 0) console_.warn(fmt::format("{} further events had no room", trace.lost_events));
 }
 
@@ -249,21 +277,21 @@ const Summary& TrainingRun::conclude() {
     write_sample_text();
     const Model& model = session_->model();
     const auto trainable = static_cast<double>(model.trainable_numel());
-    const Session::StepBytes planned = session_->step_bytes();
     summary_.steps = state_.step;
     summary_.steps_run = static_cast<std::int64_t>(step_seconds_.size());
+    summary_.committed = committed_;
     summary_.params = model.parameter_numel();
     summary_.trainable_params = model.trainable_numel();
     summary_.first_loss = state_.first_loss;
     summary_.final_loss = state_.last_loss;
     summary_.tokens_per_step = config_.tokens_per_step();
     summary_.step_seconds_p50 = median(step_seconds_);
-    summary_.planned_bytes_per_param_step = static_cast<double>(planned.read + planned.write) / trainable;
+    summary_.planned_bytes_per_param_step = session_->planned_bytes() / trainable;
     summary_.formula_bytes_per_param_step = session_->nominal_traffic().total();
     summary_.pool_peak_bytes = session_->pool().peak_bytes();
     summary_.pool_budget_bytes = session_->pool().budget_bytes();
     summary_.peak_rss_bytes = peak_rss_bytes();
-    summary_.checkpoint = config_.swap_directory;
+    summary_.checkpoint = config_.swap_directory();
     summary_.log = path("log.jsonl");
     save(summary_, path("summary.json"));
     return say_summary();
@@ -271,7 +299,7 @@ const Summary& TrainingRun::conclude() {
 
 const Summary& TrainingRun::recall() {
     console_.info(fmt::format("finished: the run in {} has its {} steps; raise run.steps to go on",
-                              config_.swap_directory, state_.step));
+                              config_.swap_directory(), state_.step));
     const auto saved = load_summary(path("summary.json"));
     if (!saved || saved->steps != state_.step)
         return conclude();  // it was killed between its last commit and its summary

@@ -11,7 +11,9 @@
 #include "trainer/token_file.h"
 #include "zero_infinity/engine/session.h"
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,17 +21,31 @@ namespace penstock {
 
 class Console;
 
+struct RunRequest {
+    std::string pool_trace;   // a file to which conclude() and recall() write what was asked of the pool; empty: none
+    std::string resume_from;  // a snapshot (trainer/snapshot_keeping.h); empty: the store's newest commit
+};
+
 // Compute thread. After an exception it may only be destroyed.
 class TrainingRun {
    public:
     // Checks the configuration and the data, opens the store, resumes or initialises, cuts the log back, says what it
     // found. Throws Error: usage (configuration, data, a key that must not change at resume), does_not_fit, storage.
-    // `pool_trace`: a file to which conclude() and recall() write what was asked of the pool; empty: none.
-    TrainingRun(Settings settings, Console& console, std::string pool_trace);
+    TrainingRun(Settings settings, Console& console, RunRequest request);
 
     bool finished() const noexcept { return state_.step >= config_.steps; }
-    // Computes, commits and logs one step. Throws Error: non_finite, storage; the last committed step is safe.
+    // Computes and logs one step, and commits it where run.commit_every says so. Throws Error: non_finite, storage; the
+    // last committed step is safe.
     void next_step();
+
+    // Begins to keep a snapshot of the step when one is due, or `asked` for by a signal.
+    void keep_snapshot(bool asked);
+    // Waits for the one that is being copied, as long as it is wanted.
+    void finish_snapshot(const std::function<bool()>& wanted);
+
+    // Commits the newest step out of turn when it is not committed yet; a scratch run says that nothing is kept.
+    void settle();
+    bool durable() const noexcept { return config_.durability != Durability::scratch; }
 
     // Writes the sample, the summary and RUN/summary.json.
     const Summary& conclude();
@@ -50,7 +66,7 @@ class TrainingRun {
 
     // Built in this order and destroyed in reverse.
     Console& console_;
-    const std::string pool_trace_;
+    const RunRequest request_;
     std::unique_ptr<PoolRecorder> recorder_;  // null: no trace
     Settings settings_;
     TrainConfig config_;
@@ -60,7 +76,9 @@ class TrainingRun {
     std::unique_ptr<Session> session_;
     ClientState snapshot_;  // of the configuration
     RunState state_;
+    std::optional<std::int64_t> committed_;  // the newest committed step; nothing in a new scratch run
     std::unique_ptr<RunLog> log_;
+    SnapshotKeeping keeping_;
 
     Summary summary_;
     std::vector<double> step_seconds_;

@@ -97,7 +97,7 @@ inline constexpr float compact_largest_scale = 65504.0F;
     return scale * (c / (254.0F - (c < 0 ? -c : c)));
 }
 // 0 for a negative value, which no square is.
-[[gnu::always_inline]] inline constexpr float compact_root(float value) noexcept {
+[[gnu::always_inline]] inline float compact_root(float value) noexcept {
     const auto bits = __builtin_bit_cast(std::int32_t, value);
     return __builtin_sqrtf(__builtin_bit_cast(float, bits > 0 ? bits : 0));
 }

@@ -27,7 +27,7 @@ struct Driver::State {
     enum class Phase : std::uint8_t {
         between,   // passes and updates may begin; windows and staging are free
         passing,   // weights of a window of visits are in memory
-        updating,  // tiles are staged; ends with the commit
+        updating,  // tiles are staged; ends with end_update() or commit()
     };
 
     State(const DriverParts& given, const DriverOptions& options, PassSchedules training, PassSchedules inference);
@@ -46,6 +46,7 @@ struct Driver::State {
     std::unique_ptr<WeightLane> training_lane;
     std::unique_ptr<WeightLane> inference_lane;
     std::unique_ptr<UpdateLane> update_lane;
+    std::unique_ptr<KeepLane> keep_lane;
     Mailbox mailbox;
 
     WaitTimes waits;
@@ -56,6 +57,7 @@ struct Driver::State {
     std::uint64_t put_back = 0;   // so many were
     std::uint64_t begun = 0;      // number of the order that began the pass or update: older progress is of another
     std::uint64_t commits = 0;
+    std::uint64_t copies = 0;  // begun
 
     std::unique_ptr<DriverLoop> loop;  // built last, ended first
 };
@@ -89,12 +91,19 @@ Driver::State::State(const DriverParts& given, const DriverOptions& options, Pas
                                                                .residency = options.residency,
                                                                .staging = staging.data(),
                                                                .slots = options.staging_tiles});
+    const std::uint64_t copying = options.keeping ? keep_bytes(*parts.units, options.format) : 0;
+    keep_lane = std::make_unique<KeepLane>(KeepLaneParts{.io = parts.io,
+                                                         .store = parts.store,
+                                                         .caching = options.caching,
+                                                         .job = options.job,
+                                                         .memory = lease_unless_empty(*parts.pool, keep_use, copying)});
     loop = std::make_unique<DriverLoop>(DriverLoopParts{.io = parts.io,
                                                         .store = parts.store,
                                                         .device = parts.device,
                                                         .training = training_lane.get(),
                                                         .inference = inference_lane.get(),
                                                         .update = update_lane.get(),
+                                                        .keep = keep_lane.get(),
                                                         .mailbox = &mailbox,
                                                         .deadline = options.deadline});
 }
@@ -157,11 +166,11 @@ void Driver::leave(std::uint32_t visit) {
     state_->send({.kind = Order::Kind::leave, .number = visit});
 }
 
-void Driver::begin_update() {
+void Driver::begin_update(ResidentParts residents) {
     PENSTOCK_CHECK(state_->phase == State::Phase::between, "an update begins within a pass or another update");
     state_->phase = State::Phase::updating;
     state_->next_tile = state_->put_back = 0;
-    state_->begun = state_->send({.kind = Order::Kind::begin_update});
+    state_->begun = state_->send({.kind = Order::Kind::begin_update, .residents = residents});
 }
 
 std::optional<StagedTile> Driver::next_tile() {
@@ -179,6 +188,14 @@ void Driver::put_back(const StagedTile& tile) {
     state_->send({.kind = Order::Kind::put_back, .number = tile.number});
 }
 
+void Driver::end_update() {
+    const std::uint64_t count = state_->update_lane->tile_count();
+    PENSTOCK_CHECK(state_->phase == State::Phase::updating && state_->put_back == count,
+                   "an update ends after {} of {} tiles, or none has begun", state_->put_back, count);
+    state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.written_tiles == count; });
+    state_->phase = State::Phase::between;
+}
+
 void Driver::commit(const ClientState& client) {
     PENSTOCK_CHECK(state_->phase != State::Phase::passing, "a commit at visit {} of a pass", state_->visit);
     PENSTOCK_CHECK(state_->phase == State::Phase::between || state_->put_back == state_->update_lane->tile_count(),
@@ -187,6 +204,36 @@ void Driver::commit(const ClientState& client) {
     const std::uint64_t wanted = ++state_->commits;
     state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.commits == wanted; });
     state_->phase = State::Phase::between;
+}
+
+void Driver::keep(const std::string& path) {
+    PENSTOCK_CHECK(state_->phase == State::Phase::between, "a copy of a generation begins within a pass or an update");
+    PENSTOCK_CHECK(state_->mailbox.progress().ended_copies == state_->copies, "a copy to {} while another is under way",
+                   path);
+    ++state_->copies;
+    state_->send({.kind = Order::Kind::keep, .path = path});
+}
+
+KeepProgress Driver::keep_progress() const {
+    const Progress progress = state_->mailbox.progress();
+    if (progress.ended_copies == state_->copies) return {};
+    KeepProgress keep = progress.keep;
+    keep.under_way = true;  // from its order on
+    return keep;
+}
+
+void Driver::finish_keep(const std::function<bool(const KeepProgress&)>& wanted) {
+    const auto ended = [&](const Progress& progress) { return progress.ended_copies == state_->copies; };
+    bool stopped = false;
+    while (!state_->mailbox.wait_for(std::chrono::milliseconds(100), ended)) {
+        if (stopped || wanted(keep_progress())) continue;
+        state_->send({.kind = Order::Kind::end_keep});
+        stopped = true;
+    }
+}
+
+std::vector<KeptCopy> Driver::take_kept() {
+    return state_->mailbox.take_kept();
 }
 
 const WaitTimes& Driver::waits() const noexcept {

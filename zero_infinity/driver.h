@@ -1,7 +1,8 @@
 // Executes the plans: moves weights to where compute reads them and tiles through the update, on a thread of its own.
 //
 // The driver's thread owns the Io and the store from construction to destruction. The compute thread asks and waits:
-//   begin(pass) … enter(v), memory(u), leave(v) for each visit … begin_update() … next_tile(), put_back() … commit().
+//   begin(pass) … enter(v), memory(u), leave(v) for each visit … begin_update() … next_tile(), put_back() … commit() or
+//   end_update().
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
@@ -15,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,9 +29,12 @@ struct DriverOptions {
     Residency residency;
     std::uint32_t staging_tiles = 4;     // in memory at once during the update
     std::chrono::seconds deadline{120};  // for a device copy and for each read at the start; other I/O has the Io's
+    bool keeping = false;                // keep() may be called: takes keep_bytes() of the budget's use keep_use
+    Caching caching = Caching::direct;   // of snapshots
+    std::string job = "penstock";        // owner of snapshots
 };
 
-// Names of the budget's uses that the driver takes its memory from, beside those of zero_infinity/residents.h.
+// Names of the budget's uses that the driver takes its memory from, beside those of residents.h and keep_lane.h.
 inline constexpr const char* weights_use = "weights";  // host window: the larger of the two passes'
 inline constexpr const char* staging_use = "staging";  // staging_tiles × slot_bytes()
 
@@ -57,16 +62,29 @@ class Driver {
     Driver(const Driver&) = delete;
     Driver& operator=(const Driver&) = delete;
 
-    void begin(Pass pass);            // REQUIRES: the last pass is over, the last update committed
+    void begin(Pass pass);            // REQUIRES: the last pass is over, the last update committed or ended
     void enter(std::uint32_t visit);  // blocks until compute may read the visit's groups
     // REQUIRES: the visit is entered and not left, the unit is one of its groups.
     UnitMemory memory(std::uint32_t visit, std::uint32_t unit) const;
     void leave(std::uint32_t visit);  // visits are entered and left in order
 
-    void begin_update();                     // REQUIRES: as begin()
-    std::optional<StagedTile> next_tile();   // blocks; nothing after the last tile of the last unit
-    void put_back(const StagedTile& tile);   // updated; it is written while the next ones are worked on
-    void commit(const ClientState& client);  // blocks until all is durable. REQUIRES: no pass, all tiles put back
+    void begin_update(ResidentParts residents);  // REQUIRES: as begin()
+    std::optional<StagedTile> next_tile();       // blocks; nothing after the last tile of the last unit
+    void put_back(const StagedTile& tile);       // updated; it is written while the next ones are worked on
+    // Blocks until the update's writes have ended: nothing new is durable. REQUIRES: all tiles put back.
+    void end_update();
+    // Writes what was held back in host memory, and blocks until all is durable. REQUIRES: no pass, all tiles put back.
+    void commit(const ClientState& client);
+
+    // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
+    // go on. What becomes of it, failure included, is told by take_kept(). REQUIRES: keeping, as begin(), the newest
+    // step is committed, no copy is under way.
+    void keep(const std::string& path);
+    KeepProgress keep_progress() const;
+    // Blocks until the copy under way has ended, if there is one. `wanted` is asked every now and then, and shown how
+    // far it is; once it says no, the copy is ended early.
+    void finish_keep(const std::function<bool(const KeepProgress&)>& wanted);
+    std::vector<KeptCopy> take_kept();  // copies that have ended since the last call
 
     const WaitTimes& waits() const noexcept;  // since construction
     // Lines for the log that came up since the last call, e.g. a tile that was right only when it was read again.

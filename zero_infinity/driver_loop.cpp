@@ -47,6 +47,7 @@ void DriverLoop::run() noexcept {
         const bool copying = running_ != nullptr && running_->copying();
         parts_.io->wait(copying ? std::chrono::nanoseconds(std::chrono::microseconds(50)) : std::chrono::seconds(1));
     }
+    parts_.keep->stop();
     // Direct I/O in flight cannot be cancelled: its memory stays leased until it is back.
     while (!stuck_ && !drained()) parts_.io->wait(std::chrono::milliseconds(10));
     if (stuck_) parts_.store->abandon();
@@ -57,6 +58,7 @@ void DriverLoop::turn() {
     for (const Order& order : orders_) obey(order);
     progress_.orders_done += orders_.size();
     pump();
+    pump_keep();
     pass_on_notes();
     check_deadline();
 }
@@ -72,7 +74,7 @@ void DriverLoop::obey(const Order& order) {
             running_->used(static_cast<std::uint32_t>(order.number));
             break;
         case Order::Kind::begin_update:
-            parts_.update->begin();
+            parts_.update->begin(order.residents);
             progress_.ready_tiles = 0;
             break;
         case Order::Kind::put_back:
@@ -80,6 +82,12 @@ void DriverLoop::obey(const Order& order) {
             break;
         case Order::Kind::commit:
             commit_wanted_ = order.client;
+            break;
+        case Order::Kind::keep:
+            parts_.keep->begin(order.path);
+            break;
+        case Order::Kind::end_keep:
+            parts_.keep->stop();
             break;
         case Order::Kind::stop:
             stopping_ = true;
@@ -99,18 +107,33 @@ void DriverLoop::pump() {
     update.pump();
     while (progress_.ready_tiles < update.tile_count() && update.present(progress_.ready_tiles))
         ++progress_.ready_tiles;
+    progress_.written_tiles = update.written_count();
     fail(update.error());
+    pump_commit();
+}
+
+void DriverLoop::pump_commit() {
     if (commit_under_way_ && commit_.idle()) {
         commit_under_way_ = false;
         fail(commit_.error());
         if (!failure_) ++progress_.commits;
     }
-    if (commit_wanted_ != nullptr && update.finished() && !failure_) start_commit();
-}
-
-void DriverLoop::start_commit() {
+    if (commit_wanted_ == nullptr || !parts_.update->finished() || failure_) return;
+    if (parts_.update->holds_back()) {
+        parts_.update->write_residents();
+        parts_.update->pump();
+        if (!parts_.update->finished()) return;
+    }
     parts_.store->commit(commit_, *std::exchange(commit_wanted_, nullptr));
     commit_under_way_ = true;
+}
+
+void DriverLoop::pump_keep() {
+    while (auto ended = parts_.keep->take_ended()) {
+        parts_.mailbox->add_kept(std::move(*ended));
+        ++progress_.ended_copies;
+    }
+    progress_.keep = parts_.keep->progress();
 }
 
 void DriverLoop::pass_on_notes() {
@@ -150,7 +173,8 @@ bool DriverLoop::drained() noexcept {
 }
 
 bool DriverLoop::idle() const noexcept {
-    return parts_.update->idle() && commit_.idle() && parts_.training->idle() && parts_.inference->idle();
+    return parts_.update->idle() && parts_.keep->idle() && commit_.idle() && parts_.training->idle() &&
+           parts_.inference->idle();
 }
 
 void DriverLoop::fail(ExitCode code, const std::string& message) {

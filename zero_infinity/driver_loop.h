@@ -1,6 +1,7 @@
 // The driver's thread: takes orders, moves both lanes on, commits, and notices when a device does not answer.
 #pragma once
 
+#include "zero_infinity/keep_lane.h"
 #include "zero_infinity/mailbox.h"
 #include "zero_infinity/update_lane.h"
 #include "zero_infinity/weight_lane.h"
@@ -21,6 +22,7 @@ struct DriverLoopParts {
     WeightLane* training = nullptr;
     WeightLane* inference = nullptr;
     UpdateLane* update = nullptr;
+    KeepLane* keep = nullptr;
     Mailbox* mailbox = nullptr;
     std::chrono::seconds deadline{120};  // for one device copy
 };
@@ -44,7 +46,8 @@ class DriverLoop {
     void turn();
     void obey(const Order& order);
     void pump();
-    void start_commit();
+    void pump_commit();
+    void pump_keep();
     void pass_on_notes();
     void check_deadline();
     bool drained() noexcept;

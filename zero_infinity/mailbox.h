@@ -3,7 +3,10 @@
 
 #include "aio/error.h"
 #include "swap/manifest.h"
+#include "zero_infinity/keep_lane.h"
+#include "zero_infinity/residents.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -18,10 +21,21 @@ enum class Pass : std::uint8_t { training, inference };
 
 // From compute to the driver. Few per step: one per visit and one per tile.
 struct Order {
-    enum class Kind : std::uint8_t { begin, leave, begin_update, put_back, commit, stop } kind = Kind::stop;
+    enum class Kind : std::uint8_t {
+        begin,
+        leave,
+        begin_update,
+        put_back,
+        commit,
+        keep,
+        end_keep,
+        stop
+    } kind = Kind::stop;
     Pass pass = Pass::training;
-    std::uint64_t number = 0;             // visit or tile
+    ResidentParts residents = ResidentParts::written;  // of begin_update
+    std::uint64_t number = 0;                          // visit or tile
     const ClientState* client = nullptr;  // of commit; compute waits for the answer, so it lives until then
+    std::string path;                     // of keep
 };
 
 // Why the driver can do no more. Final.
@@ -35,7 +49,10 @@ struct Progress {
     std::uint64_t orders_done = 0;
     std::uint32_t ready_visits = 0;
     std::uint64_t ready_tiles = 0;
+    std::uint64_t written_tiles = 0;
     std::uint64_t commits = 0;
+    std::uint64_t ended_copies = 0;
+    KeepProgress keep;
 };
 
 class Mailbox {
@@ -55,6 +72,22 @@ class Mailbox {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return failure_ || reached(progress_); });
         if (failure_) throw Error(failure_->code, failure_->message);
+    }
+    // As wait(), for `time` at most; false: it was not reached.
+    template <typename Reached>
+    bool wait_for(std::chrono::nanoseconds time, Reached reached) {
+        std::unique_lock lock(mutex_);
+        changed_.wait_for(lock, time, [&] { return failure_ || reached(progress_); });
+        if (failure_) throw Error(failure_->code, failure_->message);
+        return reached(progress_);
+    }
+    Progress progress() {
+        const std::lock_guard lock(mutex_);
+        return progress_;
+    }
+    std::vector<KeptCopy> take_kept() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(kept_, {});
     }
     void stop() {
         const std::lock_guard lock(mutex_);
@@ -83,6 +116,10 @@ class Mailbox {
         const std::lock_guard lock(mutex_);
         notes_.push_back(note);
     }
+    void add_kept(KeptCopy copy) {
+        const std::lock_guard lock(mutex_);
+        kept_.push_back(std::move(copy));
+    }
 
    private:
     std::mutex mutex_;
@@ -92,6 +129,7 @@ class Mailbox {
     Progress progress_;
     std::optional<DriverFailure> failure_;
     std::vector<std::string> notes_;
+    std::vector<KeptCopy> kept_;
 };
 
 }  // namespace penstock

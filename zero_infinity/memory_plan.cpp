@@ -42,6 +42,7 @@ Budget fixed_uses(const MemoryRequest& request, const SettingNames& names) {
         names.resident_weights);
     add(resident_states_use, resident_states_bytes(*request.units, request.format, request.residency),
         names.resident_states);
+    if (request.keeping) add(keep_use, keep_bytes(*request.units, request.format), names.keep);
     return budget;
 }
 

@@ -21,6 +21,7 @@ struct SettingNames {
     std::string gradient_type = "gradient_type";
     std::string resident_weights = "residency.weights";
     std::string resident_states = "residency.states";
+    std::string keep = "keeping";
 };
 
 // Name of the budget's use that gradients take their memory from; those of weights and tiles are in driver.h and
@@ -36,6 +37,7 @@ struct MemoryRequest {
     std::uint32_t prefetch_depth = 2;  // as far as the budgets allow
     std::uint32_t staging_tiles = 4;
     std::uint64_t gradient_bytes = 0;
+    bool keeping = false;  // snapshots are copied during training
     std::uint64_t host_budget_bytes = 0;
     bool device_has_memory = false;  // of its own
     std::uint64_t device_budget_bytes = 0;    // all of it

@@ -1,5 +1,5 @@
-// Objects that stay in host memory between their uses. They are written through: durability and residency are
-// independent.
+// Objects that stay in host memory between their uses. Durability and residency are independent: they are written
+// through in each step that is to be committed.
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
@@ -12,6 +12,12 @@
 #include <vector>
 
 namespace penstock {
+
+// What an update does with the tiles that host memory holds.
+enum class ResidentParts : std::uint8_t {
+    written,    // through to the store
+    held_back,  // they stay in host memory alone, newer than the store, until a commit asks for them
+};
 
 // Names of the budget's uses.
 inline constexpr const char* resident_weights_use = "resident weights";

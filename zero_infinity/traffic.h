@@ -20,6 +20,7 @@ struct Durability {
     std::uint64_t commit_steps = 1;  // 0: never
     static const Durability every_step;
     static const Durability scratch;
+    bool commits_after(std::uint64_t step) const noexcept { return commit_steps != 0 && step % commit_steps == 0; }
     bool operator==(const Durability&) const = default;
 };
 inline constexpr Durability Durability::every_step{1};

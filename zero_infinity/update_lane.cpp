@@ -28,22 +28,22 @@ class UpdateLane::Slot {
         state_ = State::reading;
         pending_ = 1;  // held until all parts are started: a resident tile is present at once
         const UnitObjects& objects = unit_objects();
-        const bool resident_weights = lane_->parts_.residency.weights == Tier::host;
-        if (objects.weights && lane_->parts_.format.codec->master_needs_weights && !resident_weights)
+        const Residency& residency = lane_->parts_.residency;
+        if (objects.weights && lane_->parts_.format.codec->master_needs_weights && residency.weights == Tier::nvme)
             start_read(weights_, *objects.weights, lane_->places(number).weights);
-        if (objects.states && lane_->parts_.residency.states != Tier::host)
+        if (objects.states && residency.states == Tier::nvme)
             start_read(states_, *objects.states, lane_->places(number).states);
         part_done();
     }
 
     void write() {
         PENSTOCK_CHECK(state_ == State::present, "tile {} is put back but was not handed out", number_);
-        state_ = State::writing;
-        pending_ = 1;
-        const UnitObjects& objects = unit_objects();
-        if (objects.weights) start_write(weights_, *objects.weights, lane_->places(number_).weights);
-        if (objects.states) start_write(states_, *objects.states, lane_->places(number_).states);
-        part_done();
+        write_parts([work = lane_->work_](Tier tier) { return tier == Tier::nvme || work == Work::update; });
+    }
+
+    void write_residents(std::uint64_t number) {
+        number_ = number;
+        write_parts([](Tier tier) { return tier == Tier::host; });
     }
 
    private:
@@ -54,6 +54,20 @@ class UpdateLane::Slot {
 
     const UnitObjects& unit_objects() const { return (*lane_->parts_.objects)[lane_->tiles_[number_].unit]; }
     TileId tile_of(std::uint32_t object) const { return {object, lane_->tiles_[number_].tile}; }
+
+    // Those whose tier is `wanted`.
+    template <typename Wanted>
+    void write_parts(Wanted wanted) {
+        state_ = State::writing;
+        pending_ = 1;
+        const UnitObjects& objects = unit_objects();
+        const Residency& residency = lane_->parts_.residency;
+        if (objects.weights && wanted(residency.weights))
+            start_write(weights_, *objects.weights, lane_->places(number_).weights);
+        if (objects.states && wanted(residency.states))
+            start_write(states_, *objects.states, lane_->places(number_).states);
+        part_done();
+    }
 
     void start_read(Part& part, std::uint32_t object, std::span<std::byte> memory) {
         ++pending_;
@@ -110,17 +124,29 @@ UpdateLane::UpdateLane(const UpdateLaneParts& parts)
     for (std::uint32_t unit = 0; unit < parts.units->size(); ++unit)
         for (std::uint32_t tile = 0; tile < (*parts.units)[unit].tile_count(); ++tile) tiles_.push_back({unit, tile});
     for (std::uint32_t slot = 0; slot < parts.slots; ++slot) slots_.push_back(std::make_unique<Slot>(*this));
-    next_read_ = written_ = tiles_.size();
+    next_tile_ = written_ = tiles_.size();
 }
 
 UpdateLane::~UpdateLane() {
     PENSTOCK_CHECK(idle(), "{} operations are under way", operations_under_way_);
 }
 
-void UpdateLane::begin() {
+void UpdateLane::begin(ResidentParts parts) {
+    begin(parts == ResidentParts::written ? Work::update : Work::update_holding_back);
+    const bool residents = parts_.residency.weights == Tier::host || parts_.residency.states == Tier::host;
+    holds_back_ = residents && parts == ResidentParts::held_back;
+}
+
+void UpdateLane::write_residents() {
+    begin(Work::write_residents);
+    holds_back_ = false;
+}
+
+void UpdateLane::begin(Work work) {
     PENSTOCK_CHECK(finished(), "an update begins but {} of {} tiles of the last one are written", written_,
                    tiles_.size());
-    next_read_ = written_ = 0;
+    work_ = work;
+    next_tile_ = written_ = 0;
 }
 
 void UpdateLane::put_back(std::uint64_t number) {
@@ -128,10 +154,11 @@ void UpdateLane::put_back(std::uint64_t number) {
 }
 
 void UpdateLane::pump() {
-    while (!error_ && next_read_ < tiles_.size()) {
-        Slot& slot = *slots_[next_read_ % slots_.size()];
+    while (!error_ && next_tile_ < tiles_.size()) {
+        Slot& slot = *slots_[next_tile_ % slots_.size()];
         if (slot.state() != Slot::State::empty) return;
-        slot.read(next_read_++);
+        const std::uint64_t number = next_tile_++;
+        work_ == Work::write_residents ? slot.write_residents(number) : slot.read(number);
     }
 }
 

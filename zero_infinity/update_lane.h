@@ -42,11 +42,14 @@ class UpdateLane {
     explicit UpdateLane(const UpdateLaneParts& parts);
     ~UpdateLane();
 
-    void begin();                         // REQUIRES: finished()
+    void begin(ResidentParts parts);      // REQUIRES: finished()
+    void write_residents();               // what was held back; over when finished(). REQUIRES: finished()
     void put_back(std::uint64_t number);  // the tile was updated: write it. REQUIRES: present
-    void pump();                          // starts the reads that have a free slot
+    void pump();                          // starts what has a free slot
     bool present(std::uint64_t number) const;
     bool finished() const noexcept { return written_ == tiles_.size(); }
+    std::uint64_t written_count() const noexcept { return written_; }  // tiles that are done with
+    bool holds_back() const noexcept { return holds_back_; }           // host memory is newer than the store
     bool idle() const noexcept { return operations_under_way_ == 0; }
     std::uint64_t tile_count() const noexcept { return tiles_.size(); }
     const std::optional<StoreError>& error() const noexcept { return error_; }
@@ -54,6 +57,8 @@ class UpdateLane {
     StagedTile staged(std::uint64_t number) const;
 
    private:
+    // What is done with each tile.
+    enum class Work : std::uint8_t { update, update_holding_back, write_residents };
     class Slot;
     struct Entry {
         std::uint32_t unit = 0;
@@ -65,12 +70,15 @@ class UpdateLane {
         std::span<std::byte> states;
     };
     Places places(std::uint64_t number) const;
+    void begin(Work work);
 
     UpdateLaneParts parts_;
     std::uint64_t slot_bytes_;
     std::vector<Entry> tiles_;
     std::vector<std::unique_ptr<Slot>> slots_;  // tile n uses slot n % count
-    std::uint64_t next_read_ = 0;
+    Work work_ = Work::update;
+    bool holds_back_ = false;
+    std::uint64_t next_tile_ = 0;  // to be given a slot
     std::uint64_t written_ = 0;
     std::uint32_t operations_under_way_ = 0;
     std::optional<StoreError> error_;

@@ -1,6 +1,7 @@
 // What aio/backend.h promises, asked of every backend.
 #include "aio/backend.h"
 #include "aio/file.h"
+#include "tests/aio/every_backend.h"
 #include "tests/aio/scratch.h"
 #include "tests/aio/stuck_memory.h"
 
@@ -22,12 +23,12 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-class BackendContract : public ::testing::TestWithParam<BackendKind> {
+class BackendContract : public ::testing::TestWithParam<BackendCase> {
    protected:
     BackendContract()
         : path_(directory_.file("data")), file_(AT_FDCWD, path_, path_, {.mode = FileMode::create}), memory_(1 << 20) {
         try {
-            backend_ = make(GetParam(), {.depth = 8, .thread_count = 2});
+            backend_ = make_backend(GetParam(), {.depth = 8, .thread_count = 2});
         } catch (const Error& error) {
             why_not_ = error.what();
         }
@@ -36,10 +37,6 @@ class BackendContract : public ::testing::TestWithParam<BackendKind> {
         if (!backend_) GTEST_SKIP() << why_not_;
     }
 
-    static std::unique_ptr<Backend> make(BackendKind kind, const BackendOptions& options) {
-        if (kind == BackendKind::io_uring) return make_uring_backend(options);
-        return kind == BackendKind::libaio ? make_libaio_backend(options) : make_thread_backend(options);
-    }
     Attempt attempt(IoKind kind, std::uint64_t offset, std::uint32_t bytes) {
         Attempt made;
         made.kind = kind;
@@ -63,7 +60,7 @@ class BackendContract : public ::testing::TestWithParam<BackendKind> {
         return one.result;
     }
 
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_;
     File file_;
     ScratchMemory memory_;
@@ -142,6 +139,14 @@ TEST_P(BackendContract, GivesUpWaitingAtTheTimeout) {
     EXPECT_EQ(backend_->reap(nanoseconds(1)), nullptr);
 }
 
+// An early return is allowed, a loop that never sleeps is not what is meant by it.
+TEST_P(BackendContract, SleepsWhileItWaits) {
+    const auto end = backend_->now() + std::chrono::milliseconds(50);
+    int reaps = 0;
+    for (; backend_->now() < end; ++reaps) EXPECT_EQ(backend_->reap(end - backend_->now()), nullptr);
+    EXPECT_LE(reaps, 10);
+}
+
 TEST_P(BackendContract, GoesByTheSteadyClock) {
     const auto before = std::chrono::steady_clock::now();
     const auto now = backend_->now();
@@ -178,7 +183,7 @@ TEST_P(BackendContract, AbandonHandsBackWhatIsNeverBegun) {
     for (Attempt* one = backend_->abandon(); one != nullptr; one = one->next, ++handed_back) {
         EXPECT_EQ(one->result, -ECANCELED);
     }
-    const bool held_until_reap = GetParam() != BackendKind::threads;
+    const bool held_until_reap = GetParam().kind != BackendKind::threads;
     EXPECT_TRUE(!held_until_reap || handed_back == count) << handed_back;
     reap(count - handed_back);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(backend_->reap(nanoseconds(0)), nullptr);
@@ -212,16 +217,13 @@ TEST_P(BackendContractDeathTest, TakesNothingAfterItWasAbandoned) {
     EXPECT_DEATH(backend_->submit(one), "abandoned");
 }
 
-const auto every_kind = ::testing::Values(BackendKind::io_uring, BackendKind::libaio, BackendKind::threads);
-const auto name_of_case = [](const auto& each) { return std::string(to_string(each.param)); };
-
-INSTANTIATE_TEST_SUITE_P(All, BackendContract, every_kind, name_of_case);
-INSTANTIATE_TEST_SUITE_P(All, BackendContractDeathTest, every_kind, name_of_case);
+INSTANTIATE_TEST_SUITE_P(All, BackendContract, every_backend(), name_of_backend);
+INSTANTIATE_TEST_SUITE_P(All, BackendContractDeathTest, every_backend(), name_of_backend);
 
 // ---------------------------------------------------------------- a stuck kernel
 
 TEST(ThreadBackend, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("data");
     const File file(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered});
     ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);

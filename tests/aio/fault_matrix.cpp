@@ -1,6 +1,7 @@
 #include "tests/aio/fault_matrix.h"
 
 #include "aio/check.h"
+#include "tests/aio/meddler.h"
 #include "tests/aio/repeatable_backend.h"
 
 #include <fcntl.h>
@@ -8,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -38,22 +38,10 @@ std::size_t difference(const std::byte* a, const std::byte* b, std::size_t begin
     return static_cast<std::size_t>(std::mismatch(a + begin, a + end, b + begin).first - a);
 }
 
-// Reads are never write_back, writes never prefetch.
-Urgency draw_urgency(std::mt19937_64& random, IoKind direction) {
-    const std::array of_reads{Urgency::demand, Urgency::prefetch, Urgency::scrub};
-    const std::array of_writes{Urgency::demand, Urgency::write_back, Urgency::scrub};
-    return (direction == IoKind::read ? of_reads : of_writes)[random() % 3];
-}
-
-struct Counted : Transfer {
-    int dones = 0;
-    void done() noexcept override { ++dones; }
-};
-
 struct Piece {
     std::size_t begin = 0;
     std::size_t end = 0;
-    Counted transfer;
+    Meddled transfer;
 };
 
 class Run {
@@ -69,12 +57,14 @@ class Run {
         complaints_.push_back(fmt::format(format, std::forward<Values>(values)...));
     }
     void prepare();
-    void start_all(Io& io);
-    void drain(Io& io, FaultyBackend& faulty);
-    bool idle_after(Io& io, const FaultyBackend& faulty);
-    void examine(const Counted& transfer);
+    void start_all(Io& io, Meddler& meddler);
+    void drain(Io& io, FaultyBackend& faulty, Meddler& meddler);
+    bool idle_after(Io& io, const FaultyBackend& faulty, Meddler& meddler);
+    void examine(const Meddled& transfer);
+    void examine_withdrawal(const Meddled& transfer);
     void examine_error(const IoError& error, const TransferRequest& request);
     void examine_data();
+    void examine_classes(const Io& io);
     void examine_fatal(const FaultyBackend& faulty);
     void examine_counts(const Io& io, const FaultyBackend& faulty);
 
@@ -85,9 +75,9 @@ class Run {
     std::uint64_t seed_;
     std::mt19937_64 random_;
     std::vector<std::unique_ptr<Piece>> pieces_;
-    Counted flush_;
-    bool flushed_ = false;
+    Meddled flush_;
     std::uint64_t errors_ = 0;
+    std::uint64_t withdrawn_ = 0;
     std::vector<std::string> complaints_;
 };
 
@@ -97,21 +87,22 @@ std::vector<std::string> Run::operator()(Backend& backend, FaultMatrix::Tally& t
         std::make_unique<FaultyBackend>(std::move(inner), fault_.chances, bench_.file.alignment().offset_bytes, seed_);
     FaultyBackend& faulty = *owned;
     Io io(std::move(owned), draw_limits(random_));
+    Meddler meddler(io, random_(), static_cast<int>(random_() % 3 * 20));
     prepare();
-    start_all(io);
-    drain(io, faulty);
+    start_all(io, meddler);
+    drain(io, faulty, meddler);
     if (direction_ == IoKind::write && random_() % 8 == 0) {  // some: they take most of the time
-        flushed_ = true;
         io.start(flush_, {.kind = IoKind::flush, .file = &bench_.file});
-        drain(io, faulty);
+        drain(io, faulty, meddler);
         examine(flush_);
     }
     for (const auto& piece : pieces_) examine(piece->transfer);
     examine_data();
+    examine_classes(io);
     examine_fatal(faulty);
     examine_counts(io, faulty);
-    tally.errors += errors_;
-    tally.struck += faulty.counts();
+    for (const std::string& complaint : meddler.complaints()) complaints_.push_back(complaint);
+    tally += {.errors = errors_, .withdrawn = withdrawn_, .promoted = meddler.promotions(), .struck = faulty.counts()};
     return std::move(complaints_);
 }
 
@@ -123,7 +114,7 @@ void Run::prepare() {
     }
 }
 
-void Run::start_all(Io& io) {
+void Run::start_all(Io& io, Meddler& meddler) {
     std::size_t at = random_() % 3;
     while (at < file_bytes / block) {
         const std::size_t length = std::min<std::size_t>(1 + random_() % 12, file_bytes / block - at);
@@ -136,32 +127,49 @@ void Run::start_all(Io& io) {
                                   .offset_bytes = piece.begin,
                                   .bytes = piece.end - piece.begin,
                                   .urgency = draw_urgency(random_, direction_)});
+        meddler.add(piece.transfer);
+        meddler.meddle();
         at += length + random_() % 3;
     }
+    meddler.begins();
 }
 
 // An Io that hangs is let go on a sound device, so that it can be destroyed.
-void Run::drain(Io& io, FaultyBackend& faulty) {
-    if (idle_after(io, faulty)) return;
+void Run::drain(Io& io, FaultyBackend& faulty, Meddler& meddler) {
+    if (idle_after(io, faulty, meddler)) return;
     complain("the Io does not come to an end");
     faulty.set_chances({});
-    PENSTOCK_CHECK(idle_after(io, faulty), "seed {}: the Io hangs on a sound device too", seed_);
+    PENSTOCK_CHECK(idle_after(io, faulty, meddler), "seed {}: the Io hangs on a sound device too", seed_);
 }
 
-bool Run::idle_after(Io& io, const FaultyBackend& faulty) {
+bool Run::idle_after(Io& io, const FaultyBackend& faulty, Meddler& meddler) {
     const std::uint64_t last = faulty.counts().attempts + most_attempts;
     for (int rounds = 0; !io.idle(); ++rounds) {
         if (rounds == most_rounds || faulty.counts().attempts > last) return false;
         io.wait(std::chrono::milliseconds(1));
+        meddler.meddle();
     }
     return true;
 }
 
-void Run::examine(const Counted& transfer) {
+void Run::examine(const Meddled& transfer) {
     if (transfer.dones != 1) complain("done() was called {} times", transfer.dones);
+    const bool cancelled = transfer.error() && transfer.error()->errno_value == ECANCELED;
+    if (transfer.never_begins && !cancelled) complain("it was withdrawn in time and went on");
+    if (cancelled) return examine_withdrawal(transfer);
     if (!transfer.error()) return;
     ++errors_;
     examine_error(*transfer.error(), transfer.request());
+}
+
+void Run::examine_withdrawal(const Meddled& transfer) {
+    ++withdrawn_;
+    const IoError& error = *transfer.error();
+    const TransferRequest& request = transfer.request();
+    if (!transfer.withdrawn) complain("withdrawn by nobody: {}", error.message());
+    const bool whole = error.path == bench_.file.path() && error.kind == request.kind && error.tries == 0 &&
+                       error.offset_bytes == request.offset_bytes && error.bytes == request.bytes;
+    if (!whole) complain("not the whole of what was withdrawn: {}", error.message());
 }
 
 void Run::examine_error(const IoError& error, const TransferRequest& request) {
@@ -199,6 +207,10 @@ void Run::examine_data() {
             complain("bytes that nobody asked for were changed between {} and {}", end, piece->begin);
         }
         end = piece->end;
+        if (piece->transfer.never_begins &&
+            difference(found.data(), before.data(), piece->begin, piece->end) != piece->end) {
+            complain("bytes of {} were moved after it was withdrawn", piece->begin);
+        }
         const std::size_t at = difference(found.data(), right, piece->begin, piece->end);
         if (!piece->transfer.error() && at != piece->end) complain("wrong data without an error at {}", at);
     }
@@ -206,6 +218,18 @@ void Run::examine_data() {
         complain("bytes that nobody asked for were changed after {}", end);
     }
     if (!reading) std::memcpy(bench_.image.data(), found.data(), file_bytes);
+}
+
+// Each transfer is counted once, in the class that it was in at its end.
+void Run::examine_classes(const Io& io) {
+    for (const Urgency urgency : {Urgency::demand, Urgency::prefetch, Urgency::write_back, Urgency::scrub}) {
+        const auto expected = static_cast<std::uint64_t>(std::ranges::count_if(
+            pieces_, [&](const auto& piece) { return piece->transfer.request().urgency == urgency; }));
+        const std::uint64_t counted = io.statistics().lane(direction_, urgency).transfers.load();
+        if (counted != expected) {
+            complain("{} transfers of class {} are counted, not {}", counted, static_cast<int>(urgency), expected);
+        }
+    }
 }
 
 void Run::examine_fatal(const FaultyBackend& faulty) {
@@ -224,7 +248,7 @@ void Run::examine_counts(const Io& io, const FaultyBackend& faulty) {
     if (faulty.counts().unaligned > 0) {
         complain("{} attempts began or ended at an odd place", faulty.counts().unaligned);
     }
-    if (errors_ > 0) return;
+    if (errors_ + withdrawn_ > 0) return;
     std::uint64_t asked = 0;
     for (const auto& piece : pieces_) asked += piece->end - piece->begin;
     const std::uint64_t counted = io.statistics().total_read_bytes() + io.statistics().total_write_bytes();
@@ -282,6 +306,14 @@ IoLimits draw_limits(std::mt19937_64& random) {
                           .scrub_bytes = chunk_bytes,
                           .demand_places = static_cast<std::uint32_t>(random() % 5)},
             .tries = tries};
+}
+
+FaultMatrix::Tally& FaultMatrix::Tally::operator+=(const Tally& other) {
+    errors += other.errors;
+    withdrawn += other.withdrawn;
+    promoted += other.promoted;
+    struck += other.struck;
+    return *this;
 }
 
 FaultMatrix::Bench::Bench(const std::string& path, Caching caching) : file(created(path, caching)) {

@@ -1,6 +1,6 @@
 // The fault matrix: each fault x each backend x read and write x direct and buffered ends in right data or a clear
-// error, never silence, never a hang. A library without GoogleTest: the tests run it on the product, the controls in
-// mutants/ on a product with a fault of its own.
+// error, never silence, never a hang, also where the caller promotes and withdraws meanwhile. A library without
+// GoogleTest: the tests run it on the product, the controls in mutants/ on a product with a fault of its own.
 #pragma once
 
 #include "aio/backend.h"
@@ -45,8 +45,13 @@ class FaultMatrix {
 
     // Sums over all runs so far.
     struct Tally {
-        std::uint64_t errors = 0;
+        std::uint64_t errors = 0;     // without those of withdrawn transfers
+        std::uint64_t withdrawn = 0;  // in time
+        std::uint64_t promoted = 0;
         FaultCounts struck;
+
+        Tally& operator+=(const Tally& other);
+        bool operator==(const Tally&) const = default;
     };
     const Tally& tally() const noexcept { return tally_; }
 
@@ -59,7 +64,7 @@ class FaultMatrix {
 
    private:
     const Fault& fault_;
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     // Reads never change their file. Writes have others, since a mix of direct and buffered writes waits for the disk.
     Bench direct_read_, buffered_read_, direct_write_, buffered_write_;
     ScratchMemory memory_{file_bytes};

@@ -24,7 +24,7 @@ std::string error_of(const std::string& path, FileOptions options, ExitCode expe
 }
 
 TEST(File, CreatesWithModeForTheOwnerOnlyAndRefusesWhatIsThere) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("new");
     { const File file(AT_FDCWD, path, path, {.mode = FileMode::create}); }
     struct stat status = {};
@@ -41,7 +41,7 @@ TEST(File, NamesTheMissingFile) {
 }
 
 TEST(File, DoesNotFollowASymbolicLink) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("real");
     { const File file(AT_FDCWD, path, path, {.mode = FileMode::create}); }
     ASSERT_EQ(::symlink(path.c_str(), directory.file("link").c_str()), 0);
@@ -51,7 +51,7 @@ TEST(File, DoesNotFollowASymbolicLink) {
 }
 
 TEST(File, RefusesDirectoriesAndPipesWithoutHanging) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string pipe = directory.file("pipe");
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     for (const FileMode mode : {FileMode::read_only, FileMode::read_write}) {
@@ -61,7 +61,7 @@ TEST(File, RefusesDirectoriesAndPipesWithoutHanging) {
 }
 
 TEST(File, OpensRelativeToADirectoryAndShowsTheGivenPath) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const int fd = ::open(directory.file("").c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     ASSERT_GE(fd, 0);
     const File file(fd, "inside", "store/inside", {.mode = FileMode::create});
@@ -71,7 +71,7 @@ TEST(File, OpensRelativeToADirectoryAndShowsTheGivenPath) {
 }
 
 TEST(File, ReallyGivesDirectIoAtTheAlignmentItReports) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("direct");
     File file(AT_FDCWD, path, path, {.mode = FileMode::create});
     if (!file.direct()) GTEST_SKIP() << file.fallback();
@@ -99,7 +99,7 @@ TEST(File, GoesThroughThePageCacheWhereDirectIoIsRefusedAndSaysWhy) {
 }
 
 TEST(File, IsBufferedWithoutAReasonWhenAskedToBe) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("buffered");
     const File file(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered});
     EXPECT_FALSE(file.direct());
@@ -108,14 +108,14 @@ TEST(File, IsBufferedWithoutAReasonWhenAskedToBe) {
 }
 
 TEST(File, SyncsEachWriteWhenAskedTo) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("manifest");
     const File file(AT_FDCWD, path, path, {.mode = FileMode::create, .sync = Sync::each_write});
     EXPECT_EQ(::fcntl(file.fd(), F_GETFL) & O_DSYNC, O_DSYNC);
 }
 
 TEST(File, ReservesSpaceAndLength) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("reserved");
     File file(AT_FDCWD, path, path, {.mode = FileMode::create});
     file.reserve(1 << 20);
@@ -128,7 +128,7 @@ TEST(File, ReservesSpaceAndLength) {
 }
 
 TEST(File, SaysNeededAndFreeBytesBeforeItFillsTheDisk) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("huge");
     File file(AT_FDCWD, path, path, {.mode = FileMode::create});
     try {
@@ -145,7 +145,7 @@ TEST(File, SaysNeededAndFreeBytesBeforeItFillsTheDisk) {
 }
 
 TEST(File, MovesItsDescriptorAndClosesItOnce) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("moved");
     File first(AT_FDCWD, path, path, {.mode = FileMode::create});
     const int fd = first.fd();

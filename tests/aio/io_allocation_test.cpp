@@ -85,7 +85,7 @@ class IoAllocation : public ::testing::Test {
         EXPECT_EQ(flush_.dones, rounds);
     }
 
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_ = directory_.file("data");
     File file_{AT_FDCWD, path_, path_, {.mode = FileMode::create}};
     ScratchMemory memory_{count * part};

@@ -191,7 +191,7 @@ TEST_F(IoDeadline, ATransferThatIsPartlyBackWhenTheIoEndsIsCancelled) {
 
 // Through a simulated device that halts: the process gets its answer after the deadline, in no time of its own.
 TEST(IoDeadlineOverSimulated, AHaltedDeviceCostsItsTransfersOnly) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("data");
     const File file(AT_FDCWD, path, path, {.mode = FileMode::create});
     const ScratchMemory memory(8 << 20);

@@ -90,7 +90,7 @@ class IoOverManual : public ::testing::Test {
         EXPECT_FALSE(io_->finish_all().has_value());
     }
 
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_;
     File file_;
     ScratchMemory memory_{256 * kib};

@@ -300,7 +300,7 @@ TEST_F(IoOverManual, ChecksWhatItsCallersPromise) {
 }
 
 TEST(Io, ReadsAndWritesLargeTransfersThroughEveryBackendAndIsReadableFromOtherThreads) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("data");
     const File file(AT_FDCWD, path, path, {.mode = FileMode::create});
     constexpr std::size_t bytes = 3 << 20;
@@ -338,7 +338,7 @@ TEST(Io, ReadsAndWritesLargeTransfersThroughEveryBackendAndIsReadableFromOtherTh
 }
 
 TEST(Io, DoesNotLoseAWakeThatComesWithACompletionOrBeforeTheWait) {
-    const ScratchDirectory directory;
+    const TemporaryDirectory directory;
     const std::string path = directory.file("data");
     const File file(AT_FDCWD, path, path, {.mode = FileMode::create});
     for (const auto kind : {std::optional<BackendKind>(), std::optional(BackendKind::threads)}) {

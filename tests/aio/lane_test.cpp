@@ -16,6 +16,33 @@ using std::chrono::nanoseconds;
 
 using LaneTest = IoOverManual;
 
+// A demand read of one chunk and a write-back of many, which share a device that throttles.
+class ThrottledLaneTest : public IoOverManual {
+   protected:
+    ThrottledLaneTest() { build(throttling()); }
+    void start_both(const TransferRequest& read) {
+        io_->start(reading_, read);
+        io_->start(writing_, request(IoKind::write, 64 * kib, Urgency::write_back));
+        io_->poll();
+    }
+    TransferRequest demand_read() { return request(IoKind::read, 4 * kib); }
+
+    Counted reading_;
+    Counted writing_;
+};
+
+// Two reads of 4 KiB fit in flight, and the first transfer takes both places.
+class FullLaneTest : public IoOverManual {
+   protected:
+    FullLaneTest() { build(bounded(8 * kib, 4 * kib)); }
+    void start_first(std::uint64_t bytes = 8 * kib) { io_->start(first_, request(IoKind::read, bytes)); }
+    void queue(Counted& transfer, std::uint64_t offset, Urgency urgency = Urgency::demand) {
+        io_->start(transfer, request(IoKind::read, 4 * kib, urgency, offset));
+    }
+
+    Counted first_;
+};
+
 TEST(TransferQueue, RemovesFromAnywhere) {
     std::array<Counted, 4> all;
     for (std::size_t removed = 0; removed < all.size(); ++removed) {
@@ -34,13 +61,8 @@ TEST(TransferQueue, RemovesFromAnywhere) {
 
 // ---------------------------------------------------------------- the throttle
 
-TEST_F(LaneTest, HoldsWriteBackDownWhileADemandReadIsInFlightAndForTheCalmAfterIt) {
-    build(throttling());
-    Counted reading;
-    Counted writing;
-    io_->start(reading, request(IoKind::read, 4 * kib));
-    io_->start(writing, request(IoKind::write, 64 * kib, Urgency::write_back));
-    io_->poll();
+TEST_F(ThrottledLaneTest, HoldsWriteBackDownWhileADemandReadIsInFlightAndForTheCalmAfterIt) {
+    start_both(demand_read());
     EXPECT_EQ(in_flight(IoKind::write), 1U);
     EXPECT_EQ(io_->statistics().throttled.load(), 1U);
     complete_all_of(IoKind::write);
@@ -59,13 +81,8 @@ TEST_F(LaneTest, HoldsWriteBackDownWhileADemandReadIsInFlightAndForTheCalmAfterI
     wait_to_the_end();
 }
 
-TEST_F(LaneTest, AWaitIssuesTheRestWhenTheCalmEndsThoughNothingComesBack) {
-    build(throttling());
-    Counted reading;
-    Counted writing;
-    io_->start(reading, request(IoKind::read, 4 * kib));
-    io_->start(writing, request(IoKind::write, 64 * kib, Urgency::write_back));
-    io_->poll();
+TEST_F(ThrottledLaneTest, AWaitIssuesTheRestWhenTheCalmEndsThoughNothingComesBack) {
+    start_both(demand_read());
     complete_all_of(IoKind::read);
     io_->poll();
     const auto before = backend_->now();
@@ -81,13 +98,10 @@ TEST_F(LaneTest, AWaitIssuesTheRestWhenTheCalmEndsThoughNothingComesBack) {
     wait_to_the_end();
 }
 
-TEST_F(LaneTest, CountsEachTimeThatWriteBackBeginsToBeHeldBack) {
-    build(throttling());
-    Counted writing;
-    io_->start(writing, request(IoKind::write, 128 * kib, Urgency::write_back));
+TEST_F(ThrottledLaneTest, CountsEachTimeThatWriteBackBeginsToBeHeldBack) {
+    io_->start(writing_, request(IoKind::write, 128 * kib, Urgency::write_back));
     for (std::uint64_t round = 1; round <= 3; ++round) {
-        Counted reading;
-        io_->start(reading, request(IoKind::read, 4 * kib));
+        io_->start(reading_, demand_read());
         for (int i = 0; i < 3; ++i) {
             io_->poll();
             complete_all_of(IoKind::write);
@@ -102,13 +116,8 @@ TEST_F(LaneTest, CountsEachTimeThatWriteBackBeginsToBeHeldBack) {
     wait_to_the_end();
 }
 
-TEST_F(LaneTest, PrefetchReadsDoNotThrottleWrites) {
-    build(throttling());
-    Counted reading;
-    Counted writing;
-    io_->start(reading, request(IoKind::read, 64 * kib, Urgency::prefetch));
-    io_->start(writing, request(IoKind::write, 64 * kib, Urgency::write_back));
-    io_->poll();
+TEST_F(ThrottledLaneTest, PrefetchReadsDoNotThrottleWrites) {
+    start_both(request(IoKind::read, 64 * kib, Urgency::prefetch));
     EXPECT_EQ(in_flight(IoKind::write), 4U);
     EXPECT_EQ(io_->statistics().throttled.load(), 0U);
     wait_to_the_end();
@@ -116,15 +125,12 @@ TEST_F(LaneTest, PrefetchReadsDoNotThrottleWrites) {
 
 // ---------------------------------------------------------------- classes
 
-TEST_F(LaneTest, AReadWithoutAClassIsDemandAndAWriteIsWriteBack) {
-    build(throttling());
-    Counted reading;
-    Counted writing;
-    TransferRequest plain = request(IoKind::read, 4 * kib);
+TEST_F(ThrottledLaneTest, AReadWithoutAClassIsDemandAndAWriteIsWriteBack) {
+    TransferRequest plain = demand_read();
     plain.urgency.reset();
-    io_->start(reading, plain);
+    io_->start(reading_, plain);
     plain.kind = IoKind::write;
-    io_->start(writing, plain);
+    io_->start(writing_, plain);
     wait_to_the_end();
     EXPECT_EQ(io_->statistics().lane(IoKind::read, Urgency::demand).transfers.load(), 1U);
     EXPECT_EQ(io_->statistics().lane(IoKind::write, Urgency::write_back).transfers.load(), 1U);
@@ -164,18 +170,16 @@ TEST_F(LaneTest, KeepsAQuarterOfFewPlacesAtMost) {
     wait_to_the_end();
 }
 
-TEST_F(LaneTest, PromotesWhatIsNotIssuedYetToTheEndOfTheMoreUrgentClass) {
-    build(bounded(8 * kib, 4 * kib));
-    Counted blocking;
-    Counted first;
+TEST_F(FullLaneTest, PromotesWhatIsNotIssuedYetToTheEndOfTheMoreUrgentClass) {
     Counted promoted;
-    Counted last;
-    io_->start(blocking, request(IoKind::read, 8 * kib));
-    io_->start(promoted, request(IoKind::read, 4 * kib, Urgency::prefetch, 100 * kib));
-    io_->start(first, request(IoKind::read, 4 * kib, Urgency::demand, 200 * kib));
+    Counted before;
+    Counted after;
+    start_first();
+    queue(promoted, 100 * kib, Urgency::prefetch);
+    queue(before, 200 * kib);
     io_->poll();
     io_->promote(promoted, Urgency::demand);
-    io_->start(last, request(IoKind::read, 4 * kib, Urgency::demand, 300 * kib));
+    queue(after, 300 * kib);
     backend_->complete_all();
     io_->poll();
     EXPECT_EQ(offsets(), (std::vector<std::uint64_t>{200 * kib, 100 * kib}));
@@ -184,46 +188,40 @@ TEST_F(LaneTest, PromotesWhatIsNotIssuedYetToTheEndOfTheMoreUrgentClass) {
     EXPECT_EQ(io_->statistics().lane(IoKind::read, Urgency::prefetch).transfers.load(), 0U);
 }
 
-TEST_F(LaneTest, PromotesTheRestOfATransferThatIsPartlyIssued) {
-    build(bounded(8 * kib, 4 * kib));
-    Counted transfer;
-    io_->start(transfer, request(IoKind::read, 16 * kib, Urgency::prefetch));
+TEST_F(FullLaneTest, PromotesTheRestOfATransferThatIsPartlyIssued) {
+    io_->start(first_, request(IoKind::read, 16 * kib, Urgency::prefetch));
     io_->poll();
     EXPECT_EQ(backend_->in_flight.size(), 1U);  // prefetch_bytes
-    io_->promote(transfer, Urgency::demand);
-    io_->promote(transfer, Urgency::prefetch);  // less urgent: nothing happens
+    io_->promote(first_, Urgency::demand);
+    io_->promote(first_, Urgency::prefetch);  // less urgent: nothing happens
     io_->poll();
     EXPECT_EQ(backend_->in_flight.size(), 2U);
     wait_to_the_end();
-    EXPECT_FALSE(transfer.error().has_value());
+    EXPECT_FALSE(first_.error().has_value());
     EXPECT_EQ(io_->statistics().lane(IoKind::read, Urgency::prefetch).bytes.load(), 4 * kib);
     EXPECT_EQ(io_->statistics().lane(IoKind::read, Urgency::demand).bytes.load(), 12 * kib);
-    io_->promote(transfer, Urgency::demand);  // idle
+    io_->promote(first_, Urgency::demand);  // idle
     Counted flushing;
     io_->start(flushing, flush());
     io_->promote(flushing, Urgency::demand);
     wait_to_the_end();
 }
 
-TEST_F(LaneTest, PromotionToAClassThatTheDirectionDoesNotHaveIsRefused) {
+TEST_F(FullLaneTest, PromotionToAClassThatTheDirectionDoesNotHaveIsRefused) {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-    build(bounded(8 * kib, 4 * kib));
-    Counted transfer;
-    io_->start(transfer, request(IoKind::write, 4 * kib, Urgency::scrub));
-    EXPECT_DEATH(io_->promote(transfer, Urgency::prefetch), "has no class");
+    io_->start(first_, request(IoKind::write, 4 * kib, Urgency::scrub));
+    EXPECT_DEATH(io_->promote(first_, Urgency::prefetch), "has no class");
     wait_to_the_end();
 }
 
-TEST_F(LaneTest, WithdrawsWhatIsQueuedAtTheNextPoll) {
-    build(bounded(8 * kib, 4 * kib));
-    Counted blocking;
+TEST_F(FullLaneTest, WithdrawsWhatIsQueuedAtTheNextPoll) {
     Counted withdrawn;
     Counted after;
-    io_->start(blocking, request(IoKind::read, 8 * kib));
-    io_->start(withdrawn, request(IoKind::read, 4 * kib, Urgency::demand, 100 * kib));
-    io_->start(after, request(IoKind::read, 4 * kib, Urgency::demand, 200 * kib));
+    start_first();
+    queue(withdrawn, 100 * kib);
+    queue(after, 200 * kib);
     io_->poll();
-    io_->withdraw(blocking);  // wholly issued: nothing happens
+    io_->withdraw(first_);  // wholly issued: nothing happens
     io_->withdraw(withdrawn);
     EXPECT_EQ(withdrawn.dones, 0);
     EXPECT_EQ(io_->poll(), 1U);
@@ -231,34 +229,45 @@ TEST_F(LaneTest, WithdrawsWhatIsQueuedAtTheNextPoll) {
     ASSERT_TRUE(withdrawn.error().has_value());
     EXPECT_EQ(withdrawn.error()->errno_value, ECANCELED);
     wait_to_the_end();
-    EXPECT_FALSE(blocking.error().has_value());
+    EXPECT_FALSE(first_.error().has_value());
     EXPECT_FALSE(after.error().has_value());
     EXPECT_EQ(io_->statistics().lane(IoKind::read, Urgency::demand).errors.load(), 1U);
 }
 
-TEST_F(LaneTest, WithdrawsTheRestOfWhatIsPartlyIssuedAndWaitsForWhatIsInFlight) {
-    build(bounded(8 * kib, 4 * kib));
-    Counted transfer;
-    io_->start(transfer, request(IoKind::read, 16 * kib));
+TEST_F(FullLaneTest, WithdrawsTheRestOfWhatIsPartlyIssuedAndWaitsForWhatIsInFlight) {
+    start_first(16 * kib);
     io_->poll();
-    io_->withdraw(transfer);
+    io_->withdraw(first_);
     EXPECT_EQ(io_->poll(), 0U);
     backend_->complete_first(-EAGAIN);  // not repeated
     EXPECT_EQ(io_->poll(), 0U);
     backend_->complete_all();
     EXPECT_EQ(io_->poll(), 1U);
-    EXPECT_EQ(transfer.error()->errno_value, ECANCELED);
+    EXPECT_EQ(first_.error()->errno_value, ECANCELED);
     EXPECT_TRUE(backend_->in_flight.empty());
     EXPECT_TRUE(io_->idle());
 }
 
-TEST_F(LaneTest, WhatDoneWithdrawsEndsAtTheNextPoll) {
-    build(bounded(8 * kib, 4 * kib));
-    Counted first;
+TEST_F(FullLaneTest, WhatPausesIsNotRepeatedAfterItWasWithdrawn) {
+    start_first(16 * kib);
+    io_->poll();
+    backend_->complete_first(-EAGAIN);
+    io_->poll();
+    io_->withdraw(first_);
+    backend_->complete_all();
+    EXPECT_EQ(io_->wait(milliseconds(30)), 1U);
+    EXPECT_EQ(first_.error()->errno_value, ECANCELED);
+    EXPECT_TRUE(backend_->in_flight.empty());
+    EXPECT_EQ(io_->statistics().total_attempts(), 2U);
+}
+
+TEST_F(FullLaneTest, WhatDoneWithdrawsEndsAtTheNextPoll) {
+    std::array<Counted, 2> next;  // have gone to the device before done() is called
     Counted withdrawn;
-    io_->start(first, request(IoKind::read, 8 * kib));
-    io_->start(withdrawn, request(IoKind::read, 4 * kib));
-    first.then = [&] { io_->withdraw(withdrawn); };
+    start_first();
+    for (Counted& transfer : next) queue(transfer, 0);
+    queue(withdrawn, 100 * kib);
+    first_.then = [&] { io_->withdraw(withdrawn); };
     io_->poll();
     backend_->complete_all();
     backend_->complete_all();
@@ -266,6 +275,22 @@ TEST_F(LaneTest, WhatDoneWithdrawsEndsAtTheNextPoll) {
     EXPECT_EQ(withdrawn.dones, 0);
     EXPECT_EQ(io_->poll(), 1U);
     EXPECT_EQ(withdrawn.dones, 1);
+    EXPECT_EQ(withdrawn.error()->errno_value, ECANCELED);
+    wait_to_the_end();
+}
+
+TEST_F(FullLaneTest, WhatBecamePossibleGoesToTheDeviceBeforeDoneIsCalled) {
+    Counted next;
+    std::size_t in_flight_in_done = 0;
+    start_first();
+    queue(next, 0);
+    first_.then = [&] { in_flight_in_done = backend_->in_flight.size(); };
+    io_->poll();
+    backend_->complete_all();
+    backend_->complete_all();
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_EQ(in_flight_in_done, 1U);
+    wait_to_the_end();
 }
 
 // ---------------------------------------------------------------- pauses
@@ -299,31 +324,27 @@ TEST_F(LaneTest, PausesBeforeItRepeatsWhatMustBeTriedAgainTwiceAsLongEachTime) {
     EXPECT_EQ(io_->statistics().total_attempts(), 10U);
 }
 
-TEST_F(LaneTest, RepeatsWhatWasInterruptedAtOnce) {
-    build(bounded(16 * kib, 4 * kib));
-    Counted transfer;
-    io_->start(transfer, request(IoKind::read, 4 * kib));
+TEST_F(FullLaneTest, RepeatsWhatWasInterruptedAtOnce) {
+    start_first(4 * kib);
     io_->poll();
     backend_->complete_first(-EINTR);
     io_->poll();
     EXPECT_EQ(backend_->in_flight.size(), 1U);
     backend_->complete_all();
     EXPECT_EQ(io_->poll(), 1U);
-    EXPECT_FALSE(transfer.error().has_value());
+    EXPECT_FALSE(first_.error().has_value());
 }
 
-TEST_F(LaneTest, WhatPausesKeepsItsBytesAndItsPlace) {
-    build(bounded(8 * kib, 4 * kib));
-    Counted first;
+TEST_F(FullLaneTest, WhatPausesKeepsItsBytesAndItsPlace) {
     Counted second;
-    io_->start(first, request(IoKind::read, 8 * kib));
-    io_->start(second, request(IoKind::read, 4 * kib, Urgency::demand, 100 * kib));
+    start_first();
+    queue(second, 100 * kib);
     io_->poll();
     backend_->complete_first(-EAGAIN);
     io_->poll();
     EXPECT_EQ(offsets(), (std::vector<std::uint64_t>{4 * kib}));
     wait_to_the_end();
-    EXPECT_FALSE(first.error().has_value());
+    EXPECT_FALSE(first_.error().has_value());
 }
 
 }  // namespace

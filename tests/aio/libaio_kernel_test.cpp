@@ -50,7 +50,7 @@ class LibaioKernel : public ::testing::Test {
         return all;
     }
 
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_;
     File file_;
     ScratchMemory memory_{4096};

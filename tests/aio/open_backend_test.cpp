@@ -24,7 +24,7 @@ namespace {
 class OpenBackend : public ::testing::Test {
    protected:
     OpenBackend() : path_(directory_.file("probe")), file_(AT_FDCWD, path_, path_, {.mode = FileMode::create}) {}
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_;
     File file_;
 };

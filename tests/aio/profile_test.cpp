@@ -5,6 +5,7 @@
 #include "tests/swap/mounts.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -50,7 +51,7 @@ class ProfileTest : public ::testing::Test {
         EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
     }
 
-    ScratchDirectory scratch_;
+    TemporaryDirectory scratch_;
 };
 
 TEST_F(ProfileTest, IsReadAsItWasWritten) {
@@ -171,6 +172,29 @@ TEST_F(ProfileTest, ThatIsNoJsonIsRefused) {
         put(text);
         EXPECT_NE(refusal(), "accepted") << text;
     }
+}
+
+// Found by fuzz_profile: values nested this deep, well-formed, exhausted the stack.
+TEST_F(ProfileTest, WithNestedValuesIsRefusedHoweverDeepTheyAre) {
+    for (const std::size_t depth : {1U, 2U, 30'000U}) {
+        put("{\"version\": " + std::string(depth, '[') + std::string(depth, ']') + "}");
+        expect_in("a value with values in it", refusal());
+        put("{\"version\": 1, \"made\": " + std::string(depth, '['));  // nothing closes them
+        expect_in("a value with values in it", refusal());
+    }
+    put("[[1]]");
+    expect_in("a value with values in it", refusal());
+}
+
+TEST_F(ProfileTest, ThatIsTooLongOrNoFileIsRefusedWithoutReadingIt) {
+    put(std::string((64U << 10) + 1, ' '));
+    expect_in("longer than 65536 bytes", refusal());
+    std::filesystem::remove(path());
+    ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+    expect_in("no regular file", refusal());
+    std::filesystem::remove(path());
+    std::filesystem::create_directory(path());
+    expect_in("no regular file", refusal());
 }
 
 TEST_F(ProfileTest, ThatCannotBeLookedAtIsRefused) {

@@ -2,11 +2,13 @@
 // changes.
 #include "aio/backend.h"
 #include "aio/file.h"
+#include "tests/aio/every_backend.h"
 #include "tests/aio/scratch.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -23,14 +25,11 @@ namespace {
 
 constexpr std::size_t page = 4096;
 
-class RegisteredIo : public ::testing::TestWithParam<BackendKind> {
+class RegisteredIo : public ::testing::TestWithParam<BackendCase> {
    protected:
     RegisteredIo() : a_(make_file("a")), b_(make_file("b")), memory_(16 * page) {
-        const BackendOptions options{.depth = 4};
         try {
-            if (GetParam() == BackendKind::io_uring) backend_ = make_uring_backend(options);
-            if (GetParam() == BackendKind::libaio) backend_ = make_libaio_backend(options);
-            if (GetParam() == BackendKind::threads) backend_ = make_thread_backend(options);
+            backend_ = make_backend(GetParam(), {.depth = 4});
         } catch (const Error& error) {
             why_not_ = error.what();
         }
@@ -66,7 +65,7 @@ class RegisteredIo : public ::testing::TestWithParam<BackendKind> {
     }
     bool is_written(const char* name) { return std::ifstream(directory_.file(name)).get() != EOF; }
 
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     File a_;
     File b_;
     ScratchMemory memory_;
@@ -185,10 +184,7 @@ TEST_P(RegisteredIo, RegistersNoFileWhenOneIsRefused) {
     EXPECT_EQ(run(IoKind::write, a, pages(0, 1)), page);
 }
 
-const auto every_kind = ::testing::Values(BackendKind::io_uring, BackendKind::libaio, BackendKind::threads);
-
-INSTANTIATE_TEST_SUITE_P(All, RegisteredIo, every_kind,
-                         [](const auto& each) { return std::string(to_string(each.param)); });
+INSTANTIATE_TEST_SUITE_P(All, RegisteredIo, every_backend(), name_of_backend);
 
 // Of the calling thread only: with it the limit on locked memory is not enforced.
 bool give_up_the_right_to_lock_memory() {
@@ -220,6 +216,55 @@ TEST(UringRegistration, NamesTheLimitOnLockedMemory) {
     EXPECT_EQ(note,
               "io_uring_register_buffers: Cannot allocate memory (ENOMEM); 4096 KiB do not fit in the limit on locked "
               "memory, 1024 KiB (ulimit -l), or in memory");
+}
+
+// ---------------------------------------------------------------- the end of a ring
+
+// The kernel takes a closed ring apart in the background, so a ring that left it to that would refuse its successor. On
+// a thread with a user of its own, whose limit nobody else uses up.
+TEST(UringRegistration, LeavesNothingOfItsChargeToTheNextRing) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+    if (before.rlim_max < small.rlim_cur) GTEST_SKIP() << "the limit is smaller than this test needs";
+    ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &small), 0);
+    constexpr unsigned rings = 20;
+    unsigned tried = 0;
+    std::string note;
+    std::thread([&] {
+        const long nobody_else = 1'000'000'000L + ::getpid();
+        if (::syscall(SYS_setresuid, nobody_else, nobody_else, nobody_else) != 0) return;
+        const ScratchMemory memory(768 << 10);
+        try {
+            while (tried < rings && note.empty()) {
+                const std::unique_ptr<Backend> backend = make_uring_backend({.depth = 4});
+                note = backend->register_memory(std::array{memory.span()});
+                ++tried;
+            }
+        } catch (const Error&) {
+        }
+    }).join();
+    ::setrlimit(RLIMIT_MEMLOCK, &before);
+    if (tried == 0) GTEST_SKIP() << "no io_uring, or the user cannot be changed";
+    EXPECT_EQ(note, "") << "for ring " << tried;
+    EXPECT_EQ(tried, rings);
+}
+
+TEST(UringRegistration, LeavesNoClosedFileOpen) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("locked");
+    for (int round = 0; round < 20; ++round) {
+        std::unique_ptr<Backend> backend;
+        try {
+            backend = make_uring_backend({.depth = 4});
+        } catch (const Error& error) {
+            GTEST_SKIP() << error.what();
+        }
+        const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0) << "an earlier ring holds it in round " << round;
+        ASSERT_EQ(backend->register_files(std::array{RegisteredFile{.fd = fd, .id = 1}}), "");
+        ::close(fd);
+    }
 }
 
 }  // namespace

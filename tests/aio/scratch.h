@@ -1,5 +1,8 @@
-// What a test of files needs and throws away: a directory of its own, aligned memory, seeded bytes.
+// What a test of files needs and throws away: a directory of its own (temporary_directory.h), aligned memory, seeded
+// bytes.
 #pragma once
+
+#include "tests/temporary_directory.h"
 
 #include <unistd.h>
 
@@ -14,27 +17,6 @@
 #include <string>
 
 namespace penstock {
-
-class ScratchDirectory {
-   public:
-    ScratchDirectory() : ScratchDirectory(std::filesystem::temp_directory_path()) {}
-    explicit ScratchDirectory(const std::filesystem::path& parent) {
-        std::string name = (parent / "penstock_test_XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) std::abort();
-        path_ = name;
-    }
-    ~ScratchDirectory() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    ScratchDirectory(const ScratchDirectory&) = delete;
-    ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-    std::string file(const std::string& name) const { return (path_ / name).string(); }
-
-   private:
-    std::filesystem::path path_;
-};
 
 // For tests that need files but no disk: a file system in memory where there is one, where a flush costs nothing.
 inline std::filesystem::path quick_temporary_path() {

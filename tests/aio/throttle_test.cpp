@@ -59,7 +59,7 @@ class Scene {
     SimulatedBackend::Time begin;
 
    private:
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_ = directory_.file("data");
     File file_;
     ScratchMemory memory_{8 * mib};

@@ -41,6 +41,17 @@ TEST(Comparison, HoldsRatiosAgainstTheirTargets) {
     EXPECT_FALSE(report.find("read: CPU of penstock ÷ usual")->target);
 }
 
+TEST(Comparison, TargetsAreJudgedAsTheyAreShown) {
+    Report report("io");
+    report_comparison(report, "read", series("penstock", 4, 0.02),
+                      {series("huge", 2.871, 0.01), series("usual", 1, 0.04)},
+                      {FioMemory::huge_pages, FioMemory::usual}, Promise::bulk);
+    const Figure* usual = report.find("read: penstock ÷ usual");
+    ASSERT_NE(usual, nullptr);
+    EXPECT_DOUBLE_EQ(usual->target.value().at_least, 2.727);  // 0.95 x 2.871 = 2.72745
+    EXPECT_DOUBLE_EQ(usual->target->aim, 2.814);
+}
+
 TEST(Comparison, WithoutAPromiseNothingIsJudged) {
     Report report("io");
     report_comparison(report, "mixed", series("penstock", 4, 0.02), {series("usual", 5, 0.01)}, {FioMemory::usual},

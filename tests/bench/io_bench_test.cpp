@@ -6,20 +6,22 @@
 #include "bench/io_cases.h"
 #include "bench/io_rig.h"
 #include "bench/mixed_case.h"
-#include "bench/tensor_case.h"
 #include "bench/tune.h"
+#include "tests/aio/deny_uring.h"
 #include "tests/aio/scratch.h"
 
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
 #include <unistd.h>
-#include <array>
 
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 namespace penstock {
 namespace {
@@ -46,32 +48,14 @@ TEST(IoBenchText, PointsAndBytesAreReadAndWritten) {
     EXPECT_EQ(point.block_bytes, 256U << 10);
     EXPECT_EQ(point.depth, 16U);
     EXPECT_EQ(to_string(point), "256KiB x 16");
-    EXPECT_EQ(parse_bytes("1.5GiB", "--size"), 3ULL << 29);
+    EXPECT_EQ(byte_option("1.5GiB", "--size"), 3ULL << 29);
     EXPECT_EQ(bytes_text(3 * mib), "3MiB");
     EXPECT_EQ(bytes_text(1000), "1000B");
-    for (const char* wrong : {"", "1MiB", "x8", "1MiBx", "3MiBx8", "1MiBx0", "1MiBx1000", "1GiBx8", "512x8", "-1x8"})
+    for (const char* wrong :
+         {"", "1MiB", "x8", "1MiBx", "3MiBx8", "1MiBx0", "1MiBx1000", "1GiBx8", "512x8", "-1x8", "1MiBx8k", "1TiBx8"})
         EXPECT_TRUE(has(refusal([&] { parse_point(wrong); }, ExitCode::usage), "--points")) << wrong;
-    for (const char* wrong : {"", "two", "-1", "0", "1.5", "2 GiB x", "1e30TiB"})
-        EXPECT_TRUE(has(refusal([&] { parse_bytes(wrong, "--size"); }, ExitCode::usage), "--size")) << wrong;
-}
-
-TEST(TensorLengths, AreOddAndBoundedAndTheSameForASeed) {
-    for (const std::uint64_t total : {4 * mib, 64 * mib, 2048 * mib, 20'000 * mib}) {
-        for (std::uint64_t seed = 0; seed < 20; ++seed) {
-            const std::vector<std::uint64_t> lengths = tensor_lengths(total, seed);
-            EXPECT_EQ(lengths, tensor_lengths(total, seed));
-            std::uint64_t sum = 0;
-            for (const std::uint64_t bytes : lengths) {
-                EXPECT_EQ(bytes % 2, 1U);
-                EXPECT_GE(bytes, 1'000'000U);
-                EXPECT_LT(bytes, 1'000'000'000U);
-                sum += (bytes + 4095) / 4096 * 4096;
-            }
-            EXPECT_LE(sum, total);
-            EXPECT_GE(sum, total / 2);
-        }
-    }
-    EXPECT_NE(tensor_lengths(2048 * mib, 1), tensor_lengths(2048 * mib, 2));
+    for (const char* wrong : {"", "two", "0"})
+        EXPECT_TRUE(has(refusal([&] { byte_option(wrong, "--size"); }, ExitCode::usage), "--size")) << wrong;
 }
 
 TEST(Child, OutputErrorsAndStatusAreKept) {
@@ -139,7 +123,7 @@ class IoBenchTest : public ::testing::Test {
         EXPECT_GT(figure->low(), 0) << name;
     }
 
-    ScratchDirectory scratch_;
+    TemporaryDirectory scratch_;
     IoBenchOptions options_;
     Report report_{"io"};
 };
@@ -156,12 +140,6 @@ TEST_F(IoBenchTest, EveryBlockCaseHasItsFiguresAndLeavesNothing) {
         }
     }
     EXPECT_EQ(files(), std::set<std::string>{});
-}
-
-TEST_F(IoBenchTest, TensorsComeBackAsTheyWereWritten) {
-    run(run_tensor_case);
-    expect_figure("tensors write: penstock");
-    expect_figure("tensors read: penstock");
 }
 
 TEST_F(IoBenchTest, DemandReadsRunBesideWriteBack) {
@@ -222,6 +200,26 @@ TEST_F(IoBenchTest, RefusesDirectoriesThatCannotBeMeasured) {
     EXPECT_TRUE(has(refusal([&] { check_bench_directory(scratch_.file("none"), 0); }, ExitCode::usage), "ENOENT"));
     const auto much = [&] { check_bench_directory(options_.directory, 1ULL << 60); };
     EXPECT_TRUE(has(refusal(much, ExitCode::does_not_fit), "smaller --size"));
+}
+
+TEST_F(IoBenchTest, AFileThatCannotBeMadeReadyIsNotLeft) {
+    const auto make = [&](std::uint64_t bytes) { BenchFile(options_.directory, "io", bytes); };
+    refusal([&] { make(1ULL << 60); }, ExitCode::does_not_fit);
+    EXPECT_EQ(files(), std::set<std::string>{});
+    // Opened, and then not to be prepared: every fcntl() of this thread fails.
+    std::thread([&] {
+        ASSERT_TRUE(deny_calls({__NR_fcntl}, EPERM));
+        EXPECT_TRUE(has(refusal([&] { make(4 * mib); }, ExitCode::storage), "EPERM"));
+    }).join();
+    EXPECT_EQ(files(), std::set<std::string>{});
+}
+
+TEST_F(IoBenchTest, AFileOfThatNameIsSomebodyElsesAndStays) {
+    const std::string name = "penstock-bench-" + std::to_string(::getpid()) + "-io.tmp";
+    std::ofstream(scratch_.file(name)) << "data";
+    const auto make = [&] { BenchFile(options_.directory, "io", 4 * mib); };
+    EXPECT_TRUE(has(refusal(make, ExitCode::storage), "EEXIST"));
+    EXPECT_EQ(files(), std::set<std::string>{name});
 }
 
 TEST_F(IoBenchTest, SaysWhatAKilledRunLeft) {

@@ -40,7 +40,7 @@ void expect(const std::vector<std::string>& arguments, ExitCode code, const std:
 }
 
 TEST(IoVerb, RefusesWhatMakesNoSense) {
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     const std::string d = scratch.file("");
     expect({}, ExitCode::usage, "--dir");
     expect({"--dir", d, "--size", "much"}, ExitCode::usage, "--size much");

@@ -61,6 +61,17 @@ TEST(Report, ShowsTheVerdictOfEachTarget) {
     EXPECT_EQ(json["figures"][1]["target"]["verdict"], "at least missed");
 }
 
+TEST(Report, ShowsThreeDecimalsOfATargetAtMost) {
+    Report report("io");
+    report.add(figure("long", {3}, Target{.at_least = 2.72745, .aim = 2.8135800000000001}));
+    report.add(figure("exact", {3}, Target{1.01, 1.005, Target::Better::lower}));
+    report.add(figure("whole", {3}, Target{.at_least = 1.0, .aim = 100}));
+    const std::string text = printed(report);
+    EXPECT_NE(text.find(">= 2.727, aim 2.814: met"), std::string::npos) << text;
+    EXPECT_NE(text.find("<= 1.01, aim 1.005: at least missed"), std::string::npos) << text;
+    EXPECT_NE(text.find(">= 1, aim 100: aim missed"), std::string::npos) << text;
+}
+
 TEST(Report, MarksFiguresOfTooFewRounds) {
     Report report("io");
     report.add(figure("hasty", {1, 2, 3, 4}));

@@ -36,7 +36,7 @@ class Streams : public ::testing::Test {
         return rig.pool().figures(rig.pool().use(use));
     }
 
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
 };
 
 TEST_F(Streams, BringEveryByteThereAndBack) {

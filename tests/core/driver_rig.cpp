@@ -56,7 +56,7 @@ void write_initial(Io& io, TensorStore& store, const std::vector<UnitLayout>& un
                            {memory.data(), store.extent_bytes({*objects[unit].frozen, tile})});
         }
     }
-    commit_blocking(io, store, {{"step", "0"}});
+    if (store.kind() != StoreKind::scratch) commit_blocking(io, store, {{"step", "0"}});
 }
 
 }  // namespace
@@ -64,6 +64,7 @@ void write_initial(Io& io, TensorStore& store, const std::vector<UnitLayout>& un
 bool TroubledBackend::submit(Attempt& attempt) {
     if (trouble_->stuck.load()) {
         held_.push_back(&attempt);
+        ++trouble_->held;
         return true;
     }
     if (attempt.kind == IoKind::flush && trouble_->fails_flush.load()) {
@@ -121,7 +122,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
         std::vector<ObjectSpec> objects;
         for (const UnitLayout& unit : units_)
             for (const ObjectSpec& object : unit.objects(format_)) objects.push_back(object);
-        store_ = TensorStore::create(*io_, {directory_.get()}, {.objects = objects});
+        store_ = TensorStore::create(*io_, {directory_.get()}, {.objects = objects, .kind = options.kind});
         write_initial(*io_, *store_, units_, format_);
     }
     device_ = make_device({.kind = options.device, .budget_bytes = 4 << 20, .copy_delay = options.copy_delay});
@@ -132,6 +133,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                    .inference = inference_,
                                    .prefetch_depth = options.depth,
                                    .staging_tiles = 3,
+                                   .keeping = options.keeping,
                                    .host_budget_bytes = options.host_budget_bytes,
                                    .device_has_memory = options.device != DeviceKind::cpu,
                                    .device_budget_bytes = 4 << 20},
@@ -140,8 +142,12 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
     driver_ = std::make_unique<Driver>(
         DriverParts{
             .io = io_.get(), .store = store_.get(), .pool = pool_.get(), .device = device_.get(), .units = &units_},
-        DriverOptions{
-            .format = format_, .residency = options.residency, .staging_tiles = 3, .deadline = options.deadline},
+        DriverOptions{.format = format_,
+                      .residency = options.residency,
+                      .staging_tiles = 3,
+                      .deadline = options.deadline,
+                      .keeping = options.keeping,
+                      .job = "rig"},
         std::move(plan.training), std::move(plan.inference));
 }
 
@@ -178,9 +184,41 @@ std::uint64_t DriverRig::wrong_weights(Pass pass, std::uint64_t updates) {
     return wrong;
 }
 
-void DriverRig::update(std::uint64_t step) {
+std::uint64_t DriverRig::wrong_in_snapshot(const std::string& path, std::uint64_t updates) {
+    StoreDirectory directory = StoreDirectory::find(path, Sharing::shared);
+    const auto snapshot = TensorStore::open(*io_, {&directory}, {.verify = VerifyScope::all});
+    const bool same = snapshot->kind() == StoreKind::kept && snapshot->client().at("step") == std::to_string(updates);
+    return wrong_in(*snapshot, updates) + (same ? 0 : 1);
+}
+
+std::uint64_t DriverRig::wrong_in(TensorStore& store, std::uint64_t updates) {
+    const std::vector<UnitObjects> objects = find_objects(store, units_, format_);
+    Region memory(1 << 20, 1, Registration::none);
+    std::byte* states = memory.data() + (1 << 18);
+    std::vector<float> masters(tile_numel), moments(tile_numel);
+    std::uint64_t wrong = 0;
+    for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+        for (std::uint32_t tile = 0; tile < units_[unit].tile_count(); ++tile) {
+            for (const auto& [object, data] :
+                 {std::pair{objects[unit].weights, memory.data()}, {objects[unit].states, states}})
+                read_blocking(*io_, store, {*object, tile}, {data, store.extent_bytes({*object, tile})});
+            const TileView view{memory.data(), states, units_[unit].tile_numel(tile)};
+            decode_masters(format_, view, masters.data());
+            decode_moment(format_, view, 0, moments.data());
+            const std::uint64_t first = tile * tile_numel;
+            for (std::uint64_t index = 0; index < view.numel && first + index < units_[unit].trainable_numel(); ++index)
+                wrong += masters[index] != expected(unit, first + index, updates) ||
+                                 moments[index] != static_cast<float>(updates)
+                             ? 1
+                             : 0;
+        }
+    }
+    return wrong;
+}
+
+void DriverRig::update(std::uint64_t step, ResidentParts residents) {
     const TileUpdate update{.format = &format_, .optimizer = &optimizer_, .values = {.step = step}};
-    driver_->begin_update();
+    driver_->begin_update(residents);
     while (const auto staged = driver_->next_tile()) {
         update_tile(update, staged->view, {zero_gradient_.data(), PlaneType::fp32, staged->view.numel}, workers_);
         driver_->put_back(*staged);

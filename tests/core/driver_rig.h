@@ -20,6 +20,7 @@ namespace penstock::testing {
 struct DeviceTrouble {
     std::atomic<bool> stuck{false};        // attempts stay with it until this is cleared
     std::atomic<bool> fails_flush{false};  // EIO
+    std::atomic<std::uint64_t> held{0};    // attempts that met a stuck device
 };
 
 class TroubledBackend : public Backend {
@@ -44,10 +45,12 @@ class TroubledBackend : public Backend {
 struct RigOptions {
     std::uint32_t depth = 2;
     Residency residency;
+    StoreKind kind = StoreKind::durable;  // of a new store; a scratch one commits no generation 0
     DeviceKind device = DeviceKind::cpu;
     std::chrono::microseconds copy_delay{50};  // of the emulated device
     std::chrono::seconds deadline{60};
     std::uint64_t host_budget_bytes = 16 << 20;
+    bool keeping = false;
 };
 
 // Adds one to every master: an optimizer of the user's own, on one moment that counts steps.
@@ -69,15 +72,21 @@ class DriverRig {
 
     // One pass that looks at every weight of every visit; returns how many were not as expected.
     std::uint64_t wrong_weights(Pass pass, std::uint64_t updates);
-    void update(std::uint64_t step);  // all tiles, no commit
+    void update(std::uint64_t step, ResidentParts residents = ResidentParts::written);  // all tiles, no commit
 
     Driver& driver() { return *driver_; }
     void end_driver() { driver_.reset(); }
+    // Masters and moments that are not what they are after `updates` updates, read from the store. REQUIRES: the driver
+    // has ended.
+    std::uint64_t wrong_in_store(std::uint64_t updates) { return wrong_in(*store_, updates); }
+    std::uint64_t wrong_in_snapshot(const std::string& path, std::uint64_t updates);  // the same of a kept store
+    const Io& io() const { return *io_; }
     TensorStore& store() { return *store_; }
     const std::vector<UnitLayout>& units() const { return units_; }
     DeviceTrouble trouble;
 
    private:
+    std::uint64_t wrong_in(TensorStore& store, std::uint64_t updates);
     std::uint64_t wrong_in(std::uint32_t unit, const UnitMemory& memory, std::uint64_t updates) const;
 
     StateFormat format_;

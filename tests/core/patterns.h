@@ -1,9 +1,10 @@
 // Bit patterns of fp32 to try, and rounding that shares nothing with the bit arithmetic under test.
 #pragma once
 
+#include "tests/seeds.h"
+
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <set>
@@ -31,19 +32,13 @@ inline bool same_value(double a, double b) {
     return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b);
 }
 
-// The long form: all 2^32 patterns.
-inline bool all_patterns() {
-    const char* all = std::getenv("PENSTOCK_TEST_ALL_PATTERNS");
-    return all != nullptr && *all == '1';
-}
-
-// Lower halves around every edge and some at random, to be tried with all 2^16 upper halves; all 2^16 of them when the
-// environment says PENSTOCK_TEST_ALL_PATTERNS=1 (some minutes).
+// Lower halves around every edge and some at random, to be tried with all 2^16 upper halves; all 2^16 of them with the
+// flag --all-patterns.
 inline std::vector<std::uint32_t> lower_halves(std::size_t count) {
     std::set<std::uint32_t> lows{0,      1,      2,      0x7f,   0x80,   0x81,   0x0fff, 0x1000,
                                  0x1001, 0x2000, 0x7f7f, 0x7f80, 0x7ffe, 0x7fff, 0x8000, 0x8001,
                                  0x8002, 0x8080, 0xff7f, 0xff80, 0xfffe, 0xffff};
-    if (all_patterns()) {
+    if (seed_options().all_patterns) {
         for (std::uint32_t low = 0; low < 0x10000; ++low) lows.insert(low);
     }
     std::mt19937 random(20240817);

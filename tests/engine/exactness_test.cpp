@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 namespace penstock::testing {
 namespace {
 
@@ -136,6 +138,79 @@ TEST(Exactness, ResumingGivesTheBitsOfTheRunThatWasNotInterrupted) {
     }
     EXPECT_EQ(read_snapshot(whole.session.swap_directories[0], "toy"),
               read_snapshot(parts.session.swap_directories[0], "toy"));
+}
+
+Snapshot whole_run(const TemporaryDirectory& directory, std::uint64_t steps) {
+    RunOptions options = toy_run(directory.path());
+    options.steps = steps;
+    run_toy(options);
+    return read_snapshot(options.session.swap_directories[0], "toy");
+}
+
+// Generations count commits, so they differ.
+void expect_same_state(const Snapshot& one, const Snapshot& other) {
+    EXPECT_EQ(one.objects, other.objects);
+    EXPECT_EQ(one.client, other.client);
+}
+
+TEST(Exactness, DurabilityChangesNoBitAndAResumeGoesOnFromTheLastCommit) {
+    const TemporaryDirectory reference;
+    const Snapshot expected = whole_run(reference, 13);
+    for (const Residency residency :
+         {on_nvme, in_host_memory, Residency{Tier::host, Tier::nvme}, Residency{Tier::nvme, Tier::host}}) {
+        const TemporaryDirectory directory;
+        RunOptions options = toy_run(directory.path());
+        options.session.residency = residency;
+        options.session.engine.durability = {3};
+        const std::string& store = options.session.swap_directories[0];
+        options.steps = 5;
+        run_toy(options, AtEnd::leave);
+        EXPECT_EQ(read_snapshot(store, "toy").client.at("step"), "3");
+        options.steps = 8;
+        EXPECT_EQ(run_toy(options, AtEnd::leave).losses.size(), 5U);
+        EXPECT_EQ(read_snapshot(store, "toy").client.at("step"), "6");
+        options.steps = 10;
+        run_toy(options, AtEnd::settle);  // out of turn
+        EXPECT_EQ(read_snapshot(store, "toy").client.at("step"), "10");
+        options.steps = 13;
+        EXPECT_EQ(run_toy(options, AtEnd::settle).losses.size(), 3U);
+        expect_same_state(read_snapshot(store, "toy"), expected);
+    }
+}
+
+TEST(Exactness, AScratchRunGivesTheSameLossesAndKeepsNothing) {
+    const TemporaryDirectory one, other;
+    RunOptions durable = toy_run(one.path());
+    RunOptions scratch = toy_run(other.path());
+    scratch.session.engine.durability = Durability::scratch;
+    for (const Residency residency : {on_nvme, in_host_memory}) {
+        scratch.session.residency = residency;
+        const RunResult run = run_toy(scratch);
+        EXPECT_FALSE(run.resumed);
+        EXPECT_EQ(run.losses.size(), 20U);
+    }
+    const auto losses = run_toy(scratch).losses;
+    EXPECT_EQ(losses, run_toy(durable).losses);
+    const auto bytes = [](const RunOptions& options) {
+        return std::filesystem::file_size(options.session.swap_directories[0] + "/data");
+    };
+    EXPECT_EQ(2 * bytes(scratch), bytes(durable)) << "one slot";
+}
+
+TEST(Exactness, AScratchRunOnADurableStoreLeavesItAsItWas) {
+    const TemporaryDirectory directory, reference;
+    RunOptions options = toy_run(directory.path());
+    options.steps = 4;
+    run_toy(options);
+    const Snapshot before = read_snapshot(options.session.swap_directories[0], "toy");
+    options.session.engine.durability = Durability::scratch;
+    options.steps = 9;
+    const RunResult scratch = run_toy(options);
+    EXPECT_TRUE(scratch.resumed);
+    EXPECT_EQ(read_snapshot(options.session.swap_directories[0], "toy"), before);
+    options.session.engine.durability = Durability::every_step;
+    EXPECT_EQ(run_toy(options).losses, scratch.losses);
+    expect_same_state(read_snapshot(options.session.swap_directories[0], "toy"), whole_run(reference, 9));
 }
 
 }  // namespace

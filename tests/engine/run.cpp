@@ -1,21 +1,6 @@
 #include "tests/engine/run.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <stdexcept>
-
 namespace penstock::testing {
-
-TemporaryDirectory::TemporaryDirectory() {
-    std::string name = std::filesystem::current_path() / "engine_test_XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory: " + name);
-    path_ = name;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-    std::filesystem::remove_all(path_);
-}
 
 RunOptions toy_run(const std::string& directory) {
     RunOptions options;
@@ -25,6 +10,7 @@ RunOptions toy_run(const std::string& directory) {
     options.session.tile_numel = 4096;
     options.session.staging_tiles = 3;
     options.session.engine.gradient_clipping = 0.5;
+    options.session.verify = VerifyScope::none;
     return options;
 }
 
@@ -35,10 +21,13 @@ std::vector<Bundle> toy_step(std::uint64_t step, const RunOptions& options) {
     return micro_batches;
 }
 
-RunResult run_toy(const RunOptions& options) {
+RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     Session session(make_toy_model(options.model), options.optimizers(), options.session, {{"step", "0"}}, {});
     RunResult result;
     result.predicted = session.step_bytes();
+    result.planned_bytes = session.planned_bytes();
+    result.formula_bytes = session.nominal_traffic().total();
+    result.resumed = session.resumed();
     result.trainable_numel = session.model().trainable_numel();
     const std::uint64_t read_before = session.io_statistics().total_read_bytes();
     const std::uint64_t written_before = session.io_statistics().total_write_bytes();
@@ -52,6 +41,7 @@ RunResult run_toy(const RunOptions& options) {
     }
     result.read_bytes = session.io_statistics().total_read_bytes() - read_before;
     result.write_bytes = session.io_statistics().total_write_bytes() - written_before;
+    if (at_end == AtEnd::settle && options.session.engine.durability != Durability::scratch) session.engine().settle();
     return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "tests/engine/snapshot.h"
 #include "tests/engine/toy_model.h"
+#include "tests/temporary_directory.h"
 #include "zero_infinity/engine/session.h"
 #include "zero_infinity/optimizers.h"
 
@@ -12,19 +13,6 @@
 #include <vector>
 
 namespace penstock::testing {
-
-// A directory under the current one, removed with its contents at the end.
-class TemporaryDirectory {
-   public:
-    TemporaryDirectory();
-    ~TemporaryDirectory();
-    TemporaryDirectory(const TemporaryDirectory&) = delete;
-    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-    const std::string& path() const noexcept { return path_; }
-
-   private:
-    std::string path_;
-};
 
 struct RunOptions {
     ToyOptions model;
@@ -44,11 +32,15 @@ struct RunResult {
     std::uint64_t read_bytes = 0;  // during the steps
     std::uint64_t write_bytes = 0;
     Session::StepBytes predicted;  // of one step
+    double planned_bytes = 0;      // per step
+    double formula_bytes = 0;      // per parameter and step
+    bool resumed = false;
     std::uint64_t trainable_numel = 0;
 };
 
-// Trains up to step `options.steps`, from wherever the directory's store is.
-RunResult run_toy(const RunOptions& options);
+// Trains up to step `options.steps`, from wherever the directory's store is, and settles unless told not to.
+enum class AtEnd : std::uint8_t { settle, leave };
+RunResult run_toy(const RunOptions& options, AtEnd at_end = AtEnd::settle);
 
 // The micro-batches of a step: the same for the product and the reference.
 std::vector<Bundle> toy_step(std::uint64_t step, const RunOptions& options);

@@ -13,10 +13,13 @@
 
 namespace penstock::testing {
 
-Snapshot read_snapshot(const std::string& path, const std::string& job) {
-    StoreDirectory directory(path, job);
-    Io io(open_backend(directory.lock_fd(), {}).backend, {});
-    const auto store = TensorStore::open(io, {&directory});
+Snapshot read_snapshot(const std::vector<std::string>& paths, const std::string& job) {
+    std::vector<StoreDirectory> directories;
+    for (const std::string& path : paths) directories.emplace_back(path, job);
+    std::vector<StoreDirectory*> pointers;
+    for (StoreDirectory& directory : directories) pointers.push_back(&directory);
+    Io io(open_backend(directories.front().lock_fd(), {}).backend, {});
+    const auto store = TensorStore::open(io, pointers);
     Snapshot snapshot;
     snapshot.client = store->client();
     snapshot.generation = store->generation().value();

@@ -19,7 +19,10 @@ struct Snapshot {
 };
 
 // Every tile of the newest committed generation, verified.
-Snapshot read_snapshot(const std::string& directory, const std::string& job);
+Snapshot read_snapshot(const std::vector<std::string>& directories, const std::string& job);
+inline Snapshot read_snapshot(const std::string& directory, const std::string& job) {
+    return read_snapshot(std::vector{directory}, job);
+}
 
 // "unit/parameter" → master and moments, decoded from the objects of a model with these units.
 std::map<std::string, ReferenceState> decode_states(const Snapshot& snapshot, const Model& model,

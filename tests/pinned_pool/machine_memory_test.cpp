@@ -40,7 +40,7 @@ class Machine {
     MachineMemory read() const { return MachineMemory::read(root()); }
 
    private:
-    ScratchDirectory directory_;
+    TemporaryDirectory directory_;
 };
 
 TEST(MachineMemory, IsFreeRamWithoutCgroups) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -133,24 +134,13 @@ TEST(PinnedPool, TellsWhatBecameOfEachUse) {
 }
 
 // The sum of the uses is three pieces of 2 MiB and one of 64 KiB; the second use begins within the second piece.
-TEST(PinnedPool, CutsUsesAtTheSeamsOfItsPieces) {
+TEST(PinnedPool, CountsItsSeamsFromTheArenasBegin) {
     Budget budget(64 * mib, "memory.host_budget");
     budget.add({"first", 3 * mib, ""});
     budget.add({"none", 0, ""});
     budget.add({"second", 3 * mib + 64 * kib, ""});
     PinnedPool pool(budget, roomy(), {.piece_bytes = 2 * mib});
-    const auto lengths = [&pool](const char* use) {
-        std::vector<std::size_t> all;
-        for (const std::span<std::byte> piece : pool.pieces(pool.use(use))) all.push_back(piece.size());
-        return all;
-    };
-    EXPECT_EQ(lengths("first"), (std::vector<std::size_t>{2 * mib, mib}));
-    EXPECT_EQ(lengths("none"), std::vector<std::size_t>{});
-    EXPECT_EQ(lengths("second"), (std::vector<std::size_t>{mib, 2 * mib, 64 * kib}));
-
     const Lease whole = pool.acquire(pool.use("first"), 3 * mib);  // leases ignore the seams
-    EXPECT_EQ(pool.pieces(pool.use("first"))[0].data(), whole.data());
-    EXPECT_EQ(pool.pieces(pool.use("first"))[1].data(), whole.data() + 2 * mib);
     EXPECT_EQ(pool.seam_after(whole.data()), 2 * mib);
     EXPECT_EQ(pool.seam_after(whole.data() + 1), 2 * mib - 1);
     EXPECT_EQ(pool.seam_after(whole.data() + 2 * mib - 1), 1U);
@@ -162,6 +152,25 @@ TEST(PinnedPool, CutsUsesAtTheSeamsOfItsPieces) {
     EXPECT_EQ(pool.seam_after(&elsewhere), none);
     EXPECT_EQ(pool.seam_after(whole.data() - 1), none);
     EXPECT_EQ(pool.seam_after(whole.data() + pool.arena_bytes()), none);
+}
+
+// Where the budget leaves no room for a last whole huge page, what lies behind the others is in small pages.
+TEST(PinnedPool, OffersItsArenaToARingWithATailInSmallPagesByItself) {
+    for (const std::size_t limit : {7 * mib, 8 * mib}) {
+        Budget budget(limit, "memory.host_budget");
+        budget.add({"first", 3 * mib, ""});
+        budget.add({"none", 0, ""});
+        budget.add({"second", 4 * mib - 4 * kib, ""});
+        PinnedPool pool(budget, roomy(), {.piece_bytes = 2 * mib});
+        const Lease first = pool.acquire(pool.use("first"), 3 * mib);
+        std::vector<std::size_t> bytes;
+        for (const std::span<std::byte> range : pool.ring_ranges()) {
+            EXPECT_EQ(range.data(), first.data() + std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}));
+            bytes.push_back(range.size());
+        }
+        EXPECT_EQ(bytes, limit == 8 * mib ? std::vector<std::size_t>{7 * mib - 4 * kib}
+                                          : (std::vector<std::size_t>{6 * mib, mib - 4 * kib}));
+    }
 }
 
 TEST(PinnedPool, ChecksThatPiecesAreWholeHugePages) {

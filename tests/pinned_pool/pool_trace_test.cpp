@@ -72,6 +72,8 @@ TEST(PoolTrace, NamesFileAndLineOfWhatItCannotRead) {
         {begin + "budget 1\n", "some.trace:6: a second budget"},
         {begin + "use 12k a\n", "some.trace:6: '12k' where the use's bytes must stand"},
         {begin + "use 12\n", "some.trace:6: a use without a name"},
+        {begin + "use 12 late\r\r\n",
+         "some.trace:6: a use's name with control characters"},  // found by fuzz_pool_trace
         {begin + "use 12 staging\n", "some.trace:6: a second use 'staging'"},
         {begin + "use 281474976710657 big\n", "some.trace:6: a use of more than"},
         {begin + "g 0 5000 7\nuse 12 late\n", "some.trace:7: a use after the first event"},

@@ -3,6 +3,7 @@
 #include "aio/error.h"
 #include "tests/swap/exercise.h"
 #include "tests/swap/power_device.h"
+#include "tests/swap/stuck_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -14,23 +15,6 @@
 namespace penstock::testing {
 namespace {
 
-// Hands everything on until it is stuck; then nothing comes back any more.
-class StuckBackend final : public Backend {
-   public:
-    StuckBackend(std::unique_ptr<Backend> inner, const bool& stuck) : inner_(std::move(inner)), stuck_(stuck) {}
-    bool submit(Attempt& attempt) override { return inner_->submit(attempt); }
-    Attempt* reap(std::chrono::nanoseconds timeout) override { return stuck_ ? nullptr : inner_->reap(timeout); }
-    void wake() noexcept override { inner_->wake(); }
-    Attempt* abandon() noexcept override { return stuck_ ? nullptr : inner_->abandon(); }
-    std::chrono::steady_clock::time_point now() const noexcept override { return inner_->now(); }
-    std::size_t depth() const noexcept override { return inner_->depth(); }
-    const char* name() const noexcept override { return "stuck"; }
-
-   private:
-    std::unique_ptr<Backend> inner_;
-    const bool& stuck_;
-};
-
 class BlockingTest : public ::testing::Test {
    protected:
     std::unique_ptr<TensorStore> create() {
@@ -38,7 +22,7 @@ class BlockingTest : public ::testing::Test {
                                    {.objects = Exercise::objects(), .caching = Caching::direct, .progress = {}});
     }
 
-    ScratchDirectory scratch;
+    TemporaryDirectory scratch;
     StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     bool stuck = false;

@@ -53,7 +53,7 @@ class DamageTest : public ::testing::Test {
         }
     }
 
-    ScratchDirectory scratch;
+    TemporaryDirectory scratch;
     StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     Io io{device.backend(), {}};

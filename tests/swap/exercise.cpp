@@ -112,8 +112,10 @@ std::optional<StoreError> Exercise::advance(Io& io, TensorStore& store, std::uin
 }
 
 std::string Exercise::difference(Io& io, TensorStore& store, std::uint64_t generation) const {
-    if (store.generation() && store.client().at("generation") != std::to_string(*store.generation()))
-        return "the client's state";
+    if (store.generation()) {
+        const std::uint64_t named = store.origin() ? store.origin()->generation : *store.generation();
+        if (store.client().at("generation") != std::to_string(named)) return "the client's state";
+    }
     for (const TileId tile : all_tiles(store.layout())) {
         ScratchMemory memory(store.extent_bytes(tile));
         ScratchMemory expected(store.extent_bytes(tile));

@@ -27,6 +27,15 @@ std::vector<ObjectSpec> random_objects(std::mt19937_64& random) {
     return objects;
 }
 
+Geometry random_geometry(std::mt19937_64& random) {
+    Geometry geometry{.shares = std::vector<std::uint16_t>(random() % 5 + 1),
+                      .slots = static_cast<std::uint32_t>(random() % 2 + 1),
+                      .granule_bytes = 512ULL << (random() % 5)};
+    const bool equal = random() % 2 == 0;
+    for (std::uint16_t& share : geometry.shares) share = static_cast<std::uint16_t>(equal ? 1 : random() % 9 + 1);
+    return geometry;
+}
+
 struct Piece {
     std::uint32_t device = 0;
     std::uint64_t begin = 0;
@@ -38,7 +47,7 @@ struct Piece {
 std::vector<Piece> pieces_of(const Layout& layout) {
     std::vector<Piece> pieces;
     for (std::uint32_t object = 0; object < layout.objects().size(); ++object) {
-        for (std::uint32_t slot = 0; slot < 2; ++slot) {
+        for (std::uint32_t slot = 0; slot < layout.geometry().slots; ++slot) {
             std::uint64_t logical_bytes = 0;
             for (std::uint32_t tile = 0; tile < layout.tile_count(object); ++tile) {
                 const Extent extent = layout.extent({object, tile}, slot);
@@ -60,8 +69,8 @@ TEST(Layout, ExtentsTileEachDeviceWithoutGapOrOverlapInOrder) {
     for (std::uint64_t seed = first; seed < first + seed_count(60); ++seed) {
         SCOPED_TRACE(replay(seed));
         std::mt19937_64 random(seed);
-        const auto devices = static_cast<std::uint32_t>(random() % 5 + 1);
-        const Layout layout(random_objects(random), devices, 512ULL << (random() % 5));
+        const Layout layout(random_objects(random), random_geometry(random));
+        const std::uint32_t devices = layout.device_count();
         std::vector<Piece> pieces = pieces_of(layout);
         // In the order (object, slot, tile) a device's extents already lie one after the other.
         std::vector<std::uint64_t> ends(devices, 0);
@@ -77,7 +86,7 @@ TEST(Layout, TilesGoToTheDevicesInTurnAndIndicesAreDense) {
     const std::uint64_t seed = first_seed();
     SCOPED_TRACE(replay(seed));
     std::mt19937_64 random(seed);
-    const Layout layout(random_objects(random), 3, 4096);
+    const Layout layout(random_objects(random), {.shares = {1, 1, 1}});
     std::uint32_t index = 0;
     for (std::uint32_t object = 0; object < layout.objects().size(); ++object) {
         for (std::uint32_t tile = 0; tile < layout.tile_count(object); ++tile, ++index) {
@@ -90,8 +99,41 @@ TEST(Layout, TilesGoToTheDevicesInTurnAndIndicesAreDense) {
     EXPECT_EQ(layout.tile_count(), index);
 }
 
+TEST(Layout, SharesAreKeptInEachRoundAndSpreadOverIt) {
+    const Layout layout({{"a", 700, 1}}, {.shares = {4, 2, 1}});
+    std::string order;
+    for (std::uint32_t tile = 0; tile < 7; ++tile) order += std::to_string(layout.extent({0, tile}, 0).device);
+    EXPECT_EQ(order, "0102010");
+    for (std::uint32_t tile = 0; tile < 700; ++tile)
+        ASSERT_EQ(std::to_string(layout.extent({0, tile}, 1).device)[0], order[tile % 7]);
+    EXPECT_EQ(layout.device_bytes(0), 2 * 400U * 4096);
+    EXPECT_EQ(layout.device_bytes(2), 2 * 100U * 4096);
+}
+
+TEST(Layout, OneSlotTakesHalfTheRoom) {
+    const Layout two({{"a", 10'000, 8192}, {"b", 1, 8192}}, {.shares = {1, 1}});
+    const Layout one({{"a", 10'000, 8192}, {"b", 1, 8192}}, {.shares = {1, 1}, .slots = 1});
+    EXPECT_EQ(2 * one.device_bytes(0), two.device_bytes(0));
+    EXPECT_EQ(2 * one.device_bytes(1), two.device_bytes(1));
+    EXPECT_DEATH(static_cast<void>(one.extent({0, 0}, 1)), "slot 1 of 1");
+}
+
+TEST(Layout, ImpossibleGeometriesAreKnown) {
+    EXPECT_TRUE(Layout::is_possible({}));
+    EXPECT_TRUE(Layout::is_possible({.shares = std::vector<std::uint16_t>(64, 4)}));
+    EXPECT_FALSE(Layout::is_possible({.shares = {}}));
+    EXPECT_FALSE(Layout::is_possible({.shares = {1, 0}}));
+    EXPECT_FALSE(Layout::is_possible({.shares = {256, 1}}));
+    EXPECT_FALSE(Layout::is_possible({.shares = std::vector<std::uint16_t>(65, 1)}));
+    EXPECT_FALSE(Layout::is_possible({.slots = 0}));
+    EXPECT_FALSE(Layout::is_possible({.slots = 3}));
+    EXPECT_FALSE(Layout::is_possible({.granule_bytes = 256}));
+    EXPECT_FALSE(Layout::is_possible({.granule_bytes = 5000}));
+    EXPECT_FALSE(Layout::is_possible({.granule_bytes = 4U << 20}));
+}
+
 TEST(Layout, AWorkedExample) {
-    const Layout layout({{"a", 10'000, 8192}, {"b", 1, 8192}}, 1, 4096);
+    const Layout layout({{"a", 10'000, 8192}, {"b", 1, 8192}}, {});
     EXPECT_EQ(layout.tile_count(), 3U);
     EXPECT_EQ(layout.extent({0, 0}, 0).offset_bytes, 0U);
     EXPECT_EQ(layout.extent({0, 1}, 0).offset_bytes, 8192U);
@@ -104,7 +146,7 @@ TEST(Layout, AWorkedExample) {
 
 ExitCode refusal_of(std::vector<ObjectSpec> objects) {
     try {
-        const Layout layout(std::move(objects), 1, 4096);
+        const Layout layout(std::move(objects), {});
     } catch (const Error& error) {
         return error.code();
     }

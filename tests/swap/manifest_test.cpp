@@ -19,17 +19,25 @@ Manifest random_manifest(std::mt19937_64& random) {
     for (std::byte& byte : manifest.store) byte = static_cast<std::byte>(random());
     manifest.generation = random() % 1000;
     manifest.incarnation = random();
-    manifest.device_count = static_cast<std::uint32_t>(random() % 4 + 1);
-    manifest.granule_bytes = 512ULL << (random() % 5);
+    manifest.time_s = random();
+    manifest.geometry = {
+        .shares = std::vector<std::uint16_t>(random() % 4 + 1, static_cast<std::uint16_t>(random() % 5 + 1)),
+        .slots = 2,
+        .granule_bytes = 512ULL << (random() % 5)};
+    if (random() % 4 == 0) {
+        manifest.generation = 0;
+        manifest.geometry.slots = 1;
+        manifest.origin = Origin{.store = {std::byte{1}}, .generation = random()};
+    }
     for (std::uint64_t i = 0, count = random() % 5; i < count; ++i) {
         manifest.objects.push_back({"object" + std::to_string(i), random() % 100'000 + 1, random() % 50'000 + 5000});
     }
-    manifest.tiles.resize(Layout(manifest.objects, manifest.device_count, manifest.granule_bytes).tile_count());
+    manifest.tiles.resize(Layout(manifest.objects, manifest.geometry).tile_count());
     for (TileRecord& tile : manifest.tiles) {
         if (random() % 4 == 0) continue;
         tile = {.hash = {random(), random()},
                 .generation = random() % (manifest.generation + 1),
-                .slot = static_cast<std::uint32_t>(random() % 2),
+                .slot = static_cast<std::uint32_t>(random() % manifest.geometry.slots),
                 .written = true};
     }
     for (std::uint64_t i = 0, count = random() % 5; i < count; ++i) {
@@ -40,8 +48,7 @@ Manifest random_manifest(std::mt19937_64& random) {
 }
 
 std::vector<std::byte> encoded(const Manifest& manifest) {
-    std::vector<std::byte> place(
-        manifest_capacity(Layout(manifest.objects, manifest.device_count, manifest.granule_bytes)), std::byte{0xee});
+    std::vector<std::byte> place(manifest_capacity(Layout(manifest.objects, manifest.geometry)), std::byte{0xee});
     place.resize(encode(manifest, place));
     return place;
 }
@@ -69,8 +76,9 @@ Manifest small_manifest() {
     Manifest manifest{.store = {},
                       .generation = 5,
                       .incarnation = 2,
-                      .device_count = 1,
-                      .granule_bytes = 512,
+                      .time_s = 7,
+                      .geometry = {.granule_bytes = 512},
+                      .origin = {},
                       .objects = {{"ab", 3000, 2000}},
                       .tiles = {},
                       .client = {{"k", "v"}, {"l", ""}}};
@@ -85,7 +93,7 @@ TEST(Manifest, RoundTripsAndItsPlaceIsLargeEnough) {
         std::mt19937_64 random(seed);
         const Manifest manifest = random_manifest(random);
         const std::vector<std::byte> bytes = encoded(manifest);
-        EXPECT_EQ(bytes.size() % manifest.granule_bytes, 0U);
+        EXPECT_EQ(bytes.size() % manifest.geometry.granule_bytes, 0U);
         const DecodedManifest decoded = decode(bytes);
         ASSERT_TRUE(decoded.valid) << decoded.problem << ", " << replay(seed);
         ASSERT_EQ(decoded.manifest, manifest) << replay(seed);
@@ -127,38 +135,62 @@ TEST(Manifest, HostilePartsWithTheRightHashAreRefused) {
         EXPECT_EQ(decoded.valid, decoded.problem.empty());
         return decoded.problem;
     };
-    const std::size_t tiles = 96 + 18 + 2;
+    const std::size_t objects = 136 + 2;
+    const std::size_t tiles = objects + 18 + 2;
     const std::size_t client = tiles + 2 * 25;
     EXPECT_EQ(problem([](auto&) {}), "");
-    EXPECT_EQ(problem([](auto& b) { put_u32(b, 8, 7); }), "format version 7 is newer than 1");
+    EXPECT_EQ(problem([](auto& b) { put_u32(b, 8, 7); }), "format version 7 is newer than 2");
+    EXPECT_EQ(problem([](auto& b) { put_u32(b, 8, 1); }), "format version 1 is of before the first release");
     EXPECT_NE(problem([](auto& b) { put_u32(b, 8, 0); }), "");
     EXPECT_NE(problem([](auto& b) { put_u32(b, 12, 1); }), "");
     EXPECT_NE(problem([](auto& b) { put_u64(b, 16, UINT64_MAX); }), "");
     EXPECT_NE(problem([](auto& b) { put_u64(b, 16, 511); }), "");
-    EXPECT_NE(problem([](auto& b) { put_u64(b, 72, 0); }), "");
-    EXPECT_NE(problem([](auto& b) { put_u64(b, 72, 513); }), "");
-    EXPECT_NE(problem([](auto& b) { put_u64(b, 72, 1ULL << 40); }), "");
-    EXPECT_NE(problem([](auto& b) { put_u32(b, 80, 0); }), "");
-    EXPECT_NE(problem([](auto& b) { put_u32(b, 80, UINT32_MAX); }), "");
-    for (const std::size_t count : {84, 88, 92}) {
+    EXPECT_NE(problem([](auto& b) { put_u64(b, 80, 0); }), "");  // the granule
+    EXPECT_NE(problem([](auto& b) { put_u64(b, 80, 513); }), "");
+    EXPECT_NE(problem([](auto& b) { put_u64(b, 80, 1ULL << 40); }), "");
+    for (const std::uint32_t slots : {0U, 1U, 3U, UINT32_MAX})
+        EXPECT_NE(problem([=](auto& b) { put_u32(b, 88, slots); }), "");
+    for (const std::size_t count : {92, 96, 100, 104}) {
         for (const std::uint32_t value : {0U, 3U, 1'000'000U, UINT32_MAX}) {
             EXPECT_NE(problem([=](auto& b) { put_u32(b, count, value); }), "") << count << " " << value;
         }
     }
-    EXPECT_NE(problem([](auto& b) { put_u64(b, 96, 0); }), "");
-    EXPECT_NE(problem([](auto& b) { put_u64(b, 96, 5000); }), "");  // three tiles
-    EXPECT_NE(problem([](auto& b) { put_u64(b, 96, UINT64_MAX); }), "");
-    EXPECT_NE(problem([](auto& b) { put_u64(b, 104, 0); }), "");
-    EXPECT_NE(problem([](auto& b) { b[112] = std::byte{255}; }), "");        // the name's length
-    EXPECT_NE(problem([](auto& b) { b[114] = std::byte{10}; }), "");         // a control character in it
-    EXPECT_NE(problem([=](auto& b) { put_u64(b, tiles + 16, 6); }), "");     // written after its manifest
-    EXPECT_NE(problem([=](auto& b) { b[tiles + 24] = std::byte{4}; }), "");  // an unknown flag
-    EXPECT_NE(problem([=](auto& b) { b[tiles + 24] = std::byte{0}; }), "");  // unwritten, but with a hash
+    EXPECT_NE(problem([](auto& b) { put_u32(b, 108, 1); }), "");
+    EXPECT_NE(problem([](auto& b) { b[112] = std::byte{1}; }), "");  // an origin, but two slots
+    EXPECT_NE(problem([](auto& b) { put_u64(b, 128, 1); }), "");     // an origin's generation without its store
+    EXPECT_NE(problem([](auto& b) { b[136] = std::byte{0}; }), "");  // a share of nothing
+    EXPECT_NE(problem([](auto& b) { b[137] = std::byte{2}; }), "");  // a round of 513 tiles
+    EXPECT_NE(problem([=](auto& b) { put_u64(b, objects, 0); }), "");
+    EXPECT_NE(problem([=](auto& b) { put_u64(b, objects, 5000); }), "");  // three tiles
+    EXPECT_NE(problem([=](auto& b) { put_u64(b, objects, UINT64_MAX); }), "");
+    EXPECT_NE(problem([=](auto& b) { put_u64(b, objects + 8, 0); }), "");
+    EXPECT_NE(problem([=](auto& b) { b[objects + 16] = std::byte{255}; }), "");  // the name's length
+    EXPECT_NE(problem([=](auto& b) { b[objects + 18] = std::byte{10}; }), "");   // a control character in it
+    EXPECT_NE(problem([=](auto& b) { put_u64(b, tiles + 16, 6); }), "");         // written after its manifest
+    EXPECT_NE(problem([=](auto& b) { b[tiles + 24] = std::byte{4}; }), "");      // an unknown flag
+    EXPECT_NE(problem([=](auto& b) { b[tiles + 24] = std::byte{0}; }), "");      // unwritten, but with a hash
     EXPECT_NE(problem([=](auto& b) { put_u32(b, client, UINT32_MAX); }), "");
     EXPECT_NE(problem([=](auto& b) { put_u32(b, client + 4, UINT32_MAX); }), "");
     EXPECT_NE(problem([=](auto& b) { b[client + 8] = std::byte{'l'}; }), "");       // the same key twice
     EXPECT_NE(problem([](auto& b) { b.back() = std::byte{1}; }), "");               // in the padding
     EXPECT_NE(problem([](auto& b) { b.resize(1024), put_u64(b, 16, 1024); }), "");  // a granule too long
+}
+
+TEST(Manifest, ASnapshotHasOneSlotAndOneGeneration) {
+    Manifest manifest = small_manifest();
+    manifest.generation = 0;
+    manifest.geometry.slots = 1;
+    manifest.origin = Origin{.store = {std::byte{9}}, .generation = 44};
+    for (TileRecord& tile : manifest.tiles) tile.generation = tile.slot = 0;
+    EXPECT_EQ(decode(encoded(manifest)).manifest, manifest);
+    const auto problem = [&](auto change) {
+        Manifest changed = manifest;
+        change(changed);
+        return decode(encoded(changed)).problem;
+    };
+    EXPECT_NE(problem([](Manifest& m) { m.generation = 1; }), "");
+    EXPECT_NE(problem([](Manifest& m) { m.origin.reset(); }), "");
+    EXPECT_NE(problem([](Manifest& m) { m.tiles[0].slot = 1; }), "");
 }
 
 // Whatever is accepted is exactly what would be written: nothing is read past its place, nothing is guessed.

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,15 +34,21 @@ bool enter_namespaces() {
            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
 }
 
+// Its mounts go with it.
+bool dies_with(pid_t parent) {
+    return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
+}
+
 }  // namespace
 
 MountOutcome run_with_mounts(const std::function<bool()>& prepare, const std::function<std::string()>& body) {
     std::array<int, 2> pipe{};
     if (::pipe2(pipe.data(), O_CLOEXEC) != 0) std::abort();
+    const pid_t parent = ::getpid();
     const pid_t child = ::fork();
     if (child == 0) {
         std::string text;
-        if (enter_namespaces() && prepare()) {
+        if (enter_namespaces() && dies_with(parent) && prepare()) {
             try {
                 text = "+" + body();
             } catch (const std::exception& error) {

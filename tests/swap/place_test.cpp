@@ -48,7 +48,7 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 TEST(Place, AReadOnlyFileSystemIsRefusedByName) {
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     const std::string path = scratch.file("store");
     { const StoreDirectory directory(path, "test"); }
     for (const std::string& tried : {path, path + "/new"}) {
@@ -62,7 +62,7 @@ TEST(Place, AReadOnlyFileSystemIsRefusedByName) {
 }
 
 TEST(Place, AStoreThatDoesNotFitIsRefusedBeforeItIsMadeAndLeavesNothingReserved) {
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     const std::string mount = scratch.file("small");
     ASSERT_EQ(::mkdir(mount.c_str(), 0700), 0);
     const MountOutcome result =
@@ -82,7 +82,7 @@ TEST(Place, AStoreThatDoesNotFitIsRefusedBeforeItIsMadeAndLeavesNothingReserved)
 }
 
 TEST(Place, AStoreThatJustFitsIsMadeAndMadeAgainAfterAnInterruption) {
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     const std::string mount = scratch.file("small");
     ASSERT_EQ(::mkdir(mount.c_str(), 0700), 0);
     const MountOutcome result =
@@ -96,7 +96,7 @@ TEST(Place, AStoreThatJustFitsIsMadeAndMadeAgainAfterAnInterruption) {
 }
 
 TEST(Place, AFileSystemWithoutAByteLeftIsNamed) {
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     const std::string mount = scratch.file("small");
     ASSERT_EQ(::mkdir(mount.c_str(), 0700), 0);
     const MountOutcome result = run_with_mounts([&] { return mount_tmpfs(mount, 1 << 20); },
@@ -113,7 +113,7 @@ TEST(Place, AFileSystemWithoutAByteLeftIsNamed) {
 
 TEST(Place, ADirectoryWithoutPermissionIsNamed) {
     if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     const std::string path = scratch.file("store");
     ASSERT_EQ(::mkdir(path.c_str(), 0500), 0);
     const std::string text = outcome([&] { const StoreDirectory directory(path, "test"); });

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 namespace penstock::testing {
 namespace {
@@ -45,7 +46,7 @@ class RecoveryTest : public ::testing::Test {
         return "opened";
     }
 
-    ScratchDirectory scratch;
+    TemporaryDirectory scratch;
     StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     Io io{device.backend(), {}};
@@ -189,6 +190,30 @@ TEST_F(RecoveryTest, AWholeCopyOfThePreviousGenerationIsKeptBesideABrokenOne) {
     EXPECT_EQ(recovery.copies[0][0].state, ManifestCopy::State::blank);
     EXPECT_EQ(recovery.copies[0][1].state, ManifestCopy::State::whole);
     EXPECT_EQ(recovery.copies[0][1].generation, 2U);
+}
+
+// Found by fuzz_store: the next generation was 0 then, and an older manifest won over it.
+TEST_F(RecoveryTest, NumbersFromWhichNothingCountsOnAreRefused) {
+    commit_up_to(1);
+    std::vector<std::byte> place(place_bytes);
+    std::ifstream(manifest(1), std::ios::binary).read(reinterpret_cast<char*>(place.data()), std::ssize(place));
+    const Manifest newest = decode(place).manifest;
+    const auto forge = [&](std::uint64_t generation, std::uint64_t incarnation) {
+        Manifest forged = newest;
+        forged.generation = generation;
+        forged.incarnation = incarnation;
+        const std::size_t bytes = encode(forged, place);
+        const std::string text(reinterpret_cast<const char*>(place.data()), bytes);
+        for (const std::uint64_t offset : {std::uint64_t{0}, place_bytes}) overwrite(manifest(1), offset, text);
+    };
+    for (const std::uint64_t number : {1ULL << 63, ~0ULL}) {
+        forge(number, newest.incarnation);
+        EXPECT_NE(refusal().find(fmt::format("generation {}", number)), std::string::npos) << refusal();
+        forge(newest.generation, number);
+        EXPECT_NE(refusal().find(fmt::format("incarnation {}", number)), std::string::npos) << refusal();
+    }
+    forge((1ULL << 63) - 1, (1ULL << 63) - 1);
+    EXPECT_EQ(reopen()->generation(), (1ULL << 63) - 1);
 }
 
 TEST_F(RecoveryTest, AHugeManifestFileIsNotReadIntoMemory) {

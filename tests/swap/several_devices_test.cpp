@@ -26,7 +26,7 @@ class SeveralDevicesTest : public ::testing::Test {
         return "opened";
     }
 
-    ScratchDirectory scratch;
+    TemporaryDirectory scratch;
     StoreDirectory a{scratch.file("a"), "test"};
     StoreDirectory b{scratch.file("b"), "test"};
     StoreDirectory c{scratch.file("c"), "test"};

@@ -42,7 +42,7 @@ class StoreDirectoryTest : public ::testing::Test {
     }
 
    private:
-    ScratchDirectory scratch_;
+    TemporaryDirectory scratch_;
 };
 
 TEST_F(StoreDirectoryTest, IsMadeForItsOwnerOnlyAndKeepsItsIdentity) {

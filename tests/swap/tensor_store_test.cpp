@@ -22,7 +22,7 @@ class TensorStoreTest : public ::testing::Test {
     }
     std::unique_ptr<TensorStore> reopen() { return TensorStore::open(io, {&directory}); }
 
-    ScratchDirectory scratch;
+    TemporaryDirectory scratch;
     StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     Io io{device.backend(), {}};
@@ -44,7 +44,7 @@ TEST_F(TensorStoreTest, WhatWasCommittedIsThereAfterReopening) {
         store.reset();
         store = reopen();
         EXPECT_EQ(store->generation(), generation);
-        EXPECT_EQ(store->incarnation(), incarnation + 1);
+        EXPECT_GT(store->incarnation(), incarnation);
         EXPECT_EQ(store->layout().objects(), Exercise::objects());
         EXPECT_EQ(exercise.difference(io, *store, generation), "");
         EXPECT_TRUE(notes_of(*store).empty()) << notes_of(*store).front();
@@ -235,7 +235,7 @@ TEST_F(TensorStoreTest, ThroughThePageCacheItIsTheSame) {
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     ASSERT_FALSE(exercise.advance(io, *store, 1));
     store = nullptr;
-    store = TensorStore::open(io, {&directory}, Caching::buffered);
+    store = TensorStore::open(io, {&directory}, {.caching = Caching::buffered});
     EXPECT_EQ(exercise.difference(io, *store, 1), "");
 }
 

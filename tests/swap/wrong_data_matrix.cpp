@@ -20,11 +20,6 @@ namespace {
 constexpr std::size_t depth = 16;
 constexpr int most_rounds = 20'000;
 
-std::uint32_t alignment_of(const ScratchDirectory& scratch, Caching caching) {
-    const std::string path = scratch.file("probe");
-    return File(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = caching}).alignment().offset_bytes;
-}
-
 // One life of a store on a device that lies about tiles.
 class Run {
    public:
@@ -64,7 +59,7 @@ class Run {
     std::mt19937_64 random_;
     Exercise exercise_;
     Caching caching_;
-    ScratchDirectory scratch_{quick_temporary_path()};
+    TemporaryDirectory scratch_{quick_temporary_path()};
     FaultyBackend& device_;  // the Io's
     Io io_;
     StoreDirectory directory_{scratch_.file("store"), "test"};
@@ -128,7 +123,7 @@ void Run::commit_soundly() {
 
 void Run::reopen() {
     store_.reset();
-    store_ = TensorStore::open(io_, {&directory_}, caching_);
+    store_ = TensorStore::open(io_, {&directory_}, {.caching = caching_});
 }
 
 void Run::check(WrongDataMatrix::Tally& tally) {
@@ -181,6 +176,11 @@ bool Run::sound_on_disk(TileId tile) const {
 }
 
 }  // namespace
+
+std::uint32_t alignment_of(const TemporaryDirectory& scratch, Caching caching) {
+    const std::string path = scratch.file("probe");
+    return File(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = caching}).alignment().offset_bytes;
+}
 
 const std::vector<Lie>& lies() {
     static const std::vector<Lie> all = {

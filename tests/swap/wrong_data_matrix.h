@@ -4,6 +4,7 @@
 #pragma once
 
 #include "aio/backend.h"
+#include "aio/file.h"
 #include "tests/aio/faulty_backend.h"
 
 #include <cstdint>
@@ -20,6 +21,9 @@ struct Lie {
     FaultChances reading;
 };
 const std::vector<Lie>& lies();
+
+// What offsets of a file in the directory must be multiples of.
+std::uint32_t alignment_of(const TemporaryDirectory& scratch, Caching caching);
 
 // Each run has a store of its own, a few generations long, and depends on its seed alone. Not thread-safe.
 class WrongDataMatrix {

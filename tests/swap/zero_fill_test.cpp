@@ -35,7 +35,7 @@ class ZeroFillTest : public ::testing::Test {
         fill_with_zeros(io, ranges, progress, std::chrono::seconds(120), [] {});
     }
 
-    ScratchDirectory scratch;
+    TemporaryDirectory scratch;
     std::vector<File> files;
     PowerDevice device{1};
     Io io{device.backend(), {}};

@@ -1,7 +1,7 @@
 // Each documented exit code that a user can cause, by the real program on broken input: the code, one clear message, no
 // hang.
 #include "tests/trainer/program.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include "trainer/batches.h"
 
 #include "aio/error.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class BatchesOf : public ::testing::Test {
         return at::cat(parts, 0);
     }
 
-    testing::TemporaryDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_ = directory_ / "t.tokens";
 };
 

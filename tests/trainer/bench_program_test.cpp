@@ -1,7 +1,7 @@
 // `penstock bench` starts the program beside it; `--pool-trace` records what that program replays.
 #include "pinned_pool/pool_trace.h"
 #include "tests/trainer/program.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 

@@ -48,6 +48,34 @@ TEST(Config, DerivesBatchSizesAsDeepSpeedDoes) {
     EXPECT_EQ(shape({total, micro, steps}), std::pair(std::int64_t{3}, std::int64_t{4}));
 }
 
+TEST(Config, CommitsEveryStepUnlessToldOtherwise) {
+    EXPECT_EQ(config({}).durability, Durability::every_step);
+    EXPECT_EQ(config({"run.commit_every=7"}).durability, Durability{7});
+    EXPECT_EQ(config({"run.commit_every=scratch"}).durability, Durability::scratch);
+    for (const char* bad : {"run.commit_every=0", "run.commit_every=never", "run.commit_every=auto"})
+        EXPECT_NE(refusal({bad}).find("or \"scratch\""), std::string::npos) << refusal({bad});
+    EXPECT_EQ(config({}).verify, VerifyScope::all);
+    EXPECT_EQ(config({"run.verify=sample"}).verify, VerifyScope::sample);
+    EXPECT_EQ(config({"run.verify=none"}).verify, VerifyScope::none);
+    const SessionOptions options = session_options(config({"run.commit_every=7", "run.verify=sample"}), 1, {});
+    EXPECT_EQ(options.engine.durability, Durability{7});
+    EXPECT_EQ(options.verify, VerifyScope::sample);
+}
+
+TEST(Config, PlansForSnapshotsOnlyWhereTheyAreWanted) {
+    EXPECT_FALSE(config({}).keep.planned);
+    EXPECT_FALSE(session_options(config({}), 1, {}).keeping);
+    const KeepOptions every = config({"keep.every=5", "keep.last=2"}).keep;
+    EXPECT_TRUE(every.planned);
+    EXPECT_EQ(every.every, 5);
+    EXPECT_EQ(every.last, 2U);
+    EXPECT_EQ(every.folder, "s/kept");
+    const TrainConfig folder = config({"keep.folder=f"});
+    EXPECT_TRUE(folder.keep.planned);
+    EXPECT_EQ(folder.keep.folder, "f");
+    EXPECT_TRUE(session_options(folder, 1, {}).keeping);
+}
+
 TEST(Config, RefusesBatchSizesThatDisagree) {
     EXPECT_NE(refusal({"train_batch_size=13", "train_micro_batch_size_per_gpu=3"})
                   .find("train_batch_size 13 is not a multiple"),
@@ -68,10 +96,10 @@ TEST(Config, KnowsEveryIoBackendByItsWord) {
 TEST(Config, FindsTheStoresDirectory) {
     const std::string param = "zero_optimization.offload_param.nvme_path=/a";
     const std::string optimizer = "zero_optimization.offload_optimizer.nvme_path=/a";
-    EXPECT_EQ(config_with({param}).swap_directory, "/a");
-    EXPECT_EQ(config_with({optimizer}).swap_directory, "/a");
-    EXPECT_EQ(config_with({param, optimizer}).swap_directory, "/a");
-    EXPECT_EQ(config_with({"run.swap_directory=/b"}).swap_directory, "/b");
+    EXPECT_EQ(config_with({param}).swap_directory(), "/a");
+    EXPECT_EQ(config_with({optimizer}).swap_directory(), "/a");
+    EXPECT_EQ(config_with({param, optimizer}).swap_directory(), "/a");
+    EXPECT_EQ(config_with({"run.swap_directory=/b"}).swap_directory(), "/b");
     EXPECT_NE(refusal({param, "zero_optimization.offload_optimizer.nvme_path=/b"}).find("there is one store"),
               std::string::npos);
     EXPECT_NE(refusal({param, "run.swap_directory=/b"}).find("there is one store"), std::string::npos);

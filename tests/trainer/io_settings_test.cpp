@@ -2,7 +2,7 @@
 
 #include "aio/error.h"
 #include "aio/profile.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class IoSettingsTest : public ::testing::Test {
     std::string profile_path() const { return directory_ / "nvme/penstock-profile.json"; }
     IoSettings settings(std::optional<std::uint32_t> block, std::optional<std::uint32_t> depth) const {
         TrainConfig config;
-        config.swap_directory = store();
+        config.swap_directories = {{.path = store()}};
         config.io_block_bytes = block;
         config.io_queue_depth = depth;
         return io_settings(config);
@@ -34,7 +34,7 @@ class IoSettingsTest : public ::testing::Test {
     }
     static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-    testing::TemporaryDirectory directory_;
+    TemporaryDirectory directory_;
 };
 
 TEST_F(IoSettingsTest, AutoTakesTheNearestProfileAndSaysWhichAndWhen) {

@@ -1,7 +1,7 @@
 #include "trainer/key_table.h"
 
 #include "aio/error.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 #include "trainer/settings.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // A model whose weights and states are at least four times the pool's budget trains within it, and the process stays
 // within the budget and a stated constant.
 #include "tests/trainer/program.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 #include "trainer/plain_file.h"
 
 #include "aio/error.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -13,7 +13,7 @@ namespace penstock {
 namespace {
 
 TEST(PlainFile, NamesPathAndReason) {
-    const testing::TemporaryDirectory directory;
+    const TemporaryDirectory directory;
     try {
         const PlainFile file(directory / "missing", PlainFile::Mode::read);
         FAIL();
@@ -30,7 +30,7 @@ TEST(PlainFile, NamesPathAndReason) {
 }
 
 TEST(PlainFile, AFailedWriteIsAStorageError) {
-    const testing::TemporaryDirectory directory;
+    const TemporaryDirectory directory;
     PlainFile file(directory / "f", PlainFile::Mode::replace);
     // RLIMIT_FSIZE gives a short write and then an error, without root.
     rlimit before{};
@@ -52,7 +52,7 @@ TEST(PlainFile, AFailedWriteIsAStorageError) {
 }
 
 TEST(PlainFile, RenameReplacesAndReportsFailure) {
-    const testing::TemporaryDirectory directory;
+    const TemporaryDirectory directory;
     testing::write_file(directory / "a", "new");
     testing::write_file(directory / "b", "old");
     rename_durably(directory / "a", directory / "b");

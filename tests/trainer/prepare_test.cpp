@@ -1,7 +1,7 @@
 #include "trainer/prepare.h"
 
 #include "aio/error.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 #include "trainer/console.h"
 #include "trainer/token_file.h"
 
@@ -36,7 +36,7 @@ class Prepare : public ::testing::Test {
         return testing::read_file(file.path()).substr(token_header_bytes);
     }
 
-    testing::TemporaryDirectory directory_;
+    TemporaryDirectory directory_;
     std::string out_ = directory_ / "out.tokens";
     std::ostringstream said_;
     spdlog::logger logger_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(said_)};

@@ -1,6 +1,6 @@
 #include "tests/trainer/program.h"
 
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // The program as a whole: what it prints where, resume, signals. Exactness under kills is in tests/engine.
 #include "tests/trainer/program.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -200,6 +200,73 @@ TEST_F(Trained, ASecondSignalEndsAtOnceAndTheRunGoesOnFromItsLastCommit) {
     const Ended resumed = train({"--json"});
     EXPECT_EQ(resumed.code, 0) << resumed.errors;
     EXPECT_GE(json::parse(resumed.output)["resumed_from_step"], 1);
+}
+
+TEST_F(Trained, CommitsWhereItWasToldAndSettlesAtTheEnd) {
+    const Ended ended = train({"--json", "--steps", "5", "--set", "run.commit_every=3"});
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    EXPECT_EQ(json::parse(ended.output)["committed"], 5);
+    EXPECT_NE(ended.errors.find("checkpoint  swap (step 5)"), std::string::npos) << ended.errors;
+    std::vector<int> committed;
+    for (const json& step : log()) committed.push_back(step["committed"]);
+    EXPECT_EQ(committed, (std::vector<int>{0, 0, 3, 3, 3}));
+    const Ended resumed = train({"--json"});
+    EXPECT_EQ(json::parse(resumed.output)["resumed_from_step"], 5);
+    EXPECT_EQ(log().size(), 6U);
+}
+
+TEST_F(Trained, AKillBetweenCommitsGoesBackToTheLastOne) {
+    {
+        Program program(directory_.path(),
+                        penstock({"train", "config.json", "--steps", "100000", "--set", "run.commit_every=4"}));
+        ASSERT_TRUE(program.says("step 6/100000"));
+    }
+    const Ended resumed = train({"--json", "--steps", "1"});
+    ASSERT_EQ(resumed.code, 0) << resumed.errors;  // finished long ago: says where it is
+    const auto step = json::parse(resumed.output)["resumed_from_step"].get<std::int64_t>();
+    EXPECT_GE(step, 4);
+    EXPECT_EQ(step % 4, 0);
+    EXPECT_EQ(static_cast<std::int64_t>(log().size()), step);
+}
+
+TEST_F(Trained, AStopBetweenCommitsCommitsOutOfTurn) {
+    Program program(directory_.path(), penstock({"train", "config.json", "--json", "--steps", "100000", "--set",
+                                                 "run.commit_every=100000"}));
+    ASSERT_TRUE(program.says("step 2/100000"));
+    ::kill(program.pid(), SIGTERM);
+    const Ended ended = program.wait();
+    ASSERT_EQ(ended.code, 75) << ended.errors;
+    const json result = json::parse(ended.output);
+    EXPECT_EQ(result["committed"], result["steps"]);
+    const Ended resumed = train({"--json", "--steps", std::to_string(result["steps"].get<int>() + 1)});
+    EXPECT_EQ(json::parse(resumed.output)["resumed_from_step"], result["steps"]);
+}
+
+TEST_F(Trained, AScratchRunSaysThatNothingIsKeptAndBeginsAnew) {
+    for (int life = 0; life < 2; ++life) {
+        const Ended ended = train({"--json", "--set", "run.commit_every=scratch"});
+        ASSERT_EQ(ended.code, 0) << ended.errors;
+        const json result = json::parse(ended.output);
+        EXPECT_EQ(result["resumed_from_step"], 0);
+        EXPECT_EQ(result["steps"], 6);
+        EXPECT_TRUE(result["committed"].is_null());
+        for (const char* part : {"scratch: nothing of this run is kept when it ends",
+                                 "scratch: steps 1 to 6 are not kept", "checkpoint  none"})
+            EXPECT_NE(ended.errors.find(part), std::string::npos) << part << "\n" << ended.errors;
+        EXPECT_TRUE(log().at(5)["committed"].is_null());
+    }
+    const Ended durable = train({"--json"});
+    EXPECT_EQ(json::parse(durable.output)["steps_run"], 6) << durable.errors;
+}
+
+TEST_F(Trained, AScratchRunOnACheckpointLeavesIt) {
+    ASSERT_EQ(train({"--steps", "2"}).code, 0);
+    const Ended scratch = train({"--json", "--set", "run.commit_every=scratch"});
+    EXPECT_EQ(json::parse(scratch.output)["committed"], 2) << scratch.errors;
+    EXPECT_NE(scratch.errors.find("what was committed before it stays"), std::string::npos) << scratch.errors;
+    const Ended durable = train({"--json"});
+    EXPECT_EQ(json::parse(durable.output)["resumed_from_step"], 2) << durable.errors;
+    EXPECT_EQ(log().size(), 6U);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "trainer/run_log.h"
 
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ class RunLogs : public ::testing::Test {
         return testing::read_file(path_);
     }
 
-    testing::TemporaryDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_ = directory_ / "log.jsonl";
 };
 
@@ -84,6 +84,10 @@ TEST_F(RunLogs, OfAnotherRunAreSetAside) {
     EXPECT_EQ(set_aside(path_), directory_ / "log.2.jsonl");
     EXPECT_EQ(testing::read_file(directory_ / "log.1.jsonl"), "old");
     EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST(StepRecord, AnObjectSaysWhenTheStepEnded) {
+    EXPECT_EQ(nlohmann::json::parse(json_of({.time_s = 1000000000}))["time"], "2001-09-09T01:46:40Z");
 }
 
 TEST(StepRecord, LinesShowWhatAPersonNeeds) {

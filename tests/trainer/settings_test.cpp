@@ -179,21 +179,5 @@ TEST(Settings, TakesAutoWhereTheKeyAllowsIt) {
     EXPECT_NE(refusal_of(R"("aio": {"block_size": "1KiB"},)").find("from 4KiB to 1GiB"), std::string::npos);
 }
 
-TEST(Settings, ReadsSizes) {
-    const auto bytes = [](std::string_view text) -> std::int64_t {
-        std::uint64_t value = 0;
-        return parse_bytes(text, value) ? static_cast<std::int64_t>(value) : -1;
-    };
-    EXPECT_EQ(bytes("300MiB"), 300 << 20);
-    EXPECT_EQ(bytes("300 MiB"), 300 << 20);
-    EXPECT_EQ(bytes("0.5KiB"), 512);
-    EXPECT_EQ(bytes("17"), 17);
-    EXPECT_EQ(bytes("17B"), 17);
-    EXPECT_EQ(bytes("2TiB"), 2LL << 40);
-    for (const char* wrong : {"", "MiB", "3MB", "3 G", "-1MiB", "1.5", "nanMiB", "infGiB", "1e40", "0x10", "3MiB "}) {
-        EXPECT_EQ(bytes(wrong), -1) << wrong;
-    }
-}
-
 }  // namespace
 }  // namespace penstock

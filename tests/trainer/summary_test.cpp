@@ -1,6 +1,6 @@
 #include "trainer/summary.h"
 
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +12,7 @@ Summary example() {
     return {.steps = 20,
             .steps_run = 10,
             .resumed_from_step = 10,
+            .committed = 20,
             .params = 100,
             .trainable_params = 80,
             .first_loss = 5.5,
@@ -39,13 +40,13 @@ TEST(Summary, IsOneJsonObjectWithThePromisedKeys) {
     const auto object = nlohmann::json::parse(text);
     for (const char* key : {"steps", "params", "first_loss", "final_loss", "tokens_per_s", "step_seconds_p50",
                             "nvme_read_bytes", "nvme_write_bytes", "bytes_per_param_step", "pool_peak_bytes",
-                            "pool_budget_bytes", "resumed_from_step", "checkpoint", "sample"}) {
+                            "pool_budget_bytes", "resumed_from_step", "committed", "checkpoint", "sample"}) {
         EXPECT_TRUE(object.contains(key)) << key;
     }
 }
 
 TEST(Summary, ComesBackFromItsFile) {
-    const testing::TemporaryDirectory directory;
+    const TemporaryDirectory directory;
     Summary summary = example();
     summary.sample = "text";
     save(summary, directory / "summary.json");
@@ -53,12 +54,14 @@ TEST(Summary, ComesBackFromItsFile) {
     ASSERT_TRUE(back);
     EXPECT_EQ(json_of(*back), json_of(summary));
     summary.final_loss.reset();
+    summary.committed.reset();
     save(summary, directory / "summary.json");
     EXPECT_FALSE(load_summary(directory / "summary.json")->final_loss);
+    EXPECT_FALSE(load_summary(directory / "summary.json")->committed);
 }
 
 TEST(Summary, IsNotReadFromABrokenFile) {
-    const testing::TemporaryDirectory directory;
+    const TemporaryDirectory directory;
     EXPECT_FALSE(load_summary(directory / "summary.json"));
     testing::write_file(directory / "summary.json", json_of(example()).substr(0, 50));
     EXPECT_FALSE(load_summary(directory / "summary.json"));

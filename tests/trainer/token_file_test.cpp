@@ -1,7 +1,7 @@
 #include "trainer/token_file.h"
 
 #include "aio/error.h"
-#include "tests/trainer/temporary_directory.h"
+#include "tests/trainer/text_files.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class TokenFiles : public ::testing::Test {
         return "accepted";
     }
 
-    testing::TemporaryDirectory directory_;
+    TemporaryDirectory directory_;
     std::string path_ = directory_ / "t.tokens";
 };
 

@@ -2,6 +2,7 @@
 
 #include "aio/check.h"
 #include "aio/error.h"
+#include "zero_infinity/engine/generator.h"
 #include "zero_infinity/unit_store.h"
 
 #include <ATen/ATen.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -87,7 +89,9 @@ StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const Step
 StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientStateOf& client) {
     PENSTOCK_CHECK(!micro_batches.empty(), "a step without micro-batches");
     StepReport report;
+    const std::string generator_before = generator_state(parts_.device);
     report.loss = forward_and_backward(micro_batches, report);
+    watch_generator(generator_before);
     if (!std::isfinite(report.loss))
         throw Error(ExitCode::non_finite,
                     fmt::format("the loss of step {} is {}; the last committed step is untouched: lower the "
@@ -99,15 +103,63 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues&
                     fmt::format("the gradient of step {} is not finite, first in {}; the last committed step "
                                 "is untouched",
                                 values.step, parts_.gradients->first_non_finite().value_or("their sum")));
-    ClientState complete = client(report);
-    complete[fingerprint_key] = parts_.fingerprint;
+    ClientState given = client(report);
+    report.committed = options_.durability.commits_after(values.step);
     const auto update_start = Clock::now();
-    update(values, report.gradient_norm);
+    update(values, report.gradient_norm, report.committed ? ResidentParts::written : ResidentParts::held_back);
     const auto commit_start = Clock::now();
-    parts_.driver->commit(complete);
+    if (report.committed)
+        commit(std::move(given));
+    else
+        parts_.driver->end_update();
+    uncommitted_ = report.committed ? std::nullopt : std::optional(std::move(given));
     report.update = commit_start - update_start;
     report.commit = Clock::now() - commit_start;
     return report;
+}
+
+void Engine::settle() {
+    PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
+    PENSTOCK_CHECK(options_.durability != Durability::scratch, "nothing is committed in scratch");
+    if (!uncommitted_) return;
+    busy_ = true;
+    commit(*std::exchange(uncommitted_, std::nullopt));
+    busy_ = false;
+}
+
+void Engine::commit(ClientState client) {
+    for (const auto& [key, value] : user_) {
+        if (!key.starts_with(user_prefix))
+            throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
+        client.emplace(key, value);
+    }
+    client[fingerprint_key] = parts_.fingerprint;
+    if (!generator_.empty()) client[generator_key] = generator_;
+    parts_.driver->commit(client);
+}
+
+void Engine::restore(const ClientState& client) {
+    for (const auto& [key, value] : client)
+        if (key.starts_with(user_prefix)) user_[key] = value;
+    const auto generator = client.find(generator_key);
+    if (generator == client.end()) return;
+    generator_ = generator->second;
+    set_generator_state(parts_.device, generator_);
+}
+
+// A unit that draws while it runs (dropout) draws other numbers when it is run again, and its gradient would be of
+// another function than its output.
+void Engine::watch_generator(const std::string& before) {
+    std::string now = generator_state(parts_.device);
+    if (now == before) {
+        if (!generator_.empty()) generator_ = std::move(now);  // who draws between steps moves it as well
+        return;
+    }
+    if (options_.activations == Activations::recompute)
+        throw Error(ExitCode::usage,
+                    "a unit draws from torch's default generator while it runs, and would draw other numbers in the "
+                    "backward pass that runs it again: keep activations, or draw from a generator of the step's own");
+    generator_ = std::move(now);
 }
 
 double Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
@@ -200,10 +252,10 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, Kept& kept, Bu
     return gradients;
 }
 
-void Engine::update(const StepValues& values, double norm) {
+void Engine::update(const StepValues& values, double norm, ResidentParts residents) {
     const double clip = clip_factor(norm, options_.gradient_clipping);
     TileUpdate tile_update{.format = &parts_.format, .values = values, .gradient_scale = static_cast<float>(clip)};
-    parts_.driver->begin_update();
+    parts_.driver->begin_update(residents);
     while (const auto staged = parts_.driver->next_tile()) {
         const UnitLayout& layout = (*parts_.layouts)[staged->unit];
         const GradientView gradient = parts_.gradients->tile(staged->unit, staged->tile);

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ enum class Activations : std::uint8_t {
 struct EngineOptions {
     double gradient_clipping = 0;  // global norm; 0: none
     Activations activations = Activations::recompute;
+    Durability durability;
 };
 
 struct EngineParts {
@@ -41,10 +43,13 @@ struct EngineParts {
     const std::vector<std::vector<OptimizerPiece>>* pieces = nullptr;  // [unit], of its shard
     Workers* workers = nullptr;
     std::string fingerprint;  // of model, codec and optimizer: committed with every step under fingerprint_key
+    at::Device device = at::Device(at::kCPU);  // where units compute
 };
 
-// The client state's key that is the engine's own.
+// The client state's keys that are the engine's own, and how those of the user begin.
 inline constexpr const char* fingerprint_key = "penstock.model";
+inline constexpr const char* generator_key = "penstock.generator";
+inline constexpr const char* user_prefix = "user.";
 
 struct StepReport {
     double loss = 0;           // mean over the micro-batches
@@ -52,7 +57,8 @@ struct StepReport {
     std::chrono::nanoseconds forward{0};
     std::chrono::nanoseconds backward{0};  // with the last unit's forward and the norm
     std::chrono::nanoseconds update{0};
-    std::chrono::nanoseconds commit{0};
+    std::chrono::nanoseconds commit{0};  // for the last writes and, when it was committed, for the manifest
+    bool committed = false;              // durable now; else with a later step, see Durability
 };
 
 // What the client wants to find again with this step; called once its loss and norm are known, before the update.
@@ -69,12 +75,22 @@ class Engine {
    public:
     Engine(const EngineParts& parts, EngineOptions options);
 
-    // One optimizer step over the micro-batches, whose tensors lie where the device computes, and its commit: when it
-    // returns, the step and what `client` gave are durable. The loss is the mean of the micro-batches' losses.
+    // One optimizer step over the micro-batches, whose tensors lie where the device computes. When it returns a report
+    // that says committed, the step and what `client` gave are durable: after the steps that the durability says,
+    // counted by values.step. The loss is the mean of the micro-batches' losses.
     // Throws Error: non_finite (the loss, or the first unit and parameter whose gradient or new value is not finite;
     // the last committed step is untouched), storage. REQUIRES: at least one micro-batch.
     StepReport train_batch(std::span<const Bundle> micro_batches, const StepValues& values,
                            const ClientStateOf& client);
+
+    // Takes from the client state of the step to go on from what is the engine's and the user's. Before the first step.
+    void restore(const ClientState& client);
+    // Committed with every step; what ClientStateOf gives for the same key goes before. Keys begin with user_prefix: a
+    // step or settle() throws Error (usage) for others.
+    ClientState& user_state() noexcept { return user_; }
+
+    // Commits the newest step out of turn; nothing to do when it is committed. REQUIRES: not scratch.
+    void settle();
 
     // Forward only, without gradients. The output of the last unit.
     Bundle infer(const Bundle& input);
@@ -86,21 +102,26 @@ class Engine {
         Bundle output;  // with its graph, when graphs are kept
     };
 
+    void commit(ClientState client);
+    void watch_generator(const std::string& before);
     StepReport step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientStateOf& client);
     double forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
     void forward(std::uint32_t unit, std::size_t count);
     double backward(std::uint32_t unit, std::size_t count);
     std::vector<at::Tensor> differentiate(std::uint32_t unit, Kept& kept, Bundle& upstream, std::size_t count,
                                           double& loss);
-    void update(const StepValues& values, double norm);
+    void update(const StepValues& values, double norm, ResidentParts residents);
     void bind(std::uint32_t visit, std::uint32_t unit);
     void release(std::uint32_t unit) noexcept;
     void check_output(std::uint32_t unit, const Bundle& output) const;
 
     EngineParts parts_;
     EngineOptions options_;
-    std::vector<std::vector<Kept>> kept_;  // [unit][micro-batch]
-    std::vector<Bundle> upstream_;         // [micro-batch]: gradients of the boundary that backward is at
+    std::vector<std::vector<Kept>> kept_;     // [unit][micro-batch]
+    std::vector<Bundle> upstream_;            // [micro-batch]: gradients of the boundary that backward is at
+    std::optional<ClientState> uncommitted_;  // the newest step's, when that is not durable
+    ClientState user_;
+    std::string generator_;  // torch's default generator after the newest step; empty: no unit has drawn from it
     std::uint32_t visit_ = 0;
     bool busy_ = false;  // within a call; still so after an exception
 };

@@ -3,8 +3,7 @@
 #include "aio/check.h"
 #include "aio/error.h"
 #include "aio/file.h"
-#include "swap/blocking.h"
-#include "zero_infinity/engine/initialise.h"
+#include "zero_infinity/engine/model_store.h"
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/engine/torch_kernels.h"
 #include "zero_infinity/unit_store.h"
@@ -12,7 +11,6 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -33,6 +31,8 @@ SessionOptions checked(SessionOptions options) {
     if (options.staging_tiles == 0)
         refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
+    if (options.keeping && options.engine.durability == Durability::scratch)
+        refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.keep));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
     if (options.codec == "plain_fp16")
         refuse("codec plain_fp16 needs a loss scale, which the engine does not have yet");
@@ -85,6 +85,7 @@ MemoryRequest memory_request(const Model& model, const std::vector<UnitLayout>& 
             .prefetch_depth = options.prefetch_depth,
             .staging_tiles = options.staging_tiles,
             .gradient_bytes = gradient_bytes(model, layouts, options.gradient_type),
+            .keeping = options.keeping,
             .host_budget_bytes = options.host_budget_bytes,
             .device_has_memory = options.device.kind != DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,
@@ -104,13 +105,6 @@ std::vector<StoreDirectory*> pointers(std::vector<StoreDirectory>& directories) 
     return pointers;
 }
 
-std::vector<ObjectSpec> objects_of(const std::vector<UnitLayout>& layouts, const StateFormat& format) {
-    std::vector<ObjectSpec> all;
-    for (const UnitLayout& layout : layouts)
-        for (ObjectSpec& object : layout.objects(format)) all.push_back(std::move(object));
-    return all;
-}
-
 // Tried on a file that is opened as the store's are: libaio is for direct ones only.
 ChosenBackend choose_backend(const StoreDirectory& directory, const SessionOptions& options) {
     const File probe(directory.fd(), StoreDirectory::lock_name, directory.path() + "/lock",
@@ -126,7 +120,6 @@ struct Session::State {
 
     void start(const ClientState& initial_client, const SessionEvents& events);
     void open_store(const ClientState& initial_client, const SessionEvents& events);
-    void create_store(const ClientState& initial_client, const SessionEvents& events);
     void build_engine();
     void register_pool();
     void measure_step();
@@ -178,8 +171,6 @@ void Session::State::start(const ClientState& initial_client, const SessionEvent
     device = make_device(options.device);
     load_torch_kernels(options.device.kind);
     open_store(initial_client, events);
-    client = store->client();
-    notes = store->notes();  // later ones come through the driver, whose thread owns the store from now on
     measure_step();
     build_engine();
     note_start();
@@ -204,7 +195,10 @@ void Session::State::build_engine() {
         DriverOptions{.format = format,
                       .residency = options.residency,
                       .staging_tiles = options.staging_tiles,
-                      .deadline = options.io_deadline},
+                      .deadline = options.io_deadline,
+                      .keeping = options.keeping,
+                      .caching = options.caching,
+                      .job = options.job},
         std::move(plan.training), std::move(plan.inference));
     engine = std::make_unique<Engine>(EngineParts{.model = model.get(),
                                                   .layouts = &layouts,
@@ -213,8 +207,10 @@ void Session::State::build_engine() {
                                                   .gradients = gradients.get(),
                                                   .pieces = &pieces,
                                                   .workers = &workers,
-                                                  .fingerprint = fingerprint},
+                                                  .fingerprint = fingerprint,
+                                                  .device = torch_device(*device)},
                                       options.engine);
+    engine->restore(client);
 }
 
 // Saves 12 to 19 % of the CPU time of I/O (bench/RESULTS.md). Not offered where the limit on locked memory is too
@@ -229,12 +225,8 @@ void Session::State::register_pool() {
                         lockable >> 10, pool->arena_bytes() >> 10));
         return;
     }
-    std::vector<std::span<std::byte>> pieces_of_all;
-    for (const Use& use : plan.budget.uses()) {
-        for (const std::span<std::byte> piece : pool->pieces(pool->use(use.name))) pieces_of_all.push_back(piece);
-    }
-    pieces_of_all.resize(std::min(pieces_of_all.size(), max_registered));  // the rest of a huge pool goes without
-    if (std::string refusal = io.register_memory(pieces_of_all); !refusal.empty()) notes.push_back(std::move(refusal));
+    std::string refusal = io.register_memory(pool->ring_ranges());
+    if (!refusal.empty()) notes.push_back(std::move(refusal));
 }
 
 // True when something is still under way that does not come back.
@@ -247,36 +239,19 @@ bool Session::State::stuck() {
 }
 
 void Session::State::open_store(const ClientState& initial_client, const SessionEvents& events) {
-    if (directories.front().content() != DirectoryContent::committed) {
-        create_store(initial_client, events);
-        return;
-    }
-    store = TensorStore::open(io, pointers(directories), options.caching);
-    if (events.recovered) events.recovered(store->client());
-    const auto stored = store->client().find(fingerprint_key);
-    if (stored == store->client().end() || stored->second != fingerprint)
-        throw Error(ExitCode::usage, fmt::format("the store in {} was made for another model, codec or optimizer; use "
-                                                 "another directory",
-                                                 options.swap_directories.front()));
-    find_objects(*store, layouts, format);
-    resumed = true;
-}
-
-void Session::State::create_store(const ClientState& initial_client, const SessionEvents& events) {
-    const auto progress = [&events](const char* what) {
-        return [&events, what](std::uint64_t done, std::uint64_t total) {
-            if (events.progress) events.progress(what, done, total);
-        };
-    };
-    store = TensorStore::create(io, pointers(directories),
-                                {.objects = objects_of(layouts, format),
-                                 .caching = options.caching,
-                                 .progress = progress("preparing the swap files")});
-    initialise(io, *store, *model, layouts, format, pieces, options.seed, options.io_deadline,
-               progress("drawing the initial weights"));
-    ClientState complete = initial_client;
-    complete[fingerprint_key] = fingerprint;
-    commit_blocking(io, *store, complete, options.io_deadline);
+    ModelStore opened = open_model_store({.io = &io,
+                                          .directories = pointers(directories),
+                                          .model = model.get(),
+                                          .layouts = &layouts,
+                                          .format = format,
+                                          .pieces = &pieces,
+                                          .fingerprint = fingerprint},
+                                         options, initial_client, events);
+    store = std::move(opened.store);
+    client = std::move(opened.client);
+    resumed = opened.resumed;
+    notes = store->notes();  // later ones come through the driver, whose thread owns the store from now on
+    for (std::string& note : opened.notes) notes.push_back(std::move(note));
 }
 
 void Session::State::measure_step() {
@@ -292,7 +267,8 @@ void Session::State::measure_step() {
     for (const UnitObjects& unit : objects) {
         const std::uint64_t weights = object_bytes(unit.weights);
         const std::uint64_t states = object_bytes(unit.states);
-        step_bytes.write += weights + states;
+        (options.residency.weights == Tier::nvme ? step_bytes.write : step_bytes.resident_write) += weights;
+        (options.residency.states == Tier::nvme ? step_bytes.write : step_bytes.resident_write) += states;
         if (options.residency.weights == Tier::nvme && format.codec->master_needs_weights) step_bytes.read += weights;
         if (options.residency.states == Tier::nvme) step_bytes.read += states;
     }
@@ -358,8 +334,32 @@ std::uint32_t Session::prefetch_depth() const noexcept {
 Session::StepBytes Session::step_bytes() const noexcept {
     return state_->step_bytes;
 }
+double Session::StepBytes::mean(Durability durability) const noexcept {
+    const auto steps = static_cast<double>(durability.commit_steps);
+    return static_cast<double>(read + write) + (steps == 0 ? 0 : static_cast<double>(resident_write) / steps);
+}
+double Session::planned_bytes() const noexcept {
+    return state_->step_bytes.mean(state_->options.engine.durability);
+}
 Traffic Session::nominal_traffic() const {
-    return traffic(state_->format, UpdateOrder::after_backward, Durability::every_step, state_->options.residency);
+    return traffic(state_->format, UpdateOrder::after_backward, state_->options.engine.durability,
+                   state_->options.residency);
+}
+void Session::keep(const std::string& path) {
+    state_->engine->settle();
+    state_->driver->keep(path);
+}
+KeepProgress Session::keep_progress() const {
+    return state_->driver->keep_progress();
+}
+void Session::finish_keep(const std::function<bool(const KeepProgress&)>& wanted) {
+    state_->driver->finish_keep(wanted);
+}
+std::vector<KeptCopy> Session::take_kept() {
+    return state_->driver->take_kept();
+}
+ClientState& Session::user_state() noexcept {
+    return state_->engine->user_state();
 }
 std::vector<std::string> Session::take_notes() {
     std::vector<std::string> notes = std::exchange(state_->notes, {});

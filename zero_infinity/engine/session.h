@@ -23,6 +23,10 @@ struct SessionOptions {
     // Where and whose.
     std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
     std::string job;                            // names the owner of the directories
+    std::vector<std::uint16_t> swap_shares;     // of a new store's tiles, by directory (swap/striping.h); empty: equal
+    // Directory of a kept snapshot to go on from. What the store has committed stays whole until the snapshot is copied
+    // over it and committed. Empty: the store's own newest generation.
+    std::string resume_from;
     // Memory.
     std::uint64_t host_budget_bytes =
         0;                             // hard limit of the pool: weights window, staging, gradients, resident objects
@@ -32,6 +36,9 @@ struct SessionOptions {
     Residency residency;
     DeviceOptions device;
     PoolObserver* pool_observer = nullptr;  // told what becomes of the pool's memory; outlives the session
+    // Safety. engine.durability says which steps are committed; a new store of a scratch run has one slot.
+    VerifyScope verify = VerifyScope::all;  // of what is resumed, before anything is written
+    bool keeping = false;                   // plans memory for keep()
     // Arithmetic. These decide bits.
     std::string codec = "split";
     PlaneType gradient_type = PlaneType::bf16;
@@ -51,7 +58,7 @@ struct SessionEvents {
     // The newest committed client state, before anything else is done with the store; throws Error to refuse the
     // resume.
     std::function<void(const ClientState&)> recovered;
-    // While a new store is written.
+    // While a new store is written, or the one that is there verified.
     std::function<void(const char* what, std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
 };
 
@@ -87,10 +94,24 @@ class Session {
     struct StepBytes {
         std::uint64_t read = 0;
         std::uint64_t write = 0;
+        std::uint64_t resident_write = 0;                   // on top, in a step that commits: what host memory holds
+        double mean(Durability durability) const noexcept;  // read and written over the steps of one commit
     };
     StepBytes step_bytes() const noexcept;
+    double planned_bytes() const noexcept;  // step_bytes().mean() of this session's durability
     // The formula's bytes per trainable parameter and step, before what the turn from forward to backward saves.
     Traffic nominal_traffic() const;
+
+    // Copies the newest step, which is committed first, into a snapshot in the new directory `path` while training goes
+    // on. Progress, end and outcome: see Driver. REQUIRES: options.keeping, durable, no copy is under way.
+    void keep(const std::string& path);
+    KeepProgress keep_progress() const;
+    void finish_keep(const std::function<bool(const KeepProgress&)>& wanted);
+    std::vector<KeptCopy> take_kept();
+
+    // The user's own part of the client state: keys that begin with "user.", committed with every later step and found
+    // here again at a resume. What ClientStateOf gives for the same key goes before.
+    ClientState& user_state() noexcept;
 
     // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
     std::vector<std::string> take_notes();

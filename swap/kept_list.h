@@ -1,0 +1,39 @@
+// The snapshots in a folder: their names, what they hold, and the oldest that may go.
+#pragma once
+
+#include "swap/manifest.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+inline constexpr const char* kept_folder_name = "kept";  // beneath a store's first directory, unless another is given
+
+// A snapshot is the directory FOLDER/NAME. Names have 1 to 100 of the characters A-Z a-z 0-9 . _ - and do not begin
+// with a dot. Those that a run makes by itself are "step-NUMBER"; only these are ever removed by retention.
+bool is_kept_name(const std::string& name) noexcept;
+std::string step_name(std::uint64_t step);  // "step-100"
+
+struct KeptSnapshot {
+    std::string name;
+    std::string path;
+    std::optional<Manifest> manifest;  // nothing: unfinished or damaged, `problem` says which
+    std::string problem;
+    std::uint64_t disk_bytes = 0;
+};
+
+// All in `folder`, by time and then name; empty when there is no such folder. Directories that are no store's are
+// passed over. Takes no lock and changes nothing. Throws Error (storage) when the folder cannot be read.
+std::vector<KeptSnapshot> list_kept(const std::string& folder);
+
+// Removes the files of a kept or unfinished store and its directory. Throws Error (storage): it is in use, it is a
+// durable store, or there is something in it that is not a store's (which is named; nothing was removed then).
+void remove_kept(const std::string& path);
+
+// The finished step-NUMBER snapshots that are more than `count`, lowest steps first.
+std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, std::uint64_t count);
+
+}  // namespace penstock

@@ -1,0 +1,35 @@
+// Reads tiles of a store and compares them with their hashes, at the device's speed.
+#pragma once
+
+#include "swap/tensor_store.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct VerifyReport {
+    std::uint64_t tiles = 0;  // read, damaged ones included
+    std::uint64_t bytes = 0;
+    std::uint64_t damaged_tiles = 0;   // wrong, or not readable
+    std::vector<TileId> damaged;       // all of them
+    std::vector<std::string> damages;  // of the first hundred: object, tile, file, offset, what is wrong
+};
+
+struct VerifyOptions {
+    VerifyScope scope = VerifyScope::all;
+    Urgency urgency = Urgency::demand;  // scrub where others use the device
+    // Called on the caller's thread as tiles come back; what it throws ends the work and reaches the caller.
+    std::function<void(std::uint64_t verified_bytes, std::uint64_t total_bytes)> progress = {};
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // without any tile coming back
+};
+
+// Of the newest bytes of all written tiles in the scope. Has 32 MiB of memory of its own while it runs, or two extents
+// where these are longer. Polls the Io; not from a completion. REQUIRES: no operation in flight on the store. Throws
+// Error (storage) when the device does not answer by the deadline: then the store is abandoned.
+VerifyReport verify(Io& io, TensorStore& store, const VerifyOptions& options);
+
+}  // namespace penstock

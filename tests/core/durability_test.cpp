@@ -1,0 +1,134 @@
+// What the driver writes and commits when not every step is to be durable.
+#include "tests/core/driver_rig.h"
+#include "zero_infinity/unit_store.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace penstock::testing {
+namespace {
+
+constexpr Residency residencies[] = {
+    {Tier::nvme, Tier::nvme}, {Tier::host, Tier::nvme}, {Tier::nvme, Tier::host}, {Tier::host, Tier::host}};
+
+class DurabilityTest : public ::testing::TestWithParam<Residency> {
+   protected:
+    void SetUp() override {
+        std::string name = std::filesystem::current_path() / "durability_test_XXXXXX";
+        ASSERT_NE(::mkdtemp(name.data()), nullptr);
+        parent_ = name;
+    }
+    void TearDown() override { std::filesystem::remove_all(parent_); }
+    std::string path() const { return parent_ + "/swap"; }
+    RigOptions options() const { return {.residency = GetParam()}; }
+
+    // Steps up to `last`, of which those that `every` divides are committed; looks at every weight after each.
+    static void train(DriverRig& rig, std::uint64_t last, std::uint64_t every) {
+        for (std::uint64_t step = 1; step <= last; ++step) {
+            rig.update(step, step % every == 0 ? ResidentParts::written : ResidentParts::held_back);
+            if (step % every == 0)
+                rig.driver().commit({{"step", std::to_string(step)}});
+            else
+                rig.driver().end_update();
+            ASSERT_EQ(rig.wrong_weights(step % 2 == 0 ? Pass::training : Pass::inference, step), 0U) << step;
+        }
+    }
+
+    std::string parent_;
+};
+
+TEST_P(DurabilityTest, OnlyCommittedStepsAreThereAfterwardsAndTheyAreWhole) {
+    {
+        DriverRig rig(path(), options());
+        train(rig, 8, 3);
+    }
+    DriverRig rig(path(), options());
+    EXPECT_EQ(rig.store().client().at("step"), "6");
+    EXPECT_EQ(rig.wrong_weights(Pass::training, 6), 0U);
+    rig.end_driver();
+    EXPECT_EQ(rig.wrong_in_store(6), 0U);
+}
+
+TEST_P(DurabilityTest, ACommitOutOfTurnWritesWhatWasHeldBack) {
+    {
+        DriverRig rig(path(), options());
+        train(rig, 5, 100);
+        rig.driver().commit({{"step", "5"}});
+        EXPECT_EQ(rig.wrong_weights(Pass::training, 5), 0U);
+        rig.update(6);
+        rig.driver().commit({{"step", "6"}});
+        rig.update(7, ResidentParts::held_back);
+        rig.driver().commit({{"step", "7"}});  // without end_update()
+    }
+    DriverRig rig(path(), options());
+    EXPECT_EQ(rig.store().client().at("step"), "7");
+    rig.end_driver();
+    EXPECT_EQ(rig.wrong_in_store(7), 0U);
+}
+
+// Bytes of the extents of all units' weights and states that are in `tier`.
+std::uint64_t extents_in(DriverRig& rig, Residency residency, Tier tier) {
+    std::uint64_t bytes = 0;
+    const auto add = [&](std::uint32_t object) {
+        for (std::uint32_t tile = 0; tile < rig.store().layout().tile_count(object); ++tile)
+            bytes += rig.store().extent_bytes({object, tile});
+    };
+    for (const UnitObjects& unit : find_objects(rig.store(), rig.units(), {&split_codec(), 1})) {
+        if (unit.weights && residency.weights == tier) add(*unit.weights);
+        if (unit.states && residency.states == tier) add(*unit.states);
+    }
+    return bytes;
+}
+
+TEST_P(DurabilityTest, AStepWithoutCommitWritesWhatIsOnNvmeAloneAndDoesNotFlush) {
+    DriverRig rig(path(), options());
+    rig.trouble.fails_flush = true;
+    const std::uint64_t before = rig.io().statistics().total_write_bytes();
+    rig.update(1, ResidentParts::held_back);
+    rig.driver().end_update();
+    EXPECT_EQ(rig.io().statistics().total_write_bytes() - before, extents_in(rig, GetParam(), Tier::nvme));
+    rig.trouble.fails_flush = false;
+    rig.driver().commit({{"step", "1"}});
+    const std::uint64_t both = extents_in(rig, GetParam(), Tier::nvme) + extents_in(rig, GetParam(), Tier::host);
+    const std::uint64_t manifest = rig.io().statistics().total_write_bytes() - before - both;
+    EXPECT_GT(manifest, 0U);
+    EXPECT_LT(manifest, 1U << 16);
+    // Nothing is held back any more: a second commit writes its manifest alone.
+    const std::uint64_t after = rig.io().statistics().total_write_bytes();
+    rig.driver().commit({{"step", "1"}});
+    EXPECT_EQ(rig.io().statistics().total_write_bytes() - after, manifest);
+}
+
+TEST_P(DurabilityTest, AScratchStoreIsTrainedInAndNothingOfItStays) {
+    RigOptions scratch = options();
+    scratch.kind = StoreKind::scratch;
+    for (int life = 0; life < 2; ++life) {
+        DriverRig rig(path(), scratch);
+        EXPECT_EQ(rig.store().kind(), StoreKind::scratch);
+        EXPECT_FALSE(rig.store().generation());
+        train(rig, 4, 100);
+    }
+    DriverRig rig(path(), options());
+    EXPECT_EQ(rig.store().kind(), StoreKind::durable);
+    EXPECT_EQ(rig.wrong_weights(Pass::training, 0), 0U);
+}
+
+TEST_P(DurabilityTest, AnUpdateEndsOnlyWhenAllItsTilesWerePutBack) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_DEATH(
+        {
+            DriverRig rig(path(), options());
+            rig.driver().begin_update(ResidentParts::held_back);
+            rig.driver().end_update();
+        },
+        "an update ends after 0 of");
+}
+
+INSTANTIATE_TEST_SUITE_P(Residencies, DurabilityTest, ::testing::ValuesIn(residencies), [](const auto& instance) {
+    const auto word = [](Tier tier) { return std::string(tier == Tier::host ? "host" : "nvme"); };
+    return "weights_" + word(instance.param.weights) + "_states_" + word(instance.param.states);
+});
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,102 @@
+#include "tests/swap/c_caller.h"
+
+#include "aio/backend.h"
+#include "swap/c_store.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace penstock::testing {
+namespace {
+
+class GatedBackend final : public Backend {
+   public:
+    GatedBackend(std::unique_ptr<Backend> inner, const Gate& gate) : inner_(std::move(inner)), gate_(gate) {}
+    bool submit(Attempt& attempt) override { return inner_->submit(attempt); }
+    Attempt* reap(std::chrono::nanoseconds timeout) override { return gate_.closed ? nullptr : inner_->reap(timeout); }
+    void wake() noexcept override { inner_->wake(); }
+    Attempt* abandon() noexcept override { return gate_.closed ? nullptr : inner_->abandon(); }
+    std::chrono::steady_clock::time_point now() const noexcept override { return inner_->now(); }
+    std::size_t depth() const noexcept override { return inner_->depth(); }
+    const char* name() const noexcept override { return "gated"; }
+
+   private:
+    std::unique_ptr<Backend> inner_;
+    const Gate& gate_;
+};
+
+}  // namespace
+
+BackendSource gated(const Gate& gate) {
+    return [&gate](const StoreDirectory&, const penstock_store_options&) {
+        return ChosenBackend{.backend = std::make_unique<GatedBackend>(make_thread_backend({}), gate), .note = {}};
+    };
+}
+
+CCaller::CCaller(std::vector<penstock_object> created) : objects(std::move(created)) {}
+
+penstock_store_options CCaller::options() const {
+    names_.clear();
+    for (const std::string& name : directories) names_.push_back(name.c_str());
+    penstock_store_options made{};
+    made.struct_bytes = sizeof made;
+    made.directories = names_.data();
+    made.directory_count = names_.size();
+    made.job = "test";
+    made.objects = objects.data();
+    made.object_count = objects.size();
+    return made;
+}
+
+penstock_status CCaller::open(const penstock_store_options& wanted) {
+    end();
+    return penstock_store_open(&wanted, &store, &error);
+}
+
+void CCaller::open_with(const BackendSource& source) {
+    end();
+    const penstock_store_options wanted = options();
+    store = new penstock_store(open_store(&wanted, source));
+}
+
+void CCaller::end() {
+    while (penstock_next(store, -1, &result, &error) == PENSTOCK_OK) continue;
+    EXPECT_EQ(penstock_store_close(store, &error), PENSTOCK_OK) << error.message;
+    store = nullptr;
+}
+
+penstock_status CCaller::finish() {
+    EXPECT_EQ(penstock_next(store, -1, &result, &error), PENSTOCK_OK) << error.message;
+    message = result.message;
+    penstock_result further{};
+    EXPECT_EQ(penstock_next(store, 0, &further, &error), PENSTOCK_IDLE) << "more than one result";
+    return result.status;
+}
+
+std::uint64_t CCaller::bytes_of(penstock_range range) const {
+    std::uint64_t bytes = 0;
+    EXPECT_EQ(penstock_range_bytes(store, range, &bytes, nullptr), PENSTOCK_OK);
+    return bytes;
+}
+
+penstock_status CCaller::read(penstock_range range, ScratchMemory& memory) {
+    const penstock_status begun =
+        penstock_read(store, range, memory_of(memory), PENSTOCK_URGENCY_DEFAULT, nullptr, &error);
+    return begun == PENSTOCK_OK ? finish() : begun;
+}
+
+penstock_status CCaller::write(penstock_range range, std::uint64_t seed) {
+    const ScratchMemory memory(bytes_of(range));
+    fill_random(memory.span(), seed);
+    const penstock_status begun =
+        penstock_write(store, range, memory_of(memory), PENSTOCK_URGENCY_DEFAULT, nullptr, &error);
+    return begun == PENSTOCK_OK ? finish() : begun;
+}
+
+penstock_status CCaller::commit() {
+    const penstock_status begun = penstock_commit(store, nullptr, &error);
+    return begun == PENSTOCK_OK ? finish() : begun;
+}
+
+}  // namespace penstock::testing

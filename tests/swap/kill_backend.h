@@ -1,0 +1,62 @@
+// Kills its own process at a chosen attempt of a backend: a point that a clock would seldom hit.
+#pragma once
+
+#include "aio/backend.h"
+#include "tests/swap/kill_life.h"
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace penstock::testing {
+
+struct KillPoint {
+    enum class Of : std::uint8_t {
+        all,      // counts every attempt
+        commits,  // counts flushes and writes while a commit is under way
+    };
+    enum class How : std::uint8_t {
+        before,       // it never reaches the kernel
+        handed_over,  // the kernel has just been given it
+        torn,         // of each write that is not back yet, a part of the sectors reaches the disk
+        done,         // it is complete, but nobody was told
+    };
+    Of of = Of::all;
+    How how = How::before;
+    std::uint64_t nth = 1;   // from 1
+    std::uint64_t seed = 0;  // of the tear
+};
+
+// One thread, as any backend. Passes on what it hears.
+class KillBackend final : public Backend, public KillListener {
+   public:
+    KillBackend(std::unique_ptr<Backend> inner, const KillPoint& point, KillListener& listener);
+
+    void hear(std::span<const Told> messages) override;
+
+    bool submit(Attempt& attempt) override;
+    Attempt* reap(std::chrono::nanoseconds timeout) override;
+    void wake() noexcept override { inner_->wake(); }
+    Attempt* abandon() noexcept override { return inner_->abandon(); }
+    std::chrono::steady_clock::time_point now() const noexcept override { return inner_->now(); }
+    std::size_t depth() const noexcept override { return inner_->depth(); }
+    const char* name() const noexcept override { return "kill"; }
+
+   private:
+    bool is_counted(const Attempt& attempt) const;
+    void tear(const Attempt& attempt);
+    [[noreturn]] void strike();
+
+    std::unique_ptr<Backend> inner_;
+    KillPoint point_;
+    KillListener& listener_;
+    std::mt19937_64 random_;
+    bool committing_ = false;
+    std::vector<const Attempt*> in_flight_;
+    std::uint64_t count_ = 0;
+    const Attempt* last_ = nullptr;  // strikes when this one is done
+};
+
+}  // namespace penstock::testing

@@ -1,0 +1,153 @@
+#include "swap/verify.h"
+
+#include "aio/error.h"
+#include "tests/swap/moving_store.h"
+#include "tests/swap/power_device.h"
+#include "tests/swap/stuck_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <stdexcept>
+
+namespace penstock::testing {
+namespace {
+
+class VerifyTest : public ::testing::Test {
+   protected:
+    std::unique_ptr<TensorStore> create(const std::vector<ObjectSpec>& objects = MovingStore::objects()) {
+        return TensorStore::create(io, {&directory}, {.objects = objects});
+    }
+    // One byte in the middle of the tile's bytes on disk.
+    static void damage(const TensorStore& store, TileId tile) {
+        const TileLocation place = store.location(tile);
+        const auto middle = static_cast<long>(place.offset_bytes + store.layout().tile_bytes(tile) / 2);
+        std::FILE* file = std::fopen(place.path.c_str(), "r+b");
+        ASSERT_NE(file, nullptr);
+        std::fseek(file, middle, SEEK_SET);
+        const int byte = std::fgetc(file);
+        std::fseek(file, middle, SEEK_SET);
+        std::fputc(byte ^ 0x10, file);
+        std::fclose(file);
+    }
+
+    TemporaryDirectory scratch{quick_temporary_path()};
+    StoreDirectory directory{scratch.file("store"), "test"};
+    PowerDevice device{1};
+    bool stuck = false;
+    Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {}};
+};
+
+TEST_F(VerifyTest, AllWrittenTilesAreReadOnceInOrderAndProgressReachesTheTotal) {
+    auto store = create();
+    MovingStore moving(io, *store, 1);
+    ASSERT_FALSE(moving.round());  // leaves the object 'late' unwritten
+    std::vector<std::uint64_t> offsets;
+    device.hook = [&](const Attempt& attempt, const std::string&) -> std::optional<std::int32_t> {
+        offsets.push_back(attempt.offset_bytes);
+        return std::nullopt;
+    };
+    std::uint64_t last = 0;
+    std::uint64_t total = 1;
+    const VerifyReport report = verify(io, *store, {.progress = [&](std::uint64_t done, std::uint64_t all) {
+                                           EXPECT_GT(done, last);
+                                           last = done;
+                                           total = all;
+                                       }});
+    EXPECT_EQ(report.tiles, 7U + 10U + 1U);
+    EXPECT_EQ(report.damaged_tiles, 0U);
+    EXPECT_EQ(last, total);
+    EXPECT_EQ(report.bytes, total);
+    EXPECT_EQ(offsets.size(), report.tiles);
+    EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
+}
+
+TEST_F(VerifyTest, EveryDamagedTileIsFoundAndNamed) {
+    auto store = create();
+    MovingStore moving(io, *store, 1);
+    for (int i = 0; i < 2; ++i) ASSERT_FALSE(moving.round());
+    const std::vector<TileId> damaged = {{0, 2}, {1, 9}, {2, 0}};
+    for (const TileId tile : damaged) damage(*store, tile);
+    const VerifyReport report = verify(io, *store, {});
+    EXPECT_EQ(report.tiles, store->layout().tile_count());
+    EXPECT_EQ(report.damaged_tiles, 3U);
+    EXPECT_EQ(report.damaged, damaged);
+    ASSERT_EQ(report.damages.size(), 3U);
+    EXPECT_NE(report.damages[0].find("'a.weights', tile 2"), std::string::npos) << report.damages[0];
+    EXPECT_NE(report.damages[0].find(fmt::format("at offset {}", store->location({0, 2}).offset_bytes)),
+              std::string::npos);
+}
+
+TEST_F(VerifyTest, ATileThatCannotBeReadIsDamagedAndTheOthersAreReadAllTheSame) {
+    auto store = create();
+    MovingStore moving(io, *store, 1);
+    for (int i = 0; i < 2; ++i) ASSERT_FALSE(moving.round());
+    const std::uint64_t offset = store->location({1, 3}).offset_bytes;
+    device.hook = [offset](const Attempt& attempt, const std::string&) {
+        return attempt.offset_bytes == offset ? std::optional<std::int32_t>(-EIO) : std::nullopt;
+    };
+    const VerifyReport report = verify(io, *store, {});
+    EXPECT_EQ(report.tiles, store->layout().tile_count());
+    EXPECT_EQ(report.damaged, (std::vector<TileId>{{1, 3}}));
+    EXPECT_NE(report.damages.at(0).find("EIO"), std::string::npos) << report.damages[0];
+}
+
+TEST_F(VerifyTest, ASampleHasTheEndsOfEachObjectAndEverySixteenthTile) {
+    auto store = create({{"a", 40 * 4096, 4096}, {"b", 4096, 4096}, {"c", 30 * 4096, 4096}});
+    ScratchMemory memory(4096);
+    for (std::uint32_t i = 0; i < store->layout().tile_count(); ++i)
+        ASSERT_FALSE(write_tile(io, *store, store->layout().tile(i), memory.span()));
+    // Numbered over all objects: 0, 16, 32 of a and its last, b, c's first (41), 48, 64 and its last (70).
+    EXPECT_EQ(verify(io, *store, {.scope = VerifyScope::sample}).tiles, 9U);
+    EXPECT_EQ(verify(io, *store, {.scope = VerifyScope::none}).tiles, 0U);
+    damage(*store, {2, 29});
+    damage(*store, {2, 28});
+    EXPECT_EQ(verify(io, *store, {.scope = VerifyScope::sample}).damaged, (std::vector<TileId>{{2, 29}}));
+}
+
+TEST_F(VerifyTest, ManyTilesOfManyLengthsGoThroughTheSameMemory) {
+    std::vector<ObjectSpec> objects = {{"large", 3'000'000, 1'000'000}};
+    for (int i = 0; i < 300; ++i) objects.push_back({fmt::format("small.{}", i), 4096, 4096});
+    auto store = create(objects);
+    MovingStore moving(io, *store, 1);
+    for (int i = 0; i < 2; ++i) ASSERT_FALSE(moving.round());
+    damage(*store, {0, 2});
+    damage(*store, {300, 0});
+    EXPECT_EQ(verify(io, *store, {}).damaged, (std::vector<TileId>{{0, 2}, {300, 0}}));
+}
+
+TEST_F(VerifyTest, WhatProgressThrowsEndsItWhenNothingIsInFlight) {
+    auto store = create();
+    MovingStore moving(io, *store, 1);
+    ASSERT_FALSE(moving.round());
+    EXPECT_THROW(
+        verify(io, *store, {.progress = [](std::uint64_t, std::uint64_t) { throw std::runtime_error("enough"); }}),
+        std::runtime_error);
+    EXPECT_TRUE(io.idle());
+    EXPECT_EQ(verify(io, *store, {}).damaged_tiles, 0U);
+}
+
+TEST_F(VerifyTest, ADeviceThatDoesNotAnswerIsNamedAndTheStoreAbandoned) {
+    auto store = create();
+    MovingStore moving(io, *store, 1);
+    ASSERT_FALSE(moving.round());
+    stuck = true;
+    const auto verify_and_exit = [&] {
+        try {
+            verify(io, *store, {.deadline = std::chrono::milliseconds(20)});
+        } catch (const Error& error) {
+            std::fprintf(stderr, "%d %s, abandoned %d\n", static_cast<int>(error.code()), error.what(),
+                         store->abandoned() ? 1 : 0);
+            store.reset();
+            std::_Exit(7);
+        }
+        std::_Exit(1);
+    };
+    EXPECT_EXIT(verify_and_exit(), ::testing::ExitedWithCode(7), "4 read of .*store/data.*, abandoned 1");
+    stuck = false;
+}
+
+}  // namespace
+}  // namespace penstock::testing

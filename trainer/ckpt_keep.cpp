@@ -1,0 +1,116 @@
+// Makes and removes kept snapshots of a store that no training uses.
+#include "swap/keep.h"
+
+#include "swap/blocking.h"
+#include "trainer/ckpt.h"
+#include "trainer/ckpt_store.h"
+#include "trainer/ckpt_words.h"
+#include "trainer/console.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+
+namespace penstock {
+namespace {
+
+using nlohmann::ordered_json;
+
+void check_name(const std::string& name) {
+    if (is_kept_name(name)) return;
+    throw Error(ExitCode::usage, fmt::format("'{}' is no name for a snapshot: 1 to 100 of the characters A-Z a-z 0-9 . "
+                                             "_ -, not beginning with a dot",
+                                             value_text(name)));
+}
+
+void check_not_in_use(const std::string& directory) {
+    const auto look = look_at_store(directory);
+    if (!look || !look->in_use) return;
+    refuse_if_in_use(directory,
+                     fmt::format("have that training keep a snapshot while it goes on: kill -USR1 {}, or keep.every in "
+                                 "its configuration",
+                                 look->lock.pid));
+}
+
+void make_folder(const std::string& folder) {
+    if (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
+    const int error = errno;
+    throw Error(ExitCode::storage,
+                fmt::format("{}: the folder cannot be made: {}; create its parent directory or correct the path",
+                            folder, errno_text(error)));
+}
+
+struct Copied {
+    std::string path;
+    std::uint64_t generation = 0;
+    std::uint64_t bytes = 0;
+    double seconds = 0;
+};
+
+// What fails leaves an unfinished store in `target`.
+Copied copy(OpenStore& from, StoreDirectory& target, Console& console) {
+    Copied copied{.path = target.path()};
+    const auto to = create_kept(*from.io, *from.store, target, Caching::direct);
+    ProgressLine line(console, "keep");
+    copy_tiles(*from.io, *from.store, *to, [&](std::uint64_t done, std::uint64_t total) {
+        line.show(done, total);
+        copied.bytes = done;
+    });
+    commit_blocking(*from.io, *to, from.store->client());
+    copied.generation = to->origin()->generation;
+    copied.seconds = line.seconds();
+    return copied;
+}
+
+Copied keep(const CkptRequest& request, Console& console) {
+    OpenStore from = OpenStore::open(request.directory, request.also, Sharing::shared);
+    const std::string folder = kept_folder_of(request);
+    make_folder(folder);
+    const std::string path = folder + "/" + request.name;
+    bool finished = false;
+    try {
+        StoreDirectory target(path, from.directories.front().job());
+        finished = target.content() == DirectoryContent::committed;
+        if (finished)
+            throw Error(ExitCode::usage,
+                        fmt::format("{} is there already; choose another name, or remove it: penstock ckpt rm {} {}",
+                                    path, request.directory, request.name));
+        return copy(from, target, console);
+    } catch (...) {
+        if (!finished) {
+            try {
+                remove_kept(path);
+            } catch (const Error& error) {
+                console.warn(fmt::format("the unfinished snapshot is still there: {}", error.what()));
+            }
+        }
+        throw;
+    }
+}
+
+}  // namespace
+
+CkptResult ckpt_keep(const CkptRequest& request, Console& console) {
+    check_name(request.name);
+    check_not_in_use(request.directory);
+    const Copied copied = keep(request, console);
+    if (request.json)
+        return {.text = dump({{"name", request.name},
+                              {"path", copied.path},
+                              {"generation", copied.generation},
+                              {"bytes", copied.bytes},
+                              {"seconds", copied.seconds}})};
+    return {.text = fmt::format("{}: generation {} is kept, {} in {:.2f} s\n", copied.path, copied.generation,
+                                bytes_text(copied.bytes), copied.seconds)};
+}
+
+CkptResult ckpt_rm(const CkptRequest& request) {
+    const std::string path = find_snapshot(request);
+    remove_kept(path);
+    if (request.json) return {.text = dump({{"removed", path}})};
+    return {.text = fmt::format("{} is removed\n", path)};
+}
+
+}  // namespace penstock

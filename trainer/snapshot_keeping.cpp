@@ -1,0 +1,142 @@
+#include "trainer/snapshot_keeping.h"
+
+#include "aio/error.h"
+#include "swap/kept_list.h"
+#include "trainer/console.h"
+#include "trainer/step_record.h"
+#include "zero_infinity/engine/session.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+bool is_step(const std::string& name) {
+    return !name.empty() && name.size() < 20 && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+bool exists(const std::string& path) {
+    std::error_code unknown;  // e.g. no permission to look: then opening says so
+    return std::filesystem::exists(path, unknown) || unknown;
+}
+
+bool is_finished(const std::string& folder, const std::string& name) {
+    const std::vector<KeptSnapshot> all = list_kept(folder);
+    return std::any_of(all.begin(), all.end(),
+                       [&](const KeptSnapshot& one) { return one.name == name && one.manifest; });
+}
+
+}  // namespace
+
+std::string find_snapshot(const KeepOptions& options, const std::string& name) {
+    std::string path = name;
+    if (name.find('/') == std::string::npos)
+        path = options.folder + "/" + (is_step(name) ? step_name(std::stoull(name)) : name);
+    if (exists(path)) return path;
+    std::vector<std::string> known;
+    for (const KeptSnapshot& snapshot : list_kept(options.folder))
+        if (snapshot.manifest) known.push_back(snapshot.name);
+    throw Error(ExitCode::usage,
+                fmt::format("--resume-from {}: there is no {}; {} has {}", name, path, options.folder,
+                            known.empty() ? "no snapshots" : fmt::format("{}", fmt::join(known, ", "))));
+}
+
+KeepSchedule::Decision KeepSchedule::step_ended(std::int64_t step, Asked asked, bool copying) {
+    const bool due = asked == Asked::yes || (every_ > 0 && step % every_ == 0);
+    if (!due && !waiting_) return Decision::nothing;
+    if (!copying) {
+        waiting_ = false;
+        return Decision::begin;
+    }
+    return std::exchange(waiting_, true) ? Decision::nothing : Decision::wait;
+}
+
+bool KeepSchedule::take_waiting() {
+    return std::exchange(waiting_, false);
+}
+
+SnapshotKeeping::SnapshotKeeping(KeepOptions options, Session& session, Console& console)
+    : options_(std::move(options)), schedule_(options_.every), session_(session), console_(console) {}
+
+bool SnapshotKeeping::step_ended(std::int64_t step, Asked asked) {
+    if (!options_.planned) {
+        if (asked == Asked::yes)
+            console_.warn(
+                "SIGUSR1: nothing is kept, because no memory was planned for it: give keep.every or keep.folder");
+        return false;
+    }
+    tell_ended();
+    const auto decision = schedule_.step_ended(step, asked, session_.keep_progress().under_way);
+    if (decision == KeepSchedule::Decision::wait)
+        console_.info(fmt::format("the next snapshot waits: the copy of step {} is still under way", copied_step_));
+    if (decision != KeepSchedule::Decision::begin) return false;
+    begin(step);
+    return true;
+}
+
+void SnapshotKeeping::finish(std::int64_t step, RunEnd end, const std::function<bool()>& wanted) {
+    if (!options_.planned) return;
+    wait(wanted);
+    if (!schedule_.take_waiting() || end == RunEnd::stopped || !wanted()) return;
+    begin(step);
+    wait(wanted);
+}
+
+void SnapshotKeeping::begin(std::int64_t step) {
+    const std::string name = step_name(static_cast<std::uint64_t>(step));
+    const std::string path = options_.folder + "/" + name;
+    try {
+        // Of a run that went back and has come here again, with the same bits.
+        if (exists(path) && is_finished(options_.folder, name)) {
+            session_.engine().settle();
+            console_.info(fmt::format("{} was kept before and is left as it is", path));
+            return;
+        }
+    } catch (const Error& error) {
+        console_.warn(error.what());
+    }
+    copied_step_ = step;
+    session_.keep(path);
+}
+
+void SnapshotKeeping::wait(const std::function<bool()>& wanted) {
+    session_.finish_keep([&](const KeepProgress& progress) {
+        const std::uint64_t total = std::max<std::uint64_t>(progress.total_bytes, 1);
+        console_.live_now_and_then(fmt::format("copying step {}: {:3} %, {} of {}", copied_step_,
+                                               progress.copied_bytes * 100 / total, mebibytes(progress.copied_bytes),
+                                               mebibytes(progress.total_bytes)));
+        return wanted();
+    });
+    tell_ended();
+}
+
+void SnapshotKeeping::tell_ended() {
+    for (const KeptCopy& copy : session_.take_kept()) {
+        if (copy.problem) {
+            console_.warn(fmt::format("{} is no snapshot: {}", copy.path, *copy.problem));
+        } else {
+            console_.info(fmt::format("kept {} ({})", copy.path, mebibytes(copy.bytes)));
+            remove_old();
+        }
+    }
+}
+
+void SnapshotKeeping::remove_old() {
+    if (options_.last == 0) return;
+    try {
+        for (const KeptSnapshot& old : beyond_retention(list_kept(options_.folder), options_.last)) {
+            remove_kept(old.path);
+            console_.info(fmt::format("removed {}: keep.last is {}", old.path, options_.last));
+        }
+    } catch (const Error& error) {
+        console_.warn(error.what());
+    }
+}
+
+}  // namespace penstock
