@@ -224,6 +224,34 @@ case_refuses_unknown_words() {
   expect_refusal "no '--fast'"
 }
 
+case_names_what_failed_at_the_end() {
+  make_torch "$own/torch" 2.11.0
+  stub cmake 'mkdir -p build/release'
+  local report=$work/report
+  {
+    printf '<testsuite name="(empty)"\n\ttests="3"\n\tfailures="2"\n\tdisabled="0"\n\tskipped="0"\n\t>\n'
+    printf '\t<testcase name="Good.One" classname="Good.One" time="1" status="run">\n'
+    printf '\t\t<system-out>well\n</system-out>\n\t</testcase>\n'
+    printf '\t<testcase name="Bad.&lt;One&gt;/7" classname="Bad.&lt;One&gt;/7" time="1" status="fail">\n'
+    printf '\t\t<failure message=""/>\n\t\t<system-out>first\n'
+    printf 'line %d\n' {1..29}
+    printf '1 &lt; 2 &amp;&amp; &quot;last&quot;\n</system-out>\n\t</testcase>\n'
+    printf '\t<testcase name="Mute" classname="Mute" time="1" status="fail">\n'
+    printf '\t\t<failure message=""/>\n\t\t<system-out></system-out>\n\t</testcase>\n</testsuite>\n'
+  } >"$report"
+  ln -sf "$(command -v tail)" "$bin/"
+  stub ctest "cp $report build/release/junit.xml; exit 8"
+  run test --quick
+  ((status != 0)) || fail "a failed case should fail"
+  tail -n 36 "$work/output" >"$work/end"
+  mv "$work/end" "$work/output"
+  says '^FAILED in release: Bad.<One>/7$'
+  says '^FAILED in release: Mute$'
+  says '^    1 < 2 && "last"$'
+  ! grep -qE 'well|first' "$work/output" || fail "it tells more than the last lines of what failed"
+  says '^1 passed, 2 failed, 0 skipped$'
+}
+
 # A ctest that knows two long forms, and whose run of one prints what $work/says holds.
 stub_long_forms() {
   mkdir -p "$work/repo/tests" "$work/build"
