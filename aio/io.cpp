@@ -100,23 +100,25 @@ std::size_t Io::wait(std::chrono::nanoseconds timeout) {
     std::size_t delivered = 0;
     for (;;) {
         issue();
-        reap(drained_.empty() ? next_timer(until) - now_ : std::chrono::nanoseconds(0));
+        // A reap that did not block may have taken the backend's wake, but woken_ stays until here.
+        const bool blocks = drained_.empty() && !woken_.load(std::memory_order_acquire);
+        reap(blocks ? next_timer(until) - now_ : std::chrono::nanoseconds(0));
         // done() may compute for long (a hash): the device works meanwhile.
-        if (!drained_.empty()) {
-            issue();
-            reap(std::chrono::nanoseconds(0));
-        }
+        if (!drained_.empty()) hand_over();
         delivered = deliver();
         const bool woken = woken_.exchange(false, std::memory_order_acquire);
         if (delivered > 0 || woken || now_ >= until) break;
     }
     // What became possible meanwhile goes to the kernel now, because the caller may compute for long before it polls
     // again.
-    if (unfinished_ > 0) {
-        issue();
-        reap(std::chrono::nanoseconds(0));
-    }
+    if (unfinished_ > 0) hand_over();
     return delivered;
+}
+
+void Io::hand_over() noexcept {
+    now_ = backend_->now();
+    issue();
+    reap(std::chrono::nanoseconds(0));
 }
 
 void Io::wake() noexcept {

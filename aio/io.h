@@ -43,8 +43,8 @@ struct OldestTransfer {
 };
 
 // Owned by one thread, which calls everything but wake() and statistics(). Allocates in the constructor and for an
-// error only. start() only queues: the next poll() or wait() hands the work to the kernel, so call one of them before
-// computing.
+// error only. start() only queues: the next poll() or wait() hands the work to the kernel, so call one of them, or
+// hand_over(), before computing.
 //
 // Files on different devices have queues and bounds of their own, for up to max_io_devices devices; further ones share
 // those of the last. On each, demand reads go before prefetch reads, these before write-back, and scrub goes when
@@ -68,6 +68,10 @@ class Io {
 
     // REQUIRES: transfer is idle, the request obeys the file's alignment. Never blocks, never completes inside.
     void start(Transfer& transfer, const TransferRequest& request);
+
+    // Hands to the kernel what may go there now; delivers nothing. For who computes for longer than a system call takes
+    // after start(); also from done(), which may not poll.
+    void hand_over() noexcept;
 
     // To a more urgent class, for what is not issued yet; it goes to the end of that class and is counted there.
     // Nothing happens when it is there already, more urgent, wholly issued or idle.

@@ -4,6 +4,7 @@
 #include "aio/error.h"
 #include "bench/interruption.h"
 #include "swap/hash.h"
+#include "swap/verify.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -61,7 +62,17 @@ struct Committing final : CommitOperation {
 }  // namespace
 
 const char* to_string(TileWork work) noexcept {
-    return work == TileWork::read ? "read" : work == TileWork::write ? "write" : "update";
+    switch (work) {
+        case TileWork::read:
+            return "read";
+        case TileWork::write:
+            return "write";
+        case TileWork::update:
+            return "update";
+        case TileWork::verify:
+            break;
+    }
+    return "verify";
 }
 
 BenchFolder::BenchFolder(const std::string& directory, const std::string& name)
@@ -208,9 +219,18 @@ double SwapRig::commit() {
     return seconds;
 }
 
+Moved SwapRig::verify_store() {
+    const Stopwatch watch;
+    const VerifyReport report =
+        verify(*io_, *store_, {.progress = [this](std::uint64_t, std::uint64_t) { stop_.check(); }});
+    if (!report.damages.empty()) throw Error(ExitCode::storage, report.damages.front());
+    return watch.stop(report.bytes);
+}
+
 Pass SwapRig::pass(Side side, TileWork work) {
+    if (work == TileWork::verify && side == Side::store) return {.moved = verify_store(), .commit_seconds = 0};
     Pass result{.moved = run(side, work, store_->layout().tile_count()), .commit_seconds = 0};
-    if (work == TileWork::read) return result;
+    if (work == TileWork::read || work == TileWork::verify) return result;
     if (side == Side::store) {
         result.commit_seconds = commit();
     } else {

@@ -26,8 +26,10 @@ struct SwapRigOptions {
     std::optional<BackendKind> backend;
 };
 
-enum class Side : std::uint8_t { store, plain };             // plain: Transfers, to the offsets that a store would use
-enum class TileWork : std::uint8_t { read, write, update };  // update: read, change, write to the other slot
+enum class Side : std::uint8_t { store, plain };  // plain: Transfers, to the offsets that a store would use
+// update: read, change, write to the other slot. verify: what `penstock ckpt verify` does, beside reads of the plain
+// file.
+enum class TileWork : std::uint8_t { read, write, update, verify };
 const char* to_string(TileWork work) noexcept;
 
 // One pass over all tiles, from the first start to the last end.
@@ -89,6 +91,7 @@ class SwapRig {
     void next(Mover& mover) noexcept;
     void moved(Mover& mover, std::uint64_t bytes, const std::string* error) noexcept;
     Moved run(Side side, TileWork work, std::uint32_t end_tile);
+    Moved verify_store();
     void settle();
     double commit();
     [[noreturn]] void give_up(const OldestTransfer& stuck);

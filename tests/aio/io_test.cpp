@@ -365,5 +365,39 @@ TEST_F(IoOverManual, ReturnsFromAWaitThatAWakeAndAChunkEndTogether) {
     EXPECT_EQ(io_->wait(std::chrono::hours(1)), 1U);
 }
 
+TEST_F(IoOverManual, HandsOverWhatMayGoAndDeliversNothing) {
+    build(bounded(8 * kib, 4 * kib));
+    Counted first;
+    Counted second;
+    std::size_t seen = 0;
+    first.then = [&] {
+        io_->start(second, request(IoKind::write, 4 * kib));
+        io_->hand_over();
+        seen = in_flight(IoKind::write);
+    };
+    io_->start(first, request(IoKind::read, 12 * kib));
+    io_->hand_over();
+    EXPECT_EQ(backend_->in_flight.size(), 2U);  // the bound
+    for (int chunks = 0; chunks < 2; ++chunks) {
+        backend_->complete_all();
+        io_->hand_over();  // sees what is back
+        io_->hand_over();  // and what became possible by that
+    }
+    EXPECT_EQ(first.dones, 0);
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_EQ(seen, 1U);
+    wait_to_the_end();
+    EXPECT_EQ(second.dones, 1);
+}
+
+TEST_F(IoOverManual, ReturnsFromAWaitWhoseWakeCameWhileWorkWasHandedOver) {
+    build(bounded(8 * kib, 4 * kib));
+    const auto before = backend_->now();
+    io_->wake();
+    io_->hand_over();
+    EXPECT_EQ(io_->wait(std::chrono::hours(1)), 0U);
+    EXPECT_EQ(backend_->now(), before);
+}
+
 }  // namespace
 }  // namespace penstock
