@@ -18,16 +18,22 @@ class Adagrad final : public Optimizer {
     }
 
     void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
-        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
-        const double earlier_steps = static_cast<double>(values.step) - 1.0;
-        const double rate = values.learning_rate / (1.0 + earlier_steps * options_.lr_decay);
-        const AdagradFactors factors{.weight_decay = static_cast<float>(options_.weight_decay),
-                                     .epsilon = static_cast<float>(options_.epsilon),
-                                     .step = static_cast<float>(-rate)};
-        kernels().adagrad(factors, span.master, span.moments[0], span.gradient, span.count);
+        kernels().adagrad.decoded(factors(values), span);
+    }
+    EncodedUpdate update_encoded(const EncodedSpan& span, const StepValues& values) const noexcept override {
+        return kernels().adagrad.encoded(factors(values), span);
     }
 
    private:
+    AdagradFactors factors(const StepValues& values) const noexcept {
+        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
+        const double earlier_steps = static_cast<double>(values.step) - 1.0;
+        const double rate = values.learning_rate / (1.0 + earlier_steps * options_.lr_decay);
+        return {.weight_decay = static_cast<float>(options_.weight_decay),
+                .epsilon = static_cast<float>(options_.epsilon),
+                .step = static_cast<float>(-rate)};
+    }
+
     AdagradOptions options_;
 };
 

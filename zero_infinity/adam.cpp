@@ -1,3 +1,4 @@
+// Adam and AdamW: the same moments, and two ways to decay the weights.
 #include "aio/check.h"
 #include "zero_infinity/kernels.h"
 #include "zero_infinity/optimizers.h"
@@ -8,27 +9,36 @@
 namespace penstock {
 namespace {
 
+enum class Decay { penalty, decoupled };
+
 class Adam final : public Optimizer {
    public:
-    explicit Adam(const AdamOptions& options) : options_(options) {}
+    Adam(const AdamOptions& options, Decay decay) : options_(options), decay_(decay) {}
 
-    std::string name() const override { return "adam"; }
+    std::string name() const override { return decay_ == Decay::decoupled ? "adamw" : "adam"; }
     std::uint32_t moments() const noexcept override { return 2; }
     MomentKind moment_kind(std::uint32_t moment) const noexcept override {
         return moment == 0 ? MomentKind::any_sign : MomentKind::square;
     }
-
     void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
-        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
-        kernels().adam(factors(values), span.master, span.moments[0], span.moments[1], span.gradient, span.count);
+        kernel().decoded(factors(values), span);
+    }
+    EncodedUpdate update_encoded(const EncodedSpan& span, const StepValues& values) const noexcept override {
+        return kernel().encoded(factors(values), span);
     }
 
    private:
+    const UpdateKernel<AdamFactors>& kernel() const noexcept {
+        return decay_ == Decay::decoupled ? kernels().adamw : kernels().adam;
+    }
     AdamFactors factors(const StepValues& values) const noexcept {
+        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
         const auto step = static_cast<double>(values.step);
         const double correction1 = 1.0 - std::pow(options_.beta1, step);
         const double correction2 = 1.0 - std::pow(options_.beta2, step);
-        return {.weight_decay = static_cast<float>(options_.weight_decay),
+        const double decay =
+            decay_ == Decay::decoupled ? 1.0 - values.learning_rate * options_.weight_decay : options_.weight_decay;
+        return {.decay = static_cast<float>(decay),
                 .m_weight = static_cast<float>(1.0 - options_.beta1),
                 .v_decay = static_cast<float>(options_.beta2),
                 .v_weight = static_cast<float>(1.0 - options_.beta2),
@@ -38,17 +48,30 @@ class Adam final : public Optimizer {
     }
 
     AdamOptions options_;
+    Decay decay_;
 };
 
-}  // namespace
-
-std::unique_ptr<Optimizer> make_adam(const AdamOptions& options) {
-    const OptionCheck check("adam");
+void check_options(const OptionCheck& check, const AdamOptions& options) {
     check.is_decay("beta1", options.beta1);
     check.is_decay("beta2", options.beta2);
     check.is_positive_as_fp32("epsilon", options.epsilon);  // padding has m = v = 0: without it, 0/0
     check.is_not_negative("weight_decay", options.weight_decay);
-    return std::make_unique<Adam>(options);
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adam(const AdamOptions& options) {
+    check_options(OptionCheck("adam"), options);
+    return std::make_unique<Adam>(options, Decay::penalty);
+}
+
+std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
+    const AdamOptions same{.beta1 = options.beta1,
+                           .beta2 = options.beta2,
+                           .epsilon = options.epsilon,
+                           .weight_decay = options.weight_decay};
+    check_options(OptionCheck("adamw"), same);
+    return std::make_unique<Adam>(same, Decay::decoupled);
 }
 
 }  // namespace penstock

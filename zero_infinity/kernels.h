@@ -9,21 +9,19 @@
 
 #include "zero_infinity/encoded_span.h"
 #include "zero_infinity/optimizer_factors.h"
+#include "zero_infinity/update_span.h"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace penstock {
 
-// The factors of one AdamW step; see optimizers.h for their meaning and rounding.
-struct AdamWFactors {
-    float decay;         // 1 - lr*wd
-    float m_weight;      // 1 - beta1
-    float v_decay;       // beta2
-    float v_weight;      // 1 - beta2
-    float v_correction;  // sqrt(1 - beta2^t)
-    float epsilon;
-    float step;  // -lr / (1 - beta1^t)
+// The update of one optimizer, given the factors of its step.
+template <typename Factors>
+struct UpdateKernel {
+    void (*decoded)(const Factors& factors, const UpdateSpan& span) noexcept;
+    // The same on encoded elements, in one pass. EncodedUpdate::unsupported only for EncodedForm::none.
+    EncodedUpdate (*encoded)(const Factors& factors, const EncodedSpan& span) noexcept;
 };
 
 inline constexpr std::size_t square_lanes = 16;
@@ -47,10 +45,6 @@ struct Kernels {
     bool (*all_within)(const float* value, float limit, std::size_t count) noexcept;  // |value[i]| <= limit, no NaN
     // lanes[i % square_lanes] += double(value[i])^2, in the order of i.
     void (*add_squares)(const float* value, double* lanes, std::size_t count) noexcept;
-    void (*adamw)(const AdamWFactors& factors, float* master, float* m, float* v, const float* gradient,
-                  std::size_t count) noexcept;
-    // The same on encoded elements, in one pass. Never EncodedUpdate::unsupported but for EncodedForm::none.
-    EncodedUpdate (*adamw_encoded)(const AdamWFactors& factors, const EncodedSpan& span) noexcept;
 
     // compact.h, elementwise; one scale for each compact_block elements from the first on, and one for what is left.
     void (*split_compact)(const float* value, std::uint16_t* weights, std::uint8_t* residuals,
@@ -64,16 +58,13 @@ struct Kernels {
     void (*decode_squares)(const std::uint8_t* codes, const std::uint16_t* scales, float* moment,
                            std::size_t count) noexcept;
 
-    // The other optimizers of optimizers.h.
-    void (*adam)(const AdamFactors& factors, float* master, float* m, float* v, const float* gradient,
-                 std::size_t count) noexcept;
-    void (*sgd)(const SgdFactors& factors, float* master, const float* gradient, std::size_t count) noexcept;
-    void (*sgd_momentum)(const SgdFactors& factors, float* master, float* buffer, const float* gradient,
-                         std::size_t count) noexcept;
-    void (*lion)(const LionFactors& factors, float* master, float* m, const float* gradient,
-                 std::size_t count) noexcept;
-    void (*adagrad)(const AdagradFactors& factors, float* master, float* v, const float* gradient,
-                    std::size_t count) noexcept;
+    // optimizers.h.
+    UpdateKernel<AdamFactors> adamw;
+    UpdateKernel<AdamFactors> adam;
+    UpdateKernel<SgdFactors> sgd;
+    UpdateKernel<SgdFactors> sgd_momentum;
+    UpdateKernel<LionFactors> lion;
+    UpdateKernel<AdagradFactors> adagrad;
 };
 
 // The fastest twin that this processor runs.

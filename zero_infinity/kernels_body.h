@@ -7,8 +7,8 @@
 #include "zero_infinity/float16.h"
 #include "zero_infinity/kernels.h"
 #include "zero_infinity/kernels_compact.h"
-#include "zero_infinity/kernels_encoded.h"
-#include "zero_infinity/kernels_optimizers_body.h"
+#include "zero_infinity/kernels_optimizers.h"
+#include "zero_infinity/kernels_update.h"
 
 namespace penstock {
 namespace {
@@ -81,45 +81,6 @@ void add_squares(const float* __restrict value, double* __restrict lanes, std::s
     for (std::size_t lane = 0; lane < square_lanes; ++lane) lanes[lane] = sums[lane];
 }
 
-template <Nearer end>
-struct AdamWStep {
-    AdamWFactors f;
-    [[gnu::always_inline]] inline void operator()(float& master, float& m, float& v, float g) const noexcept {
-        m = lerp<end>(m, g, f.m_weight);
-        v = v * f.v_decay + (f.v_weight * g) * g;
-        const float denominator = __builtin_sqrtf(v) / f.v_correction + f.epsilon;
-        master = master * f.decay + (f.step * m) / denominator;
-    }
-};
-
-template <Nearer end>
-void adamw_from(const AdamWFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
-                const float* __restrict gradient, std::size_t count) noexcept {
-    const AdamWStep<end> step{factors};  // a copy that the stores below cannot alias
-    for (std::size_t i = 0; i < count; ++i) {
-        float p = master[i];
-        float new_m = m[i];
-        float new_v = v[i];
-        step(p, new_m, new_v, gradient[i]);
-        master[i] = p;
-        m[i] = new_m;
-        v[i] = new_v;
-    }
-}
-
-void adamw(const AdamWFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
-           const float* __restrict gradient, std::size_t count) noexcept {
-    if (nearer_end(factors.m_weight) == Nearer::from)
-        adamw_from<Nearer::from>(factors, master, m, v, gradient, count);
-    else
-        adamw_from<Nearer::to>(factors, master, m, v, gradient, count);
-}
-
-EncodedUpdate adamw_encoded(const AdamWFactors& factors, const EncodedSpan& span) noexcept {
-    return nearer_end(factors.m_weight) == Nearer::from ? update_encoded(AdamWStep<Nearer::from>{factors}, span)
-                                                        : update_encoded(AdamWStep<Nearer::to>{factors}, span);
-}
-
 constexpr Kernels table(const char* name) noexcept {
     return {.name = name,
             .split = split,
@@ -132,19 +93,18 @@ constexpr Kernels table(const char* name) noexcept {
             .add = add,
             .all_within = all_within,
             .add_squares = add_squares,
-            .adamw = adamw,
-            .adamw_encoded = adamw_encoded,
             .split_compact = split_compact,
             .join_compact = join_compact,
             .encode_signed = encode_signed,
             .decode_signed = decode_signed,
             .encode_squares = encode_squares,
             .decode_squares = decode_squares,
-            .adam = adam,
-            .sgd = sgd,
-            .sgd_momentum = sgd_momentum,
-            .lion = lion,
-            .adagrad = adagrad};
+            .adamw = kernel_by_end<AdamWStep, AdamFactors>(),
+            .adam = kernel_by_end<AdamStep, AdamFactors>(),
+            .sgd = kernel_of<SgdStep, SgdFactors>(),
+            .sgd_momentum = kernel_of<SgdMomentumStep, SgdFactors>(),
+            .lion = kernel_of<LionStep, LionFactors>(),
+            .adagrad = kernel_of<AdagradStep, AdagradFactors>()};
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
-// The loops of the optimizers, a part of kernels_body.h and under its rules: included by it and by nothing else.
-// optimizers.h is their definition.
+// The steps of the optimizers for one element, part of kernels_body.h (same rules). optimizers.h is their definition.
+//
+// A step has the factors as its one member `f` and is called as step(master, first, second, gradient) with the moments
+// that it has; the others are zero and forgotten.
 #pragma once
 
 #include "zero_infinity/optimizer_factors.h"
@@ -18,73 +20,73 @@ template <Nearer end>
 }
 
 // Conditions on factors are the same for the whole loop: the compiler takes them out of it.
-inline float penalised(float gradient, float master, float weight_decay) noexcept {
+[[gnu::always_inline]] inline float penalised(float gradient, float master, float weight_decay) noexcept {
     return weight_decay != 0.0F ? gradient + weight_decay * master : gradient;
 }
 
 template <Nearer end>
-void adam_from(const AdamFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
-               const float* __restrict gradient, std::size_t count) noexcept {
-    const AdamFactors f = factors;  // a copy that the stores below cannot alias
-    for (std::size_t i = 0; i < count; ++i) {
-        const float g = penalised(gradient[i], master[i], f.weight_decay);
-        const float new_m = lerp<end>(m[i], g, f.m_weight);
-        const float new_v = v[i] * f.v_decay + (f.v_weight * g) * g;
-        const float denominator = __builtin_sqrtf(new_v) / f.v_correction + f.epsilon;
-        master[i] = master[i] + (f.step * new_m) / denominator;
-        m[i] = new_m;
-        v[i] = new_v;
+struct AdamWStep {
+    static constexpr int moments = 2;
+    AdamFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float& m, float& v, float g) const noexcept {
+        m = lerp<end>(m, g, f.m_weight);
+        v = v * f.v_decay + (f.v_weight * g) * g;
+        const float denominator = __builtin_sqrtf(v) / f.v_correction + f.epsilon;
+        master = master * f.decay + (f.step * m) / denominator;
     }
-}
+};
 
-void adam(const AdamFactors& factors, float* __restrict master, float* __restrict m, float* __restrict v,
-          const float* __restrict gradient, std::size_t count) noexcept {
-    if (nearer_end(factors.m_weight) == Nearer::from)
-        adam_from<Nearer::from>(factors, master, m, v, gradient, count);
-    else
-        adam_from<Nearer::to>(factors, master, m, v, gradient, count);
-}
-
-void sgd(const SgdFactors& factors, float* __restrict master, const float* __restrict gradient,
-         std::size_t count) noexcept {
-    const SgdFactors f = factors;
-    for (std::size_t i = 0; i < count; ++i)
-        master[i] = master[i] + f.step * penalised(gradient[i], master[i], f.weight_decay);
-}
-
-void sgd_momentum(const SgdFactors& factors, float* __restrict master, float* __restrict buffer,
-                  const float* __restrict gradient, std::size_t count) noexcept {
-    const SgdFactors f = factors;
-    for (std::size_t i = 0; i < count; ++i) {
-        const float g = penalised(gradient[i], master[i], f.weight_decay);
-        const float b = f.first_step ? g : buffer[i] * f.momentum + f.gradient_weight * g;
-        master[i] = master[i] + f.step * (f.nesterov ? g + f.momentum * b : b);
-        buffer[i] = b;
+template <Nearer end>
+struct AdamStep {
+    static constexpr int moments = 2;
+    AdamFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float& m, float& v, float gradient) const noexcept {
+        const float g = penalised(gradient, master, f.decay);
+        m = lerp<end>(m, g, f.m_weight);
+        v = v * f.v_decay + (f.v_weight * g) * g;
+        const float denominator = __builtin_sqrtf(v) / f.v_correction + f.epsilon;
+        master = master + (f.step * m) / denominator;
     }
-}
+};
 
-void lion(const LionFactors& factors, float* __restrict master, float* __restrict m, const float* __restrict gradient,
-          std::size_t count) noexcept {
-    const LionFactors f = factors;
-    for (std::size_t i = 0; i < count; ++i) {
-        const float g = gradient[i];
-        const float c = m[i] * f.sign_m_weight + g * f.sign_g_weight;
+struct SgdStep {
+    static constexpr int moments = 0;
+    SgdFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float&, float&, float g) const noexcept {
+        master = master + f.step * penalised(g, master, f.weight_decay);
+    }
+};
+
+struct SgdMomentumStep {
+    static constexpr int moments = 1;
+    SgdFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float& b, float&, float gradient) const noexcept {
+        const float g = penalised(gradient, master, f.weight_decay);
+        b = f.first_step ? g : b * f.momentum + f.gradient_weight * g;
+        master = master + f.step * (f.nesterov ? g + f.momentum * b : b);
+    }
+};
+
+struct LionStep {
+    static constexpr int moments = 1;
+    LionFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float& m, float&, float g) const noexcept {
+        const float c = m * f.sign_m_weight + g * f.sign_g_weight;
         const float sign = (c > 0.0F ? 1.0F : 0.0F) - (c < 0.0F ? 1.0F : 0.0F);
-        master[i] = master[i] * f.decay + f.step * sign;
-        m[i] = m[i] * f.m_decay + f.m_weight * g;
+        master = master * f.decay + f.step * sign;
+        m = m * f.m_decay + f.m_weight * g;
     }
-}
+};
 
-void adagrad(const AdagradFactors& factors, float* __restrict master, float* __restrict v,
-             const float* __restrict gradient, std::size_t count) noexcept {
-    const AdagradFactors f = factors;
-    for (std::size_t i = 0; i < count; ++i) {
-        const float g = penalised(gradient[i], master[i], f.weight_decay);
-        const float new_v = v[i] + g * g;
-        master[i] = master[i] + (f.step * g) / (__builtin_sqrtf(new_v) + f.epsilon);
-        v[i] = new_v;
+struct AdagradStep {
+    static constexpr int moments = 1;
+    AdagradFactors f;
+    [[gnu::always_inline]] inline void operator()(float& master, float& v, float&, float gradient) const noexcept {
+        const float g = penalised(gradient, master, f.weight_decay);
+        v = v + g * g;
+        master = master + (f.step * g) / (__builtin_sqrtf(v) + f.epsilon);
     }
-}
+};
 
 }  // namespace
 }  // namespace penstock

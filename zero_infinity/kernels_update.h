@@ -1,15 +1,44 @@
-// The loops over encoded elements, part of kernels_body.h (same rules).
+// The loops of the updates, part of kernels_body.h (same rules): any step of kernels_optimizers.h on fp32 arrays, or on
+// encoded elements.
 //
-// One pass over memory for decode, unscale, clip, update, finiteness check and encode: the element is taken apart and
-// put together in registers, so that an update costs the bytes of its planes and not a second walk through the cache.
-// The result is that of the loops one after the other, bit for bit.
+// On encoded elements it is one pass over memory for decode, unscale, clip, update, finiteness check and encode: the
+// element is taken apart and put together in registers, so that an update costs the bytes of its planes and not a
+// second walk through the cache. The result is that of the loops one after the other, bit for bit.
 #pragma once
 
 #include "zero_infinity/encoded_span.h"
 #include "zero_infinity/float16.h"
+#include "zero_infinity/kernels.h"
+#include "zero_infinity/kernels_optimizers.h"
 
 namespace penstock {
 namespace {
+
+// ---------------------------------------------------------------- on fp32 arrays
+
+template <typename Step>
+void update_arrays(const Step& given, float* __restrict master, float* __restrict first, float* __restrict second,
+                   const float* __restrict gradient, std::size_t count) noexcept {
+    const Step step = given;  // a copy that the stores below cannot alias
+    for (std::size_t i = 0; i < count; ++i) {
+        float p = master[i];
+        float a = 0;
+        float b = 0;
+        if constexpr (Step::moments > 0) a = first[i];
+        if constexpr (Step::moments > 1) b = second[i];
+        step(p, a, b, gradient[i]);
+        master[i] = p;
+        if constexpr (Step::moments > 0) first[i] = a;
+        if constexpr (Step::moments > 1) second[i] = b;
+    }
+}
+
+template <typename Step>
+void update_decoded(const Step& step, const UpdateSpan& span) noexcept {
+    update_arrays(step, span.master, span.moments[0], span.moments[1], span.gradient, span.count);
+}
+
+// ---------------------------------------------------------------- on encoded elements
 
 [[gnu::always_inline]] inline std::uint32_t exceeds_finite(float value) noexcept {
     return (__builtin_bit_cast(std::uint32_t, value) & 0x7fffffffU) >= 0x7f800000U ? 1U : 0U;
@@ -19,6 +48,7 @@ namespace {
 struct SplitForm {
     using Weight = std::uint16_t;
     using Own = std::uint16_t;
+    static constexpr bool has_own = true;
     static float load(Weight hi, Own lo) noexcept {
         const std::uint32_t borrow = (lo & 0x8000U) << 1;  // rounding carried into hi: take it back
         return __builtin_bit_cast(float, ((static_cast<std::uint32_t>(hi) << 16) - borrow) | lo);
@@ -32,6 +62,7 @@ struct SplitForm {
 struct Bf16Form {
     using Weight = std::uint16_t;
     using Own = float;
+    static constexpr bool has_own = true;
     static float load(Weight, Own own) noexcept { return own; }
     static Weight weight(float value) noexcept { return fp32_to_bf16(value); }
     static Own own(float value) noexcept { return value; }
@@ -40,8 +71,18 @@ struct Bf16Form {
 struct Fp16Form {
     using Weight = std::uint16_t;
     using Own = float;
+    static constexpr bool has_own = true;
     static float load(Weight, Own own) noexcept { return own; }
     static Weight weight(float value) noexcept { return fp32_to_fp16(value); }
+    static Own own(float value) noexcept { return value; }
+};
+
+struct Fp32Form {
+    using Weight = float;
+    using Own = float;
+    static constexpr bool has_own = false;  // the weight is the master
+    static float load(Weight weight, Own) noexcept { return weight; }
+    static Weight weight(float value) noexcept { return value; }
     static Own own(float value) noexcept { return value; }
 };
 
@@ -58,8 +99,34 @@ struct Fp16Gradient {
     static float widen(Type value) noexcept { return fp16_to_fp32(value); }
 };
 
-// Six arrays are more than the processor's own prefetching follows well: asking for each line so many elements ahead
-// makes the update of split 1.15 times faster here, and closer or farther is slower.
+// Returns 0 if all is finite.
+template <typename Form, typename Gradient, typename Step>
+[[gnu::always_inline]] inline std::uint32_t strip_of(const Step& step, typename Form::Weight* __restrict weights,
+                                                     typename Form::Own* __restrict own, float* __restrict first,
+                                                     float* __restrict second,
+                                                     const typename Gradient::Type* __restrict gradient, float scale,
+                                                     std::size_t count) noexcept {
+    std::uint32_t bad = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        typename Form::Own kept = 0;
+        if constexpr (Form::has_own) kept = own[i];
+        float p = Form::load(weights[i], kept);
+        float a = 0;
+        float b = 0;
+        if constexpr (Step::moments > 0) a = first[i];
+        if constexpr (Step::moments > 1) b = second[i];
+        step(p, a, b, Gradient::widen(gradient[i]) * scale);
+        weights[i] = Form::weight(p);
+        if constexpr (Form::has_own) own[i] = Form::own(p);
+        if constexpr (Step::moments > 0) first[i] = a;
+        if constexpr (Step::moments > 1) second[i] = b;
+        bad |= exceeds_finite(p) | exceeds_finite(a) | exceeds_finite(b);
+    }
+    return bad;
+}
+
+// Five arrays and more are more than the processor's own prefetching follows well: asking for each line so many
+// elements ahead makes AdamW's update of split 1.15 times faster here, and closer or farther is slower.
 constexpr std::size_t strip_numel = 128;
 constexpr std::size_t ahead_numel = 512;
 
@@ -69,115 +136,98 @@ template <typename T>
     for (std::size_t i = 0; i < strip_numel; i += line) __builtin_prefetch(strip + i);
 }
 
-// Step: void operator()(float& master, float& m, float& v, float gradient), elementwise. Returns 0 if all is finite.
 template <typename Form, typename Gradient, typename Step>
-[[gnu::always_inline]] inline std::uint32_t strip_of(const Step& step, typename Form::Weight* __restrict weights,
-                                                     typename Form::Own* __restrict own, float* __restrict m,
-                                                     float* __restrict v,
-                                                     const typename Gradient::Type* __restrict gradient, float scale,
-                                                     std::size_t count) noexcept {
-    std::uint32_t bad = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        float p = Form::load(weights[i], own[i]);
-        float new_m = m[i];
-        float new_v = v[i];
-        step(p, new_m, new_v, Gradient::widen(gradient[i]) * scale);
-        m[i] = new_m;
-        v[i] = new_v;
-        weights[i] = Form::weight(p);
-        own[i] = Form::own(p);
-        bad |= exceeds_finite(p) | exceeds_finite(new_m) | exceeds_finite(new_v);
-    }
-    return bad;
-}
-
-template <typename Form, typename Gradient, typename Step>
-bool two_moments(const Step& given, typename Form::Weight* __restrict weights, typename Form::Own* __restrict own,
-                 float* __restrict m, float* __restrict v, const typename Gradient::Type* __restrict gradient,
-                 float scale, std::size_t count) noexcept {
+bool update_planes(const Step& given, typename Form::Weight* __restrict weights, typename Form::Own* __restrict own,
+                   float* __restrict first, float* __restrict second,
+                   const typename Gradient::Type* __restrict gradient, float scale, std::size_t count) noexcept {
     const Step step = given;  // a copy that the stores below cannot alias
     std::uint32_t bad = 0;
-    std::size_t first = 0;
-    for (; first + strip_numel <= count; first += strip_numel) {
-        prefetch_strip(weights + first + ahead_numel);
-        prefetch_strip(own + first + ahead_numel);
-        prefetch_strip(m + first + ahead_numel);
-        prefetch_strip(v + first + ahead_numel);
-        prefetch_strip(gradient + first + ahead_numel);
-        bad |= strip_of<Form, Gradient>(step, weights + first, own + first, m + first, v + first, gradient + first,
-                                        scale, strip_numel);
+    std::size_t done = 0;
+    if constexpr (Form::has_own && Step::moments == 2) {
+        for (; done + strip_numel <= count; done += strip_numel) {
+            prefetch_strip(weights + done + ahead_numel);
+            prefetch_strip(own + done + ahead_numel);
+            prefetch_strip(first + done + ahead_numel);
+            prefetch_strip(second + done + ahead_numel);
+            prefetch_strip(gradient + done + ahead_numel);
+            bad |= strip_of<Form, Gradient>(step, weights + done, own + done, first + done, second + done,
+                                            gradient + done, scale, strip_numel);
+        }
+        first += done;
+        second += done;
     }
-    bad |= strip_of<Form, Gradient>(step, weights + first, own + first, m + first, v + first, gradient + first, scale,
-                                    count - first);
-    return bad == 0;
-}
-
-// The weight is the master: one plane. Four arrays need no help.
-template <typename Gradient, typename Step>
-bool two_moments_fp32(const Step& given, float* __restrict master, float* __restrict m, float* __restrict v,
-                      const typename Gradient::Type* __restrict gradient, float scale, std::size_t count) noexcept {
-    const Step step = given;
-    std::uint32_t bad = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        float p = master[i];
-        float new_m = m[i];
-        float new_v = v[i];
-        step(p, new_m, new_v, Gradient::widen(gradient[i]) * scale);
-        master[i] = p;
-        m[i] = new_m;
-        v[i] = new_v;
-        bad |= exceeds_finite(p) | exceeds_finite(new_m) | exceeds_finite(new_v);
-    }
+    const std::size_t left = count - done;
+    bad |= strip_of<Form, Gradient>(step, weights + done, own == nullptr ? nullptr : own + done, first, second,
+                                    gradient + done, scale, left);
     return bad == 0;
 }
 
 template <typename Form, typename Gradient, typename Step>
-bool of_form(const Step& step, const EncodedSpan& span) noexcept {
-    return two_moments<Form, Gradient>(step, reinterpret_cast<typename Form::Weight*>(span.weights),
-                                       reinterpret_cast<typename Form::Own*>(span.master), span.moments[0],
-                                       span.moments[1], reinterpret_cast<const typename Gradient::Type*>(span.gradient),
-                                       span.gradient_scale, span.count);
-}
-
-template <typename Gradient, typename Step>
-EncodedUpdate of_gradient(const Step& step, const EncodedSpan& span) noexcept {
-    bool finite = false;
-    switch (span.form) {
-        case EncodedForm::none:
-            return EncodedUpdate::unsupported;
-        case EncodedForm::split:
-            finite = of_form<SplitForm, Gradient>(step, span);
-            break;
-        case EncodedForm::bf16_and_fp32:
-            finite = of_form<Bf16Form, Gradient>(step, span);
-            break;
-        case EncodedForm::fp16_and_fp32:
-            finite = of_form<Fp16Form, Gradient>(step, span);
-            break;
-        case EncodedForm::fp32:
-            finite = two_moments_fp32<Gradient>(
-                step, reinterpret_cast<float*>(span.weights), span.moments[0], span.moments[1],
-                reinterpret_cast<const typename Gradient::Type*>(span.gradient), span.gradient_scale, span.count);
-            break;
-    }
+EncodedUpdate update_form(const Step& step, const EncodedSpan& span) noexcept {
+    const bool finite = update_planes<Form, Gradient>(
+        step, reinterpret_cast<typename Form::Weight*>(span.weights),
+        reinterpret_cast<typename Form::Own*>(span.master), span.moments[0], span.moments[1],
+        reinterpret_cast<const typename Gradient::Type*>(span.gradient), span.gradient_scale, span.count);
     return finite ? EncodedUpdate::finite : EncodedUpdate::non_finite;
 }
 
-// Any optimizer of two moments, given its step for one element.
+template <typename Gradient, typename Step>
+EncodedUpdate update_with(const Step& step, const EncodedSpan& span) noexcept {
+    switch (span.form) {
+        case EncodedForm::none:
+            break;
+        case EncodedForm::split:
+            return update_form<SplitForm, Gradient>(step, span);
+        case EncodedForm::bf16_and_fp32:
+            return update_form<Bf16Form, Gradient>(step, span);
+        case EncodedForm::fp16_and_fp32:
+            return update_form<Fp16Form, Gradient>(step, span);
+        case EncodedForm::fp32:
+            return update_form<Fp32Form, Gradient>(step, span);
+    }
+    return EncodedUpdate::unsupported;
+}
+
 template <typename Step>
 EncodedUpdate update_encoded(const Step& step, const EncodedSpan& span) noexcept {
     switch (span.gradient_type) {
         case PlaneType::fp32:
-            return of_gradient<Fp32Gradient>(step, span);
+            return update_with<Fp32Gradient>(step, span);
         case PlaneType::bf16:
-            return of_gradient<Bf16Gradient>(step, span);
+            return update_with<Bf16Gradient>(step, span);
         case PlaneType::fp16:
-            return of_gradient<Fp16Gradient>(step, span);
+            return update_with<Fp16Gradient>(step, span);
         case PlaneType::u8:
         case PlaneType::u16:
             break;
     }
     return EncodedUpdate::unsupported;
+}
+
+// ---------------------------------------------------------------- entries of the table
+
+template <typename Step, typename Factors>
+constexpr UpdateKernel<Factors> kernel_of() noexcept {
+    return {
+        .decoded = [](const Factors& f, const UpdateSpan& span) noexcept { update_decoded(Step{f}, span); },
+        .encoded = [](const Factors& f, const EncodedSpan& span) noexcept { return update_encoded(Step{f}, span); }};
+}
+
+// Of a step that interpolates with f.m_weight.
+template <template <Nearer> class Step, typename Factors>
+constexpr UpdateKernel<Factors> kernel_by_end() noexcept {
+    return {.decoded =
+                [](const Factors& f, const UpdateSpan& span) noexcept {
+                    if (nearer_end(f.m_weight) == Nearer::from)
+                        update_decoded(Step<Nearer::from>{f}, span);
+                    else
+                        update_decoded(Step<Nearer::to>{f}, span);
+                },
+            .encoded =
+                [](const Factors& f, const EncodedSpan& span) noexcept {
+                    return nearer_end(f.m_weight) == Nearer::from ? update_encoded(Step<Nearer::from>{f}, span)
+                                                                  : update_encoded(Step<Nearer::to>{f}, span);
+                }};
 }
 
 }  // namespace

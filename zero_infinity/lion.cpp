@@ -13,16 +13,22 @@ class Lion final : public Optimizer {
     std::uint32_t moments() const noexcept override { return 1; }
 
     void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
-        const LionFactors factors{.decay = static_cast<float>(1.0 - values.learning_rate * options_.weight_decay),
-                                  .sign_m_weight = static_cast<float>(options_.beta1),
-                                  .sign_g_weight = static_cast<float>(1.0 - options_.beta1),
-                                  .m_decay = static_cast<float>(options_.beta2),
-                                  .m_weight = static_cast<float>(1.0 - options_.beta2),
-                                  .step = static_cast<float>(-values.learning_rate)};
-        kernels().lion(factors, span.master, span.moments[0], span.gradient, span.count);
+        kernels().lion.decoded(factors(values), span);
+    }
+    EncodedUpdate update_encoded(const EncodedSpan& span, const StepValues& values) const noexcept override {
+        return kernels().lion.encoded(factors(values), span);
     }
 
    private:
+    LionFactors factors(const StepValues& values) const noexcept {
+        return {.decay = static_cast<float>(1.0 - values.learning_rate * options_.weight_decay),
+                .sign_m_weight = static_cast<float>(options_.beta1),
+                .sign_g_weight = static_cast<float>(1.0 - options_.beta1),
+                .m_decay = static_cast<float>(options_.beta2),
+                .m_weight = static_cast<float>(1.0 - options_.beta2),
+                .step = static_cast<float>(-values.learning_rate)};
+    }
+
     LionOptions options_;
 };
 

@@ -3,20 +3,12 @@
 #pragma once
 
 #include "zero_infinity/encoded_span.h"
+#include "zero_infinity/update_span.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace penstock {
-
-// One contiguous piece of one rank's shard, decoded. All arrays have `count` elements and do not overlap.
-struct UpdateSpan {
-    float* master = nullptr;
-    float* moments[2] = {nullptr, nullptr};  // as many as Optimizer::moments(); initial_moment() before the first step
-    const float* gradient = nullptr;         // unscaled and clipped
-    std::size_t count = 0;
-};
 
 // What the schedule says about this step; the same for every span of it, but for the parameter group's own rate.
 struct StepValues {

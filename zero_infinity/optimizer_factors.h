@@ -4,8 +4,9 @@
 
 namespace penstock {
 
+// Of Adam and AdamW, which decay the weights in ways of their own.
 struct AdamFactors {
-    float weight_decay;
+    float decay;         // AdamW: 1 - lr*wd, of the master; Adam: wd, of the master that is added to the gradient
     float m_weight;      // 1 - beta1
     float v_decay;       // beta2
     float v_weight;      // 1 - beta2

@@ -16,20 +16,26 @@ class Sgd final : public Optimizer {
     std::uint32_t moments() const noexcept override { return options_.momentum == 0 ? 0 : 1; }
 
     void update(const UpdateSpan& span, const StepValues& values) const noexcept override {
-        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
-        const SgdFactors factors{.weight_decay = static_cast<float>(options_.weight_decay),
-                                 .momentum = static_cast<float>(options_.momentum),
-                                 .gradient_weight = static_cast<float>(1.0 - options_.dampening),
-                                 .step = static_cast<float>(-values.learning_rate),
-                                 .first_step = values.step == 1,
-                                 .nesterov = options_.nesterov};
-        if (moments() == 0)
-            kernels().sgd(factors, span.master, span.gradient, span.count);
-        else
-            kernels().sgd_momentum(factors, span.master, span.moments[0], span.gradient, span.count);
+        kernel().decoded(factors(values), span);
+    }
+    EncodedUpdate update_encoded(const EncodedSpan& span, const StepValues& values) const noexcept override {
+        return kernel().encoded(factors(values), span);
     }
 
    private:
+    const UpdateKernel<SgdFactors>& kernel() const noexcept {
+        return moments() == 0 ? kernels().sgd : kernels().sgd_momentum;
+    }
+    SgdFactors factors(const StepValues& values) const noexcept {
+        PENSTOCK_CHECK(values.step > 0, "steps count from 1");
+        return {.weight_decay = static_cast<float>(options_.weight_decay),
+                .momentum = static_cast<float>(options_.momentum),
+                .gradient_weight = static_cast<float>(1.0 - options_.dampening),
+                .step = static_cast<float>(-values.learning_rate),
+                .first_step = values.step == 1,
+                .nesterov = options_.nesterov};
+    }
+
     SgdOptions options_;
 };
 

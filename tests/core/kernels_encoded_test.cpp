@@ -1,4 +1,5 @@
 // The one-pass loops of every twin against the loops one after the other.
+#include "kernel_cases.h"
 #include "values.h"
 #include "zero_infinity/kernels.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 using test::finite_values;
 using test::first_difference;
+using test::kernel_cases;
+using test::KernelCase;
 
 // The planes of one tile in a form of the master, and the loops one after the other on them.
 struct EncodedTile {
@@ -47,18 +50,20 @@ struct EncodedTile {
     }
 };
 
-void check_encoded(const Kernels& twin, EncodedForm form, PlaneType type, std::vector<float> p, std::uint64_t seed,
-                   bool spoil) {
+void check_encoded(const Kernels& twin, const KernelCase& each, EncodedForm form, PlaneType type, std::vector<float> p,
+                   std::uint64_t seed, bool spoil) {
     const std::size_t length = p.size();
-    const AdamWFactors factors{0.99999F, 0.1F, 0.999F, 0.001F, 0.0316F, 1e-8F, -0.001F};
     EncodedTile tile{.form = form, .m = finite_values(seed + 1, length, 1e-3F), .v = finite_values(seed + 2, length)};
     for (float& value : tile.v) value = std::min(std::abs(value), 1e15F);
+    if (each.name == "adagrad")  // its one moment is a sum of squares
+        for (float& value : tile.m) value = std::min(std::abs(value), 1e15F);
     auto g = finite_values(seed + 3, length, 1e-2F);
     for (float& value : g) value = std::clamp(value, -6e4F, 6e4F);
     if (spoil && length > 0) {
         const std::size_t at = seed % length;
         if (seed % 3 == 0) g[at] = NAN;
-        if (seed % 3 == 1) tile.v[at] = std::numeric_limits<float>::infinity();
+        if (seed % 3 == 1)
+            (each.moments == 2 ? tile.v : p)[at] = std::numeric_limits<float>::infinity();
         if (seed % 3 == 2) p[at] = -std::numeric_limits<float>::infinity();
     }
     tile.encode(twin, p);
@@ -68,11 +73,11 @@ void check_encoded(const Kernels& twin, EncodedForm form, PlaneType type, std::v
     const auto* gradient = type == PlaneType::fp32 ? reinterpret_cast<const std::byte*>(g.data())
                                                    : reinterpret_cast<const std::byte*>(narrow.data());
     EncodedTile expected = tile;
-    const auto result = twin.adamw_encoded(factors, tile.span(gradient, type, 0.3F));
+    const auto result = each.encoded(twin, tile.span(gradient, type, 0.3F));
     if (type == PlaneType::bf16) twin.widen_bf16(narrow.data(), g.data(), length);
     if (type == PlaneType::fp16) twin.widen_fp16(narrow.data(), g.data(), length);
     twin.scale(g.data(), 0.3F, length);
-    twin.adamw(factors, p.data(), expected.m.data(), expected.v.data(), g.data(), length);
+    each.decoded(twin, {p.data(), {expected.m.data(), expected.v.data()}, g.data(), length});
     expected.encode(twin, p);
     ASSERT_EQ(first_difference(tile.m, expected.m), -1);
     ASSERT_EQ(first_difference(tile.v, expected.v), -1);
@@ -84,8 +89,9 @@ void check_encoded(const Kernels& twin, EncodedForm form, PlaneType type, std::v
     ASSERT_EQ(result, spoil && length > 0 ? EncodedUpdate::non_finite : EncodedUpdate::finite);
 }
 
-TEST(Kernels, AdamWOnEncodedElementsIsTheLoopsOneAfterTheOther) {
-    const auto check = [](const Kernels& twin, std::size_t length) {
+TEST(Kernels, AnUpdateOfEncodedElementsIsTheLoopsOneAfterTheOther) {
+    const std::vector<KernelCase> cases = kernel_cases();
+    const auto check = [](const Kernels& twin, const KernelCase& each, std::size_t length) {
         for (const EncodedForm form :
              {EncodedForm::split, EncodedForm::fp32, EncodedForm::bf16_and_fp32, EncodedForm::fp16_and_fp32}) {
             for (const PlaneType type : {PlaneType::fp32, PlaneType::bf16, PlaneType::fp16}) {
@@ -93,22 +99,25 @@ TEST(Kernels, AdamWOnEncodedElementsIsTheLoopsOneAfterTheOther) {
                 const std::uint64_t seed = length;
                 auto p = finite_values(seed, length);
                 for (float& value : p) value = std::clamp(value, -1e10F, 1e10F);
-                check_encoded(twin, form, type, p, seed, false);
-                check_encoded(twin, form, type, p, seed, true);
+                check_encoded(twin, each, form, type, p, seed, false);
+                check_encoded(twin, each, form, type, p, seed, true);
                 if (testing::Test::HasFatalFailure()) return;
             }
         }
     };
-    // Around the vectors, and around the strips of kernels_encoded.h.
+    // Around the vectors, and around the strips of kernels_update.h.
     for (const Kernels* const* twin = runnable_kernels(); *twin != nullptr; ++twin)
         for (const std::size_t length :
              {0U, 1U, 2U, 7U, 15U, 16U, 17U, 31U, 33U, 63U, 64U, 65U, 127U, 128U, 129U, 255U, 640U, 769U, 4099U}) {
             SCOPED_TRACE(std::string((*twin)->name) + ", length " + std::to_string(length));
-            check(**twin, length);
-            if (HasFatalFailure()) return;
+            for (const KernelCase& each : cases) {
+                SCOPED_TRACE(each.name);
+                check(**twin, each, length);
+                if (HasFatalFailure()) return;
+            }
         }
     const EncodedSpan other{.form = EncodedForm::none};
-    EXPECT_EQ(kernels().adamw_encoded({}, other), EncodedUpdate::unsupported);
+    for (const KernelCase& each : cases) EXPECT_EQ(each.encoded(kernels(), other), EncodedUpdate::unsupported);
 }
 
 }  // namespace

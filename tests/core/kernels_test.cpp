@@ -161,7 +161,7 @@ TEST(Kernels, SquaresGoToTheirLanesInOrder) {
 }
 
 TEST(Kernels, AdamWRoundsEachOperationByItself) {
-    const AdamWFactors factors{.decay = 0.9999F,
+    const AdamFactors factors{.decay = 0.9999F,
                                .m_weight = 0.1F,
                                .v_decay = 0.999F,
                                .v_weight = 0.001F,
@@ -193,7 +193,7 @@ TEST(Kernels, AdamWRoundsEachOperationByItself) {
             const float quotient = numerator / denominator;
             expected_p[i] = decayed + quotient;
         }
-        twin.adamw(factors, p.data(), m.data(), v.data(), g.data(), length);
+        twin.adamw.decoded(factors, {p.data(), {m.data(), v.data()}, g.data(), length});
         ASSERT_EQ(first_difference(m, expected_m), -1);
         ASSERT_EQ(first_difference(v, expected_v), -1);
         ASSERT_EQ(first_difference(p, expected_p), -1);
@@ -210,12 +210,13 @@ TEST(Kernels, TwinsAgreeOnArbitraryBitPatterns) {
     for (auto& array : start)
         for (std::size_t i = 0; i < count; ++i)
             array.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
-    const AdamWFactors factors{0.99F, 0.1F, 0.999F, 0.001F, 0.5F, 1e-8F, -0.001F};
+    const AdamFactors factors{0.99F, 0.1F, 0.999F, 0.001F, 0.5F, 1e-8F, -0.001F};
     std::vector<float> first[3];
     for (const Kernels* twin : twins()) {
         SCOPED_TRACE(twin->name);
         std::vector<float> state[3] = {start[0], start[1], start[2]};
-        twin->adamw(factors, state[0].data(), state[1].data(), state[2].data(), start[3].data(), count);
+        twin->adamw.decoded(factors,
+                            {state[0].data(), {state[1].data(), state[2].data()}, start[3].data(), count});
         for (int array = 0; array < 3; ++array) {
             if (first[array].empty()) first[array] = state[array];
             EXPECT_EQ(first_difference(state[array], first[array]), -1) << "array " << array;
