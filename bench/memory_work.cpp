@@ -1,8 +1,8 @@
 #include "bench/memory_work.h"
 
 #include "aio/check.h"
+#include "bench/filled.h"
 #include "bench/triad.h"
-#include "pinned_pool/region.h"
 #include "zero_infinity/update.h"
 
 #include <utility>
@@ -10,18 +10,6 @@
 
 namespace penstock {
 namespace {
-
-// As bf16 and, with any lower half, as fp32.
-constexpr std::uint16_t about_a_hundredth = 0x3c23;
-
-// Memory that is not read for the first time, nor subnormal or equal everywhere.
-Region filled(std::uint64_t bytes) {
-    Region region(bytes, 1, Registration::none);
-    auto* values = reinterpret_cast<std::uint16_t*>(region.data());
-    for (std::uint64_t i = 0; i < region.bytes() / 2; ++i)
-        values[i] = static_cast<std::uint16_t>(about_a_hundredth + i % 61);
-    return region;
-}
 
 float* floats(const Region& region, std::uint64_t first = 0) {
     return reinterpret_cast<float*>(region.data()) + first;

@@ -3,11 +3,13 @@
 #include "aio/error.h"
 #include "bench/interruption.h"
 #include "bench/io_bench.h"
+#include "bench/torch_optimizer.h"
 #include "zero_infinity/optimizers.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace penstock {
@@ -56,12 +58,13 @@ std::vector<OptimizerContender> make_optimizer_contenders(std::uint64_t numel) {
     in_codec(split_with_the_same_gradient, split_codec(), PlaneType::fp32);
     in_codec("adamw in split, bf16 gradient", split_codec(), PlaneType::bf16);
     in_codec("adamw in compact, bf16 gradient", compact_codec(), PlaneType::bf16);
+    if (const std::string name = torch_optimizer_name(); !name.empty()) all.push_back({name, make_torch_adamw(numel)});
     return all;
 }
 
 std::uint64_t optimizer_contenders_bytes(std::uint64_t numel) {
-    // Triads 12 and 8; AdamW and Adam 16 each, the others 12 each; 16 at most for each codec.
-    return numel * (12 + 8 + 2 * 16 + 3 * 12 + 3 * 16);
+    // Triads 12 and 8; AdamW, Adam and torch's 16 each, the others 12 each; 16 at most for each codec.
+    return numel * (12 + 8 + 3 * 16 + 3 * 12 + 3 * 16);
 }
 
 OptimizerRounds::OptimizerRounds(const OptimizerRoundsOptions& options, std::vector<OptimizerContender>& contenders,
@@ -111,7 +114,7 @@ void OptimizerRounds::report(Report& report) const {
     // Against both triads: the one is STREAM's, the other moves its bytes as an update does, which is harder.
     for (const char* yardstick : {triad, triad_in_place}) {
         for (const Timing& one : ours_) {
-            if (one.name == triad || one.name == triad_in_place) continue;
+            if (one.name == triad || one.name == triad_in_place || one.name == torch_optimizer_name()) continue;
             Figure share =
                 ratio(fmt::format("{} ÷ {}{}", one.name, yardstick, threads_), rate(one), rate(find(yardstick)));
             if (one.name == adamw) share.target = Target{.at_least = 0.75, .aim = 0.85};
@@ -125,8 +128,11 @@ void OptimizerRounds::report(Report& report) const {
             time.target = Target{.at_least = 1.1, .aim = 1.0, .better = Target::Better::lower};
         report.add(std::move(time));
     }
-    for (const Timing& peer : peers_) {
-        Figure time = time_ratio(find(adamw), peer);
+    std::vector<Timing> others = peers_;
+    std::copy_if(ours_.begin(), ours_.end(), std::back_inserter(others),
+                 [](const Timing& one) { return one.name == torch_optimizer_name(); });
+    for (const Timing& other : others) {
+        Figure time = time_ratio(find(adamw), other);
         time.target = Target{.at_least = 0.909, .aim = 0.769, .better = Target::Better::lower};  // 1/1.1 and 1/1.3
         report.add(std::move(time));
     }
