@@ -2,6 +2,7 @@
 #include "aio/attempt_list.h"
 #include "aio/backend_limits.h"
 #include "aio/check.h"
+#include "aio/perform.h"
 #include "aio/wake_event.h"
 
 #include <fmt/format.h>
@@ -21,23 +22,6 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t max_threads = 256;
-
-std::int32_t perform(const Attempt& attempt) noexcept {
-    const auto offset = static_cast<off_t>(attempt.offset_bytes);
-    ssize_t result = 0;
-    switch (attempt.kind) {
-        case IoKind::read:
-            result = ::pread(attempt.fd, attempt.data, attempt.bytes, offset);
-            break;
-        case IoKind::write:
-            result = ::pwrite(attempt.fd, attempt.data, attempt.bytes, offset);
-            break;
-        case IoKind::flush:
-            result = ::fdatasync(attempt.fd);
-            break;
-    }
-    return static_cast<std::int32_t>(result < 0 ? -errno : result);
-}
 
 // Signals belong to the threads of the program, so workers are born with all of them blocked.
 class BlockedSignals {

@@ -1,6 +1,7 @@
 #include "swap/blocking.h"
 
 #include "aio/error.h"
+#include "swap/long_work.h"
 
 #include <algorithm>
 #include <memory>
@@ -15,12 +16,6 @@ struct WaitedTile final : TileOperation {
 struct WaitedCommit final : CommitOperation {
     void committed() noexcept override {}
 };
-
-[[noreturn]] void throw_stuck(const Io& io) {
-    const auto oldest = io.oldest();
-    throw Error(ExitCode::storage, (oldest ? oldest->message() : "an operation has not come back") +
-                                       "; check the device (dmesg), then run again to resume.");
-}
 
 template <typename Operation>
 void wait_for(Io& io, TensorStore& store, std::unique_ptr<Operation> operation, std::chrono::nanoseconds deadline) {

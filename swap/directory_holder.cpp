@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -43,7 +44,8 @@ DirectoryLook look_at(int directory_fd) {
 }
 
 std::string describe_holder(const LockText& lock) {
-    return fmt::format("process {} on {} since {}, job '{}'", lock.pid, lock.host, lock.since, lock.job);
+    const char* process = lock.pid == ::getpid() ? "this process, " : "process ";
+    return fmt::format("{}{} on {} since {}, job '{}'", process, lock.pid, lock.host, lock.since, lock.job);
 }
 
 }  // namespace penstock

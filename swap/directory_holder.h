@@ -17,7 +17,7 @@ struct DirectoryLook {
 // in another pid namespace or on another host is not seen.
 DirectoryLook look_at(int directory_fd);
 
-// "process 4711 on NAME since 2026-01-01T00:00:00Z, job 'penstock'"
+// "process 4711 on NAME since 2026-01-01T00:00:00Z, job 'penstock'", or "this process, 4711 on ..."
 std::string describe_holder(const LockText& lock);
 
 }  // namespace penstock

@@ -3,10 +3,10 @@
 #include "aio/error.h"
 #include "swap/descriptor.h"
 #include "swap/directory_holder.h"
+#include "swap/directory_names.h"
 #include "swap/recovery.h"
 #include "swap/store_directory.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -34,23 +34,9 @@ constexpr std::array own_files = {manifest_file_names[0], manifest_file_names[1]
     fail(path, fmt::format("{}: {}; check the path and the permissions.", action, errno_text(errno_value)));
 }
 
-// Names in the directory, without "." and "..".
 std::vector<std::string> names_in(int directory_fd, const std::string& path) {
-    const int copy = ::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // with a position of its own
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(copy < 0 ? nullptr : ::fdopendir(copy), ::closedir);
-    if (!listing) {
-        const int error = errno;
-        if (copy >= 0) ::close(copy);
-        fail_errno(path, "it cannot be listed", error);
-    }
     std::vector<std::string> names;
-    errno = 0;
-    while (const dirent* entry = ::readdir(listing.get())) {
-        const std::string_view name = entry->d_name;
-        if (name != "." && name != "..") names.emplace_back(name);
-    }
-    if (errno != 0) fail_errno(path, "it cannot be listed", errno);
-    std::sort(names.begin(), names.end());
+    if (const int error = list_names(directory_fd, names)) fail_errno(path, "it cannot be listed", error);
     return names;
 }
 

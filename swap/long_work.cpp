@@ -7,14 +7,19 @@
 #include <string>
 
 namespace penstock {
+
+void throw_stuck(const Io& io) {
+    const auto oldest = io.oldest();
+    throw Error(ExitCode::storage, (oldest ? oldest->message() : std::string("an operation has not come back")) +
+                                       "; check the device (dmesg). What was committed is safe.");
+}
+
 namespace {
 
 [[noreturn]] void leave(const Io& io, std::unique_ptr<LongWork>& work) {
     work->abandon();
     static_cast<void>(work.release());  // the device still holds its memory
-    const auto oldest = io.oldest();
-    throw Error(ExitCode::storage, (oldest ? oldest->message() : std::string("an operation has not come back")) +
-                                       "; check the device (dmesg).");
+    throw_stuck(io);
 }
 
 }  // namespace

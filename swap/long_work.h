@@ -33,4 +33,7 @@ using WorkProgress = std::function<void(std::uint64_t done_bytes, std::uint64_t 
 void finish_work(Io& io, std::unique_ptr<LongWork>& work, const WorkProgress& progress,
                  std::chrono::nanoseconds deadline);
 
+// Error (storage) that names the operation that has waited longest.
+[[noreturn]] void throw_stuck(const Io& io);
+
 }  // namespace penstock

@@ -147,7 +147,7 @@ std::unique_ptr<TensorStore> TensorStore::open(Io& io, const Directories& direct
         state->note(fmt::format("{}; generation {} is used.", problem, generation));
     }
     for (std::string& note : notes) state->note(std::move(note));
-    return std::unique_ptr<TensorStore>(new TensorStore(std::move(state)));
+    return std::make_unique<TensorStore>(std::move(state));
 }
 
 }  // namespace penstock

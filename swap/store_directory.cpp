@@ -3,9 +3,10 @@
 #include "aio/check.h"
 #include "aio/error.h"
 #include "aio/profile.h"
+#include "swap/directory_holder.h"
+#include "swap/directory_names.h"
 #include "swap/recovery.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -17,8 +18,8 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
-#include <memory>
 #include <string_view>
+#include <vector>
 
 namespace penstock {
 namespace {
@@ -68,22 +69,13 @@ Descriptor open_directory(const std::string& path) {
 // A file in the directory that is neither our lock, nor the device's profile, nor made by the file system; empty when
 // there is none.
 std::string find_file(int directory_fd, const std::string& path) {
-    const int copy = ::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // with a position of its own
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(copy < 0 ? nullptr : ::fdopendir(copy), ::closedir);
-    if (!listing) {
-        const int error = errno;
-        if (copy >= 0) ::close(copy);
+    std::vector<std::string> names;
+    if (const int error = list_names(directory_fd, names))
         fail_errno(path, "the store directory cannot be listed", error);
-    }
-    std::string found;
-    errno = 0;
-    while (const dirent* entry = ::readdir(listing.get())) {
-        const std::string_view name = entry->d_name;
-        const bool known = name == StoreDirectory::lock_name || name == profile_name || name == "lost+found";
-        if (name != "." && name != ".." && !known) found = name;
-    }
-    if (errno != 0) fail_errno(path, "the store directory cannot be listed", errno);
-    return found;
+    const auto found = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+        return name != StoreDirectory::lock_name && name != profile_name && name != "lost+found";
+    });
+    return found == names.end() ? std::string() : *found;
 }
 
 bool exists(int directory_fd, const char* name) {
@@ -99,8 +91,7 @@ std::string read_text(int fd) {
 
 std::string holder(const std::optional<LockText>& lock) {
     if (!lock || lock->pid == 0) return "another process";
-    const std::string process = lock->pid == ::getpid() ? "this process" : fmt::format("process {}", lock->pid);
-    return fmt::format("{} (pid {}) on {} since {}, job '{}'", process, lock->pid, lock->host, lock->since, lock->job);
+    return describe_holder(*lock);
 }
 
 // Opens and locks. The file may have been replaced between the two calls: then it is another one's lock that we hold.

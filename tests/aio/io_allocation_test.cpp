@@ -1,7 +1,8 @@
-// After construction the loop allocates nothing. An executable of its own, because it replaces operator new.
+// After construction the loop allocates nothing. An executable of its own: tests/allocations.h says why.
 #include "aio/file.h"
 #include "aio/io.h"
 #include "tests/aio/scratch.h"
+#include "tests/allocations.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,31 +10,11 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
 #include <thread>
 #include <utility>
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-}  // namespace
-
-// Not inlined: the compiler would see through one half and warn that it does not match the other.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-    allocations.fetch_add(1);
-    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-    throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-    std::free(memory);
-}
 
 namespace penstock {
 namespace {
@@ -74,14 +55,14 @@ class IoAllocation : public ::testing::Test {
         io.start(flush_, {.kind = IoKind::flush, .file = &file_});
     }
     void run(Io& io, int rounds) {
-        const std::uint64_t before = allocations.load();
+        const std::uint64_t before = testing::allocations();
         for (int round = 0; round < rounds; ++round) {
             start_all(io);
             const auto stuck = io.finish_all();
             ASSERT_FALSE(stuck.has_value());
             for (const Repeated& transfer : transfers_) ASSERT_FALSE(transfer.error().has_value());
         }
-        EXPECT_EQ(allocations.load() - before, 0U) << io.backend_name();
+        EXPECT_EQ(testing::allocations() - before, 0U) << io.backend_name();
         EXPECT_EQ(flush_.dones, rounds);
     }
 
@@ -164,11 +145,11 @@ TEST_F(IoAllocation, NothingForPausesAndShortTransfers) {
 }
 
 TEST(Io, CountingAllocationsWorks) {
-    const std::uint64_t before = allocations.load();
+    const std::uint64_t before = testing::allocations();
     delete new int(1);
     void* volatile kept = ::operator new(8);
     ::operator delete(kept);
-    EXPECT_GT(allocations.load(), before);
+    EXPECT_GT(testing::allocations(), before);
 }
 
 }  // namespace

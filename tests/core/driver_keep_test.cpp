@@ -1,23 +1,16 @@
 // Generations are copied while the driver goes on with passes, updates and commits.
 #include "swap/kept_list.h"
 #include "tests/core/driver_rig.h"
+#include "tests/temporary_directory.h"
 
 #include <gtest/gtest.h>
-
-#include <filesystem>
 
 namespace penstock::testing {
 namespace {
 
 class DriverKeep : public ::testing::TestWithParam<Residency> {
    protected:
-    void SetUp() override {
-        std::string name = std::filesystem::current_path() / "driver_keep_test_XXXXXX";
-        ASSERT_NE(::mkdtemp(name.data()), nullptr);
-        parent_ = name;
-    }
-    void TearDown() override { std::filesystem::remove_all(parent_); }
-    std::string path() const { return parent_ + "/swap"; }
+    std::string path() const { return parent_ / "swap"; }
     std::string kept(const std::string& name) const { return path() + "/kept/" + name; }
     RigOptions options() const { return {.residency = GetParam(), .keeping = true}; }
 
@@ -28,7 +21,7 @@ class DriverKeep : public ::testing::TestWithParam<Residency> {
     static void finish(DriverRig& rig) {
         rig.driver().finish_keep([](const KeepProgress&) { return true; });
     }
-    std::string parent_;
+    const TemporaryDirectory parent_;
 };
 
 TEST_P(DriverKeep, ACopyIsTheGenerationAtItsBeginningWhateverFollows) {

@@ -1,10 +1,9 @@
 // What the driver writes and commits when not every step is to be durable.
 #include "tests/core/driver_rig.h"
+#include "tests/temporary_directory.h"
 #include "zero_infinity/unit_store.h"
 
 #include <gtest/gtest.h>
-
-#include <filesystem>
 
 namespace penstock::testing {
 namespace {
@@ -14,13 +13,7 @@ constexpr Residency residencies[] = {
 
 class DurabilityTest : public ::testing::TestWithParam<Residency> {
    protected:
-    void SetUp() override {
-        std::string name = std::filesystem::current_path() / "durability_test_XXXXXX";
-        ASSERT_NE(::mkdtemp(name.data()), nullptr);
-        parent_ = name;
-    }
-    void TearDown() override { std::filesystem::remove_all(parent_); }
-    std::string path() const { return parent_ + "/swap"; }
+    std::string path() const { return parent_ / "swap"; }
     RigOptions options() const { return {.residency = GetParam()}; }
 
     // Steps up to `last`, of which those that `every` divides are committed; looks at every weight after each.
@@ -35,7 +28,7 @@ class DurabilityTest : public ::testing::TestWithParam<Residency> {
         }
     }
 
-    std::string parent_;
+    const TemporaryDirectory parent_;
 };
 
 TEST_P(DurabilityTest, OnlyCommittedStepsAreThereAfterwardsAndTheyAreWhole) {

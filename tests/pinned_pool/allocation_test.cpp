@@ -1,37 +1,12 @@
-// In steady state the pool allocates nothing. An executable of its own, because it replaces operator new.
+// In steady state the pool allocates nothing. An executable of its own: tests/allocations.h says why.
 #include "pinned_pool/pinned_pool.h"
+#include "tests/allocations.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <random>
 #include <vector>
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-}  // namespace
-
-// Not inlined: the compiler would see through one half and warn that it does not match the other.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-    allocations.fetch_add(1);
-    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-    throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t& /*quiet*/) noexcept {
-    allocations.fetch_add(1);
-    return std::malloc(bytes == 0 ? 1 : bytes);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-    std::free(memory);
-}
 
 namespace penstock {
 namespace {
@@ -57,12 +32,12 @@ struct Round {
 
 Round allocations_of_a_round(PinnedPool& pool, UseId use, std::mt19937& random) {
     std::array<Held, most> held;
-    const std::uint64_t before = allocations.load();
+    const std::uint64_t before = testing::allocations();
     for (Held& each : held) {
         each.lease = pool.acquire(use, 1 + random() % granule_bytes);
         each.hold = each.lease.hold();
     }
-    const std::uint64_t filled = allocations.load();
+    const std::uint64_t filled = testing::allocations();
     for (std::size_t i = 0; i < 4 * most; ++i) {
         Held& each = held[random() % most];
         each.lease.reset();
@@ -77,7 +52,7 @@ Round allocations_of_a_round(PinnedPool& pool, UseId use, std::mt19937& random) 
     for (std::size_t i = 0; i < most; i += 2) held[i] = {};  // every second one: the most free ranges
     for (Held& each : held) each = {};
     static_cast<void>(pool.figures(use));
-    return {filled - before, allocations.load() - filled};
+    return {filled - before, testing::allocations() - filled};
 }
 
 TEST(PinnedPool, AllocatesNothingWhileNoMoreLeasesAreOutThanBefore) {
@@ -101,9 +76,9 @@ TEST(PinnedPool, AllocatesNothingForARequestThatIsRefused) {
         const UseId use = pool.use("staging");
         std::vector<Lease> leases;
         for (std::size_t i = 0; i < count; ++i) leases.push_back(pool.acquire(use, 1));
-        const std::uint64_t before = allocations.load();
+        const std::uint64_t before = testing::allocations();
         EXPECT_FALSE(pool.try_acquire(use, 1).has_value());
-        EXPECT_EQ(allocations.load(), before);
+        EXPECT_EQ(testing::allocations(), before);
     }
 }
 

@@ -35,9 +35,7 @@ class DamageTest : public ::testing::Test {
         file.write(text.data(), static_cast<std::streamsize>(text.size()));
     }
     void flip(std::uint64_t offset_bytes, unsigned bit) const {
-        std::vector<char> text = peek(offset_bytes, 1);
-        text[0] = static_cast<char>(text[0] ^ (1U << bit));
-        poke(offset_bytes, text);
+        flip_bit(directory.path() + "/data", offset_bytes, bit);
     }
     void expect_damaged(TileId tile) {
         ScratchMemory memory(store->extent_bytes(tile));

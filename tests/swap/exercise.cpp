@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
+#include <stdexcept>
 
 namespace penstock::testing {
 namespace {
@@ -50,6 +52,15 @@ std::optional<StoreError> commit(Io& io, TensorStore& store, const ClientState& 
     TestCommit operation;
     store.commit(operation, client);
     return finish(io, operation);
+}
+
+void flip_bit(const std::string& path, std::uint64_t offset_bytes, unsigned bit) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(static_cast<std::streamoff>(offset_bytes));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(offset_bytes));
+    file.put(static_cast<char>(byte ^ (1 << bit)));
+    if (!file.flush()) throw std::runtime_error("no bit could be turned over in " + path);
 }
 
 std::vector<std::string> notes_of(const TensorStore& store) {

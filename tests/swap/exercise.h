@@ -31,6 +31,9 @@ std::optional<StoreError> commit(Io& io, TensorStore& store, const ClientState& 
 // What the store noted, without what it says of a file system that refuses O_DIRECT: that is not the test's doing.
 std::vector<std::string> notes_of(const TensorStore& store);
 
+// Bit rot: one bit of the file's byte at that offset is turned over.
+void flip_bit(const std::string& path, std::uint64_t offset_bytes, unsigned bit = 0);
+
 class Exercise {
    public:
     explicit Exercise(std::uint64_t seed) : seed_(seed) {}

@@ -28,18 +28,12 @@ class FallbackTest : public ::testing::Test {
         ADD_FAILURE() << "no tile was written in generation " << newest.generation;
         return {};
     }
-    // One byte of a tile that the newest generation wrote.
+    // One bit of a tile that the newest generation wrote.
     void damage_newest(std::unique_ptr<TensorStore> store) {
         const Manifest newest = *recover(directory.fd(), directory.uuid()).newest;
         damage(store->location(written_in_newest(*store, newest)));
     }
-    static void damage(const TileLocation& place) {
-        std::fstream file(place.path, std::ios::binary | std::ios::in | std::ios::out);
-        file.seekg(static_cast<std::streamoff>(place.offset_bytes));
-        const int byte = file.get();
-        file.seekp(static_cast<std::streamoff>(place.offset_bytes));
-        file.put(static_cast<char>(byte ^ 1));
-    }
+    static void damage(const TileLocation& place) { flip_bit(place.path, place.offset_bytes); }
     // Both copies of an even generation's manifest.
     void forge(const Manifest& manifest, const Layout& layout) const {
         std::vector<std::byte> place(manifest_capacity(layout));

@@ -234,7 +234,7 @@ TEST_F(KeptListTest, TheHolderOfADirectoryIsSeenWithoutItsLock) {
     ASSERT_TRUE(held.lock);
     EXPECT_TRUE(held.in_use);
     EXPECT_EQ(held.lock->pid, ::getpid());
-    EXPECT_TRUE(contains(describe_holder(*held.lock), fmt::format("process {} on ", ::getpid())));
+    EXPECT_TRUE(contains(describe_holder(*held.lock), fmt::format("this process, {} on ", ::getpid())));
     { const StoreDirectory before(folder + "/a", "test"); }
     EXPECT_TRUE(look(folder + "/a").lock);
     EXPECT_FALSE(look(folder + "/a").in_use);

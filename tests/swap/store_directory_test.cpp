@@ -65,7 +65,7 @@ TEST_F(StoreDirectoryTest, IsMadeForItsOwnerOnlyAndKeepsItsIdentity) {
 
 TEST_F(StoreDirectoryTest, ASecondOneInTheSameProcessIsRefused) {
     StoreDirectory directory(path(), "job");
-    expect_in("in use by this process (pid " + std::to_string(::getpid()) + ")", refusal());
+    expect_in("in use by this process, " + std::to_string(::getpid()) + " on ", refusal());
     StoreDirectory moved = std::move(directory);
     expect_in("in use", refusal());
     moved = StoreDirectory(path() + "2", "job");

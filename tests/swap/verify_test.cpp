@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <stdexcept>
 
 namespace penstock::testing {
@@ -20,17 +19,10 @@ class VerifyTest : public ::testing::Test {
     std::unique_ptr<TensorStore> create(const std::vector<ObjectSpec>& objects = MovingStore::objects()) {
         return TensorStore::create(io, {&directory}, {.objects = objects});
     }
-    // One byte in the middle of the tile's bytes on disk.
+    // One bit in the middle of the tile's bytes on disk.
     static void damage(const TensorStore& store, TileId tile) {
         const TileLocation place = store.location(tile);
-        const auto middle = static_cast<long>(place.offset_bytes + store.layout().tile_bytes(tile) / 2);
-        std::FILE* file = std::fopen(place.path.c_str(), "r+b");
-        ASSERT_NE(file, nullptr);
-        std::fseek(file, middle, SEEK_SET);
-        const int byte = std::fgetc(file);
-        std::fseek(file, middle, SEEK_SET);
-        std::fputc(byte ^ 0x10, file);
-        std::fclose(file);
+        flip_bit(place.path, place.offset_bytes + store.layout().tile_bytes(tile) / 2);
     }
 
     TemporaryDirectory scratch{quick_temporary_path()};

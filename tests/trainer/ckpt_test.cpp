@@ -159,7 +159,7 @@ TEST_F(CkptTest, LsWorksBesideTheTrainingAndChangesNothing) {
     ASSERT_EQ(ended.code, 0) << ended.errors;
     EXPECT_EQ(ended.object()["store"]["generation"], 1);
     EXPECT_EQ(ended.object()["store"]["in_use_by"]["pid"], ::getpid());
-    EXPECT_TRUE(contains(ckpt({"ls", path}).output, fmt::format("in use by process {} on", ::getpid())));
+    EXPECT_TRUE(contains(ckpt({"ls", path}).output, fmt::format("in use by this process, {} on", ::getpid())));
     EXPECT_EQ(ckpt({"show", path}).code, 0);
     EXPECT_EQ(state(), before);
 }
@@ -295,7 +295,7 @@ TEST_F(CkptTest, AStoreInUseIsNotVerifiedButItsSnapshotsAre) {
     const StoreDirectory training(path, "test");
     const Ended refused = ckpt({"verify", path});
     EXPECT_EQ(refused.code, 4);
-    EXPECT_TRUE(contains(refused.errors, fmt::format("in use by process {} on ", ::getpid()))) << refused.errors;
+    EXPECT_TRUE(contains(refused.errors, fmt::format("in use by this process, {} on ", ::getpid()))) << refused.errors;
     EXPECT_TRUE(contains(refused.errors, "ckpt verify " + path + " NAME")) << refused.errors;
     EXPECT_EQ(ckpt({"verify", path, "early"}).code, 0);
     EXPECT_EQ(ckpt({"verify", path, "2"}).code, 0);
