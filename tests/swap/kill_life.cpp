@@ -29,14 +29,26 @@ std::string difference(Io& io, TensorStore& store, const KillPlan& plan, const I
     return KillWindow(io, store, plan).run(tasks);
 }
 
+bool opens(Io& io, const std::vector<StoreDirectory*>& directories, const KillPlan& plan) {
+    try {
+        open_store(io, directories, plan);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
 }  // namespace
 
 Found examine(Io& io, const std::vector<StoreDirectory*>& directories, const KillPlan& plan, const KillModel& model) {
     const Image& last = model.acknowledged();
     Found found;
-    if (directories.front()->content() != DirectoryContent::committed) {
+    const DirectoryContent content = directories.front()->content();
+    if (content != DirectoryContent::committed) {
         if (last.generation) found.complaint = name_of(last.generation) + " was forgotten";
         found.image.versions.resize(last.versions.size());
+        if (content == DirectoryContent::unfinished && opens(io, directories, plan))
+            found.complaint = "a store without a generation was opened";
         return found;
     }
     try {
@@ -78,6 +90,7 @@ std::string KillLife::run(Io& io, const std::vector<StoreDirectory*>& directorie
             const bool everything = fresh && done + i == 0 && draw(plan_.seed, 4) % 2 == 0;
             if (std::string wrong = step(everything); !wrong.empty()) return wrong;
         }
+        if (plan_.kind == StoreKind::scratch) continue;
         if (std::string wrong = commit(io); !wrong.empty()) return wrong;
     }
     return {};

@@ -33,7 +33,7 @@ class KillLife {
     // `life` is another number for each life on a store.
     KillLife(const KillPlan& plan, const KillModel& model, std::uint64_t life, KillListener& listener);
 
-    // Until that many commits returned. What is wrong, or nothing.
+    // Until that many commits returned, or would have in a scratch store. What is wrong, or nothing.
     std::string run(Io& io, const std::vector<StoreDirectory*>& directories, std::uint64_t commits);
 
    private:

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 
 namespace penstock::testing {
@@ -15,7 +16,7 @@ namespace {
 
 // By the clock, from before the process has locked anything to well within its steps, or at a point; half of the points
 // are in commits, which are a small part of all I/O, and of a new store's in the first one.
-KillOrder draw_order(std::mt19937_64& random, KillFocus focus, bool is_new) {
+KillOrder draw_order(std::mt19937_64& random, KillFocus focus, StoreKind kind, bool is_new) {
     if (focus == KillFocus::torn_commits) {
         return {.point = KillPoint{.of = KillPoint::Of::commits,
                                    .how = KillPoint::How::torn,
@@ -28,7 +29,7 @@ KillOrder draw_order(std::mt19937_64& random, KillFocus focus, bool is_new) {
         return {.point = {}, .after = std::chrono::microseconds(random() % most)};
     }
     KillPoint point{.how = static_cast<KillPoint::How>(random() % 4), .seed = random()};
-    if (random() % 2 == 0) {
+    if (kind != StoreKind::scratch && random() % 2 == 0) {
         point.of = KillPoint::Of::commits;
         point.nth = 1 + random() % (is_new ? 6 : 20);
     } else {
@@ -47,6 +48,7 @@ class Run {
           model_(Layout(plan_.objects, {}).tile_count()),
           tally_(tally),
           scratch_(parent) {
+        if (focus == KillFocus::all && seed % 8 == 7) plan_.kind = StoreKind::scratch;
         for (std::size_t i = 0; i < plan_.directory_count; ++i) {
             paths_.push_back(scratch_.file(fmt::format("store{}", i)));
             copies_.push_back(copy_.file(fmt::format("store{}", i)));
@@ -86,8 +88,8 @@ std::string Run::operator()() {
 }
 
 std::string Run::live(std::uint64_t life) {
-    const KilledLife lived =
-        run_life(paths_, plan_, model_, life, draw_order(random_, focus_, !model_.acknowledged().generation));
+    const KilledLife lived = run_life(paths_, plan_, model_, life,
+                                      draw_order(random_, focus_, plan_.kind, !model_.acknowledged().generation));
     for (const Told& message : lived.messages) model_.told(message);
     if (!lived.complaint.empty()) return lived.complaint;
     if (!lived.killed) return "the process ended by itself";
@@ -103,7 +105,8 @@ std::string Run::live(std::uint64_t life) {
 // Not killed: it must be able to go on.
 std::string Run::live_to_the_end(std::uint64_t life) {
     const std::uint64_t commits = 2;
-    const std::uint64_t last = model_.acknowledged().generation.value_or(-1ULL) + commits;
+    std::optional<std::uint64_t> last;
+    if (plan_.kind != StoreKind::scratch) last = model_.acknowledged().generation.value_or(-1ULL) + commits;
     const KilledLife lived = run_life(paths_, plan_, model_, life, {.point = {}, .after = {}, .commits = commits});
     for (const Told& message : lived.messages) model_.told(message);
     if (!lived.complaint.empty()) return "the last life: " + lived.complaint;
@@ -154,7 +157,9 @@ void Run::count(const KilledLife& life) {
     const std::size_t told = life.messages.size() - (by_itself ? 1 : 0);
     const bool in_commit = told > 0 && life.messages[told - 1].kind == Told::Kind::committing;
     ++(told == 0 ? tally_.in_start : in_commit ? tally_.in_commit : tally_.in_steps);
-    ++(plan_.steps_per_commit == 1 ? tally_.every_step : tally_.every_k_steps);
+    ++(plan_.kind == StoreKind::scratch ? tally_.scratch
+       : plan_.steps_per_commit == 1    ? tally_.every_step
+                                        : tally_.every_k_steps);
     ++tally_.by_residency.at(static_cast<std::size_t>(plan_.residency));
     ++tally_.by_directories.at(plan_.directory_count - 1);
 }
@@ -169,11 +174,12 @@ void Run::count_found(const Found& found) {
 std::string to_string(const KillTally& tally) {
     return fmt::format(
         "{} kills of {} stores: {} in creation or opening, {} in steps, {} in commits; {} by the clock, at an I/O {} "
-        "before, {} handed over, {} torn, {} done; durable every step {}, every K steps {}; tiles {} in RAM, {} mixed, "
+        "before, {} handed over, {} torn, {} done; durable every step {}, every K steps {}, scratch {}; tiles {} in "
+        "RAM, {} mixed, "
         "{} on NVMe; in 1, 2, 3 directories {}, {}, {}; of {} cut-off commits {} were found whole and {} not begun; "
         "{} times a copy of the manifest was damaged as well",
         tally.kills, tally.stores, tally.in_start, tally.in_steps, tally.in_commit, tally.by_clock, tally.by_point[0],
-        tally.by_point[1], tally.by_point[2], tally.by_point[3], tally.every_step, tally.every_k_steps,
+        tally.by_point[1], tally.by_point[2], tally.by_point[3], tally.every_step, tally.every_k_steps, tally.scratch,
         tally.by_residency[0], tally.by_residency[1], tally.by_residency[2], tally.by_directories[0],
         tally.by_directories[1], tally.by_directories[2], tally.new_found + tally.old_found, tally.new_found,
         tally.old_found, tally.damaged);

@@ -23,6 +23,7 @@ struct KillTally {
     std::uint64_t by_clock = 0;
     std::uint64_t every_step = 0;
     std::uint64_t every_k_steps = 0;
+    std::uint64_t scratch = 0;
     std::array<std::uint64_t, 3> by_residency{};
     std::array<std::uint64_t, 3> by_directories{};
     std::uint64_t new_found = 0;  // the generation whose commit was cut off was there

@@ -61,7 +61,7 @@ KillPlan draw_plan(std::uint64_t seed) {
 
 std::unique_ptr<TensorStore> create_store(Io& io, const std::vector<StoreDirectory*>& directories,
                                           const KillPlan& plan) {
-    return TensorStore::create(io, directories, {.objects = plan.objects, .caching = plan.caching});
+    return TensorStore::create(io, directories, {.objects = plan.objects, .kind = plan.kind, .caching = plan.caching});
 }
 
 std::unique_ptr<TensorStore> open_store(Io& io, const std::vector<StoreDirectory*>& directories, const KillPlan& plan) {

@@ -20,6 +20,7 @@ const char* to_string(Residency residency) noexcept;
 struct KillPlan {
     std::uint64_t seed = 0;
     std::vector<ObjectSpec> objects;
+    StoreKind kind = StoreKind::durable;  // or scratch: nothing is ever committed, so that a kill must lose all
     std::size_t directory_count = 1;
     Caching caching = Caching::direct;
     std::optional<BackendKind> backend;  // none: the best that works here

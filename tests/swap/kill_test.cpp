@@ -1,4 +1,5 @@
-// Every commit survives: whatever instant a process is killed at, the next one finds every byte of the last generation.
+// Every commit survives: whatever instant a process is killed at, the next one finds every byte of the last generation,
+// and of a scratch store nothing, over which it makes a new one.
 // --runs=N: that many kills instead of 200. --seed=N alone: the one store of that seed.
 #include "tests/seeds.h"
 #include "tests/swap/kill_matrix.h"
@@ -15,8 +16,9 @@ constexpr std::uint64_t usual_kills = 200;
 
 // All kinds of instants must have been hit, or the kills have shown nothing.
 void expect_struck(const KillTally& tally) {
-    for (const std::uint64_t count : {tally.in_start, tally.in_steps, tally.in_commit, tally.by_clock, tally.every_step,
-                                      tally.every_k_steps, tally.new_found, tally.old_found, tally.damaged}) {
+    for (const std::uint64_t count :
+         {tally.in_start, tally.in_steps, tally.in_commit, tally.by_clock, tally.every_step, tally.every_k_steps,
+          tally.scratch, tally.new_found, tally.old_found, tally.damaged}) {
         EXPECT_GT(count, 0U);
     }
     for (const std::uint64_t count : tally.by_point) EXPECT_GT(count, 0U);
