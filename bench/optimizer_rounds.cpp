@@ -128,15 +128,28 @@ void OptimizerRounds::report(Report& report) const {
             time.target = Target{.at_least = 1.1, .aim = 1.0, .better = Target::Better::lower};
         report.add(std::move(time));
     }
+    compare_with_others(report);
+    for (const std::string& line : notes_) report.note(line + threads_);
+}
+
+// Faster than the others by a tenth, or at the speed of memory, where nobody can be.
+void OptimizerRounds::compare_with_others(Report& report) const {
     std::vector<Timing> others = peers_;
     std::copy_if(ours_.begin(), ours_.end(), std::back_inserter(others),
                  [](const Timing& one) { return one.name == torch_optimizer_name(); });
+    if (others.empty()) return;
+    const double share = ratio("", rate(find(adamw)), rate(find(triad))).median();
+    const bool at_memory = share >= 0.85;
     for (const Timing& other : others) {
         Figure time = time_ratio(find(adamw), other);
-        time.target = Target{.at_least = 0.909, .aim = 0.769, .better = Target::Better::lower};  // 1/1.1 and 1/1.3
+        if (!at_memory)  // 1/1.1 and 1/1.3
+            time.target = Target{.at_least = 0.909, .aim = 0.769, .better = Target::Better::lower};
         report.add(std::move(time));
     }
-    for (const std::string& line : notes_) report.note(line + threads_);
+    if (at_memory)
+        report.note(fmt::format("adamw moves {:.2f} of a triad's bytes{}, so its time ÷ the others' has no target: the "
+                                "promise is a tenth less time, or 0.85 of the triad",
+                                share, threads_));
 }
 
 const OptimizerRounds::Timing& OptimizerRounds::find(const char* name) const {

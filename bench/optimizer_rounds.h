@@ -51,6 +51,7 @@ class OptimizerRounds {
         std::vector<double> seconds;  // of a step
     };
     void add_peers(const PeerTimes& times);
+    void compare_with_others(Report& report) const;
     const Timing& find(const char* name) const;
     Figure rate(const Timing& timing) const;
     Figure time_ratio(const Timing& above, const Timing& below) const;

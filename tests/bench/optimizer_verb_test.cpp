@@ -136,8 +136,11 @@ TEST_F(Peers, TakeTheirTurnInEachRoundWithOurElementsAndThreads) {
     EXPECT_DOUBLE_EQ(figure(report, "one, 3 threads").median(), 28 * 65536 / 1e9 / 0.5);
     EXPECT_DOUBLE_EQ(figure(report, "two, 1 thread").median(), 28 * 65536 / 1e9 / 0.25);
     const Figure& time = figure(report, "time of adamw ÷ two, 3 threads");
-    EXPECT_DOUBLE_EQ(time.target.value_or(Target{}).at_least, 0.909);
-    EXPECT_EQ(time.target->better, Target::Better::lower);
+    // Either there is something to gain, or adamw is at the speed of memory already.
+    const bool at_memory = figure(report, "adamw ÷ triad, 3 threads").median() >= 0.85;
+    EXPECT_EQ(time.target.has_value(), !at_memory);
+    EXPECT_EQ(time.target.value_or(Target{.better = Target::Better::lower}).better, Target::Better::lower);
+    EXPECT_EQ(report.json().find("so its time ÷ the others' has no target") != std::string::npos, at_memory);
     const Figure& ours = figure(report, "adamw, 3 threads");
     EXPECT_DOUBLE_EQ(time.rounds.at(0), 28 * 65536 / 1e9 / ours.rounds.at(0) / 0.25);
     EXPECT_NE(report.json().find("three is left out: it is not there, 3 threads"), std::string::npos);
