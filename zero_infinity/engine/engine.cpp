@@ -58,6 +58,12 @@ std::string parameter_at(const UnitLayout& layout, std::uint64_t element) {
     return "padding";
 }
 
+// What a value is that an update refuses.
+std::string beyond(const Codec& codec) {
+    return codec.exact ? "infinite or NaN"
+                       : fmt::format("infinite, NaN or larger than codec '{}' holds (memory.codec)", codec.name);
+}
+
 }  // namespace
 
 std::vector<Visit> training_visits(const Model& model) {
@@ -264,9 +270,10 @@ void Engine::update(const StepValues& values, double norm, ResidentParts residen
             throw Error(
                 ExitCode::non_finite,
                 fmt::format(
-                    "step {} makes unit '{}', parameter '{}' infinite or NaN; the last committed step is untouched: "
-                    "lower the learning rate",
-                    values.step, layout.spec().name, parameter_at(layout, staged->tile * layout.tile_numel() + *bad)));
+                    "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: lower the "
+                    "learning rate",
+                    values.step, layout.spec().name, parameter_at(layout, staged->tile * layout.tile_numel() + *bad),
+                    beyond(*parts_.format.codec)));
         }
         parts_.driver->put_back(*staged);
     }
