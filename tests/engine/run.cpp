@@ -1,5 +1,8 @@
 #include "tests/engine/run.h"
 
+#include <fstream>
+#include <string>
+
 namespace penstock::testing {
 
 RunOptions toy_run(const std::string& directory) {
@@ -21,6 +24,19 @@ std::vector<Bundle> toy_step(std::uint64_t step, const RunOptions& options) {
     return micro_batches;
 }
 
+namespace {
+
+std::uint64_t process_io(const std::string& key) {
+    std::ifstream file("/proc/self/io");
+    std::string name;
+    std::uint64_t value = 0;
+    while (file >> name >> value)
+        if (name == key + ":") return value;
+    return 0;
+}
+
+}  // namespace
+
 RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     Session session(make_toy_model(options.model), options.optimizers(), options.session, {{"step", "0"}}, {});
     RunResult result;
@@ -31,6 +47,8 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     result.trainable_numel = session.model().trainable_numel();
     const std::uint64_t read_before = session.io_statistics().total_read_bytes();
     const std::uint64_t written_before = session.io_statistics().total_write_bytes();
+    const std::uint64_t kernel_read_before = process_io("read_bytes");
+    const std::uint64_t kernel_written_before = process_io("write_bytes");
     for (std::uint64_t step = std::stoull(session.client().at("step")) + 1; step <= options.steps; ++step) {
         const StepReport report = session.engine().train_batch(
             toy_step(step, options), {.step = step, .learning_rate = options.learning_rate}, [&](const StepReport&) {
@@ -41,6 +59,8 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     }
     result.read_bytes = session.io_statistics().total_read_bytes() - read_before;
     result.write_bytes = session.io_statistics().total_write_bytes() - written_before;
+    result.kernel_read_bytes = process_io("read_bytes") - kernel_read_before;
+    result.kernel_write_bytes = process_io("write_bytes") - kernel_written_before;
     if (at_end == AtEnd::settle && options.session.engine.durability != Durability::scratch) session.engine().settle();
     return result;
 }

@@ -31,6 +31,9 @@ struct RunResult {
     std::vector<double> norms;
     std::uint64_t read_bytes = 0;  // during the steps
     std::uint64_t write_bytes = 0;
+    // The same as the kernel's block layer counted it (/proc/self/io); both 0 where the file system is not counted.
+    std::uint64_t kernel_read_bytes = 0;
+    std::uint64_t kernel_write_bytes = 0;
     Session::StepBytes predicted;  // of one step
     double planned_bytes = 0;      // per step
     double formula_bytes = 0;      // per parameter and step
