@@ -3,8 +3,11 @@
 
 #include "tests/seeds.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <random>
 #include <set>
@@ -40,6 +43,8 @@ inline std::vector<std::uint32_t> lower_halves(std::size_t count) {
                                  0x8002, 0x8080, 0xff7f, 0xff80, 0xfffe, 0xffff};
     if (seed_options().all_patterns) {
         for (std::uint32_t low = 0; low < 0x10000; ++low) lows.insert(low);
+        std::printf("RESULT %s: all 2^32 bit patterns\n",
+                    ::testing::UnitTest::GetInstance()->current_test_info()->name());
     }
     std::mt19937 random(20240817);
     while (lows.size() < count) lows.insert(random() & 0xffffU);
