@@ -3,10 +3,13 @@
 #include "aio/error.h"
 #include "aio/file.h"
 #include "swap/c_error.h"
+#include "swap/striping.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -20,6 +23,23 @@ constexpr std::uint64_t least_granule_bytes = 4096;  // of every store
 
 Caching caching_of(const penstock_store_options& options) {
     return options.caching == PENSTOCK_PAGE_CACHE ? Caching::buffered : Caching::direct;
+}
+
+StoreKind kind_of(const penstock_store_options& options) {
+    return options.durability == PENSTOCK_SCRATCH ? StoreKind::scratch : StoreKind::durable;
+}
+
+VerifyScope scope_of(const penstock_store_options& options) {
+    return options.verify == PENSTOCK_VERIFY_ALL      ? VerifyScope::all
+           : options.verify == PENSTOCK_VERIFY_SAMPLE ? VerifyScope::sample
+                                                      : VerifyScope::none;
+}
+
+std::function<void(std::uint64_t, std::uint64_t)> progress_of(const penstock_store_options& options) {
+    if (options.progress == nullptr) return {};
+    return [&options](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+        options.progress(done_bytes, total_bytes, options.progress_user);
+    };
 }
 
 // ---------------------------------------------------------------- what was given
@@ -41,6 +61,13 @@ const penstock_store_options& checked(const penstock_store_options* given) {
     require(backend >= PENSTOCK_BACKEND_BEST && backend <= PENSTOCK_BACKEND_THREADS, "there is no backend {}", backend);
     const int caching = number_of(options.caching);
     require(caching == PENSTOCK_DIRECT || caching == PENSTOCK_PAGE_CACHE, "there is no caching {}", caching);
+    const int durability = number_of(options.durability);
+    require(durability == PENSTOCK_DURABLE || durability == PENSTOCK_SCRATCH, "there is no durability {}", durability);
+    const int verify = number_of(options.verify);
+    require(verify >= PENSTOCK_VERIFY_NONE && verify <= PENSTOCK_VERIFY_ALL, "there is no verify {}", verify);
+    for (std::size_t i = 0; options.bandwidths != nullptr && i < options.directory_count; ++i)
+        require(std::isfinite(options.bandwidths[i]) && options.bandwidths[i] > 0,
+                "bandwidth {} is {}; more than 0 is needed", i, options.bandwidths[i]);
     require(options.object_count == 0 || options.objects != nullptr, "options.objects is NULL");
     return options;
 }
@@ -90,13 +117,25 @@ void create_store(OpenStore& open, const std::vector<StoreDirectory*>& directori
                   const penstock_store_options& options, std::vector<ObjectSpec> specs) {
     require(!specs.empty(), "{} holds no store, and options name no objects to create one with",
             directories.front()->path());
-    CreateOptions create{.objects = std::move(specs), .caching = caching_of(options)};
-    if (options.progress != nullptr) {
-        create.progress = [&options](std::uint64_t written_bytes, std::uint64_t total_bytes) {
-            options.progress(written_bytes, total_bytes, options.progress_user);
-        };
-    }
+    CreateOptions create{.objects = std::move(specs),
+                         .kind = kind_of(options),
+                         .caching = caching_of(options),
+                         .progress = progress_of(options)};
+    if (options.bandwidths != nullptr) create.shares = stripe_shares({options.bandwidths, options.directory_count});
     open.store = TensorStore::create(*open.io, directories, std::move(create));
+}
+
+void require_kind(const TensorStore& store, const penstock_store_options& options) {
+    if (store.kind() == StoreKind::kept) {
+        throw Refusal(PENSTOCK_USAGE,
+                      fmt::format("{} is a kept snapshot, which is only read; copy it into a store first",
+                                  options.directories[0]));
+    }
+    if (store.kind() != kind_of(options)) {
+        throw Refusal(PENSTOCK_USAGE, fmt::format("{} holds a durable store, and options ask for a scratch one; choose "
+                                                  "another directory",
+                                                  options.directories[0]));
+    }
 }
 
 void open_or_create(OpenStore& open, const penstock_store_options& options, std::vector<ObjectSpec> specs) {
@@ -107,12 +146,9 @@ void open_or_create(OpenStore& open, const penstock_store_options& options, std:
     if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !committed)) {
         return create_store(open, directories, options, std::move(specs));
     }
-    open.store = TensorStore::open(*open.io, directories, {.caching = caching_of(options)});
-    if (open.store->kind() == StoreKind::kept) {
-        throw Refusal(PENSTOCK_USAGE,
-                      fmt::format("{} is a kept snapshot, which is only read; copy it into a store first",
-                                  directories.front()->path()));
-    }
+    OpenOptions how{.caching = caching_of(options), .verify = scope_of(options), .progress = progress_of(options)};
+    open.store = TensorStore::open(*open.io, directories, std::move(how));
+    require_kind(*open.store, options);
     require_same(specs, open.store->layout().objects(), directories.front()->path());
 }
 

@@ -152,6 +152,8 @@ void CStore::start_range(penstock_kind kind, penstock_range given, const penstoc
 
 void CStore::start_commit(void* user) {
     require_alive();
+    if (open_.store->kind() == StoreKind::scratch)
+        throw Refusal(PENSTOCK_USAGE, "the store is scratch, which commits nothing");
     if (committing_) throw Refusal(PENSTOCK_BUSY, "a commit is in flight: take its result first");
     if (writes_ > 0)
         throw Refusal(PENSTOCK_BUSY, fmt::format("{} writes are in flight: take their results first", writes_));

@@ -104,16 +104,33 @@ typedef enum penstock_caching {
     PENSTOCK_PAGE_CACHE = 1  // through it
 } penstock_caching;
 
+typedef enum penstock_durability {
+    PENSTOCK_DURABLE = 0,  // commits, and what the newest one holds is found by the next start
+    PENSTOCK_SCRATCH = 1   // half the disk space, and nothing is ever committed or found again
+} penstock_durability;
+
+// How much of the newest generation opening a store reads: what is damaged then is survived by the generation before,
+// where that one is whole (a note says so), and later it is not.
+typedef enum penstock_verify {
+    PENSTOCK_VERIFY_NONE = 0,
+    PENSTOCK_VERIFY_SAMPLE = 1,  // the first and last tile of each object and every 16th of all
+    PENSTOCK_VERIFY_ALL = 2
+} penstock_verify;
+
 // Zero in a member is its default. Set struct_bytes, and zero what you do not set:
 // `penstock_store_options options = {.struct_bytes = sizeof options, ...}`.
 typedef struct penstock_store_options {
     size_t struct_bytes;  // sizeof(penstock_store_options)
     // One directory per device, 1 to 64, each existing or with an existing parent; always all of them, in the same
-    // order. Tiles go to them in turn. The first also holds the manifests.
+    // order. The first also holds the manifests.
     const char* const* directories;
     size_t directory_count;
+    // Of a new store: one number per directory, in any one unit, in whose proportion they get tiles. NULL: in turn.
+    const double* bandwidths;
     const char* job;  // who owns the store: 1 to 200 bytes; another name is refused there
     penstock_mode mode;
+    penstock_durability durability;  // a store that exists must be of this kind (PENSTOCK_USAGE otherwise)
+    penstock_verify verify;
     // What to create. A store that exists must have exactly these, in this order (PENSTOCK_USAGE otherwise); with none
     // given it is taken as it is.
     const penstock_object* objects;
@@ -122,13 +139,13 @@ typedef struct penstock_store_options {
     penstock_caching caching;
     uint64_t deadline_ms;  // 0: 120 s. After that long with the device, an operation is given up: see penstock_result.
     // Called by penstock_store_open while it pre-writes the files of a new store, which takes as long as writing all
-    // objects twice. NULL: not called. Must return, and not call the store.
-    void (*progress)(uint64_t written_bytes, uint64_t total_bytes, void* user);
+    // objects twice, or while it verifies. NULL: not called. Must return, and not call the store.
+    void (*progress)(uint64_t done_bytes, uint64_t total_bytes, void* user);
     void* progress_user;
 } penstock_store_options;
 
 // Locks the directories for as long as the store is open (or the process lives). A new store takes twice its objects'
-// bytes on disk, reserved here; its first generation, number 0, comes with the first commit, and until then it is made
+// bytes on disk (a scratch one once), reserved here; its first generation, number 0, comes with the first commit, and until then it is made
 // anew at each start. Blocks. On failure *store is NULL.
 penstock_status penstock_store_open(const penstock_store_options* options, penstock_store** store,
                                     penstock_error* error);
@@ -246,7 +263,7 @@ penstock_status penstock_write(penstock_store* store, penstock_range range, pens
                                penstock_urgency urgency, void* user, penstock_error* error);
 
 // Makes all that was written since the last commit, and the client's values, durable as the next generation. Reads may
-// go on meanwhile. PENSTOCK_BUSY: a write or another commit is in flight.
+// go on meanwhile. PENSTOCK_BUSY: a write or another commit is in flight. PENSTOCK_USAGE: the store is scratch.
 penstock_status penstock_commit(penstock_store* store, void* user, penstock_error* error);
 
 typedef enum penstock_kind { PENSTOCK_READ = 0, PENSTOCK_WRITE = 1, PENSTOCK_COMMIT = 2 } penstock_kind;

@@ -2,6 +2,7 @@
 #include "swap/penstock.h"
 
 #include "tests/swap/c_caller.h"
+#include "tests/swap/exercise.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -22,6 +23,14 @@ bool same(std::span<const std::byte> read, std::uint64_t seed, std::size_t logic
     fill_random(wanted, seed);
     std::fill(wanted.begin() + static_cast<std::ptrdiff_t>(logical_bytes), wanted.end(), std::byte{0});
     return std::equal(read.begin(), read.end(), wanted.begin(), wanted.end());
+}
+
+// One bit of the first tile of the first object, as the newest generation has it.
+void flip_newest_tile(const std::string& path) {
+    StoreDirectory directory(path, "test");
+    Io io(make_thread_backend({}), {});
+    const TileLocation place = TensorStore::open(io, {&directory})->location({0, 0});
+    flip_bit(place.path, place.offset_bytes);
 }
 
 std::size_t open_descriptors() {
@@ -221,6 +230,65 @@ TEST(CApi, SeveralDirectoriesAreOneStore) {
     ScratchMemory memory(caller.bytes_of(weights));
     EXPECT_EQ(caller.read(weights, memory), PENSTOCK_OK);
     EXPECT_TRUE(same(memory.span(), 4, 100'000));
+}
+
+TEST(CApi, DirectoriesGetTilesInProportionToTheirBandwidths) {
+    CCaller caller({{"weights", 64 * 16'384, 16'384}});
+    caller.directories.push_back(caller.scratch.file("second"));
+    const double bandwidths[] = {1.0, 3.0};
+    penstock_store_options options = caller.options();
+    options.bandwidths = bandwidths;
+    ASSERT_EQ(caller.open(options), PENSTOCK_OK) << caller.error.message;
+    const auto data_bytes = [&](const std::string& name) {
+        return std::filesystem::file_size(caller.scratch.file(name) + "/data");
+    };
+    EXPECT_EQ(data_bytes("second"), 3 * data_bytes("store"));
+}
+
+TEST(CApi, AScratchStoreCommitsNothingAndIsMadeAnew) {
+    CCaller caller;
+    penstock_store_options options = caller.options();
+    options.durability = PENSTOCK_SCRATCH;
+    for (int life = 0; life < 2; ++life) {
+        ASSERT_EQ(caller.open(options), PENSTOCK_OK) << caller.error.message;
+        EXPECT_EQ(penstock_written(caller.store, weights, nullptr), PENSTOCK_NOT_FOUND);
+        ASSERT_EQ(caller.write(weights, 5), PENSTOCK_OK);
+        ScratchMemory memory(caller.bytes_of(weights));
+        EXPECT_EQ(caller.read(weights, memory), PENSTOCK_OK);
+        EXPECT_TRUE(same(memory.span(), 5, 100'000));
+        EXPECT_REFUSED(PENSTOCK_USAGE, "scratch", penstock_commit(caller.store, nullptr, &error));
+    }
+    ASSERT_EQ(caller.open(), PENSTOCK_OK) << caller.error.message;  // a durable one in its place
+    ASSERT_EQ(caller.write(weights, 6), PENSTOCK_OK);
+    ASSERT_EQ(caller.commit(), PENSTOCK_OK);
+    EXPECT_EQ(caller.open(options), PENSTOCK_USAGE);
+    EXPECT_NE(std::string(caller.error.message).find("durable"), std::string::npos) << caller.error.message;
+    EXPECT_EQ(caller.open(), PENSTOCK_OK) << caller.error.message;
+}
+
+TEST(CApi, VerifyingAtTheStartGoesBackWhereTheNewestIsDamaged) {
+    CCaller caller({{"weights", 50'000, 16'384}});
+    for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+        ASSERT_EQ(caller.open(), PENSTOCK_OK) << caller.error.message;
+        ASSERT_EQ(caller.write(weights, seed), PENSTOCK_OK);
+        ASSERT_EQ(caller.commit(), PENSTOCK_OK);
+    }
+    caller.end();
+    flip_newest_tile(caller.directory());
+    penstock_store_options options = caller.options();
+    options.verify = PENSTOCK_VERIFY_ALL;
+    std::uint64_t told = 0;
+    options.progress = [](std::uint64_t done, std::uint64_t, void* user) { *static_cast<std::uint64_t*>(user) = done; };
+    options.progress_user = &told;
+    ASSERT_EQ(caller.open(options), PENSTOCK_OK) << caller.error.message;
+    EXPECT_GT(told, 0U);
+    std::uint64_t generation = 99;
+    ASSERT_EQ(penstock_generation(caller.store, &generation, nullptr), PENSTOCK_OK);
+    EXPECT_EQ(generation, 0U);
+    ASSERT_NE(penstock_note(caller.store, 0), nullptr);
+    ScratchMemory memory(caller.bytes_of(weights));
+    EXPECT_EQ(caller.read(weights, memory), PENSTOCK_OK);
+    EXPECT_TRUE(same(memory.span(), 1, 50'000));
 }
 
 TEST(CApi, CreationTellsItsProgress) {

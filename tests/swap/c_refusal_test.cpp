@@ -92,6 +92,10 @@ TEST(CRefusal, OptionsAreLookedAtBeforeAnythingIsTouched) {
     refuses("mode 3", [](auto& options, auto&) { fill_with(options.mode, 3); });
     refuses("backend 4", [](auto& options, auto&) { fill_with(options.backend, 4); });
     refuses("caching 2", [](auto& options, auto&) { fill_with(options.caching, 2); });
+    refuses("durability 2", [](auto& options, auto&) { fill_with(options.durability, 2); });
+    refuses("verify 3", [](auto& options, auto&) { fill_with(options.verify, 3); });
+    const double stopped = 0;
+    refuses("bandwidth 0 is 0", [&](auto& options, auto&) { options.bandwidths = &stopped; });
     refuses("objects is NULL", [](auto& options, auto&) { options.objects = nullptr; });
     refuses("name is NULL", [](auto&, auto& objects) { objects[1].name = nullptr; });
     refuses("multiple of 4096", [](auto&, auto& objects) { objects[0].tile_bytes = 5000; });
