@@ -6,13 +6,12 @@
 #include "bench/optimizer_rounds.h"
 #include "bench/verbs.h"
 #include "pinned_pool/budget.h"
+#include "zero_infinity/usable_cores.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <memory>
-#include <thread>
 
 namespace penstock {
 namespace {
@@ -20,7 +19,7 @@ namespace {
 // As the command line gives it.
 struct Arguments {
     OptimizerRoundsOptions rounds;
-    unsigned threads = std::max(1U, std::thread::hardware_concurrency());
+    unsigned threads = UsableCores::read().count;
     std::string peers;
 };
 

@@ -8,13 +8,13 @@
 #include "swap/hash.h"
 #include "zero_infinity/gradient.h"
 #include "zero_infinity/optimizers.h"
+#include "zero_infinity/usable_cores.h"
 
 #include <benchmark/benchmark.h>
 
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 
 namespace penstock {
 namespace {
@@ -90,7 +90,7 @@ void own_optimizer(benchmark::State& state, const Codec& codec) {
 
 void one_and_all_threads(benchmark::internal::Benchmark* each) {
     each->ArgName("threads")->Arg(1)->UseRealTime();
-    const unsigned all = std::thread::hardware_concurrency();
+    const unsigned all = UsableCores::read().count;
     if (all > 1) each->Arg(all);
 }
 

@@ -1,6 +1,7 @@
 // What /proc and /sys say about the memory that is left. Source: Documentation/admin-guide/cgroup-v1/memory.rst and
 // cgroup-v2.rst of Linux.
 #include "pinned_pool/budget.h"
+#include "pinned_pool/cgroups.h"
 
 #include <unistd.h>
 
@@ -68,25 +69,6 @@ void consider_group(const std::string& root, const std::string& folder, const Cg
     least.limited_by = "cgroup limit " + folder + "/" + files.limit;
 }
 
-// From the process's group up to the root: any of them may be the tight one. In a container the path in /proc is often
-// the host's, and only the root exists here; groups that are not there are passed over.
-void consider_groups(const std::string& root, const std::string& mount, std::string group, const CgroupFiles& files,
-                     MachineMemory& least) {
-    while (!group.empty() && group != "/") {
-        consider_group(root, mount + group, files, least);
-        group.erase(group.find_last_of('/'));
-    }
-    consider_group(root, mount, files, least);
-}
-
-bool lists_memory(const std::string& controllers) {
-    std::istringstream words(controllers);
-    for (std::string word; std::getline(words, word, ',');) {
-        if (word == "memory") return true;
-    }
-    return false;
-}
-
 // CAP_IPC_LOCK counts in the first user namespace only: the kernel asks capable(), which root in a container of its own
 // user namespace does not pass. The first one's number is fixed (PROC_USER_INIT_INO in include/linux/proc_ns.h).
 bool may_lock_all(const std::string& root) {
@@ -130,20 +112,8 @@ std::uint64_t lockable(const std::string& root) {
 
 MachineMemory MachineMemory::read(const std::string& root) {
     MachineMemory least = {free_ram(root), "free RAM", lockable(root)};
-    std::ifstream groups(root + "/proc/self/cgroup");
-    for (std::string line; std::getline(groups, line);) {  // "4:memory:/user", or "0::/user" for version 2
-        const std::size_t first = line.find(':');
-        const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-        if (second == std::string::npos || second + 1 >= line.size() || line[second + 1] != '/') continue;
-        const std::string controllers = line.substr(first + 1, second - first - 1);
-        const std::string group = line.substr(second + 1);
-        if (controllers.empty()) {
-            consider_groups(root, "/sys/fs/cgroup", group, version_2, least);
-            consider_groups(root, "/sys/fs/cgroup/unified", group, version_2, least);
-        } else if (lists_memory(controllers)) {
-            consider_groups(root, "/sys/fs/cgroup/memory", group, version_1, least);
-        }
-    }
+    for (const CgroupFolder& folder : cgroup_folders("memory", root))
+        consider_group(root, folder.path, folder.version == 2 ? version_2 : version_1, least);
     return least;
 }
 

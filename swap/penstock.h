@@ -145,8 +145,8 @@ typedef struct penstock_store_options {
 } penstock_store_options;
 
 // Locks the directories for as long as the store is open (or the process lives). A new store takes twice its objects'
-// bytes on disk (a scratch one once), reserved here; its first generation, number 0, comes with the first commit, and until then it is made
-// anew at each start. Blocks. On failure *store is NULL.
+// bytes on disk (a scratch one once), reserved here; its first generation, number 0, comes with the first commit, and
+// until then it is made anew at each start. Blocks. On failure *store is NULL.
 penstock_status penstock_store_open(const penstock_store_options* options, penstock_store** store,
                                     penstock_error* error);
 

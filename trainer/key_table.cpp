@@ -130,7 +130,7 @@ constexpr std::array key_list = {
             "by going back a commit"},
     KeySpec{"run.seed", integer, "1", {0, 9007199254740992.0}, "", fixed, "of initial weights and data order"},
     KeySpec{"run.threads", integer, "0", {0, 4096}, "", recorded,
-            "of compute, changes bits; 0: all cores at the first start"},
+            "of compute, changes bits; 0: as many as this process may use (affinity, cgroup) at the first start"},
     KeySpec{"run.io_backend", choice, "\"auto\"", {}, "auto|io_uring|libaio|threads", free,
             "auto: the fastest that works"},
     KeySpec{"run.sample.prompt", text, "\"The \"", {}, "", free, "text that the sample at the end continues"},

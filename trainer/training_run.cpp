@@ -7,6 +7,7 @@
 #include "trainer/sample.h"
 #include "trainer/session_options.h"
 #include "trainer/step_record.h"
+#include "zero_infinity/usable_cores.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -15,7 +16,6 @@
 #include <ctime>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
 namespace penstock {
 namespace {
@@ -40,7 +40,7 @@ void make_run_directory(const std::string& path) {
 
 // torch's thread count changes bits: it is decided here and recorded with the run.
 unsigned start_threads(unsigned wanted) {
-    const unsigned threads = wanted > 0 ? wanted : std::max(1U, std::thread::hardware_concurrency());
+    const unsigned threads = wanted > 0 ? wanted : UsableCores::read().count;
     at::set_num_threads(static_cast<int>(threads));
     return threads;
 }
