@@ -117,8 +117,11 @@ std::size_t Io::wait(std::chrono::nanoseconds timeout) {
 
 void Io::hand_over() noexcept {
     now_ = backend_->now();
-    issue();
-    reap(std::chrono::nanoseconds(0));
+    do {  // as often as something came back to be tried again; tries are bounded
+        resubmitted_ = false;
+        issue();
+        reap(std::chrono::nanoseconds(0));
+    } while (resubmitted_);
 }
 
 void Io::wake() noexcept {
@@ -305,6 +308,7 @@ void Io::settle(Chunk& chunk) noexcept {
     // After the first error the transfer has failed, so its other chunks only drain.
     if (transfer.error_) return retire(chunk);
     if (again) return rest(chunk);
+    resubmitted_ = true;
     submit(chunk);
 }
 

@@ -88,6 +88,7 @@ class Io {
     void wake() noexcept;
 
     bool idle() const noexcept { return unfinished_ == 0; }
+    bool due() const noexcept { return !drained_.empty(); }  // the next poll() delivers something
     // Waits until the transfer, or everything, has ended. Returns what is stuck instead, once something of the Io has
     // been with the kernel longer than the deadline: the transfer then still runs.
     [[nodiscard]] std::optional<OldestTransfer> finish(const Transfer& transfer);
@@ -163,6 +164,7 @@ class Io {
     Chunk* resting_ = nullptr;
     std::size_t handed_over_ = 0;  // chunks that the backend has
     TransferQueue drained_;        // done() is due
+    bool resubmitted_ = false;     // by the last reap: those attempts are not with the kernel yet
     Time now_;                     // read when the owner enters, after each reap and after done() was called
     std::size_t unfinished_ = 0;
     bool delivering_ = false;

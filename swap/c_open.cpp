@@ -3,6 +3,7 @@
 #include "aio/error.h"
 #include "aio/file.h"
 #include "swap/c_error.h"
+#include "swap/recovery.h"
 #include "swap/striping.h"
 
 #include <unistd.h>
@@ -108,9 +109,11 @@ void require_same(const std::vector<ObjectSpec>& given, const std::vector<Object
 
 // Looks without a trace: a directory that is only asked whether it holds a store is neither made nor locked.
 void require_store_in(const penstock_store_options& options) {
-    const std::string directory = options.directories[0];
-    if (::access((directory + "/" + StoreDirectory::lock_name).c_str(), F_OK) == 0) return;
-    throw Error(ExitCode::storage, fmt::format("{} holds no store; create one there first", directory));
+    for (std::size_t i = 0; i < options.directory_count; ++i) {
+        const std::string directory = options.directories[i];
+        if (::access((directory + "/" + StoreDirectory::lock_name).c_str(), F_OK) == 0) continue;
+        throw Error(ExitCode::storage, fmt::format("{} holds no store; create one there first", directory));
+    }
 }
 
 void create_store(OpenStore& open, const std::vector<StoreDirectory*>& directories,
@@ -120,22 +123,28 @@ void create_store(OpenStore& open, const std::vector<StoreDirectory*>& directori
     CreateOptions create{.objects = std::move(specs),
                          .kind = kind_of(options),
                          .caching = caching_of(options),
-                         .progress = progress_of(options)};
+                         .progress = progress_of(options),
+                         .deadline = open.deadline};
     if (options.bandwidths != nullptr) create.shares = stripe_shares({options.bandwidths, options.directory_count});
     open.store = TensorStore::create(*open.io, directories, std::move(create));
 }
 
-void require_kind(const TensorStore& store, const penstock_store_options& options) {
-    if (store.kind() == StoreKind::kept) {
+// Before the store is opened, because that changes it: a new life begins, and a damaged generation may be given up.
+void require_wanted(const StoreDirectory& first, const penstock_store_options& options,
+                    const std::vector<ObjectSpec>& specs) {
+    const std::optional<Manifest> newest = recover(first.fd(), first.uuid()).newest;
+    if (!newest) return;  // open() says why
+    if (newest->origin) {
         throw Refusal(PENSTOCK_USAGE,
                       fmt::format("{} is a kept snapshot, which is only read; copy it into a store first",
                                   options.directories[0]));
     }
-    if (store.kind() != kind_of(options)) {
+    if (kind_of(options) == StoreKind::scratch) {
         throw Refusal(PENSTOCK_USAGE, fmt::format("{} holds a durable store, and options ask for a scratch one; choose "
                                                   "another directory",
                                                   options.directories[0]));
     }
+    require_same(specs, newest->objects, first.path());
 }
 
 void open_or_create(OpenStore& open, const penstock_store_options& options, std::vector<ObjectSpec> specs) {
@@ -146,10 +155,12 @@ void open_or_create(OpenStore& open, const penstock_store_options& options, std:
     if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !committed)) {
         return create_store(open, directories, options, std::move(specs));
     }
-    OpenOptions how{.caching = caching_of(options), .verify = scope_of(options), .progress = progress_of(options)};
+    OpenOptions how{.caching = caching_of(options),
+                    .verify = scope_of(options),
+                    .progress = progress_of(options),
+                    .deadline = open.deadline};
+    require_wanted(*directories.front(), options, specs);
     open.store = TensorStore::open(*open.io, directories, std::move(how));
-    require_kind(*open.store, options);
-    require_same(specs, open.store->layout().objects(), directories.front()->path());
 }
 
 std::optional<BackendKind> wanted_backend(penstock_backend backend) {

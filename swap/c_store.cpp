@@ -135,8 +135,11 @@ void CStore::start_range(penstock_kind kind, penstock_range given, const penstoc
     const TileRange range = tiles_of(store.layout(), given);
     const std::span<std::byte> used = checked(memory, memory_bytes(store.layout(), range));
     const Urgency wanted = urgency_of(kind, urgency);
-    if (kind == PENSTOCK_READ) require_written(given, PENSTOCK_USAGE);
+    if (kind == PENSTOCK_WRITE && store.poisoned())
+        throw Refusal(PENSTOCK_POISONED,
+                      "an earlier commit failed: nothing is written or committed any more; open the store again");
     require_free(range);
+    if (kind == PENSTOCK_READ) require_written(given, PENSTOCK_USAGE);
     if (kind == PENSTOCK_WRITE && committing_)
         throw Refusal(PENSTOCK_BUSY, "a commit is in flight, and writes wait for its result");
     Hold hold = memory.lease == nullptr ? Hold() : memory.lease->lease.hold();
@@ -216,7 +219,7 @@ void CStore::take(penstock_result& result) noexcept {
 
 // Judged after each wait only: the caller may have been away for longer than the deadline, while everything came back.
 void CStore::advance(std::chrono::nanoseconds timeout) {
-    if (lost()) return;
+    if (lost()) return give_up_running();
     open_.io->wait(timeout);
     if (const auto stuck = open_.io->stuck()) lose(*stuck);
 }
@@ -233,15 +236,21 @@ void CStore::lose(const OldestTransfer& stuck) {
     loss_ = stuck.message() +
             "; the store serves nothing any more. Check the device (dmesg), end the program and start it again.";
     open_.store->abandon();
+    give_up_running();
+}
+
+// One after the other, so that what memory runs out for is done by the next call.
+void CStore::give_up_running() {
     while (!running_.empty()) {
-        Request& request = *running_.front().release();
-        running_.pop_front();
+        const Request& request = *running_.front();
         auto told = std::make_unique<Request>(request.kind, request.user);
         told->status = PENSTOCK_STORAGE;
         told->message = loss_;
         told->memory_lost = request.kind != PENSTOCK_COMMIT;
         finished_.push_back(std::move(told));
-        request.forsake();
+        Request& lost = *running_.front().release();
+        running_.pop_front();
+        lost.forsake();
     }
 }
 

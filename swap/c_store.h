@@ -52,8 +52,11 @@ class CStore final : private RequestListener {
     void advance(std::chrono::nanoseconds timeout);
     std::chrono::nanoseconds until_stuck() const;
     void lose(const OldestTransfer& stuck);
+    void give_up_running();
     void take(penstock_result& result) noexcept;
-    void update_ready() noexcept { ready_.update(!finished_.empty(), !running_.empty()); }
+    void update_ready() noexcept {
+        ready_.update(!finished_.empty() || (!lost() && open_.io->due()), !running_.empty());
+    }
 
     OpenStore open_;
     ReadyDescriptor ready_;

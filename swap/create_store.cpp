@@ -41,7 +41,7 @@ std::unique_ptr<TensorStore> TensorStore::create(Io& io, const Directories& dire
     reserve(files, directories, layout);
     for (const StoreDirectory* directory : directories) directory->sync();
     const Contents contents = options.kind == StoreKind::kept ? Contents::manifests : Contents::all;
-    fill_files(io, files, whole_ranges(files, layout, contents), options.progress);
+    fill_files(io, files, whole_ranges(files, layout, contents), options.progress, options.deadline);
     return std::make_unique<TensorStore>(std::make_unique<StoreState>(io, std::move(files), std::move(manifest),
                                                                       std::nullopt, StoreState::Access::read_write));
 }

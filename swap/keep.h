@@ -16,13 +16,13 @@ namespace penstock {
 
 // One copy under way. Tiles are read at scrub urgency, so it takes what others leave of the device; a tile that the
 // store wants to overwrite is copied before all others and holds that write up for so long. All calls on the store's
-// thread; the work is done from within Io::poll() and wait(). Both stores, the Io and the memory outlive it; it is
-// destroyed when it has finished, or after the stores were abandoned (checked).
+// thread; the work is done from within Io::poll() and wait(). `from`, its Io, the directory of `to` and the memory
+// outlive it, and `to` is its own; it is destroyed when it has finished, or after `from` was abandoned (checked).
 class Keeper {
    public:
-    // Pins the newest generation of `from` and begins. `to` is a new kept store with the objects of `from`. `memory`
+    // Pins the newest generation of `from` and begins. `to` is create_kept()'s, made for that generation. `memory`
     // holds copies under way: at least one longest extent, aligned to both granules; two or more make it overlap.
-    // REQUIRES: as TensorStore::pin().
+    // REQUIRES: as TensorStore::pin(); `from` is not kept itself (copy_tiles() copies such a one).
     Keeper(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory);
     ~Keeper();
     Keeper(const Keeper&) = delete;

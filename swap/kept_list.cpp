@@ -17,12 +17,14 @@
 #include <limits>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace penstock {
 namespace {
 
 constexpr std::string_view step_prefix = "step-";
-// The manifests first: what is left then, should this be interrupted, is an unfinished store that can be removed again.
+// The manifests first: what is left then, should this be interrupted, is an unfinished store that can be removed again,
+// or, at the very end, an empty directory, which any new snapshot of that name takes.
 constexpr std::array own_files = {manifest_file_names[0], manifest_file_names[1], data_file_name,
                                   StoreDirectory::lock_name};
 
@@ -153,14 +155,21 @@ void remove_kept(const std::string& path) {
     if (::rmdir(path.c_str()) != 0) fail_errno(path, "the emptied directory cannot be removed", errno);
 }
 
-std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, std::uint64_t count) {
-    std::vector<KeptSnapshot> finished;
-    std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(finished),
-                 [](const KeptSnapshot& snapshot) { return snapshot.manifest && step_of(snapshot.name); });
-    std::sort(finished.begin(), finished.end(),
-              [](const KeptSnapshot& a, const KeptSnapshot& b) { return *step_of(a.name) < *step_of(b.name); });
-    finished.resize(finished.size() - std::min<std::uint64_t>(count, finished.size()));
-    return finished;
+bool is_copy_of(const KeptSnapshot& snapshot, const StoreUuid& of) noexcept {
+    return snapshot.manifest && snapshot.manifest->origin && snapshot.manifest->origin->store == of;
+}
+
+std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, const StoreUuid& of,
+                                           std::uint64_t count) {
+    std::vector<KeptSnapshot> own;
+    std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(own),
+                 [&of](const KeptSnapshot& snapshot) { return is_copy_of(snapshot, of) && step_of(snapshot.name); });
+    const auto age = [](const KeptSnapshot& one) {
+        return std::pair(one.manifest->origin->generation, *step_of(one.name));
+    };
+    std::sort(own.begin(), own.end(), [&age](const KeptSnapshot& a, const KeptSnapshot& b) { return age(a) < age(b); });
+    own.resize(own.size() - std::min<std::uint64_t>(count, own.size()));
+    return own;
 }
 
 }  // namespace penstock

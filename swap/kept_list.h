@@ -33,7 +33,12 @@ std::vector<KeptSnapshot> list_kept(const std::string& folder);
 // durable store, or there is something in it that is not a store's (which is named; nothing was removed then).
 void remove_kept(const std::string& path);
 
-// The finished step-NUMBER snapshots that are more than `count`, lowest steps first.
-std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, std::uint64_t count);
+// Whether it is finished and a copy of the store `of`: several runs may keep in one folder.
+bool is_copy_of(const KeptSnapshot& snapshot, const StoreUuid& of) noexcept;
+
+// The finished step-NUMBER snapshots of the store `of` that are more than `count`, oldest first: by the generation
+// that they are of, since a run that went back comes to lower steps in higher ones.
+std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, const StoreUuid& of,
+                                           std::uint64_t count);
 
 }  // namespace penstock

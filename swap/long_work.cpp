@@ -31,8 +31,15 @@ void finish_work(Io& io, std::unique_ptr<LongWork>& work, const WorkProgress& pr
     auto last = Clock::now();
     while (!work->finished()) {
         const std::uint64_t before = work->done_bytes();
-        const auto left = deadline - (Clock::now() - last);
-        if (left <= std::chrono::nanoseconds(0)) leave(io, work);
+        auto left = deadline - (Clock::now() - last);
+        if (left <= std::chrono::nanoseconds(0)) {
+            // The process itself may have been stopped for so long: what came back meanwhile is seen first.
+            io.poll();
+            if (work->finished()) break;
+            const auto oldest = io.oldest();
+            if (!oldest || oldest->age >= deadline) leave(io, work);
+            left = deadline - oldest->age;
+        }
         io.wait(std::min<std::chrono::nanoseconds>(left, std::chrono::seconds(1)));
         if (work->done_bytes() == before) continue;
         try {

@@ -66,7 +66,7 @@ std::size_t encode(const Manifest& manifest, std::span<std::byte> out);
 struct DecodedManifest {
     bool valid = false;
     Manifest manifest;
-    std::string problem;  // why it is not valid, e.g. "its hash does not match", "format version 7 is newer than 1"
+    std::string problem;  // why it is not valid, e.g. "its hash does not match", "format version 7 is newer than 2"
 };
 // Never throws on hostile input (but bad_alloc), never allocates more than a small multiple of bytes.size(). What is
 // valid encodes to the same bytes again. Bytes past the manifest's own length are not looked at.

@@ -52,7 +52,10 @@ void copy_place(const StoreDirectory& directory, const std::string& name, std::u
         if (moved != static_cast<ssize_t>(bytes)) fail(path, action, moved < 0 ? errno : EIO);
     };
     expect(::pread(file.get(), place.data(), bytes, static_cast<off_t>(from)), "its whole copy cannot be read");
-    PENSTOCK_CHECK(decode(place).valid, "{}: the copy at offset {} was whole and is not", path, from);
+    if (!decode(place).valid)
+        throw Error(ExitCode::storage, fmt::format("{} at offset {}: the copy was whole, and is not when it is read "
+                                                   "again; check the drive (dmesg, smartctl).",
+                                                   path, from));
     expect(::pwrite(file.get(), place.data(), bytes, static_cast<off_t>(to)), "its other copy cannot be written");
     if (::fdatasync(file.get()) != 0) fail(path, "its other copy cannot be made durable", errno);
 }
@@ -102,7 +105,8 @@ std::optional<std::size_t> find_bytes(Io& io, const TensorStore& store, TileId t
         try {
             read_blocking(io, source, tile, memory);
         } catch (const Error&) {
-            continue;  // damaged there as well
+            if (source.abandoned()) throw;  // the device may still write into the memory
+            continue;                       // damaged there as well
         }
         if (there < bytes) std::fill(memory.begin() + static_cast<std::ptrdiff_t>(there), memory.end(), std::byte{0});
         const TileIdentity identity{.store = load_u64(store.uuid().data()),

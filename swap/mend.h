@@ -18,7 +18,9 @@ std::vector<std::string> mend_manifests(const StoreDirectory& directory);
 
 // Looks for the very bytes that `record` names among the same tiles of `sources`, which may carry another identity
 // there. Returns which source has them, and leaves them in `memory`, as write() wants them; nothing when none has.
-// Polls the Io. REQUIRES: the same objects in all; memory for an extent of each, aligned to all granules.
+// Polls the Io. Throws Error (storage) when a device does not answer: that source is abandoned, and `memory` must stay
+// allocated until the process has ended. REQUIRES: the same objects in all; memory for an extent of each, aligned to
+// all granules.
 std::optional<std::size_t> find_bytes(Io& io, const TensorStore& store, TileId tile, const TileRecord& record,
                                       std::span<TensorStore* const> sources, std::span<std::byte> memory);
 

@@ -34,7 +34,7 @@ Recovery recover_newest(const StoreDirectory& directory) {
 // A copy that cannot be read now may be readable again later, when the slots it names were overwritten: what is broken
 // (or disproved) where the next generation comes is erased before anything is written.
 void prepare_next_commit(Io& io, StoreFiles& files, const Layout& layout, std::uint64_t generation,
-                         const Recovery& recovery) {
+                         const Recovery& recovery, std::chrono::nanoseconds deadline) {
     fit_manifests(files, layout);
     const std::size_t next = (generation + 1) % 2;
     const std::uint64_t place_bytes = manifest_capacity(layout);
@@ -44,7 +44,7 @@ void prepare_next_commit(Io& io, StoreFiles& files, const Layout& layout, std::u
         if (state != ManifestCopy::State::broken && state != ManifestCopy::State::disproved) continue;
         broken.push_back({.file = &files.manifests[next], .offset_bytes = copy * place_bytes, .bytes = place_bytes});
     }
-    if (!broken.empty()) fill_files(io, files, broken, {});
+    if (!broken.empty()) fill_files(io, files, broken, {}, deadline);
 }
 
 void check_files(const StoreFiles& files, const Layout& layout) {
@@ -97,7 +97,7 @@ VerifyReport verify_generation(Io& io, const Directories& directories, const Man
                                const OpenOptions& options, VerifyScope scope) {
     TensorStore store(std::make_unique<StoreState>(io, find_files(directories, options.caching, manifest), manifest,
                                                    manifest.generation, StoreState::Access::read_only));
-    return verify(io, store, {.scope = scope, .progress = options.progress});
+    return verify(io, store, {.scope = scope, .progress = options.progress, .deadline = options.deadline});
 }
 
 // Generation g-1 is whole from the commit of g to the first write after it, and nothing has been written yet: so g can
@@ -138,7 +138,8 @@ std::unique_ptr<TensorStore> TensorStore::open(Io& io, const Directories& direct
     Manifest manifest = std::move(*recovery.newest);
     const std::uint64_t generation = manifest.generation;
     if (!shared) {
-        prepare_next_commit(io, files, Layout(manifest.objects, manifest.geometry), generation, recovery);
+        prepare_next_commit(io, files, Layout(manifest.objects, manifest.geometry), generation, recovery,
+                            options.deadline);
         manifest.incarnation = next_incarnation(manifest.incarnation);
     }
     const auto access = shared ? StoreState::Access::read_only : StoreState::Access::read_write;

@@ -27,7 +27,8 @@
 // copied before the call returns. Text that is handed out is the store's; each place says for how long.
 //
 // Errors. Every call that can fail returns a penstock_status and, where `error` is not NULL, writes the reason there
-// (on PENSTOCK_OK: an empty message). A refused call has changed nothing. No C++ exception leaves the library. A wrong
+// (on PENSTOCK_OK: an empty message). A refused call has changed nothing; penstock_store_open may have made directories
+// and locked them for its job. No C++ exception leaves the library. A wrong
 // argument (NULL, a tile that is not there, memory too short or not aligned, ...) is PENSTOCK_USAGE and what must wait
 // for something in flight is PENSTOCK_BUSY. What the library cannot see ends badly as always in C: a handle that was
 // closed, memory that is not there, two threads at once.
@@ -82,8 +83,9 @@ typedef struct penstock_store penstock_store;
 typedef struct penstock_object {
     const char* name;     // 1 to 255 bytes of UTF-8, unique in its store
     uint64_t bytes;       // > 0
-    uint64_t tile_bytes;  // a multiple of 4096, or at least `bytes` (one tile of any length); 0: 4 MiB. At most 2^24
-                          // tiles per store. Below 1 MiB the device is not used to the full.
+    uint64_t tile_bytes;  // a multiple of 4096 (of penstock_alignment for ranges of several tiles), or at least `bytes`
+                          // (one tile of any length); 0: 4 MiB. At most 2^24 tiles per store. Below 1 MiB the device is
+                          // not used to the full.
 } penstock_object;
 
 typedef enum penstock_mode {
@@ -167,7 +169,8 @@ typedef struct penstock_object_info {
     uint32_t tile_count;
     uint64_t bytes;
     uint64_t tile_bytes;    // of each tile but the last, which has the rest
-    uint64_t memory_bytes;  // that all its tiles need as one range: `bytes` rounded up to penstock_alignment
+    uint64_t memory_bytes;  // that all its tiles need as one range, where penstock_range_bytes allows one: `bytes`
+                            // rounded up to penstock_alignment
 } penstock_object_info;
 
 uint32_t penstock_object_count(const penstock_store* store);  // 0 for NULL
@@ -202,7 +205,8 @@ penstock_status penstock_pool_create(uint64_t bytes, penstock_pool** pool, penst
 penstock_status penstock_pool_destroy(penstock_pool* pool, penstock_error* error);
 const char* penstock_pool_note(const penstock_pool* pool, size_t index);  // as penstock_note; the pool's
 
-// One piece of it, aligned to 4096 bytes, with what the last lease left there. Never waits: PENSTOCK_BUSY when there is
+// One piece of it, aligned to 4096 bytes (where penstock_alignment is more, align within it), with what the last lease
+// left there. Never waits: PENSTOCK_BUSY when there is
 // no free piece so long now, PENSTOCK_DOES_NOT_FIT when there never will be. On failure *lease is NULL.
 penstock_status penstock_lease_acquire(penstock_pool* pool, uint64_t bytes, penstock_lease** lease,
                                        penstock_error* error);
@@ -233,11 +237,12 @@ typedef struct penstock_range {
 } penstock_range;
 
 // Memory that an operation on the range needs: its bytes, rounded up to penstock_alignment. PENSTOCK_USAGE for a range
-// that is not there, or of several tiles in an object (not made by this interface) whose tiles are no multiple of
-// penstock_alignment: those go one by one.
+// that is not there, or of several tiles in an object whose tiles are no multiple of penstock_alignment: those go one
+// by one.
 penstock_status penstock_range_bytes(const penstock_store* store, penstock_range range, uint64_t* memory_bytes,
                                      penstock_error* error);
-// PENSTOCK_OK when every tile of the range was written at least once, so that it can be read; else PENSTOCK_NOT_FOUND.
+// PENSTOCK_OK when a write of every tile of the range was begun at least once, so that it can be read (DAMAGED when
+// that write failed); else PENSTOCK_NOT_FOUND.
 penstock_status penstock_written(const penstock_store* store, penstock_range range, penstock_error* error);
 
 // Who goes first when much is asked: demand, prefetch, write-back, scrub (a check in idle time). Reads are demand
@@ -259,6 +264,7 @@ penstock_status penstock_read(penstock_store* store, penstock_range range, penst
 // Writes the range as part of the next generation; committed bytes stay as they are until then. The memory must not
 // change before the result, and is set to zero past the object's end. After an error no commit succeeds before the
 // range was written again. PENSTOCK_BUSY: a tile of the range has an operation in flight, or a commit is.
+// PENSTOCK_POISONED: an earlier commit failed.
 penstock_status penstock_write(penstock_store* store, penstock_range range, penstock_memory memory,
                                penstock_urgency urgency, void* user, penstock_error* error);
 

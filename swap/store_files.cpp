@@ -160,8 +160,9 @@ void fit_manifests(const StoreFiles& files, const Layout& layout) {
     }
 }
 
-void fill_files(Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const Progress& progress) {
-    fill_with_zeros(io, ranges, progress, default_deadline,
+void fill_files(Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const Progress& progress,
+                std::chrono::nanoseconds deadline) {
+    fill_with_zeros(io, ranges, progress, deadline,
                     [&files] { static_cast<void>(std::make_unique<StoreFiles>(std::move(files)).release()); });
 }
 

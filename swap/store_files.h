@@ -6,6 +6,7 @@
 #include "swap/store_directory.h"
 #include "swap/zero_fill.h"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,7 +40,8 @@ void fit_manifests(const StoreFiles& files, const Layout& layout);
 
 // Writes zeros there, durably. When a device does not answer it keeps the files open for ever: the device may still
 // work on them. Polls the Io; throws as fill_with_zeros().
-void fill_files(Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const Progress& progress);
+void fill_files(Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const Progress& progress,
+                std::chrono::nanoseconds deadline);
 
 enum class Contents : std::uint8_t { all, manifests };
 

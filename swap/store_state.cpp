@@ -82,6 +82,7 @@ void StoreState::write(TileOperation& operation, TileId tile, std::span<std::byt
                    layout_.objects()[tile.object].name);
     begin(operation, tile, memory);
     occupy(tile);
+    if (poisoned()) return refuse(operation);
     const std::uint32_t index = layout_.tile_index(tile);
     // Never the committed slot, however often the tile is written before the next commit.
     const TileRecord& committed = committed_[index];
@@ -104,6 +105,19 @@ void StoreState::write(TileOperation& operation, TileId tile, std::span<std::byt
         .hash = hash(operation), .generation = operation.generation_, .slot = slot, .written = true};
 }
 
+// A failed commit may have left a whole manifest, whose generation the next start then takes: its tiles, in the slots
+// that are not committed, must stay as they are. A read carries the refusal, as in Commit::refuse().
+void StoreState::refuse(TileOperation& operation) {
+    operation.refused_ = true;
+    const File& file = files_.manifests.front();
+    io_.start(operation, {.kind = IoKind::read,
+                          .file = &file,
+                          .data = commit_.memory().data(),
+                          .offset_bytes = 0,
+                          .bytes = file.alignment().offset_bytes,
+                          .urgency = Urgency::demand});
+}
+
 void StoreState::check_writable() const {
     PENSTOCK_CHECK(access_ == Access::read_write, "the store is open for reading");
     PENSTOCK_CHECK(kind() != StoreKind::kept || !generation_, "a kept store is written once");
@@ -122,6 +136,7 @@ void StoreState::begin(TileOperation& operation, TileId tile, std::span<std::byt
     check_operation(operation, tile, memory);
     operation.busy_ = true;
     operation.pinned_ = false;
+    operation.refused_ = false;
     operation.store_ = this;
     operation.tile_ = tile;
     operation.memory_ = memory.first(layout_.extent(tile, 0).bytes);
@@ -148,7 +163,9 @@ void StoreState::start(TileOperation& operation, IoKind kind) {
 
 void StoreState::tile_finished(TileOperation& operation) noexcept {
     if (abandoned_) return;
-    if (operation.request().kind == IoKind::write) {
+    if (operation.refused_) {
+        operation.error_ = refusal();
+    } else if (operation.request().kind == IoKind::write) {
         write_finished(operation);
     } else if (!read_finished(operation)) {
         return;
@@ -231,6 +248,7 @@ void StoreState::release(TileId tile) {
 // A write that waits for a pinned tile is not with the Io yet: it takes the new urgency along.
 void StoreState::promote(TileOperation& operation, Urgency urgency) noexcept {
     PENSTOCK_CHECK(operation.busy_ && operation.store_ == this, "the operation is not one of this store in flight");
+    if (operation.refused_) return;
     if (urgency < operation.urgency_) operation.urgency_ = urgency;
     io_.promote(operation, urgency);
 }
@@ -266,8 +284,9 @@ void StoreState::commit(CommitOperation& operation, const ClientState& client) {
 // Why the next commit must not even be tried.
 std::optional<StoreError> StoreState::refusal() const {
     if (!poison_.empty()) {
-        return StoreError{.kind = StoreError::Kind::poisoned,
-                          .message = "nothing can be committed any more since an earlier failure: " + poison_};
+        return StoreError{
+            .kind = StoreError::Kind::poisoned,
+            .message = "nothing can be written or committed any more since an earlier failure: " + poison_};
     }
     if (failed_tiles_ == 0) return std::nullopt;
     const auto first = std::find_if(work_.begin(), work_.end(), [](const TileWork& work) { return work.failed; });

@@ -40,6 +40,7 @@ class StoreState final : public CommitListener {
     void promote(TileOperation& operation, Urgency urgency) noexcept;
     void abandon() noexcept { abandoned_ = true; }
     bool abandoned() const noexcept { return abandoned_; }
+    bool poisoned() const noexcept { return !poison_.empty(); }
     void note(std::string line);
 
     StoreKind kind() const noexcept;
@@ -73,6 +74,7 @@ class StoreState final : public CommitListener {
     TileHash hash(const TileOperation& operation) const noexcept;
     std::optional<StoreError> refusal() const;
     StoreError poison(std::string why);
+    void refuse(TileOperation& operation);
     std::string describe(const TileOperation& operation) const;
 
     // Constant after construction.

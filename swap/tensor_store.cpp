@@ -40,6 +40,9 @@ std::uint64_t TensorStore::granule_bytes() const noexcept {
 StoreKind TensorStore::kind() const noexcept {
     return state_->kind();
 }
+bool TensorStore::poisoned() const noexcept {
+    return state_->poisoned();
+}
 bool TensorStore::written(TileId tile) const {
     return state_->written(tile);
 }

@@ -11,6 +11,7 @@
 #include "swap/manifest.h"
 #include "swap/store_directory.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,7 +32,7 @@ struct StoreError {
     enum class Kind : std::uint8_t {
         io,       // the device said no
         damaged,  // the bytes are not the ones that were written (after a second read)
-        poisoned  // an earlier flush or commit failed: nothing can be committed any more
+        poisoned  // an earlier flush or commit failed: nothing can be written or committed any more
     };
     Kind kind = Kind::io;
     std::string message;
@@ -64,7 +65,8 @@ class TileOperation : private Transfer {
     bool busy_ = false;
     Urgency urgency_ = Urgency::demand;
     bool reread_ = false;
-    bool pinned_ = false;  // a read of a pinned slot
+    bool pinned_ = false;   // a read of a pinned slot
+    bool refused_ = false;  // a write that touches nothing, because the store is poisoned
     std::uint64_t offset_bytes_ = 0;
     std::uint64_t generation_ = 0;
     TileHash hash_;  // what a read expects
@@ -106,6 +108,7 @@ struct CreateOptions {
     // Called on the caller's thread while the files are pre-written (overwriting is twice as fast as a first write; a
     // kept store is written once, so only its manifests are). What it throws ends the creation and reaches the caller.
     std::function<void(std::uint64_t written_bytes, std::uint64_t total_bytes)> progress = {};
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // without any progress of the device
 };
 
 // How much of the newest generation open() reads before anything is written.
@@ -119,6 +122,7 @@ struct OpenOptions {
     Caching caching = Caching::direct;
     VerifyScope verify = VerifyScope::none;
     std::function<void(std::uint64_t verified_bytes, std::uint64_t total_bytes)> progress = {};  // as CreateOptions'
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);                               // likewise
 };
 
 struct TileLocation {
@@ -178,7 +182,7 @@ class TensorStore {
     // granule_bytes().
     std::uint64_t extent_bytes(TileId tile) const;
     std::uint64_t granule_bytes() const noexcept;
-    bool written(TileId tile) const;  // once at least: it can be read
+    bool written(TileId tile) const;  // a write of it was begun at least once: if that failed, reading says damaged
 
     // Reads the newest bytes of the tile, committed or pending, and verifies them. The rest of the extent is zero.
     // REQUIRES: written(tile), operation idle, no other operation on the tile, memory.size() >= extent_bytes(tile).
@@ -192,8 +196,9 @@ class TensorStore {
 
     // Makes all writes since the last commit durable as one generation, with `client`. Throws Error (usage), and has
     // changed nothing, when `client` takes more than max_client_bytes. Reads may go on meanwhile. After an error of a
-    // flush or of the manifest, or when one of the files was removed, the store is poisoned: every later commit fails;
-    // the last generation stays whole (what an interrupted commit had reached may be recovered instead of it).
+    // flush or of the manifest, or when one of the files was removed, the store is poisoned: every later write and
+    // commit fails; the last generation stays whole (what an interrupted commit had reached may be recovered instead of
+    // it, and so its tiles are written no more).
     // REQUIRES: operation idle, no write in flight, no commit under way, not scratch, and as write() for read-only and
     // kept stores.
     void commit(CommitOperation& operation, const ClientState& client);
@@ -208,6 +213,7 @@ class TensorStore {
     void unpin() noexcept;           // releases the rest. REQUIRES: something is pinned, no read_pinned in flight
 
     // As Io::promote(), of an operation of this store: what of it is not with the device yet becomes more urgent.
+    // REQUIRES: in flight; a class that such an operation may have (has_urgency() in aio/transfer.h).
     void promote(TileOperation& operation, Urgency urgency) noexcept;
 
     // A device does not answer and the process is about to end with an error. Operations in flight are never delivered,
@@ -215,6 +221,7 @@ class TensorStore {
     // keep (leak) operations and memory. REQUIRES: nothing but destruction follows.
     void abandon() noexcept;
     bool abandoned() const noexcept;
+    bool poisoned() const noexcept;  // see commit(): open the store again
 
     std::optional<std::uint64_t> generation() const noexcept;  // newest committed; nothing before the first commit
     std::uint64_t incarnation() const noexcept;

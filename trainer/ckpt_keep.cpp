@@ -69,17 +69,17 @@ Copied keep(const CkptRequest& request, Console& console) {
     const std::string folder = kept_folder_of(request);
     make_folder(folder);
     const std::string path = folder + "/" + request.name;
-    bool finished = false;
+    bool ours = false;  // the directory is this job's and holds nothing that was finished
     try {
         StoreDirectory target(path, from.directories.front().job());
-        finished = target.content() == DirectoryContent::committed;
-        if (finished)
+        ours = target.content() != DirectoryContent::committed;
+        if (!ours)
             throw Error(ExitCode::usage,
                         fmt::format("{} is there already; choose another name, or remove it: penstock ckpt rm {} {}",
                                     path, request.directory, request.name));
         return copy(from, target, console);
     } catch (...) {
-        if (!finished) {
+        if (ours) {
             try {
                 remove_kept(path);
             } catch (const Error& error) {

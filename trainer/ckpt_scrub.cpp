@@ -65,14 +65,12 @@ Region memory_for(const TensorStore& store, const std::vector<TensorStore*>& sou
     return Region(bytes, 1, Registration::none);
 }
 
-void mend_tiles(Scrub& scrub, OpenStore& opened) {
+// Sources are the stores of scrub.snapshots. `memory` is as find_bytes() wants it.
+void mend_tiles(Scrub& scrub, OpenStore& opened, const std::vector<TensorStore*>& sources,
+                std::span<std::byte> memory) {
     TensorStore& store = *opened.store;
     const StoreDirectory& first = opened.directories.front();
     const std::vector<TileRecord> records = recover(first.fd(), first.uuid()).newest.value().tiles;
-    std::vector<TensorStore*> sources;
-    for (const Snapshot& snapshot : scrub.snapshots) sources.push_back(snapshot.opened.store.get());
-    const Region region = memory_for(store, sources);
-    const std::span<std::byte> memory(region.data(), region.bytes());
     const auto find = [&](TileId tile) {
         return find_bytes(*opened.io, store, tile, records[store.layout().tile_index(tile)], sources, memory);
     };
@@ -91,6 +89,20 @@ void mend_tiles(Scrub& scrub, OpenStore& opened) {
     commit_blocking(*opened.io, store, client);
     for (const TileFate& fate : scrub.fates) read_blocking(*opened.io, store, fate.tile, memory);
     scrub.mended = true;
+}
+
+void mend_tiles(Scrub& scrub, OpenStore& opened) {
+    std::vector<TensorStore*> sources;
+    for (const Snapshot& snapshot : scrub.snapshots) sources.push_back(snapshot.opened.store.get());
+    auto region = std::make_unique<Region>(memory_for(*opened.store, sources));
+    try {
+        mend_tiles(scrub, opened, sources, {region->data(), region->bytes()});
+    } catch (...) {
+        const auto stuck = [](const TensorStore* one) { return one->abandoned(); };
+        if (stuck(opened.store.get()) || std::any_of(sources.begin(), sources.end(), stuck))
+            static_cast<void>(region.release());  // a device may still write into it
+        throw;
+    }
 }
 
 ordered_json json_of(const Scrub& scrub, const TensorStore& store) {

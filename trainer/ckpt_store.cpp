@@ -55,6 +55,8 @@ std::string find_snapshot(const CkptRequest& request) {
     if (is_kept_name(request.name) && is_directory(folder + "/" + request.name)) return folder + "/" + request.name;
     const std::vector<KeptSnapshot> snapshots = list_kept(folder);
     if (const auto step = number_in(request.name)) {
+        const std::string usual = folder + "/" + step_name(*step);  // as a run names its own
+        if (is_directory(usual)) return usual;
         const auto found = std::find_if(snapshots.rbegin(), snapshots.rend(), [&](const KeptSnapshot& snapshot) {
             return snapshot.manifest && step_of(snapshot.manifest->client) == step;
         });

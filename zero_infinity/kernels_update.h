@@ -4,6 +4,9 @@
 // On encoded elements it is one pass over memory for decode, unscale, clip, update, finiteness check and encode: the
 // element is taken apart and put together in registers, so that an update costs the bytes of its planes and not a
 // second walk through the cache. The result is that of the loops one after the other, bit for bit.
+//
+// Stores are ordinary ones: each line that is written was read just before, so non-temporal stores save no fetch. AdamW
+// on 16 Mi elements, AVX-512, one thread of a Xeon: 46 ms, and 51 ms with them.
 #pragma once
 
 #include "zero_infinity/encoded_span.h"

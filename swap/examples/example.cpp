@@ -9,25 +9,30 @@ using namespace penstock;
 
 int main(int argc, char** argv) try {
     constexpr std::size_t bytes = 16 << 20, tile_bytes = 4 << 20;
+    Budget budget(bytes, "the example's budget");
+    budget.add({"weights", bytes});
+    PinnedPool pool(budget, MachineMemory::read(), {});
+    Lease lease = pool.acquire(pool.use("weights"), bytes);
+    auto* const numbers = reinterpret_cast<int*>(lease.data());
+
     StoreDirectory directory(argc > 1 ? argv[1] : "example-store", "example");  // locked while it lives
     Io io(open_backend(directory.lock_fd(), {}).backend, {});
     const auto store = directory.content() == DirectoryContent::committed
                            ? TensorStore::open(io, {&directory})
                            : TensorStore::create(io, {&directory}, {.objects = {{"weights", bytes, tile_bytes}}});
-    Budget budget(bytes, "the example's budget");
-    budget.add({"weights", bytes});
-    PinnedPool pool(budget, MachineMemory::read(), {});
-    const Lease lease = pool.acquire(pool.use("weights"), bytes);
-    auto* const numbers = reinterpret_cast<int*>(lease.data());
-
     const std::uint32_t weights = store->find("weights").value();
-    for (std::uint32_t tile = 0; tile < store->layout().tile_count(weights); ++tile) {
-        const std::span<std::byte> part = lease.span().subspan(tile * tile_bytes, tile_bytes);
-        if (store->written({weights, tile})) read_blocking(io, *store, {weights, tile}, part);
-        for (std::size_t i = 0; i < tile_bytes / sizeof(int); ++i) ++reinterpret_cast<int*>(part.data())[i];
-        write_blocking(io, *store, {weights, tile}, part);
+    try {
+        for (std::uint32_t tile = 0; tile < store->layout().tile_count(weights); ++tile) {
+            const std::span<std::byte> part = lease.span().subspan(tile * tile_bytes, tile_bytes);
+            if (store->written({weights, tile})) read_blocking(io, *store, {weights, tile}, part);
+            for (std::size_t i = 0; i < tile_bytes / sizeof(int); ++i) ++reinterpret_cast<int*>(part.data())[i];
+            write_blocking(io, *store, {weights, tile}, part);
+        }
+        commit_blocking(io, *store, {{"by", "example.cpp"}});  // from here on a crash finds these numbers
+    } catch (const Error&) {
+        if (store->abandoned()) lease.forsake();  // a device that does not answer may still write there
+        throw;
     }
-    commit_blocking(io, *store, {{"by", "example.cpp"}});  // from here on a crash finds these numbers
     std::printf("run %d\n", numbers[bytes / sizeof(int) - 1]);
     return 0;
 } catch (const Error& error) {

@@ -277,6 +277,10 @@ TEST(CApi, VerifyingAtTheStartGoesBackWhereTheNewestIsDamaged) {
     flip_newest_tile(caller.directory());
     penstock_store_options options = caller.options();
     options.verify = PENSTOCK_VERIFY_ALL;
+    const penstock_object other{"others", 50'000, 16'384};
+    options.objects = &other;
+    EXPECT_EQ(caller.open(options), PENSTOCK_USAGE) << "refused before the damaged generation is given up";
+    options.objects = caller.objects.data();
     std::uint64_t told = 0;
     options.progress = [](std::uint64_t done, std::uint64_t, void* user) { *static_cast<std::uint64_t*>(user) = done; };
     options.progress_user = &told;

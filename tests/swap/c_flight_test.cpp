@@ -169,7 +169,10 @@ TEST_F(CFlightDevice, AFailedFlushPoisonsTheStore) {
     fail_with_eio(IoKind::flush, 1);
     EXPECT_EQ(caller.commit(), PENSTOCK_POISONED);
     EXPECT_EQ(caller.commit(), PENSTOCK_POISONED);
-    EXPECT_NE(caller.message.find("nothing can be committed any more"), std::string::npos) << caller.message;
+    const ScratchMemory memory(caller.bytes_of(states));
+    EXPECT_REFUSED(PENSTOCK_POISONED, "open the store again",
+                   penstock_write(caller.store, states, memory_of(memory), PENSTOCK_DEMAND, nullptr, &error));
+    EXPECT_NE(caller.message.find("nothing can be written or committed any more"), std::string::npos) << caller.message;
 }
 
 TEST_F(CFlightDevice, DamageIsToldFromOtherErrors) {

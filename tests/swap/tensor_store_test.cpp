@@ -160,6 +160,9 @@ TEST_F(TensorStoreTest, AFailedManifestWritePoisonsAndTheLastGenerationStaysWhol
         };
         EXPECT_EQ(exercise.advance(io, *store, generation + 1)->kind, StoreError::Kind::poisoned);
         EXPECT_EQ(exercise.advance(io, *store, generation + 1)->kind, StoreError::Kind::poisoned);
+        // Other bytes: they must not get where a manifest that is whole has its tiles.
+        EXPECT_TRUE(store->poisoned());
+        EXPECT_EQ(Exercise(8).write(io, *store, generation + 1)->kind, StoreError::Kind::poisoned);
         EXPECT_EQ(store->generation(), generation);
         store = nullptr;
         device.hook = {};

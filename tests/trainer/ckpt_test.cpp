@@ -450,6 +450,32 @@ TEST_F(CkptTest, KeepRefusesImpossibleNamesForeignFilesAndStoresInUse) {
     EXPECT_FALSE(fs::exists(path + "/kept/b"));
 }
 
+TEST_F(CkptTest, AKeepLeavesAnotherJobsSnapshotOfThatNameAlone) {
+    ASSERT_EQ(ckpt({"keep", path, "best"}).code, 0);
+    const std::string other = scratch.file("other");
+    {
+        StoreDirectory directory(other, "another job");
+        Io io(make_thread_backend({}), {});
+        const auto store = TensorStore::create(io, {&directory}, {.objects = MovingStore::objects()});
+        MovingStore moving(io, *store, 2);
+        EXPECT_FALSE(moving.round());
+    }
+    const Ended refused = ckpt({"keep", other, "best", "--to", path + "/kept"});
+    EXPECT_EQ(refused.code, 4);
+    EXPECT_TRUE(contains(refused.errors, "belongs to job 'test'")) << refused.errors;
+    EXPECT_EQ(ckpt({"verify", path + "/kept/best"}).code, 0);
+}
+
+TEST_F(CkptTest, AStepIsFirstTheSnapshotThatARunNamesSo) {
+    ASSERT_EQ(ckpt({"keep", path, "best"}).code, 0);  // of the same step as the next
+    const auto listed = list_kept(path + "/kept");
+    ASSERT_EQ(listed.size(), 1U);
+    fs::copy(path + "/kept/best", path + "/kept/step-7", fs::copy_options::recursive);
+    EXPECT_EQ(ckpt({"rm", path, "7"}).code, 0);
+    EXPECT_TRUE(fs::exists(path + "/kept/best"));
+    EXPECT_FALSE(fs::exists(path + "/kept/step-7"));
+}
+
 TEST_F(CkptTest, AKeepOfADamagedStoreLeavesNothingBehind) {
     damage(path, {1, 3});
     const Ended ended = ckpt({"keep", path, "a"});

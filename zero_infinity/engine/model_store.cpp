@@ -31,7 +31,8 @@ class Opening {
         made.store = TensorStore::open(*parts_.io, parts_.directories,
                                        {.caching = options_.caching,
                                         .verify = options_.verify,
-                                        .progress = progress("verifying what was committed")});
+                                        .progress = progress("verifying what was committed"),
+                                        .deadline = options_.io_deadline});
         made.client = made.store->client();
         // Verification may have gone back by a generation.
         if (!seen.newest || seen.newest->generation != made.store->generation()) accept(made.client, first.path());
@@ -90,7 +91,8 @@ class Opening {
                                     .kind = durable() ? StoreKind::durable : StoreKind::scratch,
                                     .shares = options_.swap_shares,
                                     .caching = options_.caching,
-                                    .progress = progress("preparing the swap files")});
+                                    .progress = progress("preparing the swap files"),
+                                    .deadline = options_.io_deadline});
     }
 
     // Throws where the run may not go on from `client`.

@@ -349,6 +349,9 @@ void Session::keep(const std::string& path) {
     state_->engine->settle();
     state_->driver->keep(path);
 }
+const StoreUuid& Session::store_uuid() const noexcept {
+    return state_->store->uuid();
+}
 KeepProgress Session::keep_progress() const {
     return state_->driver->keep_progress();
 }

@@ -105,6 +105,7 @@ class Session {
     // Copies the newest step, which is committed first, into a snapshot in the new directory `path` while training goes
     // on. Progress, end and outcome: see Driver. REQUIRES: options.keeping, durable, no copy is under way.
     void keep(const std::string& path);
+    const StoreUuid& store_uuid() const noexcept;  // that its snapshots name as their origin
     KeepProgress keep_progress() const;
     void finish_keep(const std::function<bool(const KeepProgress&)>& wanted);
     std::vector<KeptCopy> take_kept();
