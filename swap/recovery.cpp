@@ -58,7 +58,9 @@ bool precedes(const Manifest& previous, const Manifest& newest) {
            previous.objects == newest.objects && previous.geometry == newest.geometry;
 }
 
-void judge(ManifestCopy& copy, std::span<const std::byte> place, const StoreUuid& store, Recovery& recovery) {
+// `file` is the number of the file that the place is in.
+void judge(ManifestCopy& copy, std::span<const std::byte> place, std::size_t file, const StoreUuid& store,
+           Recovery& recovery) {
     if (std::all_of(place.begin(), place.end(), [](std::byte value) { return value == std::byte{0}; })) {
         copy.state = ManifestCopy::State::blank;
         return;
@@ -73,6 +75,12 @@ void judge(ManifestCopy& copy, std::span<const std::byte> place, const StoreUuid
         decoded.valid = false;
         decoded.problem = "the file's length is not that of its manifests";
     }
+    // A commit overwrites the other file's, so one that lay here by itself would come back later.
+    if (decoded.valid && manifest.generation % manifest_file_names.size() != file) {
+        decoded.valid = false;
+        decoded.problem = fmt::format("it is of generation {}, which belongs into {}", manifest.generation,
+                                      manifest_file_names[manifest.generation % manifest_file_names.size()]);
+    }
     copy.state = decoded.valid ? ManifestCopy::State::whole : ManifestCopy::State::broken;
     copy.problem = std::move(decoded.problem);
     if (!decoded.valid) return;
@@ -80,8 +88,10 @@ void judge(ManifestCopy& copy, std::span<const std::byte> place, const StoreUuid
     consider(recovery, std::move(manifest));
 }
 
-void read_file(int directory_fd, const char* name, const StoreUuid& store, Copies& copies, Recovery& recovery) {
-    const Descriptor file(::openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+void read_file(int directory_fd, std::size_t number, const StoreUuid& store, Recovery& recovery) {
+    Copies& copies = recovery.copies[number];
+    const Descriptor file(
+        ::openat(directory_fd, manifest_file_names[number], O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!file) {
         if (errno != ENOENT) break_all(copies, fmt::format("it cannot be opened: {}", errno_text(errno)));
         return;
@@ -101,7 +111,7 @@ void read_file(int directory_fd, const char* name, const StoreUuid& store, Copie
             copies[i].state = ManifestCopy::State::broken;
             copies[i].problem = fmt::format("it cannot be read: {}", errno_text(error));
         } else {
-            judge(copies[i], place, store, recovery);
+            judge(copies[i], place, number, store, recovery);
         }
     }
 }
@@ -111,7 +121,7 @@ void read_file(int directory_fd, const char* name, const StoreUuid& store, Copie
 Recovery recover(int directory_fd, const StoreUuid& store) {
     Recovery recovery;
     for (std::size_t file = 0; file < recovery.copies.size(); ++file) {
-        read_file(directory_fd, manifest_file_names[file], store, recovery.copies[file], recovery);
+        read_file(directory_fd, file, store, recovery);
     }
     if (recovery.previous && !precedes(*recovery.previous, *recovery.newest)) recovery.previous.reset();
     return recovery;

@@ -67,6 +67,16 @@ TEST_F(RecoveryTest, OneDamagedCopyOfTheNewestManifestIsNotedAndTheOtherUsed) {
         << notes_of(*store)[1];
 }
 
+// There no later commit would overwrite it.
+TEST_F(RecoveryTest, AManifestInTheOtherFileIsNone) {
+    commit_up_to(2);
+    std::filesystem::copy_file(manifest(0), manifest(1), std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(manifest(0), 0);
+    std::filesystem::resize_file(manifest(0), 2 * place_bytes);
+    const std::string message = refusal();
+    EXPECT_NE(message.find("it is of generation 2, which belongs into manifest.0"), std::string::npos) << message;
+}
+
 TEST_F(RecoveryTest, TheSecondCopyMayBeTheDamagedOne) {
     commit_up_to(3);
     damage(3, 2);
@@ -206,7 +216,7 @@ TEST_F(RecoveryTest, NumbersFromWhichNothingCountsOnAreRefused) {
         const std::string text(reinterpret_cast<const char*>(place.data()), bytes);
         for (const std::uint64_t offset : {std::uint64_t{0}, place_bytes}) overwrite(manifest(1), offset, text);
     };
-    for (const std::uint64_t number : {1ULL << 63, ~0ULL}) {
+    for (const std::uint64_t number : {(1ULL << 63) + 1, ~0ULL}) {
         forge(number, newest.incarnation);
         EXPECT_NE(refusal().find(fmt::format("generation {}", number)), std::string::npos) << refusal();
         forge(newest.generation, number);
