@@ -109,6 +109,7 @@ void StoreState::write(TileOperation& operation, TileId tile, std::span<std::byt
 // that are not committed, must stay as they are. A read carries the refusal, as in Commit::refuse().
 void StoreState::refuse(TileOperation& operation) {
     operation.refused_ = true;
+    ++reads_in_flight_;
     const File& file = files_.manifests.front();
     io_.start(operation, {.kind = IoKind::read,
                           .file = &file,
@@ -164,6 +165,7 @@ void StoreState::start(TileOperation& operation, IoKind kind) {
 void StoreState::tile_finished(TileOperation& operation) noexcept {
     if (abandoned_) return;
     if (operation.refused_) {
+        --reads_in_flight_;
         operation.error_ = refusal();
     } else if (operation.request().kind == IoKind::write) {
         write_finished(operation);

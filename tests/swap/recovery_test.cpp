@@ -33,7 +33,7 @@ class RecoveryTest : public ::testing::Test {
         file << text;
     }
     void damage(std::uint64_t generation, std::uint32_t copy) const {
-        overwrite(manifest(generation), (copy - 1) * place_bytes + 300, "X");
+        flip_bit(manifest(generation), (copy - 1) * place_bytes + 300);
     }
     std::unique_ptr<TensorStore> reopen() { return TensorStore::open(io, {&directory}); }
     std::string refusal() {
