@@ -15,7 +15,7 @@ namespace penstock {
 namespace {
 
 // No training waits for the device meanwhile, and what is in flight bridges the time in which a tile is hashed.
-constexpr std::uint64_t in_flight_bytes = 32ULL << 20;
+constexpr std::uint64_t in_flight_bytes = 16ULL << 20;
 
 bool is_directory(const std::string& path) {
     return static_cast<bool>(Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
