@@ -1,7 +1,6 @@
 #include "swap/store_files.h"
 
 #include "aio/error.h"
-#include "swap/blocking.h"
 #include "swap/recovery.h"
 
 #include <fcntl.h>

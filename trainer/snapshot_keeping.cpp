@@ -26,10 +26,10 @@ bool exists(const std::string& path) {
     return std::filesystem::exists(path, unknown) || unknown;
 }
 
-bool is_copy_of(const StoreUuid& store, const std::string& folder, const std::string& name) {
+bool was_kept(const StoreUuid& store, const std::string& folder, const std::string& name) {
     const std::vector<KeptSnapshot> all = list_kept(folder);
     return std::any_of(all.begin(), all.end(),
-                       [&](const KeptSnapshot& one) { return one.name == name && penstock::is_copy_of(one, store); });
+                       [&](const KeptSnapshot& one) { return one.name == name && is_copy_of(one, store); });
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ void SnapshotKeeping::begin(std::int64_t step) {
     const std::string path = options_.folder + "/" + name;
     try {
         // Of a run that went back and has come here again, with the same bits.
-        if (exists(path) && is_copy_of(session_.store_uuid(), options_.folder, name)) {
+        if (exists(path) && was_kept(session_.store_uuid(), options_.folder, name)) {
             session_.engine().settle();
             console_.info(fmt::format("{} was kept before and is left as it is", path));
             return;

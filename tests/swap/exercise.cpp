@@ -1,5 +1,7 @@
 #include "tests/swap/exercise.h"
 
+#include "aio/error.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,6 +54,16 @@ std::optional<StoreError> commit(Io& io, TensorStore& store, const ClientState& 
     TestCommit operation;
     store.commit(operation, client);
     return finish(io, operation);
+}
+
+std::string storage_refusal(const std::function<void()>& open) {
+    try {
+        open();
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::storage) throw;
+        return error.what();
+    }
+    return "opened";
 }
 
 void flip_bit(const std::string& path, std::uint64_t offset_bytes, unsigned bit) {

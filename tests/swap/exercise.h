@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ std::optional<StoreError> commit(Io& io, TensorStore& store, const ClientState& 
 
 // What the store noted, without what it says of a file system that refuses O_DIRECT: that is not the test's doing.
 std::vector<std::string> notes_of(const TensorStore& store);
+
+// What an opening of a store is refused with, which is an Error of storage; "opened" when it is not refused. Another
+// Error is thrown on.
+std::string storage_refusal(const std::function<void()>& open);
 
 // Bit rot: one bit of the file's byte at that offset is turned over.
 void flip_bit(const std::string& path, std::uint64_t offset_bytes, unsigned bit = 0);

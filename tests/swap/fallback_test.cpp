@@ -48,13 +48,7 @@ class FallbackTest : public ::testing::Test {
         return TensorStore::open(io, {&directory}, {.verify = scope});
     }
     std::string refusal(VerifyScope scope) {
-        try {
-            reopen(scope);
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ExitCode::storage);
-            return error.what();
-        }
-        return "opened";
+        return storage_refusal([&] { reopen(scope); });
     }
 
     TemporaryDirectory scratch;

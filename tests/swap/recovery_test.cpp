@@ -37,13 +37,7 @@ class RecoveryTest : public ::testing::Test {
     }
     std::unique_ptr<TensorStore> reopen() { return TensorStore::open(io, {&directory}); }
     std::string refusal() {
-        try {
-            reopen();
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ExitCode::storage);
-            return error.what();
-        }
-        return "opened";
+        return storage_refusal([&] { reopen(); });
     }
 
     TemporaryDirectory scratch;

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <numeric>
-#include <sstream>
 #include <vector>
 
 namespace penstock::testing {
@@ -28,8 +27,7 @@ double mean(const std::vector<double>& values) {
 // The mean over the last tenth of the steps: single batches differ more than codecs do.
 double final_loss(const std::string& log) {
     std::vector<double> losses;
-    std::istringstream lines(read_file(log));
-    for (std::string line; std::getline(lines, line);) losses.push_back(nlohmann::json::parse(line)["loss"]);
+    for (const nlohmann::json& step : read_json_lines(log)) losses.push_back(step["loss"]);
     const auto tenth = static_cast<std::ptrdiff_t>(losses.size() / 10);
     return mean({losses.end() - tenth, losses.end()});
 }

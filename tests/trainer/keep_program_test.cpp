@@ -8,7 +8,6 @@
 #include <csignal>
 #include <filesystem>
 #include <set>
-#include <sstream>
 
 namespace penstock::testing {
 namespace {
@@ -23,12 +22,7 @@ class Keeping : public ::testing::Test {
         more.insert(more.begin(), {"train", "config.json", "--json"});
         return run(directory_.path(), more);
     }
-    std::vector<json> log() {
-        std::istringstream lines(read_file(directory_ / "run/log.jsonl"));
-        std::vector<json> objects;
-        for (std::string line; std::getline(lines, line);) objects.push_back(json::parse(line));
-        return objects;
-    }
+    std::vector<json> log() { return read_json_lines(directory_ / "run/log.jsonl"); }
     std::vector<double> losses() {
         std::vector<double> losses;
         for (const json& step : log()) losses.push_back(step["loss"]);

@@ -11,7 +11,6 @@
 #include <csignal>
 #include <map>
 #include <random>
-#include <sstream>
 #include <thread>
 
 namespace penstock::testing {
@@ -29,11 +28,8 @@ Arguments train_command(const Arguments& more) {
 
 std::map<int, double> losses(const TemporaryDirectory& directory) {
     std::map<int, double> losses;
-    std::istringstream lines(read_file(directory / "run/log.jsonl"));
-    for (std::string line; std::getline(lines, line);) {
-        const auto record = nlohmann::json::parse(line);
-        EXPECT_TRUE(losses.emplace(record["step"], record["loss"]).second) << "step logged twice: " << line;
-    }
+    for (const nlohmann::json& record : read_json_lines(directory / "run/log.jsonl"))
+        EXPECT_TRUE(losses.emplace(record["step"], record["loss"]).second) << "step logged twice: " << record;
     return losses;
 }
 

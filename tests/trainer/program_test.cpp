@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <sstream>
 
 namespace penstock::testing {
 namespace {
@@ -24,12 +23,7 @@ class Trained : public ::testing::Test {
         return run(directory_.path(), more);
     }
 
-    std::vector<json> log() {
-        std::istringstream lines(read_file(directory_ / "run/log.jsonl"));
-        std::vector<json> objects;
-        for (std::string line; std::getline(lines, line);) objects.push_back(json::parse(line));
-        return objects;
-    }
+    std::vector<json> log() { return read_json_lines(directory_ / "run/log.jsonl"); }
 
     TemporaryDirectory directory_;
 };
