@@ -1,11 +1,12 @@
 #include "aio/admission.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
+#include "aio/words/io_error.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace penstock {
+namespace penstock::aio {
 
 namespace {
 
@@ -89,4 +90,4 @@ Admission admit(const InFlightLimits& limits, const DeviceLoad& load, IoKind kin
     return within_bounds(limits, load, kind, urgency, bytes) ? Admission::yes : Admission::full;
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -2,12 +2,13 @@
 #pragma once
 
 #include "aio/transfer.h"
+#include "aio/words/io_error.h"
 
 #include <array>
 #include <chrono>
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::aio {
 
 // Bytes in flight on one device at most, by direction and class. Nothing that is in flight can be called back, so these
 // are what the next demand read may have to wait behind. Prefetch, write-back and scrub may starve for as long as more
@@ -59,4 +60,4 @@ enum class Admission : std::uint8_t {
 Admission admit(const InFlightLimits& limits, const DeviceLoad& load, IoKind kind, Urgency urgency,
                 std::uint64_t bytes) noexcept;
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::aio {
 
 std::string Backend::register_memory(std::span<const std::span<std::byte>> ranges) {
     return ranges.empty() ? std::string() : fmt::format("{} cannot register memory", name());
@@ -24,4 +24,4 @@ const char* to_string(BackendKind kind) noexcept {
     return "?";
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -2,7 +2,7 @@
 // retries nor chunks (aio/io.h) and are replaced in tests by one that injects faults.
 #pragma once
 
-#include "aio/error.h"
+#include "aio/words/io_error.h"
 
 #include <chrono>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-namespace penstock {
+namespace penstock::aio {
 
 // One system-level attempt. Owned by the Io that submits it; a backend holds a pointer from submit() until reap() or
 // abandon() has handed it back, and for ever when neither did. `bytes` is at most max_attempt_bytes.
@@ -113,4 +113,4 @@ struct ChosenBackend {
 ChosenBackend open_backend(int probe_fd, const BackendOptions& options,
                            std::optional<BackendKind> wanted = std::nullopt);
 
-}  // namespace penstock
+}  // namespace penstock::aio

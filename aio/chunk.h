@@ -1,16 +1,17 @@
-// A piece of a transfer that is in flight, and what its last attempt means. Used by io*.cpp, lane.cpp, judge.cpp and
-// transfer.cpp.
+// A piece of a transfer that is in flight, and what its last attempt means. Used by io*.cpp, device_queue.cpp,
+// judge.cpp and transfer.cpp.
 #pragma once
 
 #include "aio/backend.h"
 #include "aio/transfer.h"
+#include "aio/words/io_error.h"
 
 #include <chrono>
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::aio {
 
-struct Lane;
+struct DeviceQueue;
 
 // The Attempt's data, offset and bytes are what is still to move.
 struct Chunk : Attempt {
@@ -24,7 +25,7 @@ struct Chunk : Attempt {
     std::uint32_t issued_bytes = 0;     // when it was cut: its share of the bytes in flight
     int tries = 0;                      // attempts since the last progress
     Transfer* transfer = nullptr;
-    Lane* lane = nullptr;
+    DeviceQueue* queue = nullptr;
     std::chrono::steady_clock::time_point submitted;  // the last attempt
     std::chrono::steady_clock::time_point due;        // when resting: the next one
     Chunk* next_idle = nullptr;                       // in the list of the free or of the resting
@@ -56,4 +57,4 @@ bool has_urgency(IoKind kind, Urgency urgency) noexcept;
 // Checks what TransferRequest asks of its maker, for a loop that cuts chunks of `chunk_bytes`.
 void check_request(const TransferRequest& request, std::uint32_t chunk_bytes);
 
-}  // namespace penstock
+}  // namespace penstock::aio

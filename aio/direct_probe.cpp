@@ -1,6 +1,6 @@
 #include "aio/direct_probe.h"
 
-#include "aio/error.h"
+#include "aio/words/io_error.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include <bit>
 #include <cerrno>
 
-namespace penstock {
+namespace penstock::aio {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::int64_t KernelDirectCalls::try_read(int fd, std::size_t bytes) {
     return result < 0 ? -errno : result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace penstock {
+namespace penstock::aio {
 
 // What the kernel says when asked (statx, STATX_DIOALIGN, Linux 6.1 and later).
 struct DirectAnswer {
@@ -42,4 +42,4 @@ struct DirectSupport {
 // Leaves O_DIRECT set on `fd` exactly when the answer is direct.
 DirectSupport enable_direct(int fd, DirectCalls& calls);
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,8 +1,9 @@
 #include "aio/file.h"
 
-#include "aio/check.h"
 #include "aio/direct_probe.h"
-#include "aio/error.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +17,7 @@
 #include <limits>
 #include <utility>
 
-namespace penstock {
+namespace penstock::aio {
 
 namespace {
 
@@ -181,4 +182,4 @@ void File::reserve(std::uint64_t bytes) {
     fail("cannot reserve space for", path_, error);
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace penstock {
+namespace penstock::aio {
 
 // What a file asks of an address and of an offset or length, in bytes; both are powers of two, and 1 when it is read
 // and written through the page cache.
@@ -66,4 +66,4 @@ class File {
     std::uint64_t id_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::aio

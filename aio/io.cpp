@@ -1,16 +1,17 @@
 #include "aio/io.h"
 
-#include "aio/check.h"
 #include "aio/chunk.h"
+#include "aio/device_queue.h"
 #include "aio/file.h"
-#include "aio/lane.h"
+#include "aio/words/check.h"
+#include "aio/words/io_error.h"
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <utility>
 
-namespace penstock {
+namespace penstock::aio {
 
 namespace {
 
@@ -47,18 +48,11 @@ Io::Io(std::unique_ptr<Backend> backend, IoLimits limits) : backend_(std::move(b
     check_limits(limits_.in_flight, limits_.chunk_bytes);
     limits_.in_flight = fitted(limits_.in_flight, backend_->depth());
     limits_.deadline = std::min(limits_.deadline, longest_wait);
-    lanes_.resize(max_io_devices);
+    queues_.resize(max_io_devices);
     chunk_memory_ = std::make_unique<Chunk[]>(backend_->depth());
     chunks_ = {chunk_memory_.get(), backend_->depth()};
     for (Chunk& chunk : chunks_) chunk.next_idle = std::exchange(free_chunks_, &chunk);
     free_count_ = chunks_.size();
-}
-
-void Io::set_limits(std::uint64_t device, const InFlightLimits& limits) {
-    check_limits(limits, limits_.chunk_bytes);
-    Lane& lane = lane_of(device);
-    PENSTOCK_CHECK(lane.unused(), "bounds are set while transfers of the device are started");
-    lane.limits = fitted(limits, chunks_.size());
 }
 
 void Io::start(Transfer& transfer, const TransferRequest& request) {
@@ -71,7 +65,7 @@ void Io::start(Transfer& transfer, const TransferRequest& request) {
     transfer.issued_bytes_ = 0;
     transfer.started_ = backend_->now();
     transfer.transition(Transfer::State::queued);
-    lane_of(request.file->device()).push(transfer);
+    queue_of(request.file->device()).push(transfer);
     ++unfinished_;
 }
 
@@ -80,17 +74,10 @@ void Io::promote(Transfer& transfer, Urgency urgency) noexcept {
     if (!transfer.waits() || request.kind == IoKind::flush || urgency >= *request.urgency) return;
     PENSTOCK_CHECK(has_urgency(request.kind, urgency), "a {} has no class {}", to_string(request.kind),
                    static_cast<int>(urgency));
-    Lane& lane = lane_of(request.file->device());
-    lane.remove(transfer);
+    DeviceQueue& queue = queue_of(request.file->device());
+    queue.remove(transfer);
     request.urgency = urgency;
-    lane.push(transfer);
-}
-
-void Io::withdraw(Transfer& transfer) noexcept {
-    if (!transfer.waits()) return;
-    lane_of(transfer.request_.file->device()).remove(transfer);
-    transfer.fail(ECANCELED);
-    if (transfer.chunks_in_flight_ == 0) drain(transfer);
+    queue.push(transfer);
 }
 
 std::size_t Io::wait(std::chrono::nanoseconds timeout) {
@@ -143,65 +130,66 @@ std::string Io::register_files(std::span<const File* const> files) {
 
 // ---------------------------------------------------------------- from the queues to the backend
 
-Lane& Io::lane_of(std::uint64_t device) noexcept {
-    for (std::size_t i = 0; i < lane_count_; ++i) {
-        if (lanes_[i].device == device) return lanes_[i];
+DeviceQueue& Io::queue_of(std::uint64_t device) noexcept {
+    for (std::size_t i = 0; i < queue_count_; ++i) {
+        if (queues_[i].device == device) return queues_[i];
     }
-    if (lane_count_ == lanes_.size()) return lanes_.back();
-    Lane& lane = lanes_[lane_count_++];
-    lane.device = device;
-    lane.limits = limits_.in_flight;
-    ++lanes_with_nothing_;
-    return lane;
+    if (queue_count_ == queues_.size()) return queues_.back();
+    DeviceQueue& queue = queues_[queue_count_++];
+    queue.device = device;
+    queue.limits = limits_.in_flight;
+    ++idle_queues_;
+    return queue;
 }
 
 // With fewer places than devices none can be kept for each, so the one that got the last place is offered the next one
 // last.
 void Io::issue() noexcept {
     submit_rested();
-    const std::size_t first = first_lane_;
-    for (std::size_t i = 0; i < lane_count_; ++i) {
-        const std::size_t index = (first + i) % lane_count_;
+    const std::size_t first = first_queue_;
+    for (std::size_t i = 0; i < queue_count_; ++i) {
+        const std::size_t index = (first + i) % queue_count_;
         const std::size_t before = free_count_;
-        issue_lane(lanes_[index]);
-        if (free_count_ < before) first_lane_ = index + 1;
+        issue_queue(queues_[index]);
+        if (free_count_ < before) first_queue_ = index + 1;
     }
 }
 
-void Io::issue_lane(Lane& lane) noexcept {
-    while (!lane.flushes.empty() && free_places(lane) > 0) issue_chunk(lane, *lane.flushes.head());
+void Io::issue_queue(DeviceQueue& queue) noexcept {
+    while (!queue.flushes.empty() && free_places(queue) > 0) issue_chunk(queue, *queue.flushes.head());
     bool throttled = false;
     for (std::size_t i = 0; i < urgency_count; ++i) {
         for (const IoKind kind : {IoKind::read, IoKind::write}) {
-            if (issue_class(lane, kind, static_cast<Urgency>(i)) == Admission::throttled) throttled = true;
+            if (issue_class(queue, kind, static_cast<Urgency>(i)) == Admission::throttled) throttled = true;
         }
     }
-    if (lane.update_throttled(throttled, now_)) bump(statistics_.throttled);
+    if (queue.update_throttled(throttled, now_)) bump(statistics_.throttled);
 }
 
 // Returns why it stopped: yes when the queue is empty now.
-Admission Io::issue_class(Lane& lane, IoKind kind, Urgency urgency) noexcept {
-    const TransferQueue& queue = (kind == IoKind::read ? lane.reads : lane.writes)[static_cast<std::size_t>(urgency)];
-    while (Transfer* transfer = queue.head()) {
+Admission Io::issue_class(DeviceQueue& queue, IoKind kind, Urgency urgency) noexcept {
+    const TransferQueue& waiting =
+        (kind == IoKind::read ? queue.reads : queue.writes)[static_cast<std::size_t>(urgency)];
+    while (Transfer* transfer = waiting.head()) {
         const std::uint64_t left = transfer->request_.bytes - transfer->issued_bytes_;
-        lane.load.free_places = free_places(lane);
-        lane.load.demand_recent = lane.demand_recent(now_);
+        queue.load.free_places = free_places(queue);
+        queue.load.demand_recent = queue.demand_recent(now_);
         const Admission answer =
-            admit(lane.limits, lane.load, kind, urgency, std::min<std::uint64_t>(limits_.chunk_bytes, left));
+            admit(queue.limits, queue.load, kind, urgency, std::min<std::uint64_t>(limits_.chunk_bytes, left));
         if (answer != Admission::yes) return answer;
-        issue_chunk(lane, *transfer);
+        issue_chunk(queue, *transfer);
     }
     return Admission::yes;
 }
 
 // Each other device that has nothing in flight keeps one place.
-std::uint32_t Io::free_places(const Lane& lane) const noexcept {
-    std::size_t kept = lanes_with_nothing_ - (lane.chunks_in_flight == 0 ? 1 : 0);
-    if (lane_count_ > chunks_.size()) kept = 0;
+std::uint32_t Io::free_places(const DeviceQueue& queue) const noexcept {
+    std::size_t kept = idle_queues_ - (queue.chunks_in_flight == 0 ? 1 : 0);
+    if (queue_count_ > chunks_.size()) kept = 0;
     return static_cast<std::uint32_t>(free_count_ - std::min(kept, free_count_));
 }
 
-void Io::issue_chunk(Lane& lane, Transfer& transfer) noexcept {
+void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
     const TransferRequest& request = transfer.request_;
     const std::uint64_t left = request.bytes - transfer.issued_bytes_;
     Chunk& chunk = *free_chunks_;
@@ -216,16 +204,16 @@ void Io::issue_chunk(Lane& lane, Transfer& transfer) noexcept {
     chunk.urgency = request.urgency.value_or(Urgency::demand);
     chunk.tries = 0;
     chunk.transfer = &transfer;
-    chunk.lane = &lane;
-    if (lane.chunks_in_flight == 0) --lanes_with_nothing_;
-    lane.add(chunk);
+    chunk.queue = &queue;
+    if (queue.chunks_in_flight == 0) --idle_queues_;
+    queue.add(chunk);
     if (transfer.state_ == Transfer::State::queued) {
         transfer.transition(Transfer::State::active);
         transfer.issued_ = now_;
     }
     transfer.issued_bytes_ += chunk.bytes;
     ++transfer.chunks_in_flight_;
-    if (transfer.wholly_issued()) lane.remove(transfer);
+    if (transfer.wholly_issued()) queue.remove(transfer);
     submit(chunk);
 }
 
@@ -263,7 +251,7 @@ void Io::submit_rested() noexcept {
 // The first point in time at which something can go that no completion announces.
 Io::Time Io::next_timer(Time until) const noexcept {
     for (const Chunk* chunk = resting_; chunk != nullptr; chunk = chunk->next_idle) until = std::min(until, chunk->due);
-    for (std::size_t i = 0; i < lane_count_; ++i) until = std::min(until, lanes_[i].timer().value_or(until));
+    for (std::size_t i = 0; i < queue_count_; ++i) until = std::min(until, queues_[i].timer().value_or(until));
     return until;
 }
 
@@ -314,7 +302,7 @@ void Io::settle(Chunk& chunk) noexcept {
 
 void Io::fail(Chunk& chunk, int errno_value) noexcept {
     Transfer& transfer = *chunk.transfer;
-    if (transfer.waits()) chunk.lane->remove(transfer);
+    if (transfer.waits()) chunk.queue->remove(transfer);
     if (!transfer.error_) {
         transfer.error_ = IoError{.kind = chunk.kind,
                                   .path = transfer.request_.file->path(),
@@ -328,12 +316,12 @@ void Io::fail(Chunk& chunk, int errno_value) noexcept {
 
 void Io::retire(Chunk& chunk) noexcept {
     Transfer& transfer = *std::exchange(chunk.transfer, nullptr);
-    Lane& lane = *std::exchange(chunk.lane, nullptr);
+    DeviceQueue& queue = *std::exchange(chunk.queue, nullptr);
     chunk.state = Chunk::State::free;
     chunk.next_idle = std::exchange(free_chunks_, &chunk);
     ++free_count_;
-    lane.subtract(chunk, now_);
-    if (lane.chunks_in_flight == 0) ++lanes_with_nothing_;
+    queue.subtract(chunk, now_);
+    if (queue.chunks_in_flight == 0) ++idle_queues_;
     --transfer.chunks_in_flight_;
     if (transfer.chunks_in_flight_ == 0 && (transfer.wholly_issued() || transfer.error_)) drain(transfer);
 }
@@ -356,7 +344,6 @@ void Io::drain(Transfer& transfer) noexcept {
     lane.wait.add(transfer.issued_ - transfer.started_);
 }
 
-// What done() withdraws is for the next time.
 std::size_t Io::deliver() noexcept {
     std::size_t delivered = 0;
     TransferQueue due = std::exchange(drained_, {});
@@ -377,4 +364,4 @@ LaneStatistics* Io::statistics_of(IoKind kind, Urgency urgency) noexcept {
     return &(kind == IoKind::read ? statistics_.read : statistics_.write)[static_cast<std::size_t>(urgency)];
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

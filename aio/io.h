@@ -5,6 +5,7 @@
 #include "aio/backend.h"
 #include "aio/statistics.h"
 #include "aio/transfer_queue.h"
+#include "aio/words/io_error.h"
 
 #include <array>
 #include <atomic>
@@ -17,10 +18,10 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::aio {
 
-struct Chunk;  // aio/chunk.h: the implementation's
-struct Lane;   // aio/lane.h
+struct Chunk;        // aio/chunk.h: the implementation's
+struct DeviceQueue;  // aio/device_queue.h
 
 struct IoLimits {
     std::uint32_t chunk_bytes = 1U << 20;  // longest single attempt, a power of two; more does not read faster
@@ -73,18 +74,16 @@ class Io {
     // after start(); also from done(), which may not poll.
     void hand_over() noexcept;
 
-    // To a more urgent class, for what is not issued yet; it goes to the end of that class and is counted there.
-    // Nothing happens when it is there already, more urgent, wholly issued or idle.
+    // Moves what is not issued yet of the transfer to the end of a more urgent class, where it is counted from then on.
+    // No effect when the transfer is in that class or a more urgent one already, wholly issued or idle.
     void promote(Transfer& transfer, Urgency urgency) noexcept;
-    // Issues no more of it: it ends with ECANCELED when what is in flight is back, at the next poll() at the earliest.
-    // Some, none or all of its bytes may have moved. Nothing happens when it is wholly issued or idle.
-    void withdraw(Transfer& transfer) noexcept;
 
     // Delivers what is complete; returns how many transfers were delivered.
     std::size_t poll() { return wait(std::chrono::nanoseconds(0)); }
     // Same, but blocks until one was delivered, wake() was called or the timeout has passed.
     std::size_t wait(std::chrono::nanoseconds timeout);
-    // Any thread, not during or after the destructor; async-signal-safe; not lost when it comes before the wait.
+    // Ends a wait(), or the next one when none is under way. Any thread, but not during or after the destructor;
+    // async-signal-safe.
     void wake() noexcept;
 
     bool idle() const noexcept { return unfinished_ == 0; }
@@ -94,23 +93,21 @@ class Io {
     [[nodiscard]] std::optional<OldestTransfer> finish(const Transfer& transfer);
     [[nodiscard]] std::optional<OldestTransfer> finish_all();
 
-    // What has been with the kernel longest. Walks over all that is in flight; what pauses before a retry is not.
+    // What has been with the kernel longest. Walks over all that is in flight; an attempt that pauses before a retry is
+    // not with the kernel.
     std::optional<OldestTransfer> oldest() const;
-    // The same, when that is longer than the deadline: who to name when a device is stuck. What came back since the
-    // last poll() or wait() counts as not back: call one of them first.
+    // The same, when that is longer than the deadline: the transfer to name when a device is stuck. Call poll() or
+    // wait() first: what came back since the last one counts as not back.
     std::optional<OldestTransfer> stuck() const;
 
-    // Keeps `ranges` pinned, or `files` open, in the kernel for the transfers to come, which saves CPU for each;
-    // replaces what was registered before; nothing else changes for a transfer. REQUIRES: idle(); ranges do not
-    // overlap, are at most max_registered_bytes long, and stay mapped, at the same pages, until the next
-    // register_memory() (empty: none) or the end of the Io. A registered file that is closed stays open in the kernel
-    // as long: its space is not freed, its locks are held. Returns an empty string, or one line why it was refused
-    // (limit on locked memory, backend): then nothing is registered and everything works without.
+    // Keeps `ranges` pinned, or `files` open, in the kernel, which saves CPU for each later transfer; nothing else
+    // changes for a transfer. Replaces what was registered before; an empty list registers nothing. Returns an empty
+    // string, or one line that says why it was refused (limit on locked memory, backend): then nothing is registered
+    // and everything works without. A registered file that is closed stays open in the kernel until it is replaced or
+    // the Io ends: its space is not freed, its locks are held. REQUIRES: idle(); ranges do not overlap, are at most
+    // max_registered_bytes long, and stay mapped, at the same pages, until they are replaced or the Io ends.
     std::string register_memory(std::span<const std::span<std::byte>> ranges);
     std::string register_files(std::span<const File* const> files);
-
-    // Other bounds for one device (File::device()). REQUIRES: nothing of it is started.
-    void set_limits(std::uint64_t device, const InFlightLimits& limits);
 
     const IoStatistics& statistics() const noexcept { return statistics_; }
     const char* backend_name() const noexcept { return backend_->name(); }
@@ -119,12 +116,12 @@ class Io {
     using Time = std::chrono::steady_clock::time_point;
 
     // io.cpp: from the queues to the backend and back to done().
-    Lane& lane_of(std::uint64_t device) noexcept;
+    DeviceQueue& queue_of(std::uint64_t device) noexcept;
     void issue() noexcept;
-    void issue_lane(Lane& lane) noexcept;
-    Admission issue_class(Lane& lane, IoKind kind, Urgency urgency) noexcept;
-    std::uint32_t free_places(const Lane& lane) const noexcept;
-    void issue_chunk(Lane& lane, Transfer& transfer) noexcept;
+    void issue_queue(DeviceQueue& queue) noexcept;
+    Admission issue_class(DeviceQueue& queue, IoKind kind, Urgency urgency) noexcept;
+    std::uint32_t free_places(const DeviceQueue& queue) const noexcept;
+    void issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept;
     void submit(Chunk& chunk) noexcept;
     void rest(Chunk& chunk) noexcept;
     void submit_rested() noexcept;
@@ -155,10 +152,10 @@ class Io {
     std::span<Chunk> chunks_;
 
     // The owner's.
-    std::vector<Lane> lanes_;  // max_io_devices of them
-    std::size_t lane_count_ = 0;
-    std::size_t first_lane_ = 0;          // that is offered the places first
-    std::size_t lanes_with_nothing_ = 0;  // in flight
+    std::vector<DeviceQueue> queues_;  // max_io_devices of them
+    std::size_t queue_count_ = 0;
+    std::size_t first_queue_ = 0;  // that is offered the places first
+    std::size_t idle_queues_ = 0;  // in flight
     Chunk* free_chunks_ = nullptr;
     std::size_t free_count_ = 0;
     Chunk* resting_ = nullptr;
@@ -174,4 +171,4 @@ class Io {
     IoStatistics statistics_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,9 +1,10 @@
 // What does not come back: who is named, how long is waited, and what the end of an Io does with it.
-#include "aio/check.h"
 #include "aio/chunk.h"
+#include "aio/device_queue.h"
 #include "aio/file.h"
 #include "aio/io.h"
-#include "aio/lane.h"
+#include "aio/words/check.h"
+#include "aio/words/io_error.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +12,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace penstock {
+namespace penstock::aio {
 
 namespace {
 
@@ -103,10 +104,10 @@ void Io::cancel_all() noexcept {
             if (transfer->chunks_in_flight_ == 0) drain(*transfer);
         }
     };
-    for (Lane& lane : lanes_) {
-        cancel(lane.flushes);
-        for (TransferQueue& queue : lane.reads) cancel(queue);
-        for (TransferQueue& queue : lane.writes) cancel(queue);
+    for (DeviceQueue& device : queues_) {
+        cancel(device.flushes);
+        for (TransferQueue& queue : device.reads) cancel(queue);
+        for (TransferQueue& queue : device.writes) cancel(queue);
     }
     for (Chunk& chunk : chunks_) {
         if (chunk.transfer != nullptr && !chunk.transfer->error_) chunk.transfer->fail(ECANCELED);
@@ -145,4 +146,4 @@ void Io::leave_to_kernel() noexcept {
     static_cast<void>(backend_.release());
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

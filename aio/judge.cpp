@@ -1,9 +1,10 @@
-#include "aio/check.h"
 #include "aio/chunk.h"
+#include "aio/words/check.h"
+#include "aio/words/io_error.h"
 
 #include <cerrno>
 
-namespace penstock {
+namespace penstock::aio {
 
 namespace {
 
@@ -48,4 +49,4 @@ Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept {
     return {.verdict = Verdict::finished, .moved_bytes = count};
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

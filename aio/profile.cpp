@@ -1,7 +1,8 @@
 #include "aio/profile.h"
 
 #include "aio/backend.h"
-#include "aio/error.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,7 +20,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 using nlohmann::ordered_json;
@@ -248,4 +249,4 @@ void write_profile(const std::string& path, const DeviceProfile& profile) {
     sync_directory(path);
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace penstock {
+namespace penstock::aio {
 
 inline constexpr const char* profile_name = "penstock-profile.json";
 
@@ -49,4 +49,4 @@ std::optional<FoundProfile> find_profile(const std::string& directory);
 // Replaces the file at one instant (temporary name, fsync, rename). Throws Error (storage).
 void write_profile(const std::string& path, const DeviceProfile& profile);
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,8 +1,9 @@
 #include "aio/statistics.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
+#include "aio/words/io_error.h"
 
-namespace penstock {
+namespace penstock::aio {
 
 namespace {
 
@@ -38,4 +39,4 @@ std::uint64_t IoStatistics::total_retried() const noexcept {
     return sum(read, &LaneStatistics::retried) + sum(write, &LaneStatistics::retried);
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

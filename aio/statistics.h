@@ -1,14 +1,15 @@
 // What an Io has moved, how often, and how long it took.
 #pragma once
 
-#include "aio/histogram.h"
 #include "aio/transfer.h"
+#include "aio/words/histogram.h"
+#include "aio/words/io_error.h"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::aio {
 
 // One direction of one class of urgency. Times end when the owner reaps: what it spends elsewhere counts. Transfers
 // that failed count in `errors` and not in the times.
@@ -42,4 +43,4 @@ struct IoStatistics {
     std::uint64_t total_retried() const noexcept;
 };
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,10 +1,11 @@
 #include "aio/transfer.h"
 
-#include "aio/check.h"
 #include "aio/chunk.h"
 #include "aio/file.h"
+#include "aio/words/check.h"
+#include "aio/words/io_error.h"
 
-namespace penstock {
+namespace penstock::aio {
 
 bool has_urgency(IoKind kind, Urgency urgency) noexcept {
     if (kind == IoKind::flush) return false;
@@ -51,10 +52,10 @@ void Transfer::transition(State to) noexcept {
     const bool allowed =
         (state_ == State::idle && to == State::queued) || (state_ == State::queued && to == State::active) ||
         (state_ == State::active && to == State::drained) || (state_ == State::drained && to == State::idle) ||
-        (state_ == State::queued && to == State::drained) ||  // withdrawn before it began
+        (state_ == State::queued && to == State::drained) ||  // cancelled before it began, at the end of the Io
         (state_ == State::active && to == State::lost);
     PENSTOCK_CHECK(allowed, "transfer state {} cannot become {}", static_cast<int>(state_), static_cast<int>(to));
     state_ = to;
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

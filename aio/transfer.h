@@ -3,14 +3,14 @@
 #pragma once
 
 #include "aio/backend.h"
-#include "aio/error.h"
+#include "aio/words/io_error.h"
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
-namespace penstock {
+namespace penstock::aio {
 
 class File;
 
@@ -33,8 +33,7 @@ struct TransferRequest {
 };
 
 // Caller-owned and intrusive: starting one allocates nothing. The caller derives from it, keeps it and the memory alive
-// until done() was called, and may start it again from within done(). The destructor checks that it is
-// idle or lost.
+// until done() was called, and may start it again from within done(). The destructor checks that it is idle or lost.
 class Transfer {
    public:
     Transfer() noexcept = default;
@@ -64,7 +63,7 @@ class Transfer {
         idle,     // the caller's
         queued,   // no byte was issued yet
         active,   // some chunks were issued; the rest, if any, waits in its queue
-        drained,  // all chunks are back, or it was withdrawn before there were any: done() is due
+        drained,  // all chunks are back: done() is due
         lost,     // a stuck device has it for ever
     };
     void transition(State to) noexcept;
@@ -85,4 +84,4 @@ class Transfer {
     Transfer* next_ = nullptr;  // in a queue of the Io
 };
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,10 +1,10 @@
 #include "aio/transfer_queue.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::aio {
 
 void TransferQueue::push(Transfer& transfer) noexcept {
     transfer.next_ = nullptr;
@@ -29,4 +29,4 @@ void TransferQueue::remove(Transfer& transfer) noexcept {
     if (tail_ == &transfer) tail_ = before;
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,9 +1,9 @@
-// Transfers in a row. Used by lane.cpp and io*.cpp.
+// Transfers in a row. Used by device_queue.cpp and io*.cpp.
 #pragma once
 
 #include "aio/transfer.h"
 
-namespace penstock {
+namespace penstock::aio {
 
 // Intrusive, first in first out.
 class TransferQueue {
@@ -20,4 +20,4 @@ class TransferQueue {
     Transfer* tail_ = nullptr;
 };
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,7 +1,8 @@
 // The program penstock-bench: one verb per thing that is measured. Standard output is the result, standard error says
 // what is going on. `penstock bench` starts it.
-#include "bench/measure.h"
-#include "trainer/verb_words.h"
+#include "aio/words/error.h"
+#include "bench/harness/measure.h"
+#include "trainer/cli/verb_words.h"
 
 #include <CLI/CLI.hpp>
 
@@ -14,18 +15,23 @@
 
 int main(int count, char** arguments) {
     using namespace penstock;
+    using namespace penstock::bench;
     std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not keep us from tidying up
     CLI::App app("penstock-bench measures this machine and Penstock on it.", "penstock bench");
+    app.failure_message([](const CLI::App*, const CLI::Error& error) {
+        return "penstock bench: error: " + std::string(error.what()) + "; --help says more\n";
+    });
     app.require_subcommand(1);
     app.fallthrough();  // --json may stand behind the verb
     bool json = false;
     app.add_flag("--json", json, "print one JSON object on standard output");
-    const std::vector<std::pair<const char*, BenchRun>> verbs = {
-        {"io", add_io_verb(app)},     {"transfer", add_transfer_verb(app)},
-        {"pool", add_pool_verb(app)}, {"optimizer", add_optimizer_verb(app)},
-        {"swap", add_swap_verb(app)}, {"pieces", add_pieces_verb(app)}};
-    std::vector<std::string> words = help_as_option({arguments + 1, arguments + std::max(count, 1)});
-    if (const std::string complaint = complaint_about_verb(app, words); !complaint.empty()) {
+    const std::vector<std::pair<const char*, BenchRun>> verbs = {{"io", add_io_verb(app)},
+                                                                 {"transfer", add_transfer_verb(app)},
+                                                                 {"optimizer", add_optimizer_verb(app)},
+                                                                 {"swap", add_swap_verb(app)},
+                                                                 {"pieces", add_pieces_verb(app)}};
+    std::vector<std::string> words = trainer::help_as_option({arguments + 1, arguments + std::max(count, 1)});
+    if (const std::string complaint = trainer::complaint_about_verb(app, words); !complaint.empty()) {
         std::cerr << "penstock bench: error: " << complaint << '\n';
         return static_cast<int>(ExitCode::usage);
     }

@@ -1,7 +1,7 @@
 #include "pinned_pool/budget.h"
 
-#include "aio/check.h"
-#include "aio/error.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <iterator>
 #include <limits>
 
-namespace penstock {
+namespace penstock::pool {
 
 namespace {
 
@@ -30,7 +30,7 @@ void Budget::add(Use use) {
     constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
     PENSTOCK_CHECK(use.bytes <= most - granule_bytes && used_bytes() <= most - granule_bytes - use.bytes,
                    "the use {} of {} bytes exceeds what can be counted", use.name, use.bytes);
-    use.bytes = (use.bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+    use.bytes = whole_granules(use.bytes);
     uses_.push_back(std::move(use));
 }
 
@@ -59,18 +59,6 @@ void Budget::check(const MachineMemory& machine) const {
     }
 }
 
-void Budget::check_lockable(const MachineMemory& machine, std::uint64_t ring_bytes, const std::string& setting) const {
-    if (ring_bytes <= machine.lockable_bytes) return;
-    const std::string lower = settings_to_lower();
-    throw Error(ExitCode::does_not_fit,
-                fmt::format("{} asks for {} to be registered with the ring, but the limit on locked memory leaves {}: "
-                            "{} missing.\n{}\nRaise the limit (ulimit -l, memlock in /etc/security/limits.conf, "
-                            "LimitMEMLOCK of a service), give the program CAP_IPC_LOCK, or change {}{}{}.",
-                            setting, amount(ring_bytes), amount(machine.lockable_bytes),
-                            amount(ring_bytes - machine.lockable_bytes), table(), setting,
-                            lower.empty() ? "" : "; or lower: ", lower));
-}
-
 // There is most to gain.
 std::string Budget::settings_to_lower() const {
     std::vector<Use> uses = uses_;
@@ -96,4 +84,4 @@ std::string Budget::table() const {
     return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

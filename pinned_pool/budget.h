@@ -1,6 +1,8 @@
 // A hard limit on memory, made of named uses that are known before anything is allocated.
 #pragma once
 
+#include "aio/words/byte_count.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -8,9 +10,12 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 
 inline constexpr std::size_t granule_bytes = 4096;  // uses and leases are rounded up to this
+constexpr std::uint64_t whole_granules(std::uint64_t bytes) noexcept {
+    return round_up(bytes, granule_bytes);
+}
 
 struct Use {
     std::string name;  // "weights", "gradients", "staging", …
@@ -47,10 +52,6 @@ class Budget {
     // Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change, when the uses
     // exceed the limit or the machine has less than the uses.
     void check(const MachineMemory& machine) const;
-    // For who insists that `ring_bytes` of it are registered with a ring (Io::register_memory); `setting` asked for it.
-    // Throws Error (does_not_fit) with the table, what is missing under the limit on locked memory, and the remedy. A
-    // device's registration is not charged to that limit: it is tried.
-    void check_lockable(const MachineMemory& machine, std::uint64_t ring_bytes, const std::string& setting) const;
     // "memory.weights (weights), memory.staging (staging)", the largest use first; empty when there is nothing to
     // lower.
     std::string settings_to_lower() const;
@@ -63,4 +64,4 @@ class Budget {
     std::vector<Use> uses_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 void add_up_to(const std::string& mount, std::string group, int version, std::vector<CgroupFolder>& folders) {
@@ -43,4 +43,4 @@ std::vector<CgroupFolder> cgroup_folders(std::string_view controller, const std:
     return folders;
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

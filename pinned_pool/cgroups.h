@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 
 struct CgroupFolder {
     std::string path;  // "/sys/fs/cgroup/user/job"
@@ -19,4 +19,4 @@ struct CgroupFolder {
 // not in the paths.
 std::vector<CgroupFolder> cgroup_folders(std::string_view controller, const std::string& root = "");
 
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,11 +1,11 @@
 #include "pinned_pool/free_ranges.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace penstock {
+namespace penstock::pool {
 
 FreeRanges::FreeRanges(std::size_t bytes) : bytes_(bytes) {
     reserve(63);
@@ -61,4 +61,4 @@ std::size_t FreeRanges::longest() const noexcept {
     return longest;
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

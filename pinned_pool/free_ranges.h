@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 
 // First fit over free ranges that are kept in the order of their addresses; neighbours are merged when one comes back,
 // so two free ranges never touch. Bytes and offsets are multiples of granule_bytes. Knows no memory. One thread.
@@ -33,4 +33,4 @@ class FreeRanges {
     std::vector<Range> ranges_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::pool

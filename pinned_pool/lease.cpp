@@ -1,11 +1,11 @@
 // A lease and its holds: both are claims on a block, which its arena counts.
-#include "aio/check.h"
+#include "aio/words/check.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/use_arena.h"
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::pool {
 
 Hold::Hold(Hold&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
 
@@ -70,4 +70,4 @@ void Lease::forsake() noexcept {
     block.arena->forsake(block);
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

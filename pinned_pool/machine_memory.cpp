@@ -14,7 +14,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace penstock {
+namespace penstock::pool {
 
 namespace {
 
@@ -117,4 +117,4 @@ MachineMemory MachineMemory::read(const std::string& root) {
     return least;
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,45 +1,22 @@
 #include "pinned_pool/pinned_pool.h"
 
-#include "aio/check.h"
-#include "aio/error.h"
+#include "aio/words/check.h"
 #include "pinned_pool/ring_ranges.h"
 #include "pinned_pool/use_arena.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <deque>
 
-namespace penstock {
+namespace penstock::pool {
 
 namespace {
-
-// Insisting is refused before anything is allocated where nobody could grant it.
-void check_pinning(const PoolOptions& options) {
-    PENSTOCK_CHECK(options.piece_bytes > 0 && options.piece_bytes % huge_page_bytes == 0, "pieces of {} bytes",
-                   options.piece_bytes);
-    const bool insisted = options.registration == Registration::device && options.pinning == Pinning::required;
-    if (!insisted || device_registration_is_built()) return;
-    throw Error(ExitCode::usage,
-                "host memory must be registered with the device, but this program was built without CUDA; build it "
-                "with the CUDA toolkit, or do not insist on pinned memory.");
-}
-
-[[noreturn]] void refuse_pinning(const Budget& budget, const std::string& refusal) {
-    const std::string lower = budget.settings_to_lower();
-    throw Error(ExitCode::does_not_fit,
-                fmt::format("The memory cannot be pinned: {}.\n{}\nLook whether the GPU answers (nvidia-smi) and how "
-                            "much memory may be locked (ulimit -l, the container's limits){}{}, or do not insist on "
-                            "pinned memory.",
-                            refusal, budget.table(), lower.empty() ? "" : "; lower: ", lower));
-}
 
 // Whole huge pages where the limit allows it: what lies in the small pages of a tail is read and written several times
 // slower.
 std::size_t mapped_bytes(const Budget& budget) {
     const std::uint64_t used = budget.used_bytes();
-    const std::uint64_t whole = (used + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
+    const std::uint64_t whole = round_up(used, huge_page_bytes);
     return whole <= budget.limit_bytes() ? whole : used;
 }
 
@@ -68,18 +45,18 @@ PinnedPool::State::State(const Budget& budget, const PoolOptions& options)
     if (arena_bytes > 0)
         region = Region(mapped_bytes(budget), options.touch_threads, options.registration, options.huge_pages,
                         options.piece_bytes);
-    if (options.pinning == Pinning::required && !region.refusal().empty()) refuse_pinning(budget, region.refusal());
     if (!region.note().empty()) notes.push_back(region.note());
     std::size_t begin = 0;
     for (const Use& use : budget.uses()) {
-        arenas.emplace_back(use.name, std::span(region.data() + begin, use.bytes), gauge, options.observer);
+        arenas.emplace_back(use.name, std::span(region.data() + begin, use.bytes), gauge);
         begin += use.bytes;
     }
 }
 
 PinnedPool::PinnedPool(const Budget& budget, const MachineMemory& machine, PoolOptions options) {
     budget.check(machine);
-    check_pinning(options);
+    PENSTOCK_CHECK(options.piece_bytes > 0 && options.piece_bytes % huge_page_bytes == 0, "pieces of {} bytes",
+                   options.piece_bytes);
     state_ = std::make_unique<State>(budget, options);
 }
 
@@ -154,7 +131,7 @@ UseFigures PinnedPool::figures(UseId use) const {
 
 std::vector<std::span<std::byte>> PinnedPool::ring_ranges() const {
     std::vector<std::span<std::byte>> ranges;
-    for (const ArenaRange& range : penstock::ring_ranges(state_->arena_bytes, state_->region.bytes()))
+    for (const ArenaRange& range : penstock::pool::ring_ranges(state_->arena_bytes, state_->region.bytes()))
         ranges.emplace_back(state_->region.data() + range.offset_bytes, range.bytes);
     return ranges;
 }
@@ -177,4 +154,4 @@ const std::vector<std::string>& PinnedPool::notes() const noexcept {
     return state_->notes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 
 class PinnedPool;
 class UseArena;  // one use's share of the arena, and which parts of it are free
@@ -26,15 +26,15 @@ struct UseId {
 };
 
 // A claim on a lease's memory by something that works on it by itself: a transfer, a copy on a device's stream. The
-// memory returns to the pool when the lease and all its holds are gone, whichever goes last, so the owner of a lease
-// may drop it without waiting: it is parked until then. Move-only.
+// owner of the lease may drop it without waiting: the memory is parked until the lease and all its holds are gone, and
+// then returns to the pool. Move-only.
 //
-// A claim can be made from a claim only: by the thread that owns that lease or hold. Whatever holders did with the
-// memory before they dropped it happens before the next grant of it. Dropping a hold allocates nothing, calls no driver
+// A hold is made from a lease or from another hold, by the thread that owns that. Whatever holders did with the memory
+// before they dropped it happens before the next grant of it. Dropping a hold allocates nothing, calls no driver
 // and takes the use's lock only when it is the last claim, so Transfer::done() and a stream's host callback may do it.
 //
-// A hold that is dropped says that the memory is quiet. Who owns a Transfer and its hold calls forsake() when the
-// transfer is lost().
+// Dropping a hold says that nothing works on the memory for it any more. Who owns a Transfer and its hold calls
+// forsake() when the transfer is lost().
 class Hold {
    public:
     Hold() noexcept = default;
@@ -101,31 +101,12 @@ struct UseFigures {
     double fragmentation() const noexcept;
 };
 
-// Sees what becomes of requests: records a trace. Called under the use's lock: in order within a use, at the same time
-// for different uses. Must be short, must not block nor call the pool. Memory is returned when its last claim goes,
-// forsaken memory never. Not called after the pool's destructor has begun.
-class PoolObserver {
-   public:
-    virtual ~PoolObserver() = default;
-    virtual void granted(std::string_view use, std::size_t requested_bytes, const std::byte* data) noexcept = 0;
-    virtual void refused(std::string_view use, std::size_t requested_bytes) noexcept = 0;
-    virtual void returned(std::string_view use, const std::byte* data) noexcept = 0;
-};
-
-// What to do where a registration that is asked for is refused.
-enum class Pinning : std::uint8_t {
-    wanted,    // go on with ordinary memory; notes() has one line
-    required,  // the pool's constructor throws Error (does_not_fit) with the driver's words, the table of uses and the
-               // remedy; (usage) when this program was built without CUDA. Nothing stays allocated.
-};
-
 struct PoolOptions {
     unsigned touch_threads = 2;
     HugePages huge_pages = HugePages::wanted;
-    Registration registration = Registration::none;  // with a device: tried, since its driver goes by limits of its own
-    Pinning pinning = Pinning::wanted;               // of what `registration` asks for
+    // With a device: tried, since its driver goes by limits of its own. Refused, it is ordinary memory and a note.
+    Registration registration = Registration::none;
     std::size_t piece_bytes = max_registration_bytes;  // a multiple of huge_page_bytes; tests make it small
-    PoolObserver* observer = nullptr;                  // outlives the pool
 };
 
 // Each use has a range of the arena to itself, so that one use can neither starve nor fragment another. Within a use:
@@ -148,8 +129,8 @@ struct PoolOptions {
 //   if (auto lease = pool.try_acquire(pool.use("staging"), 3'000'000)) { … lease->data() … }
 class PinnedPool {
    public:
-    // Checks the budget before the first allocation; throws Error: does_not_fit (budget, required registration),
-    // out_of_memory (the mapping is refused).
+    // Checks the budget before the first allocation; throws Error: does_not_fit (budget), out_of_memory (the
+    // mapping is refused).
     PinnedPool(const Budget& budget, const MachineMemory& machine, PoolOptions options);
     ~PinnedPool();
     PinnedPool(const PinnedPool&) = delete;
@@ -189,4 +170,4 @@ class PinnedPool {
     std::unique_ptr<State> state_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,7 +1,9 @@
 #include "pinned_pool/region.h"
 
-#include "aio/check.h"
-#include "aio/error.h"
+#include "aio/words/byte_count.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -17,15 +19,11 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 
 namespace {
 
 constexpr unsigned max_touch_threads = 64;
-
-std::size_t round_up(std::size_t bytes, std::size_t unit) {
-    return (bytes + unit - 1) / unit * unit;
-}
 
 std::size_t page_bytes() {
     return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -35,7 +33,7 @@ std::size_t page_bytes() {
     throw Error(ExitCode::out_of_memory,
                 fmt::format("cannot map {} bytes of host memory: {}; lower the memory budget or "
                             "raise the limit on address space (ulimit -v).",
-                            bytes, errno_text(errno_value)));
+                            bytes, aio::errno_text(errno_value)));
 }
 
 // One huge page at a time, so that no two threads fault the same one.
@@ -149,4 +147,4 @@ std::string Region::huge_page_note() const {
         huge_bytes_, possible);
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

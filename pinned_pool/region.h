@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace penstock {
+namespace penstock::pool {
 
 inline constexpr std::size_t huge_page_bytes = 2U << 20;
 
@@ -34,8 +34,6 @@ class Region {
     bool registered() const noexcept { return registration_.registered(); }
     // Bytes the kernel really gave as huge pages, read from /proc/self/smaps at construction.
     std::size_t huge_bytes() const noexcept { return huge_bytes_; }
-    // Empty, or one line: why the registration that was asked for was refused.
-    const std::string& refusal() const noexcept { return registration_.note(); }
     // Empty, or one line: huge pages not given, or registration refused, and why.
     const std::string& note() const noexcept { return note_; }
 
@@ -53,4 +51,4 @@ class Region {
     std::string note_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::pool

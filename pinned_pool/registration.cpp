@@ -1,11 +1,11 @@
 #include "pinned_pool/registration.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::pool {
 
 DeviceRegistration::DeviceRegistration(std::byte* data, std::size_t bytes, std::size_t piece_bytes)
     : data_(data), piece_bytes_(piece_bytes) {
@@ -38,4 +38,4 @@ void DeviceRegistration::release() noexcept {
     bytes_ = 0;
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

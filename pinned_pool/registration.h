@@ -4,18 +4,17 @@
 #include <cstddef>
 #include <string>
 
-namespace penstock {
+namespace penstock::pool {
 
 // Chosen at link time: registration_cuda.cpp or registration_no_cuda.cpp. Returns an empty string, or one line why the
 // memory stays ordinary.
 std::string register_with_device(void* data, std::size_t bytes);
 void unregister_from_device(void* data) noexcept;  // REQUIRES: `data` was registered
-bool device_registration_is_built() noexcept;      // false: nobody to register with, whatever the machine has
 
 inline constexpr std::size_t max_registration_bytes =
     1U << 30;  // 1 ms per GiB with huge pages; larger ones are refused by some
 
-// Move-only. The range is registered in pieces of at most `piece_bytes`, all or none, and given free when destroyed. A
+// Move-only. Registers the range in pieces of at most `piece_bytes`, all or none; the destructor unregisters them. A
 // device copy should not span two pieces. The memory is the caller's and outlives this.
 class DeviceRegistration {
    public:
@@ -37,4 +36,4 @@ class DeviceRegistration {
     std::string note_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::pool {
 
 std::string register_with_device(void* data, std::size_t bytes) {
     const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
@@ -19,8 +19,4 @@ void unregister_from_device(void* data) noexcept {
     if (cudaHostUnregister(data) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
-bool device_registration_is_built() noexcept {
-    return true;
-}
-
-}  // namespace penstock
+}  // namespace penstock::pool

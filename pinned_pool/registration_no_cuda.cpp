@@ -1,7 +1,7 @@
 // Built without CUDA: there is nobody to register with.
 #include "pinned_pool/registration.h"
 
-namespace penstock {
+namespace penstock::pool {
 
 std::string register_with_device(void* /*data*/, std::size_t /*bytes*/) {
     return "host memory is not registered with a device: this program was built without CUDA";
@@ -9,8 +9,4 @@ std::string register_with_device(void* /*data*/, std::size_t /*bytes*/) {
 
 void unregister_from_device(void* /*data*/) noexcept {}
 
-bool device_registration_is_built() noexcept {
-    return false;
-}
-
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 
 struct ArenaRange {
     std::uint64_t offset_bytes = 0;
@@ -26,4 +26,4 @@ inline constexpr std::uint64_t shortest_ring_range_bytes = 64U << 20;
 // REQUIRES: arena_bytes <= mapped_bytes.
 std::vector<ArenaRange> ring_ranges(std::uint64_t arena_bytes, std::uint64_t mapped_bytes);
 
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,19 +1,11 @@
 #include "pinned_pool/use_arena.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
-
-namespace {
-
-std::size_t whole_granules(std::size_t bytes) {
-    return (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
-}
-
-}  // namespace
+namespace penstock::pool {
 
 void Gauge::add(std::uint64_t bytes) noexcept {
     const std::uint64_t now = now_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -22,8 +14,8 @@ void Gauge::add(std::uint64_t bytes) noexcept {
     }
 }
 
-UseArena::UseArena(std::string name, std::span<std::byte> memory, Gauge& pool, PoolObserver* observer)
-    : name_(std::move(name)), memory_(memory), pool_(pool), observer_(observer), free_(memory.size()) {
+UseArena::UseArena(std::string name, std::span<std::byte> memory, Gauge& pool)
+    : name_(std::move(name)), memory_(memory), pool_(pool), free_(memory.size()) {
     counts_.bytes = memory_.size();
 }
 
@@ -50,14 +42,12 @@ Block* UseArena::take(std::size_t requested_bytes) {
     counts_.requested_bytes += requested_bytes;
     counts_.requested_granted_bytes += granted;
     counts_.reach_bytes = std::max<std::uint64_t>(counts_.reach_bytes, begin + granted);
-    if (observer_ != nullptr) observer_->granted(name_, requested_bytes, block.data);
     return &block;
 }
 
 void UseArena::count_refusal(std::size_t requested_bytes) {
     ++counts_.refused;
     if (requested_bytes <= memory_.size() - gauge_.now()) ++counts_.refused_fragmented;
-    if (observer_ != nullptr) observer_->refused(name_, requested_bytes);
 }
 
 Block& UseArena::unused_block() {
@@ -108,7 +98,6 @@ void UseArena::take_back(Block& block) noexcept {
     --granted_count_;
     gauge_.subtract(block.bytes);
     pool_.subtract(block.bytes);
-    if (observer_ != nullptr) observer_->returned(name_, block.data);
     block.state = BlockState::unused;
     block.next_unused = std::exchange(first_unused_, &block);
 }
@@ -128,4 +117,4 @@ double UseFigures::fragmentation() const noexcept {
     return 1 - static_cast<double>(longest_free_bytes) / static_cast<double>(free_bytes);
 }
 
-}  // namespace penstock
+}  // namespace penstock::pool

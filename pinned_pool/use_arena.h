@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-namespace penstock {
+namespace penstock::pool {
 
 // Bytes granted now and at most so far. Any thread.
 class Gauge {
@@ -49,9 +49,9 @@ struct Block {
 // Grants, counts and takes back. Any thread.
 class UseArena {
    public:
-    // Memory, pool gauge and observer (null: none) are the caller's and outlive the arena; `pool` gathers over all
-    // uses. The memory is not looked at.
-    UseArena(std::string name, std::span<std::byte> memory, Gauge& pool, PoolObserver* observer = nullptr);
+    // Memory and pool gauge are the caller's and outlive the arena; `pool` gathers over all uses. The memory is not
+    // looked at.
+    UseArena(std::string name, std::span<std::byte> memory, Gauge& pool);
 
     // With one claim, the lease's; null when no free range is long enough. REQUIRES: requested_bytes > 0.
     Block* take(std::size_t requested_bytes);
@@ -74,7 +74,6 @@ class UseArena {
     const std::string name_;
     const std::span<std::byte> memory_;
     Gauge& pool_;
-    PoolObserver* const observer_;
     Gauge gauge_;
 
     mutable std::mutex mutex_;  // of all that follows
@@ -85,4 +84,4 @@ class UseArena {
     UseFigures counts_;  // what is counted as it happens; figures() adds the rest
 };
 
-}  // namespace penstock
+}  // namespace penstock::pool

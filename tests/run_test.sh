@@ -11,7 +11,7 @@ mkdir -p "$bin" "$work/repo/zero_infinity"
 cp "$source_dir/run" "$work/repo/run"
 cp "$source_dir/zero_infinity/torch.cmake" "$work/repo/zero_infinity/"
 
-for tool in awk bash cat cp cut df dirname env flock head id mkdir mv nproc rm sed sort touch uname; do
+for tool in awk bash cat chmod cp cut df dirname env flock grep head id mkdir mv nproc rm sed sort touch uname; do
   ln -s "$(command -v "$tool")" "$bin/$tool"
 done
 
@@ -152,19 +152,30 @@ case_interrupted_install_is_repeated() {
   [[ -f $own/torch/version.py ]] || fail "LibTorch was not installed"
 }
 
-case_adds_the_cuda_half_where_a_toolkit_is() {
+case_downloads_nothing_for_cuda_unasked() {
   make_torch "$own/torch" 2.11.0
   stub nvcc 'exit 0'
   run setup
   expect_ok
-  says "going on without LibTorch's CUDA half"
+  expect_silence
+  [[ ! -e $work/repo/.deps/venv ]] || fail "it began to download"
+}
+
+case_adds_the_cuda_half_when_asked() {
+  make_torch "$own/torch" 2.11.0
+  run setup cuda
+  expect_refusal "or go on without LibTorch's CUDA half"
   rm -rf "$work/repo/.deps/venv"
   stub_python_with_pip 'mkdir -p $target/nvidia/{cu13,nvshmem,cusparselt}'
-  run setup
+  run setup cuda
   expect_ok
+  says '350 MB'
   [[ -d $own/nvidia/cu13 && -d $own/nvidia/cusparselt ]] || fail "the packages were not installed"
-  run setup
+  run setup cuda
+  expect_ok
   expect_silence
+  run setup cdua
+  expect_refusal "setup knows no 'cdua'"
 }
 
 case_says_that_venv_is_missing() {
@@ -222,6 +233,119 @@ case_refuses_unknown_words() {
   expect_refusal "no preset 'relaese'"
   run test --fast
   expect_refusal "no '--fast'"
+  run demo --step 3
+  expect_refusal "demo knows no '--step'"
+  run demo --steps few
+  expect_refusal "a number of steps, not 'few'"
+  run clean everything
+  expect_refusal "clean knows no 'everything'"
+}
+
+case_without_a_verb_is_help() {
+  run
+  expect_ok
+  says '^usage: ./run VERB$'
+  says '550 MB'
+  (($(wc -L <"$work/output") <= 120)) || fail "a line is longer than 120 columns"
+}
+
+# A machine on which everything is there: cmake makes a penstock that says what it was asked.
+stub_build() {
+  make_torch "$own/torch" 2.11.0
+  stub cmake 'case $1 in
+    --preset) mkdir -p "build/$2"; echo "configured $*" ;;
+    --build) echo "built $*"; printf "#!/bin/bash\necho \"penstock \$*\"\n" >"$2/penstock"; chmod +x "$2/penstock" ;;
+  esac'
+}
+
+case_demo_builds_the_program_alone_and_says_how_long() {
+  stub_build
+  mkdir -p "$work/repo/.demo/text" "$work/repo/trainer"
+  run demo --steps 3
+  expect_ok
+  says '^  2 build  .*about [0-9]'
+  says '^  4 training  200 steps: about 2 minutes'
+  says '^built .*--target penstock$'
+  says '^penstock prepare --out .demo/text.tokens .demo/text$'
+  says '^penstock train trainer/demo.json --steps 3$'
+  says '^took: 1 setup [0-9]* s, 2 build [0-9]* s, 3 text [0-9]* s, 4 training [0-9]* s$'
+  says 'penstock ckpt verify .demo/swap$'
+}
+
+case_demo_compiles_while_torch_is_downloaded() {
+  stub_build
+  rm -rf "$own"
+  make_torch "$work/wheel" 2.11.0
+  stub_python_with_pip "mkdir -p \$target && cp -r $work/wheel \$target/torch"
+  ln -sf "$(command -v sleep)" "$bin/"
+  mkdir -p "$work/repo/.demo/text" "$work/repo/trainer"
+  run demo
+  expect_ok
+  says '^configured .*-DPENSTOCK_TORCH_LAYERS=OFF$'
+  says '^built .*--target penstock_core penstock_trainer_core$'
+  says "^configured .*-DPENSTOCK_TORCH_DIR=$own/torch -DPENSTOCK_TORCH_LAYERS=ON\$"
+  says '^penstock train trainer/demo.json$'
+  rm -rf "$own" "$work/repo/.deps"
+  stub_python_with_pip 'exit 1'
+  run demo
+  expect_refusal 'check the network and try again'
+}
+
+case_demo_ends_where_a_stage_fails() {
+  stub_build
+  stub cmake '[[ $1 == --preset ]] && { mkdir -p "build/$2"; exit 0; }; exit 1'
+  run demo
+  expect_refusal "building 'release' failed"
+  ! grep -q -- '^--- 3 text' "$work/output" || fail "it went on"
+}
+
+case_warnings_are_errors_when_asked() {
+  stub_build
+  run build
+  expect_ok
+  says '^built .*--target penstock penstock-bench penstock_library$'
+  ! grep -q WERROR "$work/output" || fail "a user gets warnings as errors"
+  extra_env=(PENSTOCK_WERROR=1)
+  run build
+  says '^configured .*-DPENSTOCK_WERROR=ON$'
+  run build
+  ! grep -q '^configured' "$work/output" || fail "it configures again with nothing changed"
+}
+
+case_builds_without_a_cache_that_cannot_be_written() {
+  stub_build
+  stub cmake 'case $1 in --preset) mkdir -p "build/$2" ;; --build) echo "ccache disabled: ${CCACHE_DISABLE:-no}" ;; esac'
+  stub ccache 'exit 0'
+  run build
+  expect_ok
+  says '^ccache disabled: no$'
+  stub ccache 'echo "ccache: error: Permission denied" >&2; exit 1'
+  run build
+  expect_ok
+  says '^run: ccache does not work here'
+  says '^ccache disabled: 1$'
+}
+
+case_presets_without_torch_download_none() {
+  stub_build
+  rm -rf "$work/repo/.deps"
+  run build library
+  expect_ok
+  says '^configured --preset library -DPENSTOCK_TORCH_DIR=$'
+  [[ ! -e $work/repo/.deps ]] || fail "it began to download"
+}
+
+case_clean_keeps_the_trained_model() {
+  mkdir -p "$work/repo/"{build,.demo/swap,.deps}
+  run clean
+  expect_ok
+  [[ ! -e $work/repo/build && -d $work/repo/.demo/swap ]] || fail "it should remove the build and no more"
+  says './run clean demo'
+  run clean demo
+  [[ ! -e $work/repo/.demo && -d $work/repo/.deps ]] || fail "it should remove the demo and no more"
+  expect_silence
+  run clean all
+  [[ ! -e $work/repo/.deps ]] || fail "it should remove LibTorch"
 }
 
 case_names_what_failed_at_the_end() {
@@ -240,9 +364,10 @@ case_names_what_failed_at_the_end() {
     printf '\t\t<failure message=""/>\n\t\t<system-out></system-out>\n\t</testcase>\n</testsuite>\n'
   } >"$report"
   ln -sf "$(command -v tail)" "$bin/"
-  stub ctest "cp $report build/release/junit.xml; exit 8"
-  run test --quick
+  stub ctest "cp $report build/release/junit.xml; echo \"ctest \$*\"; exit 8"
+  run test
   ((status != 0)) || fail "a failed case should fail"
+  says '^ctest .* -L ^(aio|.*|trainer_kill)\$$'
   tail -n 36 "$work/output" >"$work/end"
   mv "$work/end" "$work/output"
   says '^FAILED in release: Bad.<One>/7$'
@@ -250,6 +375,43 @@ case_names_what_failed_at_the_end() {
   says '^    1 < 2 && "last"$'
   ! grep -qE 'well|first' "$work/output" || fail "it tells more than the last lines of what failed"
   says '^1 passed, 2 failed, 0 skipped$'
+}
+
+case_names_what_was_skipped_and_why() {
+  make_torch "$own/torch" 2.11.0
+  stub cmake 'mkdir -p build/release'
+  local report=$work/report
+  {
+    printf '<testsuite name="(empty)"\n\ttests="4"\n\tfailures="0"\n\tdisabled="0"\n\tskipped="2"\n\t>\n'
+    printf '\t<testcase name="core:Cuda.Copies" classname="core:Cuda.Copies" time="1" status="notrun">\n'
+    printf '\t\t<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>\n'
+    printf '\t\t<system-out>[ RUN      ] Cuda.Copies\na_test.cpp:7: Skipped\nno &lt;GPU&gt;\n\n'
+    printf '[  SKIPPED ] Cuda.Copies (0 ms)\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] Cuda.Copies\n</system-out>\n'
+    printf '\t</testcase>\n'
+    printf '\t<testcase name="restricted:no_uring:aio" classname="x" time="1" status="notrun">\n'
+    printf '\t\t<skipped message="SKIP_RETURN_CODE=77"/>\n\t\t<system-out>restricted: no seccomp here\n</system-out>\n'
+    printf '\t</testcase>\n'
+    # A suite that ran, with one case that did not.
+    printf '\t<testcase name="engine:Cuda" classname="engine:Cuda" time="1" status="run">\n'
+    printf '\t\t<system-out>b_test.cpp:9: Skipped\nno &lt;GPU&gt;\n\n[  SKIPPED ] Cuda.Trains/1, where GetParam() = 7 (0 ms)\n'
+    printf '[       OK ] Cuda.Plans (1 ms)\n</system-out>\n\t</testcase>\n'
+    printf '\t<testcase name="Good.One" classname="Good.One" time="1" status="run">\n'
+    printf '\t\t<system-out>well\n</system-out>\n\t</testcase>\n</testsuite>\n'
+  } >"$report"
+  stub ctest "cp $report build/release/junit.xml"
+  run test
+  expect_ok
+  sed -n '/^skipped, by reason/,/^$/p' "$work/output" >"$work/list"
+  diff "$work/list" - <<'END' || fail "the list of what was skipped is another one"
+skipped, by reason:
+  no <GPU>
+    core:Cuda.Copies
+    engine:Cuda.Trains/1, where GetParam() = 7
+  restricted: no seccomp here
+    restricted:no_uring:aio
+
+END
+  says '^2 passed, 0 failed, 2 skipped$'
 }
 
 # A ctest that knows two long forms, and whose run of one prints what $work/says holds.

@@ -25,4 +25,12 @@ std::uint64_t seed_count(std::uint64_t usual);
 // One line for a SCOPED_TRACE of the running test: "replay: build/dev/tests_swap --gtest_filter=Layout.… --seed=7"
 std::string replay(std::uint64_t seed);
 
+// Of any number a random-looking one (splitmix64): a seed from parts that are alike.
+constexpr std::uint64_t mix(std::uint64_t value) noexcept {
+    value += 0x9e3779b97f4a7c15;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return value ^ (value >> 31);
+}
+
 }  // namespace penstock

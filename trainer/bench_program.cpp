@@ -1,6 +1,7 @@
 #include "trainer/bench_program.h"
 
-#include "aio/error.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include <string>
 #include <system_error>
 
-namespace penstock {
+namespace penstock::trainer {
 
 void become_bench_program(char** arguments) {
     std::error_code error;
@@ -24,7 +25,7 @@ void become_bench_program(char** arguments) {
     ::execv(program.c_str(), arguments + 1);
     throw Error(ExitCode::usage,
                 fmt::format("cannot start {}: {}; `./run build` makes it (target penstock-bench, PENSTOCK_BENCH=ON)",
-                            program, errno_text(errno)));
+                            program, aio::errno_text(errno)));
 }
 
-}  // namespace penstock
+}  // namespace penstock::trainer

@@ -1,14 +1,15 @@
 // The program `penstock`: reads the command line, builds console and signals, calls the verb, and turns its end into an
 // exit code.
+#include "aio/words/error.h"
 #include "trainer/bench_program.h"
-#include "trainer/ckpt_command.h"
-#include "trainer/console.h"
-#include "trainer/failure.h"
-#include "trainer/key_table.h"
-#include "trainer/prepare.h"
-#include "trainer/stop_signals.h"
-#include "trainer/train.h"
-#include "trainer/verb_words.h"
+#include "trainer/ckpt/ckpt_command.h"
+#include "trainer/cli/console.h"
+#include "trainer/cli/failure.h"
+#include "trainer/cli/stop_signals.h"
+#include "trainer/cli/verb_words.h"
+#include "trainer/config/key_table.h"
+#include "trainer/data/prepare.h"
+#include "trainer/run/train.h"
 
 #include <fcntl.h>
 #include <spdlog/logger.h>
@@ -25,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::trainer {
 namespace {
 
 constexpr auto prepare_example =
@@ -83,10 +84,6 @@ void add_verbs(CLI::App& app, CommandLine& line) {
         ->add_option("--resume-from", line.train.resume_from,
                      "go on from a kept snapshot, by its name, step or path (`penstock ckpt ls`); what the run has "
                      "committed since is replaced")
-        ->check(not_empty);
-    train
-        ->add_option("--pool-trace", line.train.pool_trace,
-                     "write what is asked of the pool of pinned memory to FILE, for `penstock bench pool --trace`")
         ->check(not_empty);
     train->footer(train_example);
 
@@ -151,10 +148,11 @@ ExitCode run_bench(char** arguments) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::trainer
 
 int main(int count, char** arguments) {
     using namespace penstock;
+    using namespace penstock::trainer;
     fill_standard_descriptors();
     if (count > 1 && std::string_view(arguments[1]) == "bench") return static_cast<int>(run_bench(arguments));
     // A reader that goes away, or a limit on the length of files, must not end the training: failed writes are seen
@@ -162,6 +160,9 @@ int main(int count, char** arguments) {
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
     CLI::App app("penstock trains models that are larger than memory.", "penstock");
+    app.failure_message([](const CLI::App*, const CLI::Error& error) {
+        return "penstock: error: " + std::string(error.what()) + "; --help says more\n";
+    });
     CommandLine line;
     add_verbs(app, line);
     std::vector<std::string> words = help_as_option({arguments + 1, arguments + std::max(count, 1)});

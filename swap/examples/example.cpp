@@ -1,7 +1,7 @@
 // Each run finds the tensor that the last one committed, adds one to every number and commits it again.
-#include "aio/error.h"
+#include "aio/words/error.h"
 #include "pinned_pool/pinned_pool.h"
-#include "swap/blocking.h"
+#include "swap/store/blocking.h"
 
 #include <cstdio>
 
@@ -9,17 +9,18 @@ using namespace penstock;
 
 int main(int argc, char** argv) try {
     constexpr std::size_t bytes = 16 << 20, tile_bytes = 4 << 20;
-    Budget budget(bytes, "the example's budget");
-    budget.add({"weights", bytes});
-    PinnedPool pool(budget, MachineMemory::read(), {});
-    Lease lease = pool.acquire(pool.use("weights"), bytes);
+    pool::Budget budget(bytes, "the example's budget");
+    budget.add({.name = "weights", .bytes = bytes, .setting = "a smaller tensor"});
+    pool::PinnedPool pool(budget, pool::MachineMemory::read(), {});
+    pool::Lease lease = pool.acquire(pool.use("weights"), bytes);
     auto* const numbers = reinterpret_cast<int*>(lease.data());
 
-    StoreDirectory directory(argc > 1 ? argv[1] : "example-store", "example");  // locked while it lives
-    Io io(open_backend(directory.lock_fd(), {}).backend, {});
-    const auto store = directory.content() == DirectoryContent::committed
-                           ? TensorStore::open(io, {&directory})
-                           : TensorStore::create(io, {&directory}, {.objects = {{"weights", bytes, tile_bytes}}});
+    store::StoreDirectory directory(argc > 1 ? argv[1] : "example-store", "example");  // locked while it lives
+    aio::Io io(aio::open_backend(directory.lock_fd(), {}).backend, {});
+    const auto store =
+        directory.content() == store::DirectoryContent::committed
+            ? store::TensorStore::open(io, {&directory})
+            : store::TensorStore::create(io, {&directory}, {.objects = {{"weights", bytes, tile_bytes}}});
     const std::uint32_t weights = store->find("weights").value();
     try {
         for (std::uint32_t tile = 0; tile < store->layout().tile_count(weights); ++tile) {

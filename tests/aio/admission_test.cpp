@@ -1,8 +1,9 @@
 #include "aio/admission.h"
+#include "aio/words/io_error.h"
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 constexpr std::uint64_t mib = 1 << 20;
@@ -157,4 +158,4 @@ TEST_F(AdmissionTest, ChecksItsLimits) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

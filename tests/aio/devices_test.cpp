@@ -1,5 +1,7 @@
 // Several devices behind one Io: queues, bounds and throttles of their own, and places kept for each.
-#include "tests/aio/io_over_manual.h"
+#include "tests/aio/fakes/io_over_manual.h"
+
+#include "aio/words/io_error.h"
 
 #include <unistd.h>
 
@@ -7,7 +9,7 @@
 #include <optional>
 #include <string>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 // A file on another device than the scratch directory; shared memory is one on nearly every machine.
@@ -53,25 +55,6 @@ TEST_F(TwoDevices, HaveBoundsAndThrottlesOfTheirOwn) {
     EXPECT_EQ(in_flight_on(file_), 5U);         // 4 reads, 1 throttled write
     EXPECT_EQ(in_flight_on(*other_.file), 4U);  // not throttled
     wait_to_the_end();
-}
-
-TEST_F(TwoDevices, ObeyTheLimitsThatWereSetForThem) {
-    build(throttling());
-    InFlightLimits narrow = throttling().in_flight;
-    narrow.read_bytes = 8 * kib;
-    narrow.prefetch_bytes = 4 * kib;
-    io_->set_limits(other_.file->device(), narrow);
-    Counted here;
-    Counted there;
-    io_->start(here, request(IoKind::read, 64 * kib));
-    io_->start(there, on_other(IoKind::read, 64 * kib, Urgency::demand));
-    io_->poll();
-    EXPECT_EQ(in_flight_on(file_), 4U);
-    EXPECT_EQ(in_flight_on(*other_.file), 2U);
-    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-    EXPECT_DEATH(io_->set_limits(file_.device(), narrow), "while transfers of the device are started");
-    wait_to_the_end();
-    io_->set_limits(file_.device(), narrow);
 }
 
 TEST_F(TwoDevices, OneThatIsStuckDoesNotStopTheOther) {
@@ -121,19 +104,5 @@ TEST_F(TwoDevices, TakeTurnsWhenThereIsOnePlaceForBoth) {
     wait_to_the_end();
 }
 
-TEST_F(IoOverManual, FurtherDevicesShareTheBoundsOfTheLast) {
-    build(throttling(), 64);
-    InFlightLimits narrow = throttling().in_flight;
-    narrow.read_bytes = 8 * kib;
-    narrow.prefetch_bytes = 4 * kib;
-    for (std::uint64_t device = 1; device <= max_io_devices; ++device)
-        io_->set_limits(file_.device() + device, device == max_io_devices ? narrow : throttling().in_flight);
-    Counted reading;
-    io_->start(reading, request(IoKind::read, 64 * kib));
-    io_->poll();
-    EXPECT_EQ(backend_->in_flight.size(), 2U);
-    wait_to_the_end();
-}
-
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

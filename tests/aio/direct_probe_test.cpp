@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <map>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 struct FakeCalls final : DirectCalls {
@@ -106,4 +106,4 @@ TEST(DirectProbe, DoesNotTrustAnAlignmentThatIsNoPowerOfTwo) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,7 +1,9 @@
 // After construction the loop allocates nothing. An executable of its own: tests/allocations.h says why.
 #include "aio/file.h"
 #include "aio/io.h"
-#include "tests/aio/scratch.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "tests/aio/fakes/scratch.h"
 #include "tests/allocations.h"
 
 #include <fcntl.h>
@@ -16,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 struct Repeated : Transfer {
@@ -34,7 +36,7 @@ class IoAllocation : public ::testing::Test {
         file_.reserve(count * part);
         fill_random(memory_.span(), 1);
     }
-    // Every kind and class in each round, with chunks, promotion and withdrawal.
+    // Every kind and class in each round, with chunks and promotion.
     void start_all(Io& io) {
         const auto start = [&](std::size_t i, IoKind kind, Urgency urgency) {
             io.start(transfers_[i], {.kind = kind,
@@ -153,4 +155,4 @@ TEST(Io, CountingAllocationsWorks) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

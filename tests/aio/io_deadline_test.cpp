@@ -1,10 +1,12 @@
-#include "tests/aio/io_over_manual.h"
-#include "tests/aio/simulated_backend.h"
+#include "tests/aio/fakes/io_over_manual.h"
+
+#include "aio/words/io_error.h"
+#include "tests/aio/fakes/simulated_backend.h"
 
 #include <cerrno>
 #include <thread>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 using std::chrono::milliseconds;
@@ -213,4 +215,4 @@ TEST(IoDeadlineOverSimulated, AHaltedDeviceCostsItsTransfersOnly) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,5 +1,7 @@
 // The fault matrix on the product. A failure prints the command that replays the one run.
-#include "tests/aio/fault_matrix.h"
+#include "tests/aio/fakes/fault_matrix.h"
+
+#include "aio/words/error.h"
 #include "tests/seeds.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +9,7 @@
 #include <iostream>
 #include <tuple>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 constexpr std::uint64_t usual_runs = 600;  // of each fault over each backend, through all combinations
@@ -25,7 +27,6 @@ void expect_struck(const Fault& fault, const FaultMatrix::Tally& tally) {
     EXPECT_EQ(tally.struck.fatal > 0, chances.no_bytes + chances.io_error + chances.no_space > 0);
     EXPECT_EQ(tally.struck.passing > 0, chances.again + chances.interrupted > 0);
     EXPECT_EQ(tally.struck.delayed > 0, chances.delay > 0);
-    EXPECT_GT(tally.withdrawn, 0U);
     EXPECT_GT(tally.promoted, 0U);
     if (fault.errors.empty()) {
         EXPECT_EQ(tally.errors, 0U);
@@ -82,4 +83,4 @@ INSTANTIATE_TEST_SUITE_P(All, IoFaults,
                          });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,7 +1,8 @@
 #include "aio/io.h"
+#include "aio/words/io_error.h"
 
 #include "aio/file.h"
-#include "tests/aio/io_over_manual.h"
+#include "tests/aio/fakes/io_over_manual.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 #include <functional>
 #include <thread>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 TEST_F(IoOverManual, CutsATransferIntoChunksThatAreInFlightTogether) {
@@ -417,4 +418,4 @@ TEST_F(IoOverManual, ReturnsFromAWaitWhoseWakeCameWhileWorkWasHandedOver) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,11 +1,12 @@
 #include "aio/chunk.h"
+#include "aio/words/io_error.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cerrno>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 using Verdict = Judgement::Verdict;
@@ -110,4 +111,4 @@ TEST(Judge, ChecksThatABackendDoesNotClaimMoreThanItWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

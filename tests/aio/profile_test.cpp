@@ -1,8 +1,9 @@
 #include "aio/profile.h"
+#include "aio/words/error.h"
 
-#include "aio/error.h"
-#include "tests/aio/scratch.h"
-#include "tests/swap/mounts.h"
+#include "tests/aio/fakes/scratch.h"
+#include "tests/refusal.h"
+#include "tests/swap/directory/mounts.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -15,7 +16,7 @@
 #include <fstream>
 #include <iterator>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 constexpr std::uint64_t mib = 1U << 20;
@@ -40,15 +41,11 @@ class ProfileTest : public ::testing::Test {
         return refusal();
     }
     std::string refusal() const {
-        try {
-            find_profile(directory());
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ExitCode::usage);
-            EXPECT_NE(std::string(error.what()).find(profile_name), std::string::npos) << error.what();
-            EXPECT_NE(std::string(error.what()).find("penstock bench io --tune"), std::string::npos) << error.what();
-            return error.what();
-        }
-        return "accepted";
+        std::string words = refusal_of(ExitCode::usage, [&] { find_profile(directory()); });
+        if (words == "accepted") return words;
+        expect_in(profile_name, words);
+        expect_in("penstock bench io --tune", words);
+        return words;
     }
     static void expect_in(const std::string& part, const std::string& message) {
         EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
@@ -256,4 +253,4 @@ TEST_F(ProfileTest, LimitsHoldABlockEachAndDoNotContradictEachOther) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,7 +1,9 @@
 // Backend::ready_fd(), asked of every backend.
 #include "aio/backend.h"
 #include "aio/file.h"
-#include "tests/aio/scratch.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "tests/aio/fakes/scratch.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +16,7 @@
 #include <memory>
 #include <string>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 constexpr int long_ms = 20'000;
@@ -80,4 +82,4 @@ INSTANTIATE_TEST_SUITE_P(All, ReadyFd,
                          [](const auto& kind) { return std::string(to_string(kind.param)); });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

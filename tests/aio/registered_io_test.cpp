@@ -2,8 +2,10 @@
 // changes.
 #include "aio/backend.h"
 #include "aio/file.h"
-#include "tests/aio/every_backend.h"
-#include "tests/aio/scratch.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "tests/aio/backend/every_backend.h"
+#include "tests/aio/fakes/scratch.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,7 +22,7 @@
 #include <fstream>
 #include <thread>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -268,4 +270,4 @@ TEST(UringRegistration, LeavesNoClosedFileOpen) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -1,10 +1,11 @@
 #include "aio/statistics.h"
+#include "aio/words/io_error.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 TEST(IoStatistics, SumsItsLanesPerDirection) {
@@ -35,4 +36,4 @@ TEST(IoStatistics, FindsALaneByKindAndClass) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -3,8 +3,9 @@
 #include "aio/chunk.h"
 #include "aio/file.h"
 #include "aio/io.h"
-#include "tests/aio/scratch.h"
-#include "tests/aio/simulated_backend.h"
+#include "aio/words/io_error.h"
+#include "tests/aio/fakes/scratch.h"
+#include "tests/aio/fakes/simulated_backend.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 #include <optional>
 #include <random>
 
-namespace penstock {
+namespace penstock::aio {
 namespace {
 
 using std::chrono::milliseconds;
@@ -231,4 +232,4 @@ TEST(IoStatisticsInVirtualTime, TimesAreExactUpToTheirBuckets) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -2,14 +2,17 @@
 # Runs the libFuzzer programs of a build of the preset fuzz. ./run fuzz calls it.
 #
 #   fuzz.sh BUILD run SECONDS [NAME...]   each for that long, as many at once as there are cores; a line RESULT for each
-#   fuzz.sh BUILD keep [NAME...]          adds to tests/fuzz/corpus what reaches code that the kept inputs do not reach
+#   fuzz.sh BUILD keep [NAME...]          adds to the kept inputs what reaches code that they do not reach
+#   fuzz.sh BUILD add NAME FILE...        adds these files to the kept inputs
 #
+# The kept inputs lie in BUILD/kept, unpacked by the build from tests/fuzz/corpus.tar.xz, which keep and add pack again.
 # What runs reach lies in BUILD/corpus and is taken up by the next run; an input that breaks a promise in BUILD/findings.
 set -euo pipefail
 shopt -s nullglob
 
-kept=$(cd "$(dirname "${BASH_SOURCE[0]}")/corpus" && pwd)
+archive=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/corpus.tar.xz
 build=$(cd "$1" && pwd)
+kept=$build/kept
 verb=$2
 shift 2
 
@@ -61,7 +64,7 @@ keep_one() {
   # Lines reached, not how often: dozens of inputs instead of thousands.
   "$build/fuzz_$name" "${flags[@]}" -set_cover_merge=1 -use_counters=0 "$smaller" "$kept/$name" "$build/corpus/$name" \
     >"$build/fuzz_$name.keep.log" 2>&1
-  # The corpus is in the repository: what is longer stays in BUILD/corpus.
+  # The kept inputs are in the repository: what is longer stays in BUILD/corpus.
   find "$smaller" -type f -size +12k -delete
   rm -rf "${kept:?}/$name"
   mkdir "$kept/$name"
@@ -71,6 +74,14 @@ keep_one() {
     "$(cat "$kept/$name"/* | wc -c)"
 }
 
+# The same inputs give the same file: sorted, and without their times.
+pack() {
+  [[ -d $kept ]] || { echo "fuzz.sh: there is no $kept to pack; build first" >&2; exit 1; }
+  find "$kept" -exec touch -d @0 {} +
+  (cd "$kept" && LC_ALL=C find . -mindepth 2 -type f -printf '%P\n' | LC_ALL=C sort >"$build/kept.list" &&
+    cmake -E tar cJf "$archive" --format=gnutar --files-from="$build/kept.list")
+}
+
 case $verb in
   run) run_all "$@" ;;
   keep)
@@ -78,6 +89,12 @@ case $verb in
       mkdir -p "$build/corpus/$name" "$kept/$name"
       keep_one "$name"
     done
+    pack
+    ;;
+  add)
+    mkdir -p "$kept/$1"
+    cp -- "${@:2}" "$kept/$1/"
+    pack
     ;;
   *)
     echo "fuzz.sh: no verb '$verb'" >&2

@@ -19,7 +19,7 @@ using Random = std::mt19937_64;
 using RawMutation = std::function<void(Bytes&)>;
 
 struct FuzzTarget {
-    const char* name;                         // and of its folder in corpus/
+    const char* name;                         // and of its folder of kept inputs
     void (*run)(std::span<const std::byte>);  // one thread; leaves nothing behind
     // Changes an input so that it still gets past hashes and framing, most of the time. Null: RawMutation is enough.
     void (*mutate)(Bytes&, Random&, const RawMutation&);
@@ -29,7 +29,6 @@ struct FuzzTarget {
 extern const FuzzTarget lock_text_target;
 extern const FuzzTarget machine_memory_target;
 extern const FuzzTarget manifest_target;
-extern const FuzzTarget pool_trace_target;
 extern const FuzzTarget profile_target;
 extern const FuzzTarget recovery_target;
 extern const FuzzTarget store_target;

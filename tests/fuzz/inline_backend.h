@@ -2,34 +2,35 @@
 // time. Its time is virtual.
 #pragma once
 
-#include "aio/attempt_list.h"
-#include "aio/perform.h"
+#include "aio/backend/attempt_list.h"
+#include "aio/backend/perform.h"
 
 #include <cerrno>
 #include <cstddef>
 
 namespace penstock::fuzz {
 
-class InlineBackend final : public Backend {
+class InlineBackend final : public aio::Backend {
    public:
-    bool submit(Attempt& attempt) override {
+    bool submit(aio::Attempt& attempt) override {
         if (count_ == depth()) return false;
         held_.push(attempt);
         ++count_;
         return true;
     }
-    Attempt* reap(std::chrono::nanoseconds timeout) override {
+    aio::Attempt* reap(std::chrono::nanoseconds timeout) override {
         now_ += held_.empty() ? timeout : std::chrono::microseconds(1);
         count_ = 0;
-        Attempt* const all = held_.take_all();
-        for (Attempt* attempt = all; attempt != nullptr; attempt = attempt->next) attempt->result = perform(*attempt);
+        aio::Attempt* const all = held_.take_all();
+        for (aio::Attempt* attempt = all; attempt != nullptr; attempt = attempt->next)
+            attempt->result = perform(*attempt);
         return all;
     }
     void wake() noexcept override {}  // nobody waits
-    Attempt* abandon() noexcept override {
+    aio::Attempt* abandon() noexcept override {
         count_ = 0;
-        Attempt* const all = held_.take_all();
-        for (Attempt* attempt = all; attempt != nullptr; attempt = attempt->next) attempt->result = -ECANCELED;
+        aio::Attempt* const all = held_.take_all();
+        for (aio::Attempt* attempt = all; attempt != nullptr; attempt = attempt->next) attempt->result = -ECANCELED;
         return all;
     }
     std::chrono::steady_clock::time_point now() const noexcept override { return now_; }
@@ -37,7 +38,7 @@ class InlineBackend final : public Backend {
     const char* name() const noexcept override { return "inline"; }
 
    private:
-    AttemptList held_;
+    aio::AttemptList held_;
     std::size_t count_ = 0;
     std::chrono::steady_clock::time_point now_{};
 };

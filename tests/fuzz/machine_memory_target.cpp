@@ -1,7 +1,7 @@
 // MachineMemory::read() on a machine of hostile files: ends, and says what is tight.
-#include "aio/check.h"
+#include "aio/words/check.h"
 #include "pinned_pool/budget.h"
-#include "tests/aio/scratch.h"
+#include "tests/aio/fakes/scratch.h"
 #include "tests/fuzz/sections.h"
 
 #include <array>
@@ -27,7 +27,7 @@ constexpr std::array paths = {"/proc/meminfo",
 constexpr std::size_t user_namespace = paths.size();  // the tag of a link's target
 
 void run(std::span<const std::byte> input) {
-    const TemporaryDirectory scratch(quick_temporary_path());
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
     const std::string root = scratch.file("");
     const auto prepared = [&root](const std::string& path) {
         std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
@@ -42,7 +42,7 @@ void run(std::span<const std::byte> input) {
             std::filesystem::create_symlink(text, prepared("/proc/self/ns/user"), ignored);
         }
     }
-    const MachineMemory memory = MachineMemory::read(root);
+    const pool::MachineMemory memory = pool::MachineMemory::read(root);
     PENSTOCK_CHECK(!memory.limited_by.empty(), "{} bytes are limited by nothing", memory.available_bytes);
 }
 

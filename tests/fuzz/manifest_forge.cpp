@@ -1,6 +1,6 @@
 #include "tests/fuzz/manifest_forge.h"
 
-#include "swap/little_endian.h"
+#include "swap/format/little_endian.h"
 
 #include <xxhash.h>
 
@@ -25,7 +25,7 @@ std::uint64_t odd_number(Random& random) {
     return random() % 4 == 0 ? random() >> (random() % 64) : edges[random() % edges.size()];
 }
 
-void mutate_object(Manifest& manifest, Random& random) {
+void mutate_object(store::Manifest& manifest, Random& random) {
     auto& objects = manifest.objects;
     const std::size_t at = objects.empty() ? 0 : random() % objects.size();
     switch (random() % 7) {
@@ -54,10 +54,10 @@ void mutate_object(Manifest& manifest, Random& random) {
 }
 
 // As many records as the objects have tiles, where that is possible at all.
-void fit_tiles(Manifest& manifest) {
+void fit_tiles(store::Manifest& manifest) {
     constexpr std::uint32_t most = 512;
     std::uint64_t tiles = 0;
-    for (const ObjectSpec& object : manifest.objects) {
+    for (const store::ObjectSpec& object : manifest.objects) {
         if (object.bytes == 0 || object.tile_bytes == 0) continue;
         tiles = std::min<std::uint64_t>(
             tiles + std::min<std::uint64_t>((object.bytes - 1) / object.tile_bytes + 1, most), most);
@@ -65,9 +65,9 @@ void fit_tiles(Manifest& manifest) {
     manifest.tiles.resize(tiles);
 }
 
-void mutate_tile(Manifest& manifest, Random& random) {
+void mutate_tile(store::Manifest& manifest, Random& random) {
     if (manifest.tiles.empty()) return;
-    TileRecord& tile = manifest.tiles[random() % manifest.tiles.size()];
+    store::TileRecord& tile = manifest.tiles[random() % manifest.tiles.size()];
     switch (random() % 4) {
         case 0:
             tile.generation = odd_number(random);
@@ -76,18 +76,18 @@ void mutate_tile(Manifest& manifest, Random& random) {
             tile.slot = static_cast<std::uint32_t>(random() % 2);
             break;
         case 2:
-            tile = TileRecord{};
+            tile = store::TileRecord{};
             break;
         default:
             tile = {.hash = {random(), random()}, .generation = manifest.generation, .slot = 0, .written = true};
     }
 }
 
-void mutate_geometry(Manifest& manifest, Random& random) {
-    Geometry& geometry = manifest.geometry;
+void mutate_geometry(store::Manifest& manifest, Random& random) {
+    store::Geometry& geometry = manifest.geometry;
     switch (random() % 5) {
         case 0:
-            geometry.shares.resize(random() % (max_device_count + 2), 1);
+            geometry.shares.resize(random() % (store::max_device_count + 2), 1);
             break;
         case 1:
             if (!geometry.shares.empty()) geometry.shares.back() = static_cast<std::uint16_t>(odd_number(random));
@@ -99,13 +99,13 @@ void mutate_geometry(Manifest& manifest, Random& random) {
             geometry.granule_bytes = 1ULL << (random() % 24);
             break;
         default:
-            manifest.origin = Origin{.store = {std::byte{1}}, .generation = odd_number(random)};
+            manifest.origin = store::Origin{.store = {std::byte{1}}, .generation = odd_number(random)};
             geometry.slots = 1;
             manifest.generation = 0;
     }
 }
 
-void mutate_fields(Manifest& manifest, Random& random) {
+void mutate_fields(store::Manifest& manifest, Random& random) {
     switch (random() % 7) {
         case 5:
             mutate_geometry(manifest, random);
@@ -131,22 +131,23 @@ void mutate_fields(Manifest& manifest, Random& random) {
     }
 }
 
-bool fits_its_fields(const Manifest& manifest) {
+bool fits_its_fields(const store::Manifest& manifest) {
     const bool names = std::all_of(manifest.objects.begin(), manifest.objects.end(),
-                                   [](const ObjectSpec& object) { return object.name.size() < 1U << 16; });
+                                   [](const store::ObjectSpec& object) { return object.name.size() < 1U << 16; });
     std::uint64_t client = 0;
     for (const auto& [key, value] : manifest.client) client += 8 + key.size() + value.size();
-    return names && client <= max_client_bytes;
+    return names && client <= store::max_client_bytes;
 }
 
 }  // namespace
 
-Layout layout_of(const Manifest& manifest) {
-    return Layout(manifest.objects, manifest.geometry);
+store::Layout layout_of(const store::Manifest& manifest) {
+    return store::Layout(manifest.objects, manifest.geometry);
 }
 
-Manifest forged_manifest(std::vector<ObjectSpec> objects, std::uint32_t device_count, std::uint64_t granule_bytes) {
-    Manifest manifest;
+store::Manifest forged_manifest(std::vector<store::ObjectSpec> objects, std::uint32_t device_count,
+                                std::uint64_t granule_bytes) {
+    store::Manifest manifest;
     for (std::size_t i = 0; i < manifest.store.size(); ++i) manifest.store[i] = static_cast<std::byte>(i + 1);
     manifest.generation = 5;
     manifest.incarnation = 2;
@@ -156,10 +157,10 @@ Manifest forged_manifest(std::vector<ObjectSpec> objects, std::uint32_t device_c
     return manifest;
 }
 
-Bytes encoded(const Manifest& manifest) {
+Bytes encoded(const store::Manifest& manifest) {
     // Each part takes less than this; the tail is rounded up to the granule.
     std::size_t bytes = 4096 + manifest.geometry.granule_bytes + 32 * manifest.tiles.size();
-    for (const ObjectSpec& object : manifest.objects) bytes += 32 + object.name.size();
+    for (const store::ObjectSpec& object : manifest.objects) bytes += 32 + object.name.size();
     for (const auto& [key, value] : manifest.client) bytes += 8 + key.size() + value.size();
     Bytes place(bytes);
     place.resize(encode(manifest, place));
@@ -168,20 +169,20 @@ Bytes encoded(const Manifest& manifest) {
 
 void fix_hash(Bytes& bytes) {
     if (bytes.size() < header_bytes) return;
-    std::uint64_t length = load_u64(bytes.data() + length_offset);
+    std::uint64_t length = store::load_u64(bytes.data() + length_offset);
     if (length < header_bytes || length > bytes.size()) {
         length = bytes.size();
-        store_u64(bytes.data() + length_offset, length);
+        store::store_u64(bytes.data() + length_offset, length);
     }
     Bytes hashed(bytes.begin(), bytes.begin() + hash_offset);
     hashed.insert(hashed.end(), bytes.begin() + body_offset, bytes.begin() + static_cast<std::ptrdiff_t>(length));
     const XXH128_hash_t hash = XXH3_128bits(hashed.data(), hashed.size());
-    store_u64(bytes.data() + hash_offset, hash.low64);
-    store_u64(bytes.data() + hash_offset + 8, hash.high64);
+    store::store_u64(bytes.data() + hash_offset, hash.low64);
+    store::store_u64(bytes.data() + hash_offset + 8, hash.high64);
 }
 
 void mutate_manifest(Bytes& bytes, Random& random, const RawMutation& raw) {
-    DecodedManifest decoded = decode(bytes);
+    store::DecodedManifest decoded = store::decode(bytes);
     if (decoded.valid && random() % 2 == 0) {
         for (std::uint64_t i = 0, count = random() % 3 + 1; i < count; ++i) mutate_fields(decoded.manifest, random);
         if (fits_its_fields(decoded.manifest)) bytes = encoded(decoded.manifest);
@@ -191,15 +192,15 @@ void mutate_manifest(Bytes& bytes, Random& random, const RawMutation& raw) {
     if (random() % 16 != 0) fix_hash(bytes);
 }
 
-std::vector<Manifest> seed_manifests() {
-    std::vector<Manifest> seeds;
+std::vector<store::Manifest> seed_manifests() {
+    std::vector<store::Manifest> seeds;
     seeds.push_back(forged_manifest({}, 1, 512));
     seeds.push_back(forged_manifest({{"a", 1, 1}}, 1, 4096));
     seeds.push_back(forged_manifest({{"weights", 10'000, 4096}, {"states", 700, 700}}, 1, 512));
     seeds.push_back(forged_manifest({{"a", 10'000, 3000}, {"\xc3\xa4", 9000, 1000}, {"c", 5, 4096}}, 2, 512));
     seeds.push_back(forged_manifest({{"many", 64 * 64, 64}}, 64, 512));
     seeds.push_back(forged_manifest({{"huge", (1ULL << 60) / 4, 1ULL << 50}}, 1, 4096));
-    for (Manifest& manifest : seeds) {
+    for (store::Manifest& manifest : seeds) {
         for (std::size_t i = 0; i < manifest.tiles.size(); i += 2) {
             manifest.tiles[i] = {.hash = {i, 7},
                                  .generation = i % (manifest.generation + 1),
@@ -208,11 +209,11 @@ std::vector<Manifest> seed_manifests() {
         }
         manifest.client = {{"", "empty key"}, {"step", "5"}, {"zero", std::string(3, '\0')}};
     }
-    Manifest& snapshot = seeds.emplace_back(seeds[2]);
+    store::Manifest& snapshot = seeds.emplace_back(seeds[2]);
     snapshot.generation = 0;
     snapshot.geometry.slots = 1;
-    snapshot.origin = Origin{.store = {std::byte{7}}, .generation = 5};
-    for (TileRecord& tile : snapshot.tiles) tile.generation = tile.slot = 0;
+    snapshot.origin = store::Origin{.store = {std::byte{7}}, .generation = 5};
+    for (store::TileRecord& tile : snapshot.tiles) tile.generation = tile.slot = 0;
     seeds.emplace_back(seeds[3]).geometry.shares = {3, 2};
     return seeds;
 }

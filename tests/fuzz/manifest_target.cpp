@@ -1,5 +1,6 @@
-// decode(): never throws, and what it takes is possible, encodes to the same bytes, and has a layout without overlaps.
-#include "aio/check.h"
+// store::decode(): never throws, and what it takes is possible, encodes to the same bytes, and has a layout without
+// overlaps.
+#include "aio/words/check.h"
 #include "tests/fuzz/manifest_forge.h"
 
 #include <algorithm>
@@ -11,19 +12,19 @@ namespace {
 // Device, offset, end.
 using Range = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>;
 
-void check_extents(const Layout& layout) {
+void check_extents(const store::Layout& layout) {
     constexpr std::uint32_t looked_at = 256;  // from both ends
     std::vector<Range> ranges;
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
-        PENSTOCK_CHECK(layout.device_bytes(device) <= max_device_bytes, "{} bytes on device {}",
+        PENSTOCK_CHECK(layout.device_bytes(device) <= store::max_device_bytes, "{} bytes on device {}",
                        layout.device_bytes(device), device);
     }
     for (std::uint32_t i = 0; i < layout.tile_count(); ++i) {
         if (i == looked_at && layout.tile_count() > 2 * looked_at) i = layout.tile_count() - looked_at;
-        const TileId id = layout.tile(i);
+        const store::TileId id = layout.tile(i);
         PENSTOCK_CHECK(layout.tile_index(id) == i, "tile {} has index {}", i, layout.tile_index(id));
         for (std::uint32_t slot = 0; slot < layout.geometry().slots; ++slot) {
-            const Extent extent = layout.extent(id, slot);
+            const store::Extent extent = layout.extent(id, slot);
             PENSTOCK_CHECK(extent.device < layout.device_count(), "tile {} on device {}", i, extent.device);
             PENSTOCK_CHECK(extent.bytes >= layout.tile_bytes(id) && layout.tile_bytes(id) > 0, "tile {} of {} bytes", i,
                            extent.bytes);
@@ -43,19 +44,19 @@ void check_extents(const Layout& layout) {
 }
 
 void run(std::span<const std::byte> input) {
-    const DecodedManifest decoded = decode(input);
+    const store::DecodedManifest decoded = store::decode(input);
     PENSTOCK_CHECK(decoded.valid == decoded.problem.empty(), "valid {}: '{}'", decoded.valid, decoded.problem);
     if (!decoded.valid) return;
     const Bytes again = encoded(decoded.manifest);
     PENSTOCK_CHECK(again.size() <= input.size() && std::equal(again.begin(), again.end(), input.begin()),
                    "{} bytes decode and encode to others", again.size());
-    PENSTOCK_CHECK(decode(again).manifest == decoded.manifest, "what was encoded decodes to something else");
-    for (const TileRecord& tile : decoded.manifest.tiles) {
+    PENSTOCK_CHECK(store::decode(again).manifest == decoded.manifest, "what was encoded decodes to something else");
+    for (const store::TileRecord& tile : decoded.manifest.tiles) {
         PENSTOCK_CHECK(tile.slot < decoded.manifest.geometry.slots && tile.generation <= decoded.manifest.generation,
                        "generation {} in one of {}", tile.generation, decoded.manifest.generation);
-        PENSTOCK_CHECK(tile.written || tile == TileRecord{}, "a tile that was never written has a record");
+        PENSTOCK_CHECK(tile.written || tile == store::TileRecord{}, "a tile that was never written has a record");
     }
-    const Layout layout = layout_of(decoded.manifest);
+    const store::Layout layout = layout_of(decoded.manifest);
     PENSTOCK_CHECK(layout.granule_bytes() >= 512, "a granule of {}", layout.granule_bytes());
     PENSTOCK_CHECK(layout.tile_count() == decoded.manifest.tiles.size(), "{} tiles", layout.tile_count());
     PENSTOCK_CHECK(manifest_capacity(layout) >= again.size(), "a place of {}", manifest_capacity(layout));
@@ -70,15 +71,15 @@ Bytes with_byte(Bytes bytes, std::size_t at, char value) {
 
 // Each breaks one rule of FORMAT.md under a right hash.
 std::vector<Bytes> impossible_manifests() {
-    const Manifest good = seed_manifests().back();
+    const store::Manifest good = seed_manifests().back();
     const Bytes bytes = encoded(good);
     const std::size_t key = text_of(bytes).find("step");
-    Manifest granule = good;
+    store::Manifest granule = good;
     granule.geometry.granule_bytes = 256;
     std::vector<Bytes> all = {with_byte(bytes, 8, 0), with_byte(bytes, 12, 1), with_byte(bytes, key, '~'),
                               encoded(granule)};
-    for (const std::uint64_t length : {max_device_bytes, max_device_bytes + 1, ~std::uint64_t{0}}) {
-        Manifest long_object = forged_manifest({{"a", 1, 1}}, 1, 4096);
+    for (const std::uint64_t length : {store::max_device_bytes, store::max_device_bytes + 1, ~std::uint64_t{0}}) {
+        store::Manifest long_object = forged_manifest({{"a", 1, 1}}, 1, 4096);
         long_object.objects[0].bytes = long_object.objects[0].tile_bytes = length;
         all.push_back(encoded(long_object));
     }
@@ -87,7 +88,7 @@ std::vector<Bytes> impossible_manifests() {
 
 std::vector<Bytes> seeds() {
     std::vector<Bytes> all = impossible_manifests();
-    for (const Manifest& manifest : seed_manifests()) all.push_back(encoded(manifest));
+    for (const store::Manifest& manifest : seed_manifests()) all.push_back(encoded(manifest));
     return all;
 }
 

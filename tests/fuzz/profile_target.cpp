@@ -1,9 +1,9 @@
-// find_profile(): refuses with Error (usage) or takes a profile whose bounds an Io accepts and that is written and read
-// back the same.
-#include "aio/check.h"
-#include "aio/error.h"
+// aio::find_profile(): refuses with Error (usage) or takes a profile whose bounds an Io accepts and that is written and
+// read back the same.
 #include "aio/profile.h"
-#include "tests/aio/scratch.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "tests/aio/fakes/scratch.h"
 #include "tests/fuzz/fuzz_target.h"
 
 #include <filesystem>
@@ -12,20 +12,20 @@
 namespace penstock::fuzz {
 namespace {
 
-std::optional<DeviceProfile> find(const std::string& directory) {
+std::optional<aio::DeviceProfile> find(const std::string& directory) {
     try {
-        const std::optional<FoundProfile> found = find_profile(directory);
-        PENSTOCK_CHECK(found && std::filesystem::path(found->path).filename() == profile_name, "it was not found");
+        const std::optional<aio::FoundProfile> found = aio::find_profile(directory);
+        PENSTOCK_CHECK(found && std::filesystem::path(found->path).filename() == aio::profile_name, "it was not found");
         return found->profile;
     } catch (const Error& error) {
         PENSTOCK_CHECK(error.code() == ExitCode::usage, "exit code {}", static_cast<int>(error.code()));
-        PENSTOCK_CHECK(std::string_view(error.what()).find(profile_name) != std::string_view::npos, "no file in: {}",
-                       error.what());
+        PENSTOCK_CHECK(std::string_view(error.what()).find(aio::profile_name) != std::string_view::npos,
+                       "no file in: {}", error.what());
         return std::nullopt;
     }
 }
 
-bool same(const DeviceProfile& a, const DeviceProfile& b) {
+bool same(const aio::DeviceProfile& a, const aio::DeviceProfile& b) {
     return a.made == b.made && a.machine == b.machine && a.block_bytes == b.block_bytes &&
            a.read_in_flight_bytes == b.read_in_flight_bytes && a.write_in_flight_bytes == b.write_in_flight_bytes &&
            a.read_bytes_per_second == b.read_bytes_per_second &&
@@ -36,28 +36,28 @@ bool same(const DeviceProfile& a, const DeviceProfile& b) {
 }
 
 void run(std::span<const std::byte> input) {
-    const TemporaryDirectory scratch(quick_temporary_path());
-    const std::string path = scratch.file(profile_name);
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
+    const std::string path = scratch.file(aio::profile_name);
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
-    const std::optional<DeviceProfile> profile = find(scratch.file(""));
+    const std::optional<aio::DeviceProfile> profile = find(scratch.file(""));
     if (!profile) return;
     check_limits(in_flight_limits(*profile), profile->block_bytes);
     write_profile(path, *profile);
-    const std::optional<DeviceProfile> again = find(scratch.file(""));
+    const std::optional<aio::DeviceProfile> again = find(scratch.file(""));
     PENSTOCK_CHECK(again && same(*again, *profile), "it was read back as another");
 }
 
-Bytes profile_bytes(const DeviceProfile& profile) {
-    const TemporaryDirectory scratch(quick_temporary_path());
-    const std::string path = scratch.file(profile_name);
+Bytes profile_bytes(const aio::DeviceProfile& profile) {
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
+    const std::string path = scratch.file(aio::profile_name);
     write_profile(path, profile);
     std::ifstream in(path, std::ios::binary);
     return bytes_of(std::string{std::istreambuf_iterator<char>(in), {}});
 }
 
 std::vector<Bytes> seeds() {
-    DeviceProfile measured{.made = "2026-11-21T10:00:00Z", .machine = "Linux 6.18, ext4 on /dev/vda"};
+    aio::DeviceProfile measured{.made = "2026-11-21T10:00:00Z", .machine = "Linux 6.18, ext4 on /dev/vda"};
     std::vector<Bytes> all = {profile_bytes(measured)};
     measured.read_bytes_per_second = 4.2e9;
     measured.overwrite_bytes_per_second = 7.4e9;

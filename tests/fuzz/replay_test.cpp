@@ -14,7 +14,7 @@ namespace {
 
 std::vector<Bytes> inputs_of(const FuzzTarget& target) {
     std::vector<std::filesystem::path> paths;
-    const std::filesystem::path folder = std::filesystem::path(PENSTOCK_SOURCE_DIR "/tests/fuzz/corpus") / target.name;
+    const std::filesystem::path folder = std::filesystem::path(PENSTOCK_CORPUS) / target.name;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
     std::sort(paths.begin(), paths.end());
     std::vector<Bytes> inputs = target.seeds();

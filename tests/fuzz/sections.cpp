@@ -1,6 +1,6 @@
 #include "tests/fuzz/sections.h"
 
-#include "swap/little_endian.h"
+#include "swap/format/little_endian.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@ constexpr std::size_t head_bytes = 5;
 std::vector<Section> split(std::span<const std::byte> input) {
     std::vector<Section> sections;
     while (input.size() >= head_bytes && sections.size() < max_sections) {
-        const std::size_t wanted = load_u32(input.data() + 1);
+        const std::size_t wanted = store::load_u32(input.data() + 1);
         const auto body = input.subspan(head_bytes, std::min(wanted, input.size() - head_bytes));
         sections.push_back({.tag = std::to_integer<std::uint8_t>(input[0]), .bytes = {body.begin(), body.end()}});
         input = input.subspan(head_bytes + body.size());
@@ -27,7 +27,7 @@ Bytes join(const std::vector<Section>& sections) {
     Bytes bytes;
     for (const Section& section : sections) {
         std::array<std::byte, head_bytes> head{std::byte{section.tag}};
-        store_u32(head.data() + 1, static_cast<std::uint32_t>(section.bytes.size()));
+        store::store_u32(head.data() + 1, static_cast<std::uint32_t>(section.bytes.size()));
         bytes.insert(bytes.end(), head.begin(), head.end());
         bytes.insert(bytes.end(), section.bytes.begin(), section.bytes.end());
     }

@@ -1,6 +1,6 @@
 #include "tests/fuzz/store_image.h"
 
-#include "swap/little_endian.h"
+#include "swap/format/little_endian.h"
 #include "tests/fuzz/manifest_forge.h"
 
 #include <fcntl.h>
@@ -33,12 +33,12 @@ constexpr std::uint64_t longest_data = 1ULL << 62;
 std::uint64_t number(const Bytes& bytes) {
     std::array<std::byte, 8> padded{};
     std::copy_n(bytes.begin(), std::min(bytes.size(), padded.size()), padded.begin());
-    return load_u64(padded.data());
+    return store::load_u64(padded.data());
 }
 
 Bytes bytes_of_number(std::uint64_t value) {
     Bytes bytes(8);
-    store_u64(bytes.data(), value);
+    store::store_u64(bytes.data(), value);
     return bytes;
 }
 
@@ -54,19 +54,19 @@ Bytes without_zeros_at_the_end(Bytes bytes) {
 
 // A manifest as it is encoded, with the zeros that its length wants.
 Bytes one_copy(std::span<const std::byte> place) {
-    const DecodedManifest decoded = decode(place);
+    const store::DecodedManifest decoded = store::decode(place);
     return decoded.valid ? encoded(decoded.manifest) : without_zeros_at_the_end({place.begin(), place.end()});
 }
 
 // As a forger does who can compute: each tile that is marked written gets the hash of what its slot holds.
 void hash_tiles(Bytes& copy, const std::array<Bytes, image_directories>& data) {
-    DecodedManifest decoded = decode(copy);
+    store::DecodedManifest decoded = store::decode(copy);
     if (!decoded.valid) return;
-    const Layout layout = layout_of(decoded.manifest);
+    const store::Layout layout = layout_of(decoded.manifest);
     for (std::uint32_t i = 0; i < std::min(layout.tile_count(), 64U); ++i) {
-        TileRecord& tile = decoded.manifest.tiles[i];
-        const TileId id = layout.tile(i);
-        const Extent extent = layout.extent(id, tile.slot);
+        store::TileRecord& tile = decoded.manifest.tiles[i];
+        const store::TileId id = layout.tile(i);
+        const store::Extent extent = layout.extent(id, tile.slot);
         if (!tile.written || extent.device >= data.size() || extent.bytes > 1U << 20) continue;
         Bytes held(extent.bytes);
         const Bytes& from = data[extent.device];
@@ -74,10 +74,10 @@ void hash_tiles(Bytes& copy, const std::array<Bytes, image_directories>& data) {
         const std::uint64_t end = std::min<std::uint64_t>(extent.offset_bytes + extent.bytes, from.size());
         std::copy(from.begin() + static_cast<std::ptrdiff_t>(begin), from.begin() + static_cast<std::ptrdiff_t>(end),
                   held.begin());
-        tile.hash = hash_tile(held, {.store = load_u64(decoded.manifest.store.data()),
-                                     .object = id.object,
-                                     .tile = id.tile,
-                                     .generation = tile.generation});
+        tile.hash = store::hash_tile(held, {.store = store::load_u64(decoded.manifest.store.data()),
+                                            .object = id.object,
+                                            .tile = id.tile,
+                                            .generation = tile.generation});
     }
     copy = encoded(decoded.manifest);
 }
@@ -127,8 +127,8 @@ StoreImage::StoreImage(std::span<const std::byte> input) {
     }
 }
 
-std::optional<LockText> StoreImage::lock(std::size_t directory) const {
-    return parse_lock(text_of(contents_[directory][0].copies[0]));
+std::optional<store::LockText> StoreImage::lock(std::size_t directory) const {
+    return store::parse_lock(text_of(contents_[directory][0].copies[0]));
 }
 
 std::vector<std::size_t> StoreImage::given() const {
@@ -145,7 +145,7 @@ std::uint64_t StoreImage::length_of(std::size_t directory, ImageFile file) const
         return *content.length >= longest_refused ? longest_refused : *content.length % longest_manifest;
     }
     for (const Bytes& copy : content.copies) {
-        const DecodedManifest decoded = decode(copy);
+        const store::DecodedManifest decoded = store::decode(copy);
         if (!decoded.valid) continue;
         const std::uint64_t place = manifest_capacity(layout_of(decoded.manifest));
         if (2 * place <= longest_manifest) return 2 * place;

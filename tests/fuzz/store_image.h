@@ -2,7 +2,7 @@
 // is, links that lead elsewhere included.
 #pragma once
 
-#include "swap/lock_text.h"
+#include "swap/format/lock_text.h"
 #include "tests/fuzz/sections.h"
 
 #include <array>
@@ -45,7 +45,7 @@ class StoreImage {
     FileNature nature(std::size_t directory, ImageFile file) const {
         return natures_[directory][static_cast<std::size_t>(file)];
     }
-    std::optional<LockText> lock(std::size_t directory) const;
+    std::optional<store::LockText> lock(std::size_t directory) const;
     std::vector<std::size_t> given() const;  // the directories, in the order in which a user gives them
     bool buffered() const { return (plan_ & 4) != 0; }
 

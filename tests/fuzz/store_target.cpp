@@ -1,11 +1,11 @@
 // A whole hostile store: opened, read tile by tile, written, committed and opened again. Whatever its files say,
 // nothing outside of its directories is touched, what is read is what lies in its files, and a commit that was reported
 // is found.
-#include "aio/check.h"
-#include "aio/error.h"
-#include "swap/blocking.h"
-#include "swap/tensor_store.h"
-#include "tests/aio/scratch.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "swap/store/blocking.h"
+#include "swap/store/tensor_store.h"
+#include "tests/aio/fakes/scratch.h"
 #include "tests/fuzz/inline_backend.h"
 #include "tests/fuzz/manifest_forge.h"
 #include "tests/fuzz/store_image.h"
@@ -24,15 +24,16 @@ namespace {
 constexpr std::uint32_t most_tiles = 32;
 constexpr std::uint64_t most_tile_bytes = 1U << 20;
 
-using Directories = std::vector<StoreDirectory*>;
+using Directories = std::vector<store::StoreDirectory*>;
 
 // The one place that opens and makes stores here.
-std::unique_ptr<TensorStore> open_store(Io& io, const Directories& directories, Caching caching) {
-    return TensorStore::open(io, directories, {.caching = caching});
+std::unique_ptr<store::TensorStore> open_store(aio::Io& io, const Directories& directories, aio::Caching caching) {
+    return store::TensorStore::open(io, directories, {.caching = caching});
 }
 
-std::unique_ptr<TensorStore> create_store(Io& io, const Directories& directories, std::vector<ObjectSpec> objects) {
-    return TensorStore::create(io, directories, {.objects = std::move(objects)});
+std::unique_ptr<store::TensorStore> create_store(aio::Io& io, const Directories& directories,
+                                                 std::vector<store::ObjectSpec> objects) {
+    return store::TensorStore::create(io, directories, {.objects = std::move(objects)});
 }
 
 // What lies in a folder that must stay as it is: names, lengths and the first bytes.
@@ -50,15 +51,15 @@ std::map<std::string, std::pair<std::uint64_t, Bytes>> snapshot(const std::strin
     return found;
 }
 
-std::vector<TileId> tiles_to_try(const TensorStore& store) {
-    std::vector<TileId> tiles;
+std::vector<store::TileId> tiles_to_try(const store::TensorStore& store) {
+    std::vector<store::TileId> tiles;
     for (std::uint32_t i = 0; i < std::min(store.layout().tile_count(), most_tiles); ++i) {
         if (store.extent_bytes(store.layout().tile(i)) <= most_tile_bytes) tiles.push_back(store.layout().tile(i));
     }
     return tiles;
 }
 
-bool lies_there(const TileLocation& place, std::span<const std::byte> bytes) {
+bool lies_there(const store::TileLocation& place, std::span<const std::byte> bytes) {
     Bytes there(bytes.size());
     const int fd = ::open(place.path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     const ssize_t got = ::pread(fd, there.data(), there.size(), static_cast<off_t>(place.offset_bytes));
@@ -69,7 +70,7 @@ bool lies_there(const TileLocation& place, std::span<const std::byte> bytes) {
 // Memory as the store wants it.
 class TileMemory {
    public:
-    explicit TileMemory(const TensorStore& store)
+    explicit TileMemory(const store::TensorStore& store)
         : alignment_(store.granule_bytes()), all_(most_tile_bytes + alignment_) {}
     std::span<std::byte> of(std::uint64_t bytes) {
         const auto address = reinterpret_cast<std::uintptr_t>(all_.data());
@@ -82,9 +83,9 @@ class TileMemory {
 };
 
 // Returns the tiles that could be read, with their bytes.
-std::map<std::uint32_t, Bytes> read_tiles(Io& io, TensorStore& store, TileMemory& memory) {
+std::map<std::uint32_t, Bytes> read_tiles(aio::Io& io, store::TensorStore& store, TileMemory& memory) {
     std::map<std::uint32_t, Bytes> read;
-    for (const TileId tile : tiles_to_try(store)) {
+    for (const store::TileId tile : tiles_to_try(store)) {
         if (!store.written(tile)) continue;
         const std::span<std::byte> bytes = memory.of(store.extent_bytes(tile));
         try {
@@ -101,13 +102,13 @@ std::map<std::uint32_t, Bytes> read_tiles(Io& io, TensorStore& store, TileMemory
 }
 
 // Rewrites the first tile that is small enough and commits. Returns its index and its bytes.
-std::pair<std::uint32_t, Bytes> go_on(Io& io, TensorStore& store, TileMemory& memory) {
-    const std::vector<TileId> tiles = tiles_to_try(store);
+std::pair<std::uint32_t, Bytes> go_on(aio::Io& io, store::TensorStore& store, TileMemory& memory) {
+    const std::vector<store::TileId> tiles = tiles_to_try(store);
     if (tiles.empty()) {
         commit_blocking(io, store, {{"step", "next"}});
         return {};
     }
-    const TileId tile = tiles.front();
+    const store::TileId tile = tiles.front();
     const std::span<std::byte> bytes = memory.of(store.extent_bytes(tile));
     std::fill(bytes.begin(), bytes.end(), std::byte{0xab});
     write_blocking(io, store, tile, bytes);
@@ -115,15 +116,15 @@ std::pair<std::uint32_t, Bytes> go_on(Io& io, TensorStore& store, TileMemory& me
     return {store.layout().tile_index(tile), {bytes.begin(), bytes.end()}};
 }
 
-void exercise(Io& io, const Directories& directories, Caching caching) {
-    std::unique_ptr<TensorStore> store = open_store(io, directories, caching);
+void exercise(aio::Io& io, const Directories& directories, aio::Caching caching) {
+    std::unique_ptr<store::TensorStore> store = open_store(io, directories, caching);
     TileMemory memory(*store);
     std::map<std::uint32_t, Bytes> expected = read_tiles(io, *store, memory);
     const std::uint64_t generation = store->generation().value();
     const std::uint64_t incarnation = store->incarnation();
     constexpr std::uint64_t last = (1ULL << 63) - 1;  // FORMAT.md, recovery
     if (generation == last || incarnation > last) return;
-    if (store->kind() == StoreKind::kept) return;  // only read
+    if (store->kind() == store::StoreKind::kept) return;  // only read
     const auto [index, bytes] = go_on(io, *store, memory);
     if (!bytes.empty()) expected[index] = bytes;
     store = nullptr;
@@ -135,7 +136,7 @@ void exercise(Io& io, const Directories& directories, Caching caching) {
     PENSTOCK_CHECK(store->generation() == generation + 1, "generation {} after {}", store->generation().value(),
                    generation);
     PENSTOCK_CHECK(store->incarnation() > incarnation, "incarnation {} after {}", store->incarnation(), incarnation);
-    PENSTOCK_CHECK(store->client() == (ClientState{{"step", "next"}}), "it has another client's state");
+    PENSTOCK_CHECK(store->client() == (store::ClientState{{"step", "next"}}), "it has another client's state");
     const std::map<std::uint32_t, Bytes> found = read_tiles(io, *store, memory);
     for (const auto& [tile, held] : expected)
         PENSTOCK_CHECK(found.contains(tile) && found.at(tile) == held, "tile {} has changed", tile);
@@ -153,26 +154,26 @@ bool all_regular(const StoreImage& image) {
     });
 }
 
-void use(Io& io, const StoreImage& image, const std::string& root) {
-    std::vector<StoreDirectory> held;
+void use(aio::Io& io, const StoreImage& image, const std::string& root) {
+    std::vector<store::StoreDirectory> held;
     for (const std::size_t directory : image.given()) {
-        const std::optional<LockText> lock = image.lock(directory);
+        const std::optional<store::LockText> lock = image.lock(directory);
         held.emplace_back(root + "/" + std::to_string(directory), lock ? lock->job : "a job");
         static_cast<void>(held.back().content());
     }
     Directories directories;
-    for (StoreDirectory& directory : held) directories.push_back(&directory);
-    exercise(io, directories, image.buffered() ? Caching::buffered : Caching::direct);
+    for (store::StoreDirectory& directory : held) directories.push_back(&directory);
+    exercise(io, directories, image.buffered() ? aio::Caching::buffered : aio::Caching::direct);
     PENSTOCK_CHECK(all_regular(image), "a store was opened that has something else among its files");
 }
 
 void run(std::span<const std::byte> input) {
-    const TemporaryDirectory scratch(quick_temporary_path());
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
     const std::string root = scratch.file("");
     const StoreImage image(input);
     image.build(root);
     const auto before = snapshot(root + "/outside");
-    Io io(std::make_unique<InlineBackend>(), {});
+    aio::Io io(std::make_unique<InlineBackend>(), {});
     try {
         use(io, image, root);
     } catch (const Error& error) {
@@ -183,22 +184,22 @@ void run(std::span<const std::byte> input) {
     PENSTOCK_CHECK(snapshot(root + "/outside") == before, "something outside was changed");
 }
 
-Bytes store_of(std::vector<ObjectSpec> objects, std::size_t directory_count, int generations) {
-    const TemporaryDirectory scratch(quick_temporary_path());
+Bytes store_of(std::vector<store::ObjectSpec> objects, std::size_t directory_count, int generations) {
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
     std::vector<std::string> paths;
     {
-        std::vector<StoreDirectory> held;
+        std::vector<store::StoreDirectory> held;
         for (std::size_t i = 0; i < directory_count; ++i) {
             paths.push_back(scratch.file(std::to_string(i)));
             held.emplace_back(paths.back(), "a job");
         }
         Directories directories;
-        for (StoreDirectory& directory : held) directories.push_back(&directory);
-        Io io(std::make_unique<InlineBackend>(), {});
+        for (store::StoreDirectory& directory : held) directories.push_back(&directory);
+        aio::Io io(std::make_unique<InlineBackend>(), {});
         const auto store = create_store(io, directories, std::move(objects));
         TileMemory memory(*store);
         for (int generation = 0; generation < generations; ++generation) {
-            for (const TileId tile : tiles_to_try(*store)) {
+            for (const store::TileId tile : tiles_to_try(*store)) {
                 const std::span<std::byte> bytes = memory.of(store->extent_bytes(tile));
                 std::fill(bytes.begin(), bytes.end(), static_cast<std::byte>(16 * generation + tile.tile + 1));
                 write_blocking(io, *store, tile, bytes);
@@ -213,7 +214,7 @@ Bytes store_of(std::vector<ObjectSpec> objects, std::size_t directory_count, int
 Bytes at_the_end_of_numbers(const Bytes& input) {
     std::vector<Section> sections = split(input);
     for (Section& section : sections) {
-        DecodedManifest decoded = decode(section.bytes);
+        store::DecodedManifest decoded = store::decode(section.bytes);
         if (!decoded.valid) continue;
         decoded.manifest.generation = std::numeric_limits<std::uint64_t>::max() - decoded.manifest.generation % 2;
         section.bytes = encoded(decoded.manifest);

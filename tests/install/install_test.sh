@@ -78,12 +78,12 @@ case_find_package() {
 
 case_pkg_config() {
   install_library
-  export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
+  export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
   local flags
   read -ra flags <<<"$(pkg-config --cflags --libs penstock)"
   cc -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/examples/example.c" -o "$work/example_c" "${flags[@]}" \
     >"$work/output" 2>&1 || fail "cc and pkg-config"
-  c++ -std=c++20 -Wall -Wextra -Wno-missing-field-initializers -Werror "$work/examples/example.cpp" \
+  c++ -std=c++20 -Wall -Wextra -Werror "$work/examples/example.cpp" \
     -o "$work/example_cpp" "${flags[@]}" >"$work/output" 2>&1 || fail "c++ and pkg-config"
   uses_both "$work/example_c" "$work/example_cpp"
 }
@@ -124,6 +124,29 @@ case_symbols() {
     count=$((count + 1))
   done < <(sed 's|//.*||' "$prefix/include/penstock/penstock.h" | grep -oE '\bpenstock_[a-z_]+\(' | tr -d '(' | sort -u)
   ((count >= 25)) || fail "only $count functions were found in penstock.h"
+}
+
+# The program starts from where it is installed, and finds its companion there.
+case_program() {
+  [[ -x $build_dir/penstock ]] || {
+    echo "skipped: this build has no program penstock"
+    exit 77
+  }
+  cmake --install "$build_dir" --component penstock --prefix "$prefix" >"$work/output" 2>&1 || fail "the installation"
+  "$prefix/bin/penstock" --version >"$work/output" 2>&1 || fail "the installed program does not start"
+  grep -q '^penstock [0-9]' "$work/output" || fail "it does not say its version"
+  [[ -f $prefix/share/doc/penstock/examples/demo.json ]] || fail "the configuration to start from is missing"
+  if [[ -x $build_dir/penstock-bench ]]; then
+    "$prefix/bin/penstock" bench --help >"$work/output" 2>&1 || fail "the installed program does not find penstock-bench"
+  fi
+}
+
+# It exports the functions that it did, no more and no fewer.
+case_exports() {
+  install_library
+  nm -D --defined-only "$prefix/lib/libpenstock.so" | awk '$3 ~ /^penstock_/ { print $3 }' | sort >"$work/exports"
+  awk '$1 == "function" { print $2 }' "$source_dir/tests/earlier/abi.txt" | sort | diff - "$work/exports" >"$work/output" ||
+    fail "other functions than in tests/earlier/abi.txt"
 }
 
 # The page that a newcomer copies from shows the very files that the other cases build.

@@ -1,7 +1,7 @@
 #include "tests/oracle/named_optimizer.h"
 
-#include "aio/error.h"
-#include "zero_infinity/optimizers.h"
+#include "aio/words/error.h"
+#include "zero_infinity/optimizer/optimizers.h"
 
 #include <map>
 
@@ -49,23 +49,23 @@ Options adam_options(Said& said) {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> named_optimizer(const std::string& name, const std::vector<std::string>& options) {
+std::unique_ptr<zero::Optimizer> named_optimizer(const std::string& name, const std::vector<std::string>& options) {
     Said said(options);
-    if (name == "adamw") return make_adamw(adam_options<AdamWOptions>(said));
-    if (name == "adam") return make_adam(adam_options<AdamOptions>(said));
+    if (name == "adamw") return make_adamw(adam_options<zero::AdamWOptions>(said));
+    if (name == "adam") return make_adam(adam_options<zero::AdamOptions>(said));
     if (name == "sgd") {
-        SgdOptions sgd;
+        zero::SgdOptions sgd;
         said.read("momentum", sgd.momentum).read("dampening", sgd.dampening);
         said.read("weight_decay", sgd.weight_decay).read("nesterov", sgd.nesterov).end();
         return make_sgd(sgd);
     }
     if (name == "lion") {
-        LionOptions lion;
+        zero::LionOptions lion;
         said.read("beta1", lion.beta1).read("beta2", lion.beta2).read("weight_decay", lion.weight_decay).end();
         return make_lion(lion);
     }
     if (name == "adagrad") {
-        AdagradOptions adagrad;
+        zero::AdagradOptions adagrad;
         said.read("lr_decay", adagrad.lr_decay).read("weight_decay", adagrad.weight_decay);
         said.read("initial_accumulator", adagrad.initial_accumulator).read("epsilon", adagrad.epsilon).end();
         return make_adagrad(adagrad);

@@ -4,8 +4,9 @@
 //       each: for each step masters, moments and gradients before it
 // out:  after each step masters and moments
 // Each array is COUNT floats of the machine's byte order.
-#include "aio/error.h"
 #include "tests/oracle/named_optimizer.h"
+
+#include "aio/words/error.h"
 
 #include <cstdio>
 #include <string_view>
@@ -29,11 +30,11 @@ void write(const std::vector<float>& values) {
         throw Error(ExitCode::storage, "optimizer_steps: cannot write the output");
 }
 
-void run(bool free, std::size_t count, std::uint64_t steps, double rate, const Optimizer& optimizer) {
+void run(bool free, std::size_t count, std::uint64_t steps, double rate, const zero::Optimizer& optimizer) {
     Arrays arrays{std::vector<float>(count), {}, std::vector<float>(count)};
     for (std::uint32_t moment = 0; moment < optimizer.moments(); ++moment)
         arrays.moments.emplace_back(count, optimizer.initial_moment(moment));
-    UpdateSpan span{.master = arrays.master.data(), .gradient = arrays.gradient.data(), .count = count};
+    zero::UpdateSpan span{.master = arrays.master.data(), .gradient = arrays.gradient.data(), .count = count};
     for (std::uint32_t moment = 0; moment < optimizer.moments(); ++moment)
         span.moments[moment] = arrays.moments[moment].data();
     for (std::uint64_t step = 1; step <= steps; ++step) {

@@ -261,7 +261,7 @@ def hexadecimal(values):
 def write_golden(path, rounded):
     start, all_gradients = inputs(GOLDEN_COUNT, GOLDEN_STEPS)
     lines = ["# What torch 2.11.0 does when each operation is rounded by itself, as bits of fp32.",
-             "# Written by tests/oracle/optimizers.py --golden; read by tests/core/optimizers_golden_test.cpp.",
+             "# Written by tests/oracle/optimizers.py --golden; read by tests/zero_infinity/optimizer/optimizers_golden_test.cpp.",
              f"start {hexadecimal(start)}"]
     lines += [f"gradient {hexadecimal(gradient)}" for gradient in all_gradients]
     for index, (name, rate, options) in enumerate(CASES):

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-namespace penstock {
+namespace penstock::pool {
 
 // Addresses that nobody may look at: the arena must not.
 class Addresses {
@@ -23,4 +23,4 @@ class Addresses {
     std::size_t bytes_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::pool

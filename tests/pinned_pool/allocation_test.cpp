@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::size_t most = 600;
@@ -83,4 +83,4 @@ TEST(PinnedPool, AllocatesNothingForARequestThatIsRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,10 +1,11 @@
 #include "pinned_pool/budget.h"
+#include "aio/words/error.h"
 
-#include "aio/error.h"
+#include "tests/refusal.h"
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::uint64_t mib = 1 << 20;
@@ -14,13 +15,7 @@ MachineMemory roomy() {
 }
 
 std::string refusal(const Budget& budget, const MachineMemory& machine) {
-    try {
-        budget.check(machine);
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::does_not_fit);
-        return error.what();
-    }
-    return "no refusal";
+    return refusal_of(ExitCode::does_not_fit, [&] { budget.check(machine); });
 }
 
 TEST(Budget, RoundsUsesUpToTheGranule) {
@@ -36,7 +31,7 @@ TEST(Budget, AcceptsUsesThatFillTheLimitToTheLastByte) {
     Budget budget(16 * mib, "memory.host_budget");
     budget.add({"weights", 12 * mib, "memory.weights"});
     budget.add({"staging", 4 * mib, "memory.staging"});
-    EXPECT_EQ(refusal(budget, {16 * mib, "free RAM"}), "no refusal");
+    EXPECT_EQ(refusal(budget, {16 * mib, "free RAM"}), "accepted");
 }
 
 TEST(Budget, RefusesWithAllUsesTheMissingBytesAndTheSettings) {
@@ -67,29 +62,6 @@ TEST(Budget, RefusesWhatTheMachineCannotGiveAndSaysWhatLimitsIt) {
               "Free or allow more memory, or lower: memory.weights (weights).");
 }
 
-TEST(Budget, RefusesToRegisterMoreThanMayBeLocked) {
-    Budget budget(64 * mib, "memory.host_budget");
-    budget.add({"weights", 32 * mib, "memory.weights"});
-    MachineMemory machine = roomy();
-    EXPECT_NO_THROW(budget.check_lockable(machine, 32 * mib, "io.registered"));
-    machine.lockable_bytes = 8 * mib;
-    EXPECT_NO_THROW(budget.check_lockable(machine, 8 * mib, "io.registered"));
-    try {
-        budget.check_lockable(machine, 8 * mib + 4096, "io.registered");
-        FAIL() << "more was promised than may be locked";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::does_not_fit);
-        EXPECT_STREQ(error.what(),
-                     "io.registered asks for 8.0 MiB (8392704 bytes) to be registered with the ring, but the limit on "
-                     "locked memory leaves 8.0 MiB (8388608 bytes): 4096 bytes missing.\n"
-                     "  weights  32.0 MiB (33554432 bytes)  memory.weights\n"
-                     "  total    32.0 MiB (33554432 bytes)\n"
-                     "  limit    64.0 MiB (67108864 bytes)  memory.host_budget\n"
-                     "Raise the limit (ulimit -l, memlock in /etc/security/limits.conf, LimitMEMLOCK of a service), "
-                     "give the program CAP_IPC_LOCK, or change io.registered; or lower: memory.weights (weights).");
-    }
-}
-
 TEST(Budget, ChecksNamesAndSums) {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     Budget budget(mib, "memory.host_budget");
@@ -101,4 +73,4 @@ TEST(Budget, ChecksNamesAndSums) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

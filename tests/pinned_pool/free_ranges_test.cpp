@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::size_t g = granule_bytes;
@@ -104,4 +104,4 @@ TEST(FreeRanges, AgreeWithAModelOnRandomTraces) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::size_t kib = 1024;
@@ -257,4 +257,4 @@ TEST(Lease, ALeaseAndItsHoldMayEndAtTheSameMoment) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,5 +1,5 @@
 #include "pinned_pool/budget.h"
-#include "tests/aio/scratch.h"
+#include "tests/aio/fakes/scratch.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <limits>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 // A machine made of files.
@@ -158,4 +158,4 @@ TEST(MachineMemory, ReadsThisMachine) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

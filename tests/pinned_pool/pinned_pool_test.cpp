@@ -1,6 +1,5 @@
 #include "pinned_pool/pinned_pool.h"
-
-#include "aio/error.h"
+#include "aio/words/error.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +9,7 @@
 #include <random>
 #include <thread>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::size_t kib = 1024;
@@ -205,49 +204,6 @@ TEST(PinnedPool, MapsWholeHugePagesWhereTheLimitAllowsIt) {
     EXPECT_LE(exact.huge_bytes(), 2 * mib);
 }
 
-// Counts under the use's lock alone, so a lock that is missing shows under ThreadSanitizer.
-struct CountingObserver : PoolObserver {
-    std::uint64_t grants = 0, refusals = 0, returns = 0, requested = 0;
-    void granted(std::string_view use, std::size_t requested_bytes, const std::byte*) noexcept override {
-        EXPECT_EQ(use, "staging");
-        ++grants;
-        requested += requested_bytes;
-    }
-    void refused(std::string_view use, std::size_t) noexcept override {
-        EXPECT_EQ(use, "staging");
-        ++refusals;
-    }
-    void returned(std::string_view use, const std::byte*) noexcept override {
-        EXPECT_EQ(use, "staging");
-        ++returns;
-    }
-};
-
-TEST(PinnedPool, ItsObserverSeesEveryRequestAndReturnUnderTheUsesLock) {
-    CountingObserver observer;
-    PinnedPool pool(two_uses(), roomy(), {.observer = &observer});
-    const UseId staging = pool.use("staging");
-    std::vector<std::thread> threads;
-    for (unsigned number = 1; number <= 3; ++number) {
-        threads.emplace_back([&pool, staging, number] {
-            std::mt19937 random(number);
-            for (int step = 0; step < 500; ++step)
-                if (auto lease = pool.try_acquire(staging, 1 + random() % (30 * kib))) const Hold hold = lease->hold();
-        });
-    }
-    for (std::thread& thread : threads) thread.join();
-    const UseFigures figures = pool.figures(staging);
-    EXPECT_EQ(observer.grants + observer.refusals, 1500U);
-    EXPECT_EQ(observer.grants, figures.leases);
-    EXPECT_EQ(observer.returns, figures.leases);
-    EXPECT_EQ(observer.refusals, figures.refused);
-    EXPECT_EQ(observer.requested, figures.requested_bytes);
-    EXPECT_FALSE(pool.try_acquire(staging, ~std::size_t{0}).has_value());
-    EXPECT_EQ(observer.refusals, figures.refused + 1);
-    pool.acquire(staging, 1).forsake();
-    EXPECT_EQ(observer.returns, figures.leases);
-}
-
 TEST(PinnedPool, HasUsesOfNoBytes) {
     Budget budget(mib, "memory.host_budget");
     budget.add({"empty", 0, ""});
@@ -284,4 +240,4 @@ TEST(PinnedPool, LeasesOfAllUsesAndThreadsNeverOverlap) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,6 +1,5 @@
 #include "pinned_pool/region.h"
-
-#include "aio/error.h"
+#include "aio/words/error.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 TEST(Region, IsAlignedTouchedZeroAndWritable) {
@@ -91,4 +90,4 @@ TEST(Region, SaysWhatCouldNotBeMapped) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,7 +1,6 @@
 // Linked with a device of its own instead of registration_no_cuda.cpp or registration_cuda.cpp.
 #include "pinned_pool/registration.h"
 
-#include "aio/error.h"
 #include "pinned_pool/pinned_pool.h"
 
 #include <gtest/gtest.h>
@@ -10,14 +9,13 @@
 #include <map>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 struct FakeDevice {
     std::map<void*, std::size_t> known;
     std::vector<std::size_t> lengths;
     std::size_t refuse_at = ~std::size_t{0};  // which registration
-    bool built = true;
 };
 FakeDevice device;
 
@@ -32,10 +30,6 @@ std::string register_with_device(void* data, std::size_t bytes) {
 
 void unregister_from_device(void* data) noexcept {
     EXPECT_EQ(device.known.erase(data), 1U);
-}
-
-bool device_registration_is_built() noexcept {
-    return device.built;
 }
 
 namespace {
@@ -127,37 +121,5 @@ TEST_F(RegistrationTest, LeavesAPoolUsableAndSaysSoWhenRefused) {
     EXPECT_TRUE(pool.try_acquire(pool.use("staging"), 1 << 20).has_value());
 }
 
-std::string refusal(ExitCode code, const PoolOptions& options) {
-    try {
-        const PinnedPool pool(one_use(), roomy(), options);
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), code);
-        return error.what();
-    }
-    return "no refusal";
-}
-
-TEST_F(RegistrationTest, IsRefusedWithTheDriversWordsTheUsesAndARemedyWhereItIsRequired) {
-    const PoolOptions required{.registration = Registration::device, .pinning = Pinning::required};
-    EXPECT_EQ(refusal(ExitCode::does_not_fit, required), "no refusal");
-    device.refuse_at = 1;  // the first pool's was the first
-    EXPECT_EQ(refusal(ExitCode::does_not_fit, required),
-              "The memory cannot be pinned: the fake device has enough.\n"
-              "  staging  1.0 MiB (1048576 bytes)  memory.staging\n"
-              "  total    1.0 MiB (1048576 bytes)\n"
-              "  limit    64.0 MiB (67108864 bytes)  memory.host_budget\n"
-              "Look whether the GPU answers (nvidia-smi) and how much memory may be locked (ulimit -l, the container's "
-              "limits); lower: memory.staging (staging), or do not insist on pinned memory.");
-    EXPECT_TRUE(device.known.empty());
-}
-
-TEST_F(RegistrationTest, IsAUsageErrorWhereItIsRequiredOfAProgramWithoutCuda) {
-    device.built = false;
-    const PoolOptions required{.registration = Registration::device, .pinning = Pinning::required};
-    EXPECT_NE(refusal(ExitCode::usage, required).find("built without CUDA"), std::string::npos);
-    EXPECT_TRUE(device.lengths.empty());
-    EXPECT_EQ(refusal(ExitCode::usage, {.pinning = Pinning::required}), "no refusal");  // nothing is asked for
-}
-
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

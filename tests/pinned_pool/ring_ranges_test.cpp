@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::uint64_t kib = 1024;
@@ -17,10 +17,10 @@ std::uint64_t covered(const std::vector<ArenaRange>& ranges) {
     for (const ArenaRange& range : ranges) {
         EXPECT_EQ(range.offset_bytes, end);
         EXPECT_GT(range.bytes, 0U);
-        EXPECT_LE(range.bytes, max_registered_bytes);
+        EXPECT_LE(range.bytes, aio::max_registered_bytes);
         end += range.bytes;
     }
-    EXPECT_LE(ranges.size(), max_registered);
+    EXPECT_LE(ranges.size(), aio::max_registered);
     return end;
 }
 
@@ -63,10 +63,10 @@ TEST(RingRanges, GetLongerRatherThanTooMany) {
 TEST(RingRanges, LeaveOutWhatIsBeyondTheMostThatARingTakes) {
     for (const std::uint64_t more : {4 * kib, 2 * mib, gib, 5000 * gib}) {
         const std::vector<ArenaRange> ranges = ring_ranges(1024 * gib + more, 1024 * gib + more);
-        EXPECT_EQ(ranges.size(), max_registered);
+        EXPECT_EQ(ranges.size(), aio::max_registered);
         EXPECT_EQ(covered(ranges), 1024 * gib);
     }
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -4,10 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <thread>
-
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::size_t g = granule_bytes;
@@ -136,43 +133,6 @@ TEST(UseArena, ChecksThatNoClaimEndsTwice) {
     arena.end_hold(*block);
 }
 
-// Keeps the use's lock for a while, and sees whether a claim goes meanwhile.
-struct LockKeeper : PoolObserver {
-    Block* watched = nullptr;
-    std::atomic<bool> has_lock{false};
-    bool claim_went = false;
-    void granted(std::string_view, std::size_t, const std::byte*) noexcept override {
-        if (watched == nullptr) return;
-        has_lock = true;
-        for (int look = 0; look < 1000 && !claim_went; ++look) {
-            std::this_thread::yield();
-            claim_went = watched->claims.load() < 2;
-        }
-    }
-    void refused(std::string_view, std::size_t) noexcept override {}
-    void returned(std::string_view, const std::byte*) noexcept override {}
-};
-
-// Else the last hold could take the lock before the lease has parked the block.
-TEST(UseArena, TheLeasesClaimGoesUnderTheLock) {
-    const Addresses addresses(4 * g);
-    Gauge pool;
-    LockKeeper keeper;
-    UseArena arena("use", addresses.span(), pool, &keeper);
-    Block* block = arena.take(g);
-    ++block->claims;
-    keeper.watched = block;
-    std::thread owner([&] {
-        while (!keeper.has_lock) std::this_thread::yield();
-        arena.end_lease(*block);
-    });
-    Block* other = arena.take(g);
-    EXPECT_FALSE(keeper.claim_went);
-    owner.join();
-    arena.end_hold(*block);
-    arena.end_lease(*other);
-}
-
 TEST(UseArena, KeepsThePeakOfItselfAndOfThePool) {
     const Addresses addresses(8 * g);
     Gauge pool;
@@ -198,4 +158,4 @@ TEST(UseArena, GrantsNothingFromAnEmptyUse) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

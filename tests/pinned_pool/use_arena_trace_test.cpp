@@ -12,14 +12,14 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::pool {
 namespace {
 
 constexpr std::size_t g = granule_bytes;
 constexpr std::size_t mib = std::size_t{1} << 20;
 
 // What an arena of many sizes should be, told by the taken ranges alone.
-class Model : public PoolObserver {
+class Model {
    public:
     Model(const std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
 
@@ -46,8 +46,7 @@ class Model : public PoolObserver {
         return bytes;
     }
 
-    void granted(std::string_view use, std::size_t requested_bytes, const std::byte* data) noexcept override {
-        EXPECT_EQ(use, "use");
+    void granted(std::size_t requested_bytes, const std::byte* data) {
         const auto begin = static_cast<std::size_t>(data - data_);
         const std::size_t bytes = (requested_bytes + g - 1) / g * g;
         EXPECT_EQ(begin, first_fit(bytes));
@@ -56,16 +55,12 @@ class Model : public PoolObserver {
         requested += requested_bytes;
         requested_granted += bytes;
     }
-    void refused(std::string_view use, std::size_t requested_bytes) noexcept override {
-        EXPECT_EQ(use, "use");
+    void refused(std::size_t requested_bytes) {
         EXPECT_EQ(first_fit((requested_bytes + g - 1) / g * g), bytes_);
         ++refusals;
         fragmented += requested_bytes <= bytes_ - granted_bytes();
     }
-    void returned(std::string_view use, const std::byte* data) noexcept override {
-        EXPECT_EQ(use, "use");
-        EXPECT_EQ(taken_.erase(static_cast<std::size_t>(data - data_)), 1U);
-    }
+    void returned(const std::byte* data) { EXPECT_EQ(taken_.erase(static_cast<std::size_t>(data - data_)), 1U); }
 
     std::uint64_t leases = 0, requested = 0, requested_granted = 0, refusals = 0, fragmented = 0;
 
@@ -82,7 +77,8 @@ struct Claimed {
 };
 
 // Ends one of the claims; false when it was the last.
-bool end_one(UseArena& arena, Claimed& claimed, std::uint64_t dice) {
+bool end_one(UseArena& arena, Model& model, Claimed& claimed, std::uint64_t dice) {
+    const std::byte* data = claimed.block->data;
     if (claimed.leased && (claimed.holds == 0 || dice % 2 == 0)) {
         claimed.leased = false;
         arena.end_lease(*claimed.block);
@@ -90,7 +86,9 @@ bool end_one(UseArena& arena, Claimed& claimed, std::uint64_t dice) {
         --claimed.holds;
         arena.end_hold(*claimed.block);
     }
-    return claimed.leased || claimed.holds > 0;
+    const bool claimed_still = claimed.leased || claimed.holds > 0;
+    if (!claimed_still) model.returned(data);
+    return claimed_still;
 }
 
 void expect_agreement(const UseArena& arena, const Model& model, const std::vector<Claimed>& all) {
@@ -117,24 +115,29 @@ TEST(UseArena, AgreesWithAModelOnRandomTraces) {
         std::mt19937_64 random(seed);
         Model model(addresses.data(), 256 * mib);
         Gauge pool;
-        UseArena arena("use", addresses.span(), pool, &model);
+        UseArena arena("use", addresses.span(), pool);
         std::vector<Claimed> all;
         for (int step = 0; step < 400; ++step) {
             if (all.empty() || random() % 3 == 0) {
-                const auto bytes = static_cast<std::size_t>(std::exp2(static_cast<double>(random() % 2600) / 100));
-                Block* block = arena.take(1 + random() % bytes + bytes / 2);
-                if (block == nullptr) continue;
+                const auto scale = static_cast<std::size_t>(std::exp2(static_cast<double>(random() % 2600) / 100));
+                const std::size_t bytes = 1 + random() % scale + scale / 2;
+                Block* block = arena.take(bytes);
+                if (block == nullptr) {
+                    model.refused(bytes);
+                    continue;
+                }
+                model.granted(bytes, block->data);
                 const auto holds = static_cast<std::uint32_t>(random() % 3);
                 block->claims += holds;
                 all.push_back({block, holds, true});
             } else {
                 std::swap(all[random() % all.size()], all.back());
-                if (!end_one(arena, all.back(), random())) all.pop_back();
+                if (!end_one(arena, model, all.back(), random())) all.pop_back();
             }
             ASSERT_NO_FATAL_FAILURE(expect_agreement(arena, model, all));
         }
         for (Claimed& claimed : all) {
-            while (end_one(arena, claimed, random())) {
+            while (end_one(arena, model, claimed, random())) {
             }
         }
         EXPECT_EQ(arena.figures().longest_free_bytes, 256 * mib);  // merged into one piece
@@ -144,4 +147,4 @@ TEST(UseArena, AgreesWithAModelOnRandomTraces) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pool

@@ -1,13 +1,10 @@
-// `penstock bench` starts the program beside it; `--pool-trace` records what that program replays.
-#include "pinned_pool/pool_trace.h"
-#include "tests/trainer/program.h"
-#include "tests/trainer/text_files.h"
+// `penstock bench` starts the program beside it.
+#include "tests/trainer/data/text_files.h"
+#include "tests/trainer/program/program.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <set>
 
 namespace penstock::testing {
 namespace {
@@ -58,33 +55,6 @@ TEST(BenchVerbs, AMistypedOneIsNamed) {
 
 TEST_F(Beside, HelpListsBench) {
     EXPECT_NE(start({"--help"}).output.find("  bench "), std::string::npos);
-}
-
-TEST(PoolTraceOption, RecordsWhatTheRunAskedOfItsPool) {
-    const TemporaryDirectory directory;
-    write_toy(directory.path());
-    const Ended ended = run(directory.path(), {"train", "config.json", "--pool-trace", "run.trace"});
-    ASSERT_EQ(ended.code, 0) << ended.errors;
-    const PoolTrace trace = load_pool_trace(directory / "run.trace");
-    EXPECT_EQ(trace.budget_bytes, 4U << 20);
-    EXPECT_EQ(trace.lost_events, 0U);
-    std::set<std::string> asked;
-    for (const PoolEvent& event : trace.events) asked.insert(trace.uses[event.use].name);
-    EXPECT_EQ(asked, (std::set<std::string>{"gradients", "staging", "weights"}));
-    EXPECT_TRUE(std::none_of(trace.events.begin(), trace.events.end(),
-                             [](const PoolEvent& event) { return event.kind == PoolEvent::Kind::refused; }));
-    // A run that is finished asks for the same again.
-    ASSERT_EQ(run(directory.path(), {"train", "config.json", "--pool-trace", "again.trace"}).code, 0);
-    EXPECT_EQ(load_pool_trace(directory / "again.trace").events, trace.events);
-}
-
-TEST(PoolTraceOption, RefusesAFileThatCannotBeWrittenBeforeTheFirstStep) {
-    const TemporaryDirectory directory;
-    write_toy(directory.path());
-    const Ended ended = run(directory.path(), {"train", "config.json", "--pool-trace", "missing/run.trace"});
-    EXPECT_EQ(ended.code, 4);
-    EXPECT_NE(ended.errors.find("missing/run.trace"), std::string::npos) << ended.errors;
-    EXPECT_FALSE(std::filesystem::exists(directory / "swap"));
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "zero_infinity/engine/bundle.h"
 
-#include "aio/error.h"
+#include "aio/words/error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::engine {
 
 void Bundle::set(std::string_view name, at::Tensor tensor) {
     const auto same =
@@ -30,4 +30,4 @@ bool Bundle::has(std::string_view name) const noexcept {
     return std::any_of(entries_.begin(), entries_.end(), [&](const auto& entry) { return entry.first == name; });
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::engine {
 
 // A value; keeps the order of insertion. Floating-point tensors are differentiated through, all others are passed
 // along.
@@ -30,4 +30,4 @@ class Bundle {
     std::vector<std::pair<std::string, at::Tensor>> entries_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

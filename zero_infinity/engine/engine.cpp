@@ -1,9 +1,8 @@
 #include "zero_infinity/engine/engine.h"
 
-#include "aio/check.h"
-#include "aio/error.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
 #include "zero_infinity/engine/generator.h"
-#include "zero_infinity/unit_store.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -13,13 +12,13 @@
 #include <cmath>
 #include <utility>
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Visit visit_of(const Model& model, std::uint32_t index) {
-    Visit visit{{index}};
+zero::Visit visit_of(const Model& model, std::uint32_t index) {
+    zero::Visit visit{{index}};
     for (const Borrowed& borrowed : model.units()[index]->borrowed()) {
         const std::uint32_t owner = model.index_of(*borrowed.owner);
         if (std::find(visit.groups.begin(), visit.groups.end(), owner) == visit.groups.end())
@@ -43,47 +42,49 @@ Bundle cut(const Bundle& bundle, bool wants_gradient) {
 std::vector<at::Tensor> differentiated(const Unit& unit) {
     std::vector<at::Tensor> tensors;
     for (const auto& parameter : unit.parameters())
-        if (parameter->spec().training == Training::trainable) tensors.push_back(parameter->tensor());
+        if (parameter->spec().training == zero::Training::trainable) tensors.push_back(parameter->tensor());
     for (const Borrowed& borrowed : unit.borrowed())
-        if (borrowed.parameter->spec().training == Training::trainable) tensors.push_back(borrowed.parameter->tensor());
+        if (borrowed.parameter->spec().training == zero::Training::trainable)
+            tensors.push_back(borrowed.parameter->tensor());
     return tensors;
 }
 
-std::string parameter_at(const UnitLayout& layout, std::uint64_t element) {
+std::string parameter_at(const zero::UnitLayout& layout, std::uint64_t element) {
     for (std::size_t index = 0; index < layout.spec().parameters.size(); ++index) {
-        const ParameterPlace& place = layout.place(index);
-        if (place.training == Training::trainable && element >= place.first && element < place.first + place.numel)
+        const zero::ParameterPlace& place = layout.place(index);
+        if (place.training == zero::Training::trainable && element >= place.first &&
+            element < place.first + place.numel)
             return layout.spec().parameters[index].name;
     }
     return "padding";
 }
 
 // What a value is that an update refuses.
-std::string beyond(const Codec& codec) {
+std::string beyond(const zero::Codec& codec) {
     return codec.exact ? "infinite or NaN"
                        : fmt::format("infinite, NaN or larger than codec '{}' holds (memory.codec)", codec.name);
 }
 
 }  // namespace
 
-std::vector<Visit> training_visits(const Model& model) {
+std::vector<zero::Visit> training_visits(const Model& model) {
     const auto count = static_cast<std::uint32_t>(model.units().size());
-    std::vector<Visit> visits;
+    std::vector<zero::Visit> visits;
     for (std::uint32_t unit = 0; unit + 1 < count; ++unit) visits.push_back(visit_of(model, unit));
     for (std::uint32_t unit = count; unit-- > 0;) visits.push_back(visit_of(model, unit));
     return visits;
 }
 
-std::vector<Visit> inference_visits(const Model& model) {
-    std::vector<Visit> visits;
+std::vector<zero::Visit> inference_visits(const Model& model) {
+    std::vector<zero::Visit> visits;
     for (std::uint32_t unit = 0; unit < model.units().size(); ++unit) visits.push_back(visit_of(model, unit));
     return visits;
 }
 
-Engine::Engine(const EngineParts& parts, EngineOptions options)
-    : parts_(parts), options_(options), kept_(parts.model->units().size()) {}
+Engine::Engine(const EngineDeps& deps, EngineOptions options)
+    : deps_(deps), options_(options), commit_barrier_(*deps.communicator), saved_(deps.model->units().size()) {}
 
-StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const StepValues& values,
+StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                                const ClientStateOf& client) {
     PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
     busy_ = true;
@@ -92,11 +93,12 @@ StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const Step
     return report;
 }
 
-StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientStateOf& client) {
+StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepValues& values,
+                        const ClientStateOf& client) {
     PENSTOCK_CHECK(!micro_batches.empty(), "a step without micro-batches");
     StepReport report;
-    const std::string generator_before = generator_state(parts_.device);
-    report.loss = forward_and_backward(micro_batches, report);
+    const std::string generator_before = generator_state(deps_.device);
+    const FinishedGradients gradients = forward_and_backward(micro_batches, report);
     watch_generator(generator_before);
     if (!std::isfinite(report.loss))
         throw Error(ExitCode::non_finite,
@@ -104,21 +106,23 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues&
                                 "data, or start a new run with a lower learning rate",
                                 values.step, report.loss,
                                 first_non_finite_weight().value_or("although all weights are finite")));
-    report.gradient_norm = parts_.gradients->norm(*parts_.workers);
+    report.gradient_norm = gradients.norm(*deps_.workers, *deps_.communicator);
+    commit_barrier_.joined();
     if (!std::isfinite(report.gradient_norm))
         throw Error(ExitCode::non_finite,
                     fmt::format("the gradient of step {} is not finite, first in {}; the last committed step "
                                 "is untouched",
-                                values.step, parts_.gradients->first_non_finite().value_or("their sum")));
-    ClientState given = client(report);
+                                values.step, gradients.first_non_finite().value_or("their sum")));
+    store::ClientState given = client(report);
     report.committed = options_.durability.commits_after(values.step);
     const auto update_start = Clock::now();
-    update(values, report.gradient_norm, report.committed ? ResidentParts::written : ResidentParts::held_back);
+    update(values, gradients, report.gradient_norm,
+           report.committed ? zero::ResidentTiles::written : zero::ResidentTiles::held_back);
     const auto commit_start = Clock::now();
     if (report.committed)
         commit(std::move(given));
     else
-        parts_.driver->end_update();
+        deps_.driver->end_update();
     uncommitted_ = report.committed ? std::nullopt : std::optional(std::move(given));
     report.update = commit_start - update_start;
     report.commit = Clock::now() - commit_start;
@@ -127,37 +131,39 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const StepValues&
 
 void Engine::settle() {
     PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
-    PENSTOCK_CHECK(options_.durability != Durability::scratch, "nothing is committed in scratch");
+    PENSTOCK_CHECK(options_.durability != zero::Durability::scratch, "nothing is committed in scratch");
     if (!uncommitted_) return;
     busy_ = true;
     commit(*std::exchange(uncommitted_, std::nullopt));
     busy_ = false;
 }
 
-void Engine::commit(ClientState client) {
+void Engine::commit(store::ClientState client) {
     for (const auto& [key, value] : user_) {
         if (!key.starts_with(user_prefix))
             throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
         client.emplace(key, value);
     }
-    client[fingerprint_key] = parts_.fingerprint;
+    client[fingerprint_key] = deps_.fingerprint;
     if (!generator_.empty()) client[generator_key] = generator_;
-    parts_.driver->commit(client);
+    commit_barrier_.before_write();  // what was held back in host memory is written now
+    deps_.driver->commit(client);
+    commit_barrier_.committed();
 }
 
-void Engine::restore(const ClientState& client) {
+void Engine::restore(const store::ClientState& client) {
     for (const auto& [key, value] : client)
         if (key.starts_with(user_prefix)) user_[key] = value;
     const auto generator = client.find(generator_key);
     if (generator == client.end()) return;
     generator_ = generator->second;
-    set_generator_state(parts_.device, generator_);
+    set_generator_state(deps_.device, generator_);
 }
 
 // A unit that draws while it runs (dropout) draws other numbers when it is run again, and its gradient would be of
 // another function than its output.
 void Engine::watch_generator(const std::string& before) {
-    std::string now = generator_state(parts_.device);
+    std::string now = generator_state(deps_.device);
     if (now == before) {
         if (!generator_.empty()) generator_ = std::move(now);  // who draws between steps moves it as well
         return;
@@ -174,7 +180,7 @@ std::optional<std::string> Engine::first_non_finite_weight() {
     const at::AutoGradMode no_graph(false);
     std::optional<std::string> found;
     visit_units([&](std::uint32_t unit) {
-        const Unit& module = *parts_.model->units()[unit];
+        const Unit& module = *deps_.model->units()[unit];
         for (const auto& parameter : module.parameters()) {
             if (found || at::isfinite(parameter->tensor()).all().item<bool>()) continue;
             found = fmt::format("and unit '{}', parameter '{}' holds infinity or NaN", module.name(),
@@ -184,24 +190,24 @@ std::optional<std::string> Engine::first_non_finite_weight() {
     return found;
 }
 
-double Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
-    const auto count = static_cast<std::uint32_t>(kept_.size());
+FinishedGradients Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
+    const auto count = static_cast<std::uint32_t>(saved_.size());
     const auto forward_start = Clock::now();
-    for (auto& unit : kept_) unit.assign(micro_batches.size(), {});
+    for (auto& unit : saved_) unit.assign(micro_batches.size(), {});
     upstream_.assign(micro_batches.size(), {});
     for (std::size_t index = 0; index < micro_batches.size(); ++index)
-        kept_[0][index].input = cut(micro_batches[index], false);
+        saved_[0][index].input = cut(micro_batches[index], false);
 
-    parts_.driver->begin(Pass::training);
+    deps_.driver->begin(zero::Pass::training);
     visit_ = 0;
     for (std::uint32_t unit = 0; unit + 1 < count; ++unit) forward(unit, micro_batches.size());
     const auto backward_start = Clock::now();
-    double loss = backward(count - 1, micro_batches.size());
+    report.loss = backward(count - 1, micro_batches.size());
     for (std::uint32_t unit = count - 1; unit-- > 0;) backward(unit, micro_batches.size());
-    parts_.gradients->finish();
+    const FinishedGradients gradients = deps_.gradients->finish();
     report.forward = backward_start - forward_start;
     report.backward = Clock::now() - backward_start;
-    return loss;
+    return gradients;
 }
 
 void Engine::forward(std::uint32_t unit, std::size_t count) {
@@ -209,14 +215,14 @@ void Engine::forward(std::uint32_t unit, std::size_t count) {
     const at::AutoGradMode graph(keep);
     bind(visit_, unit);
     for (std::size_t index = 0; index < count; ++index) {
-        Kept& kept = kept_[unit][index];
-        const Bundle output = parts_.model->units()[unit]->forward(kept.input);
-        kept_[unit + 1][index].input = cut(output, /*wants_gradient=*/true);
+        SavedActivations& saved = saved_[unit][index];
+        const Bundle output = deps_.model->units()[unit]->forward(saved.input);
+        saved_[unit + 1][index].input = cut(output, /*wants_gradient=*/true);
         check_output(unit, output);
-        if (keep) kept.output = output;
+        if (keep) saved.output = output;
     }
     release(unit);
-    parts_.driver->leave(visit_++);
+    deps_.driver->reshard(visit_++);
 }
 
 // Returns the sum of the micro-batches' losses over their number, for the last unit; 0 for the others.
@@ -224,26 +230,26 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
     const at::AutoGradMode graph(true);
     double loss = 0;
     bind(visit_, unit);
-    parts_.gradients->begin(unit);
-    for (std::size_t index = 0; index < count; ++index) {
-        parts_.gradients->add(differentiate(unit, kept_[unit][index], upstream_[index], count, loss));
-        kept_[unit][index] = {};
-    }
-    parts_.gradients->end();
+    deps_.gradients->sum(unit, [&](GradientSum& sum) {
+        for (std::size_t index = 0; index < count; ++index) {
+            sum.add(differentiate(unit, saved_[unit][index], upstream_[index], count, loss));
+            saved_[unit][index] = {};
+        }
+    });
     release(unit);
-    parts_.driver->leave(visit_++);
+    deps_.driver->reshard(visit_++);
     return loss / static_cast<double>(count);
 }
 
 // One unit and micro-batch: gradients of its parameters; `upstream` goes from its outputs' gradients to its inputs'.
-std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, Kept& kept, Bundle& upstream, std::size_t count,
-                                              double& loss) {
-    const Unit& module = *parts_.model->units()[unit];
-    const bool recomputed = kept.output.size() == 0;
-    const Bundle output = recomputed ? module.forward(kept.input) : kept.output;
+std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
+                                              std::size_t count, double& loss) {
+    const Unit& module = *deps_.model->units()[unit];
+    const bool recomputed = saved.output.size() == 0;
+    const Bundle output = recomputed ? module.forward(saved.input) : saved.output;
     std::vector<at::Tensor> outputs;
     std::vector<at::Tensor> output_gradients;
-    if (unit + 1 == kept_.size()) {
+    if (unit + 1 == saved_.size()) {
         outputs.push_back(output.at("loss"));
         loss += outputs.back().item<double>();
         output_gradients.push_back(at::full_like(outputs.back(), 1.0 / static_cast<double>(count)));
@@ -257,7 +263,7 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, Kept& kept, Bu
 
     std::vector<at::Tensor> inputs;
     std::vector<std::string> names;
-    for (const auto& [name, tensor] : kept.input) {
+    for (const auto& [name, tensor] : saved.input) {
         if (!tensor.requires_grad()) continue;
         inputs.push_back(tensor);
         names.push_back(name);
@@ -274,24 +280,27 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, Kept& kept, Bu
     return gradients;
 }
 
-void Engine::update(const StepValues& values, double norm, ResidentParts residents) {
-    const double clip = clip_factor(norm, options_.gradient_clipping);
-    TileUpdate tile_update{.format = &parts_.format, .values = values, .gradient_scale = static_cast<float>(clip)};
-    parts_.driver->begin_update(residents);
-    while (const auto staged = parts_.driver->next_tile()) {
-        const UnitLayout& layout = (*parts_.layouts)[staged->unit];
-        const GradientView gradient = parts_.gradients->tile(staged->unit, staged->tile);
-        tile_update.pieces = {(*parts_.pieces)[staged->unit], staged->tile * layout.tile_numel()};
-        if (const auto bad = update_tile(tile_update, staged->view, gradient, *parts_.workers)) {
+void Engine::update(const zero::StepValues& values, const FinishedGradients& gradients, double norm,
+                    zero::ResidentTiles residents) {
+    const double clip = zero::clip_factor(norm, options_.gradient_clipping);
+    zero::TileUpdate tile_update{
+        .format = &deps_.layout->format(), .values = values, .gradient_scale = static_cast<float>(clip)};
+    commit_barrier_.before_write();
+    deps_.driver->begin_update(residents);
+    while (const auto staged = deps_.driver->next_tile()) {
+        const zero::GradientView gradient = gradients.tile(staged->tile);
+        tile_update.pieces = deps_.layout->pieces(staged->tile);
+        if (const auto bad = update_tile(tile_update, staged->view, gradient, *deps_.workers)) {
+            const zero::UnitLayout& layout = deps_.layout->unit(staged->tile.unit);
             throw Error(
                 ExitCode::non_finite,
                 fmt::format(
                     "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a new run "
                     "with a lower learning rate",
-                    values.step, layout.spec().name, parameter_at(layout, staged->tile * layout.tile_numel() + *bad),
-                    beyond(*parts_.format.codec)));
+                    values.step, layout.spec().name, parameter_at(layout, tile_update.pieces.first + *bad),
+                    beyond(*deps_.layout->format().codec)));
         }
-        parts_.driver->put_back(*staged);
+        deps_.driver->put_back(*staged);
     }
 }
 
@@ -301,7 +310,7 @@ Bundle Engine::infer(const Bundle& input) {
     const at::AutoGradMode no_graph(false);
     Bundle current = input;
     visit_units([&](std::uint32_t unit) {
-        current = parts_.model->units()[unit]->forward(current);
+        current = deps_.model->units()[unit]->forward(current);
         check_output(unit, current);
     });
     busy_ = false;
@@ -310,39 +319,39 @@ Bundle Engine::infer(const Bundle& input) {
 
 // Each unit once, in order, with its weights where compute reads them.
 void Engine::visit_units(const std::function<void(std::uint32_t unit)>& visit) {
-    parts_.driver->begin(Pass::inference);
-    for (std::uint32_t unit = 0; unit < kept_.size(); ++unit) {
+    deps_.driver->begin(zero::Pass::inference);
+    for (std::uint32_t unit = 0; unit < saved_.size(); ++unit) {
         bind(unit, unit);
         visit(unit);
         release(unit);
-        parts_.driver->leave(unit);
+        deps_.driver->reshard(unit);
     }
 }
 
 // Waits for the visit's weights and points the unit's parameters, own and borrowed, at them.
 void Engine::bind(std::uint32_t visit, std::uint32_t unit) {
-    parts_.driver->enter(visit);
-    const std::uint64_t element_bytes = parts_.format.weights_bytes();
+    deps_.driver->unshard(visit);
+    const std::uint64_t element_bytes = deps_.layout->format().weights_bytes();
     const auto bind_one = [&](std::uint32_t owner, std::size_t index, Parameter& parameter) {
-        const UnitMemory memory = parts_.driver->memory(visit, owner);
-        const ParameterPlace& place = (*parts_.layouts)[owner].place(index);
-        std::byte* range = place.training == Training::trainable ? memory.weights : memory.frozen;
+        const zero::UnitMemory memory = deps_.driver->memory(visit, owner);
+        const zero::ParameterPlace& place = deps_.layout->unit(owner).place(index);
+        std::byte* range = place.training == zero::Training::trainable ? memory.weights : memory.frozen;
         parameter.bind(range + place.first * element_bytes);
     };
-    const Unit& module = *parts_.model->units()[unit];
+    const Unit& module = *deps_.model->units()[unit];
     for (std::size_t index = 0; index < module.parameters().size(); ++index)
         bind_one(unit, index, *module.parameters()[index]);
     for (const Borrowed& borrowed : module.borrowed()) {
         const auto& all = borrowed.owner->parameters();
         for (std::size_t index = 0; index < all.size(); ++index)
             if (all[index].get() == borrowed.parameter)
-                bind_one(parts_.model->index_of(*borrowed.owner), index, *all[index]);
+                bind_one(deps_.model->index_of(*borrowed.owner), index, *all[index]);
     }
 }
 
 // A view of a parameter would read memory that is gone when the next unit uses it.
 void Engine::check_output(std::uint32_t unit, const Bundle& output) const {
-    const Unit& module = *parts_.model->units()[unit];
+    const Unit& module = *deps_.model->units()[unit];
     const auto check = [&](const Parameter& parameter) {
         for (const auto& [name, tensor] : output)
             if (tensor.defined() && tensor.is_alias_of(parameter.tensor()))
@@ -356,9 +365,9 @@ void Engine::check_output(std::uint32_t unit, const Bundle& output) const {
 }
 
 void Engine::release(std::uint32_t unit) noexcept {
-    const Unit& module = *parts_.model->units()[unit];
+    const Unit& module = *deps_.model->units()[unit];
     for (const auto& parameter : module.parameters()) parameter->release();
     for (const Borrowed& borrowed : module.borrowed()) borrowed.parameter->release();
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -1,17 +1,18 @@
 // The stage-3 engine: runs a model unit by unit over weights that come and go, and updates it.
 //
 // The autograd graph is cut at unit boundaries: forward keeps each unit's input; backward calls torch::autograd::grad
-// for one unit alone, after recomputing it or over the graph kept from forward. Micro-batches are taken unit by unit
+// for one unit alone, after recomputing it or over the graph saved from forward. Micro-batches are taken unit by unit
 // ("vertical": all micro-batches of a unit before the next), so weights are read once per direction whatever their
 // number.
 #pragma once
 
-#include "zero_infinity/driver.h"
+#include "zero_infinity/driver/driver.h"
 #include "zero_infinity/engine/gradients.h"
 #include "zero_infinity/engine/model.h"
-#include "zero_infinity/optimizer.h"
-#include "zero_infinity/parameter_groups.h"
-#include "zero_infinity/workers.h"
+#include "zero_infinity/optimizer/optimizer.h"
+#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/ranks/commit_barrier.h"
+#include "zero_infinity/threads/workers.h"
 
 #include <chrono>
 #include <cstdint>
@@ -21,7 +22,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::engine {
 
 enum class Activations : std::uint8_t {
     recompute,  // keep unit inputs, run forward again in backward
@@ -31,17 +32,16 @@ enum class Activations : std::uint8_t {
 struct EngineOptions {
     double gradient_clipping = 0;  // global norm; 0: none
     Activations activations = Activations::recompute;
-    Durability durability;
+    zero::Durability durability;
 };
 
-struct EngineParts {
+struct EngineDeps {
     Model* model = nullptr;
-    const std::vector<UnitLayout>* layouts = nullptr;
-    StateFormat format;
-    Driver* driver = nullptr;
+    const zero::ModelLayout* layout = nullptr;
+    zero::Driver* driver = nullptr;
     Gradients* gradients = nullptr;
-    const std::vector<std::vector<OptimizerPiece>>* pieces = nullptr;  // [unit], of its shard
-    Workers* workers = nullptr;
+    zero::Workers* workers = nullptr;
+    zero::Communicator* communicator = nullptr;
     std::string fingerprint;  // of model, codec and optimizer: committed with every step under fingerprint_key
     at::Device device = at::Device(at::kCPU);  // where units compute
 };
@@ -62,18 +62,18 @@ struct StepReport {
 };
 
 // What the client wants to find again with this step; called once its loss and norm are known, before the update.
-using ClientStateOf = std::function<ClientState(const StepReport&)>;
+using ClientStateOf = std::function<store::ClientState(const StepReport&)>;
 
 // The visits of a pass, each with the units whose weights it needs: its own first, then those it borrows from. A
 // training pass visits forward 0..L-2, then backward L-1..0: the last unit's forward is part of its backward visit.
-std::vector<Visit> training_visits(const Model& model);
-std::vector<Visit> inference_visits(const Model& model);
+std::vector<zero::Visit> training_visits(const Model& model);
+std::vector<zero::Visit> inference_visits(const Model& model);
 
 // All calls on one thread, the compute thread; torch's own thread count is the caller's to set, and it changes bits.
 // Everything it is given outlives it. After any exception it may only be destroyed (checked).
 class Engine {
    public:
-    Engine(const EngineParts& parts, EngineOptions options);
+    Engine(const EngineDeps& deps, EngineOptions options);
 
     // One optimizer step over the micro-batches, whose tensors lie where the device computes. When it returns a report
     // that says committed, the step and what `client` gave are durable: after the steps that the durability says,
@@ -81,14 +81,14 @@ class Engine {
     // Throws Error: non_finite (the loss, with the first unit and parameter that hold infinity or NaN, or the first
     // whose gradient or new value is not finite; the last committed step is untouched), storage. REQUIRES: at least one
     // micro-batch.
-    StepReport train_batch(std::span<const Bundle> micro_batches, const StepValues& values,
+    StepReport train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                            const ClientStateOf& client);
 
-    // Takes from the client state of the step to go on from what is the engine's and the user's. Before the first step.
-    void restore(const ClientState& client);
+    // Takes the engine's and the user's keys from the client state of the step to go on from. Before the first step.
+    void restore(const store::ClientState& client);
     // Committed with every step; what ClientStateOf gives for the same key goes before. Keys begin with user_prefix: a
     // step or settle() throws Error (usage) for others.
-    ClientState& user_state() noexcept { return user_; }
+    store::ClientState& user_state() noexcept { return user_; }
 
     // Commits the newest step out of turn; nothing to do when it is committed. REQUIRES: not scratch.
     void settle();
@@ -98,35 +98,37 @@ class Engine {
 
    private:
     // What forward leaves for backward, of one unit and micro-batch.
-    struct Kept {
+    struct SavedActivations {
         Bundle input;   // detached from the unit before
-        Bundle output;  // with its graph, when graphs are kept
+        Bundle output;  // with its graph, when graphs are saved
     };
 
-    void commit(ClientState client);
+    void commit(store::ClientState client);
     void watch_generator(const std::string& before);
-    StepReport step(std::span<const Bundle> micro_batches, const StepValues& values, const ClientStateOf& client);
+    StepReport step(std::span<const Bundle> micro_batches, const zero::StepValues& values, const ClientStateOf& client);
     std::optional<std::string> first_non_finite_weight();
-    double forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
+    FinishedGradients forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
     void forward(std::uint32_t unit, std::size_t count);
     double backward(std::uint32_t unit, std::size_t count);
-    std::vector<at::Tensor> differentiate(std::uint32_t unit, Kept& kept, Bundle& upstream, std::size_t count,
-                                          double& loss);
-    void update(const StepValues& values, double norm, ResidentParts residents);
+    std::vector<at::Tensor> differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
+                                          std::size_t count, double& loss);
+    void update(const zero::StepValues& values, const FinishedGradients& gradients, double norm,
+                zero::ResidentTiles residents);
     void visit_units(const std::function<void(std::uint32_t unit)>& visit);
     void bind(std::uint32_t visit, std::uint32_t unit);
     void release(std::uint32_t unit) noexcept;
     void check_output(std::uint32_t unit, const Bundle& output) const;
 
-    EngineParts parts_;
+    EngineDeps deps_;
     EngineOptions options_;
-    std::vector<std::vector<Kept>> kept_;     // [unit][micro-batch]
-    std::vector<Bundle> upstream_;            // [micro-batch]: gradients of the boundary that backward is at
-    std::optional<ClientState> uncommitted_;  // the newest step's, when that is not durable
-    ClientState user_;
+    zero::CommitBarrier commit_barrier_;
+    std::vector<std::vector<SavedActivations>> saved_;  // [unit][micro-batch]
+    std::vector<Bundle> upstream_;                      // [micro-batch]: gradients of the boundary that backward is at
+    std::optional<store::ClientState> uncommitted_;     // the newest step's, when that is not durable
+    store::ClientState user_;
     std::string generator_;  // torch's default generator after the newest step; empty: no unit has drawn from it
     std::uint32_t visit_ = 0;
     bool busy_ = false;  // within a call; still so after an exception
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -1,6 +1,6 @@
 #include "zero_infinity/engine/generator.h"
 
-#include "aio/error.h"
+#include "aio/words/error.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <mutex>
 
-namespace penstock {
+namespace penstock::engine {
 
 std::string generator_state(const c10::Device& device) {
     at::Generator generator = at::globalContext().defaultGenerator(device);
@@ -32,4 +32,4 @@ void set_generator_state(const c10::Device& device, const std::string& state) {
     }
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -1,9 +1,9 @@
 #include "zero_infinity/engine/gradients.h"
 
-#include "aio/check.h"
-#include "aio/error.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
 #include "zero_infinity/engine/tensor_view.h"
-#include "zero_infinity/unit_store.h"
+#include "zero_infinity/plan/memory_plan.h"
 
 #include <ATen/ATen.h>
 
@@ -12,24 +12,24 @@
 #include <cmath>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 constexpr std::chrono::seconds copy_deadline{120};
 
-bool trainable(const ParameterSpec& spec) {
-    return spec.training == Training::trainable;
+bool trainable(const zero::ParameterSpec& spec) {
+    return spec.training == zero::Training::trainable;
 }
 
-std::uint64_t own_bytes(const UnitLayout& layout, PlaneType type) {
-    return whole_granules(layout.trainable_numel() * bytes_of(type));
+std::uint64_t own_bytes(const zero::UnitLayout& layout, zero::PlaneType type) {
+    return pool::whole_granules(layout.trainable_numel() * bytes_of(type));
 }
 
-std::uint64_t unit_bytes(const Unit& unit, const UnitLayout& layout, PlaneType type) {
+std::uint64_t unit_bytes(const Unit& unit, const zero::UnitLayout& layout, zero::PlaneType type) {
     std::uint64_t bytes = own_bytes(layout, type);
     for (const Borrowed& borrowed : unit.borrowed())
         if (trainable(borrowed.parameter->spec()))
-            bytes += whole_granules(borrowed.parameter->spec().numel() * bytes_of(type));
+            bytes += pool::whole_granules(borrowed.parameter->spec().numel() * bytes_of(type));
     return bytes;
 }
 
@@ -41,46 +41,49 @@ std::size_t parameter_index(const Unit& owner, const Parameter& parameter) {
 
 }  // namespace
 
-std::uint64_t gradient_bytes(const Model& model, const std::vector<UnitLayout>& layouts, PlaneType type) {
+std::uint64_t gradient_bytes(const Model& model, const zero::ModelLayout& layout, zero::PlaneType type) {
     std::uint64_t bytes = 0;
-    for (std::size_t unit = 0; unit < layouts.size(); ++unit)
-        bytes += unit_bytes(*model.units()[unit], layouts[unit], type);
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        bytes += unit_bytes(*model.units()[unit], layout.unit(unit), type);
     return bytes;
 }
 
-std::uint64_t gradient_window_bytes(const Model& model, const std::vector<UnitLayout>& layouts, PlaneType type) {
+std::uint64_t gradient_window_bytes(const Model& model, const zero::ModelLayout& layout, zero::PlaneType type) {
     std::uint64_t largest = 0;
-    for (std::size_t unit = 0; unit < layouts.size(); ++unit)
-        largest = std::max(largest, unit_bytes(*model.units()[unit], layouts[unit], type));
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        largest = std::max(largest, unit_bytes(*model.units()[unit], layout.unit(unit), type));
     return 2 * largest;
 }
 
-Gradients::Gradients(const Model& model, const std::vector<UnitLayout>& layouts, PlaneType type, PinnedPool& pool,
-                     Device& device)
-    : model_(&model), layouts_(&layouts), type_(type), device_(&device), units_(layouts.size()) {
-    for (std::uint32_t index = 0; index < layouts.size(); ++index) {
+Gradients::Gradients(const Model& model, const zero::ModelLayout& layout, zero::PlaneType type, pool::PinnedPool& pool,
+                     zero::Device& device)
+    : model_(&model),
+      layout_(&layout),
+      type_(type),
+      device_(&device),
+      units_(layout.unit_count()),
+      sums_(layout.partition().ranks * layout.tiles().size()) {
+    for (std::uint32_t index = 0; index < layout.unit_count(); ++index) {
         const Unit& unit = *model.units()[index];
         UnitGradients& gradients = units_[index];
-        for (std::uint32_t tile = 0; tile < layouts[index].tile_count(); ++tile) tiles_.push_back({index, tile});
         for (std::size_t parameter = 0; parameter < unit.parameters().size(); ++parameter)
-            if (const ParameterSpec& spec = unit.parameters()[parameter]->spec(); trainable(spec))
-                gradients.ranges.push_back({layouts[index].place(parameter).first * bytes_of(type), &spec});
+            if (const zero::ParameterSpec& spec = unit.parameters()[parameter]->spec(); trainable(spec))
+                gradients.ranges.push_back({layout.unit(index).place(parameter).first * bytes_of(type), &spec});
         gradients.own = gradients.ranges.size();
-        std::uint64_t offset_bytes = own_bytes(layouts[index], type);
+        std::uint64_t offset_bytes = own_bytes(layout.unit(index), type);
         for (const Borrowed& borrowed : unit.borrowed()) {
-            const ParameterSpec& spec = borrowed.parameter->spec();
+            const zero::ParameterSpec& spec = borrowed.parameter->spec();
             if (!trainable(spec)) continue;
             gradients.ranges.push_back({offset_bytes, &spec});
-            offset_bytes += whole_granules(spec.numel() * bytes_of(type));
+            offset_bytes += pool::whole_granules(spec.numel() * bytes_of(type));
         }
         if (offset_bytes == 0) continue;
-        gradients.memory = pool.acquire(pool.use(gradients_use), offset_bytes);
+        gradients.memory = pool.acquire(pool.use(zero::gradients_use), offset_bytes);
         std::memset(gradients.memory.data(), 0, offset_bytes);  // padding between parameters stays zero
     }
-    sums_.resize(tiles_.size());
-    const std::uint64_t window = gradient_window_bytes(model, layouts, type) / 2;
+    const std::uint64_t window = gradient_window_bytes(model, layout, type) / 2;
     if (device.shares_host_memory() || window == 0) return;
-    std::byte* data = device.allocate(2 * window, gradients_use);
+    std::byte* data = device.allocate(2 * window, zero::gradients_use);
     windows_ = {Window{data, {}}, Window{data + window, {}}};
 }
 
@@ -112,8 +115,6 @@ void Gradients::wait_for_copy(const Window& window) const {
 }
 
 void Gradients::begin(std::uint32_t unit) {
-    unit_ = unit;
-    first_ = true;
     if (device_->shares_host_memory() || units_[unit].ranges.empty()) return;
     turn_ = 1 - turn_;
     wait_for_copy(windows_[turn_]);
@@ -121,13 +122,14 @@ void Gradients::begin(std::uint32_t unit) {
     view_of(windows_[turn_].data, {numel}, type_, *device_).zero_();
 }
 
-void Gradients::add(std::span<const at::Tensor> gradients) {
-    const UnitGradients& unit = units_[unit_];
+void GradientSum::add(std::span<const at::Tensor> gradients) {
+    const Gradients& all = *gradients_;
+    const Gradients::UnitGradients& unit = all.units_[unit_];
     PENSTOCK_CHECK(gradients.size() == unit.ranges.size(), "{} gradients for {} parameters", gradients.size(),
                    unit.ranges.size());
     for (std::size_t index = 0; index < gradients.size(); ++index) {
-        const Range& range = unit.ranges[index];
-        at::Tensor sum = view_of(target(unit) + range.offset_bytes, range.spec->shape, type_, *device_);
+        const Gradients::Range& range = unit.ranges[index];
+        at::Tensor sum = view_of(all.target(unit) + range.offset_bytes, range.spec->shape, all.type_, *all.device_);
         const at::Tensor& gradient = gradients[index];
         if (first_) {
             gradient.defined() ? sum.copy_(gradient) : sum.zero_();
@@ -138,53 +140,69 @@ void Gradients::add(std::span<const at::Tensor> gradients) {
     first_ = false;
 }
 
-void Gradients::end() {
-    const UnitGradients& unit = units_[unit_];
-    if (device_->shares_host_memory() || unit.ranges.empty()) return;
-    windows_[turn_].copied = device_->copy_out(unit.memory.data(), windows_[turn_].data, unit.memory.bytes());
+void Gradients::end(std::uint32_t unit) {
+    const UnitGradients& summed = units_[unit];
+    if (device_->shares_host_memory() || summed.ranges.empty()) return;
+    windows_[turn_].copied = device_->copy_out(summed.memory.data(), windows_[turn_].data, summed.memory.bytes());
 }
 
-void Gradients::finish() {
+FinishedGradients Gradients::finish() {
     for (const Window& window : windows_) wait_for_copy(window);
     for (std::size_t index = 0; index < units_.size(); ++index) {
         const UnitGradients& unit = units_[index];
         std::size_t range = unit.own;
         for (const Borrowed& borrowed : model_->units()[index]->borrowed()) {
-            const ParameterSpec& spec = borrowed.parameter->spec();
+            const zero::ParameterSpec& spec = borrowed.parameter->spec();
             if (!trainable(spec)) continue;
             const std::uint32_t owner = model_->index_of(*borrowed.owner);
             const std::size_t parameter = parameter_index(*borrowed.owner, *borrowed.parameter);
-            penstock::add({unit.memory.data() + unit.ranges[range++].offset_bytes, type_, spec.numel()},
-                          units_[owner].memory.data() + (*layouts_)[owner].place(parameter).first * bytes_of(type_));
+            penstock::zero::add(
+                {unit.memory.data() + unit.ranges[range++].offset_bytes, type_, spec.numel()},
+                units_[owner].memory.data() + layout_->unit(owner).place(parameter).first * bytes_of(type_));
         }
     }
+    return FinishedGradients(*this);
 }
 
-GradientView Gradients::tile(std::uint32_t unit, std::uint32_t tile) const {
-    const UnitLayout& layout = (*layouts_)[unit];
-    return {units_[unit].memory.data() + tile * layout.tile_numel() * bytes_of(type_), type_, layout.tile_numel(tile)};
+zero::GradientView FinishedGradients::tile(zero::UnitTile tile) const {
+    const Gradients& all = *gradients_;
+    const zero::UnitLayout& unit = all.layout_->unit(tile.unit);
+    return {all.units_[tile.unit].memory.data() + tile.tile * unit.tile_numel() * bytes_of(all.type_), all.type_,
+            unit.tile_numel(tile.tile)};
 }
 
-double Gradients::norm(Workers& workers) {
-    workers.run(tiles_.size(), [&](std::size_t index) {
-        sums_[index] = sum_of_squares(tile(tiles_[index].unit, tiles_[index].tile));
-    });
+// All ranks have as many tiles of a unit as this one, and the tiles before a unit are those before its first.
+std::size_t FinishedGradients::place_of(std::size_t index) const {
+    const zero::ModelLayout& layout = *gradients_->layout_;
+    const zero::Partition partition = layout.partition();
+    const zero::UnitTile tile = layout.tiles()[index];
+    const std::size_t before = index - tile.tile;
+    return partition.ranks * before + std::size_t{partition.rank} * layout.unit(tile.unit).tile_count() + tile.tile;
+}
+
+double FinishedGradients::norm(zero::Workers& workers, zero::Communicator& communicator) const {
+    const std::span<const zero::UnitTile> tiles = gradients_->layout_->tiles();
+    std::vector<double>& sums = gradients_->sums_;
+    std::fill(sums.begin(), sums.end(), 0);
+    workers.run(tiles.size(), [&](std::size_t index) { sums[place_of(index)] = sum_of_squares(tile(tiles[index])); });
+    communicator.all_reduce(sums);  // only one rank's addend of each is not zero: no bit changes
     double sum = 0;
-    for (const double each : sums_) sum += each;
+    for (const double each : sums) sum += each;
     return std::sqrt(sum);
 }
 
-std::optional<std::string> Gradients::first_non_finite() const {
-    for (std::size_t index = 0; index < units_.size(); ++index) {
-        const UnitGradients& unit = units_[index];
+std::optional<std::string> FinishedGradients::first_non_finite() const {
+    const Gradients& all = *gradients_;
+    for (std::size_t index = 0; index < all.units_.size(); ++index) {
+        const Gradients::UnitGradients& unit = all.units_[index];
         for (std::size_t range = 0; range < unit.own; ++range) {
-            const ParameterSpec& spec = *unit.ranges[range].spec;
+            const zero::ParameterSpec& spec = *unit.ranges[range].spec;
             const std::byte* data = unit.memory.data() + unit.ranges[range].offset_bytes;
-            if (!std::isfinite(sum_of_squares({data, type_, spec.numel()})))
-                return fmt::format("unit '{}', parameter '{}'", model_->units()[index]->name(), spec.name);
+            if (!std::isfinite(zero::sum_of_squares({data, all.type_, spec.numel()})))
+                return fmt::format("unit '{}', parameter '{}'", all.model_->units()[index]->name(), spec.name);
         }
     }
     return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

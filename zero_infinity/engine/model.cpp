@@ -1,15 +1,16 @@
 #include "zero_infinity/engine/model.h"
 
-#include "aio/check.h"
-#include "aio/error.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::engine {
 
-const Parameter& Unit::declare(std::string name, std::vector<std::int64_t> shape, Initial initial, Training training) {
+const Parameter& Unit::declare(std::string name, std::vector<std::int64_t> shape, Initial initial,
+                               zero::Training training) {
     parameters_.push_back(
-        std::make_unique<Parameter>(ParameterSpec{std::move(name), std::move(shape), training}, initial));
+        std::make_unique<Parameter>(zero::ParameterSpec{std::move(name), std::move(shape), training}, initial));
     return *parameters_.back();
 }
 
@@ -24,8 +25,8 @@ const Parameter& Unit::borrow(const Unit& owner, const Parameter& parameter) {
     PENSTOCK_CHECK(false, "unit '{}' borrows a parameter that '{}' does not have", name_, owner.name());
 }
 
-UnitSpec Unit::spec() const {
-    UnitSpec spec{name_, {}};
+zero::UnitSpec Unit::spec() const {
+    zero::UnitSpec spec{name_, {}};
     for (const auto& parameter : parameters_) spec.parameters.push_back(parameter->spec());
     return spec;
 }
@@ -66,8 +67,8 @@ std::uint64_t Model::trainable_numel() const noexcept {
     std::uint64_t numel = 0;
     for (const auto& unit : units_)
         for (const auto& parameter : unit->parameters())
-            if (parameter->spec().training == Training::trainable) numel += parameter->spec().numel();
+            if (parameter->spec().training == zero::Training::trainable) numel += parameter->spec().numel();
     return numel;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

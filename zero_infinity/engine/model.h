@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::engine {
 
 // A parameter of another unit that this one reads too (a tied head reads the embedding's weight).
 struct Borrowed {
@@ -40,13 +40,13 @@ class Unit {
     virtual Bundle forward(const Bundle& input) const = 0;
 
     const std::string& name() const noexcept { return name_; }
-    UnitSpec spec() const;
+    zero::UnitSpec spec() const;
     const std::vector<std::unique_ptr<Parameter>>& parameters() const noexcept { return parameters_; }
     const std::vector<Borrowed>& borrowed() const noexcept { return borrowed_; }
 
    protected:
     const Parameter& declare(std::string name, std::vector<std::int64_t> shape, Initial initial,
-                             Training training = Training::trainable);
+                             zero::Training training = zero::Training::trainable);
     // REQUIRES: `owner` comes before this unit in the model and outlives it; a parameter is borrowed once.
     const Parameter& borrow(const Unit& owner, const Parameter& parameter);
 
@@ -73,4 +73,4 @@ class Model {
     std::vector<std::unique_ptr<Unit>> units_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -1,26 +1,25 @@
 #include "zero_infinity/engine/model_store.h"
 
-#include "aio/error.h"
-#include "swap/blocking.h"
-#include "swap/keep.h"
-#include "swap/recovery.h"
-#include "zero_infinity/engine/initialise.h"
-#include "zero_infinity/unit_store.h"
+#include "aio/words/error.h"
+#include "swap/directory/recovery.h"
+#include "swap/snapshot/keep.h"
+#include "swap/store/blocking.h"
+#include "zero_infinity/weights/fill_store.h"
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 class Opening {
    public:
-    Opening(const ModelStoreParts& parts, const SessionOptions& options, const SessionEvents& events)
-        : parts_(parts), options_(options), events_(events) {}
+    Opening(const ModelStoreDeps& deps, const SessionOptions& options, const SessionEvents& events)
+        : deps_(deps), options_(options), events_(events) {}
 
     ModelStore resume() const {
-        StoreDirectory& first = *parts_.directories.front();
+        store::StoreDirectory& first = *deps_.directories.front();
         // Looked at before the store is opened: a run that may not go on must not first wait for the verification.
-        const Recovery seen = recover(first.fd(), first.uuid());
+        const store::Recovery seen = store::recover(first.fd(), first.uuid());
         if (seen.newest && seen.newest->origin) {
             throw Error(ExitCode::usage, fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
                                                      "resume from, and another directory for the run's store",
@@ -28,52 +27,56 @@ class Opening {
         }
         if (seen.newest) accept(seen.newest->client, first.path());
         ModelStore made;
-        made.store = TensorStore::open(*parts_.io, parts_.directories,
-                                       {.caching = options_.caching,
-                                        .verify = options_.verify,
-                                        .progress = progress("verifying what was committed"),
-                                        .deadline = options_.io_deadline});
+        made.store = store::TensorStore::open(*deps_.io, deps_.directories,
+                                              {.caching = options_.caching,
+                                               .verify = options_.verify,
+                                               .progress = progress("verifying what was committed"),
+                                               .deadline = options_.io_deadline,
+                                               .agree = agree()});
         made.client = made.store->client();
         // Verification may have gone back by a generation.
         if (!seen.newest || seen.newest->generation != made.store->generation()) accept(made.client, first.path());
-        find_objects(*made.store, *parts_.layouts, parts_.format);
+        deps_.layout->check_stored(made.store->layout());
         made.resumed = true;
         note_scratch(made);
         return made;
     }
 
-    ModelStore initialise_new(const ClientState& initial_client) const {
+    ModelStore initialise_new(const store::ClientState& initial_client) const {
+        deps_.weights->check(deps_.layout->units());
         ModelStore made;
         made.store = create();
-        initialise(*parts_.io, *made.store, *parts_.model, *parts_.layouts, parts_.format, *parts_.pieces,
-                   options_.seed, options_.io_deadline, progress("drawing the initial weights"));
+        fill_store(
+            {.io = deps_.io, .store = made.store.get(), .layout = deps_.layout, .deadline = options_.io_deadline},
+            *deps_.weights, progress(deps_.weights->doing()));
         made.client = initial_client;
-        made.client[fingerprint_key] = parts_.fingerprint;
-        if (durable()) commit_blocking(*parts_.io, *made.store, made.client, options_.io_deadline);
+        made.client[fingerprint_key] = deps_.fingerprint;
+        if (durable()) commit_blocking(*deps_.io, *made.store, made.client, options_.io_deadline);
         note_scratch(made);
         return made;
     }
 
     // Each tile of the snapshot is verified as it is read.
     ModelStore resume_from_snapshot() const {
-        StoreDirectory directory = StoreDirectory::find(options_.resume_from, Sharing::shared);
-        const auto snapshot = TensorStore::open(*parts_.io, {&directory}, {.caching = options_.caching});
+        store::StoreDirectory directory = store::StoreDirectory::find(options_.resume_from, store::Sharing::shared);
+        const auto snapshot = store::TensorStore::open(*deps_.io, {&directory}, {.caching = options_.caching});
         accept(snapshot->client(), options_.resume_from);
-        find_objects(*snapshot, *parts_.layouts, parts_.format);
+        deps_.layout->check_stored(snapshot->layout());
         ModelStore made;
-        made.store = parts_.directories.front()->content() == DirectoryContent::committed
-                         ? TensorStore::open(*parts_.io, parts_.directories, {.caching = options_.caching})
+        made.store = deps_.directories.front()->content() == store::DirectoryContent::committed
+                         ? store::TensorStore::open(*deps_.io, deps_.directories,
+                                                    {.caching = options_.caching, .agree = agree()})
                          : create();
-        copy_tiles(*parts_.io, *snapshot, *made.store, progress("copying the snapshot"), options_.io_deadline);
+        copy_tiles(*deps_.io, *snapshot, *made.store, progress("copying the snapshot"), options_.io_deadline);
         made.client = snapshot->client();
-        if (durable()) commit_blocking(*parts_.io, *made.store, made.client, options_.io_deadline);
+        if (durable()) commit_blocking(*deps_.io, *made.store, made.client, options_.io_deadline);
         made.resumed = true;
         note_scratch(made);
         return made;
     }
 
    private:
-    bool durable() const noexcept { return options_.engine.durability != Durability::scratch; }
+    bool durable() const noexcept { return options_.engine.durability != zero::Durability::scratch; }
 
     void note_scratch(ModelStore& made) const {
         if (durable()) return;
@@ -82,28 +85,31 @@ class Opening {
                                     : "scratch: nothing of this run is kept when it ends");
     }
 
-    std::unique_ptr<TensorStore> create() const {
-        std::vector<ObjectSpec> objects;
-        for (const UnitLayout& layout : *parts_.layouts)
-            for (ObjectSpec& object : layout.objects(parts_.format)) objects.push_back(std::move(object));
-        return TensorStore::create(*parts_.io, parts_.directories,
-                                   {.objects = std::move(objects),
-                                    .kind = durable() ? StoreKind::durable : StoreKind::scratch,
-                                    .shares = options_.swap_shares,
-                                    .caching = options_.caching,
-                                    .progress = progress("preparing the swap files"),
-                                    .deadline = options_.io_deadline});
+    std::unique_ptr<store::TensorStore> create() const {
+        const std::span<const store::ObjectSpec> objects = deps_.layout->objects();
+        return store::TensorStore::create(*deps_.io, deps_.directories,
+                                          {.objects = {objects.begin(), objects.end()},
+                                           .kind = durable() ? store::StoreKind::durable : store::StoreKind::scratch,
+                                           .shares = options_.swap_shares,
+                                           .caching = options_.caching,
+                                           .progress = progress("preparing the swap files"),
+                                           .deadline = options_.io_deadline,
+                                           .agree = agree()});
     }
 
     // Throws where the run may not go on from `client`.
-    void accept(const ClientState& client, const std::string& place) const {
+    void accept(const store::ClientState& client, const std::string& place) const {
         if (events_.recovered) events_.recovered(client);
         const auto stored = client.find(fingerprint_key);
-        if (stored == client.end() || stored->second != parts_.fingerprint)
+        if (stored == client.end() || stored->second != deps_.fingerprint)
             throw Error(ExitCode::usage,
                         fmt::format("the store in {} was made for another model, codec or optimizer; use another "
                                     "directory",
                                     place));
+    }
+
+    store::AgreeOnIncarnation agree() const {
+        return [this](std::uint64_t own) { return agree_on_largest(*deps_.communicator, own); };
     }
 
     std::function<void(std::uint64_t, std::uint64_t)> progress(const char* what) const {
@@ -112,19 +118,19 @@ class Opening {
         };
     }
 
-    const ModelStoreParts& parts_;
+    const ModelStoreDeps& deps_;
     const SessionOptions& options_;
     const SessionEvents& events_;
 };
 
 }  // namespace
 
-ModelStore open_model_store(const ModelStoreParts& parts, const SessionOptions& options,
-                            const ClientState& initial_client, const SessionEvents& events) {
-    const Opening opening(parts, options, events);
+ModelStore open_model_store(const ModelStoreDeps& deps, const SessionOptions& options,
+                            const store::ClientState& initial_client, const SessionEvents& events) {
+    const Opening opening(deps, options, events);
     if (!options.resume_from.empty()) return opening.resume_from_snapshot();
-    if (parts.directories.front()->content() == DirectoryContent::committed) return opening.resume();
+    if (deps.directories.front()->content() == store::DirectoryContent::committed) return opening.resume();
     return opening.initialise_new(initial_client);
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -2,36 +2,35 @@
 // snapshot, or with the first weights.
 #pragma once
 
-#include "swap/store_directory.h"
+#include "swap/directory/store_directory.h"
 #include "zero_infinity/engine/session.h"
 
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::engine {
 
 // What the store is to hold, and where.
-struct ModelStoreParts {
-    Io* io = nullptr;
-    std::vector<StoreDirectory*> directories;
-    const Model* model = nullptr;
-    const std::vector<UnitLayout>* layouts = nullptr;
-    StateFormat format;
-    const std::vector<std::vector<OptimizerPiece>>* pieces = nullptr;  // [unit]
+struct ModelStoreDeps {
+    aio::Io* io = nullptr;
+    std::vector<store::StoreDirectory*> directories;
+    const zero::ModelLayout* layout = nullptr;
     std::string fingerprint;
+    zero::WeightSource* weights = nullptr;  // of a new store
+    zero::Communicator* communicator = nullptr;
 };
 
 struct ModelStore {
-    std::unique_ptr<TensorStore> store;
-    ClientState client;  // what the run goes on from
+    std::unique_ptr<store::TensorStore> store;
+    store::ClientState client;  // what the run goes on from
     bool resumed = false;
     std::vector<std::string> notes;  // lines for the log
 };
 
 // Polls the Io. Throws Error: usage (a store of another model, codec or optimizer), does_not_fit, storage, and what
 // events.recovered throws.
-ModelStore open_model_store(const ModelStoreParts& parts, const SessionOptions& options,
-                            const ClientState& initial_client, const SessionEvents& events);
+ModelStore open_model_store(const ModelStoreDeps& deps, const SessionOptions& options,
+                            const store::ClientState& initial_client, const SessionEvents& events);
 
-}  // namespace penstock
+}  // namespace penstock::engine

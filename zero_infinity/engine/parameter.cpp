@@ -1,10 +1,10 @@
 #include "zero_infinity/engine/parameter.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
 
 #include <ATen/ATen.h>
 
-namespace penstock {
+namespace penstock::engine {
 
 const at::Tensor& Parameter::tensor() const {
     PENSTOCK_CHECK(state_ == State::bound, "parameter '{}' is read while its weights are not in memory", spec_.name);
@@ -20,7 +20,7 @@ void Parameter::materialise(at::ScalarType type, at::Device device) {
     tensor_ = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), keys,
                                                        c10::scalarTypeToTypeMeta(type));
     tensor_.unsafeGetTensorImpl()->set_sizes_contiguous(spec_.shape);
-    tensor_.requires_grad_(spec_.training == Training::trainable);
+    tensor_.requires_grad_(spec_.training == zero::Training::trainable);
     state_ = State::released;
 }
 
@@ -40,4 +40,4 @@ void Parameter::release() noexcept {
     state_ = State::released;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -2,14 +2,14 @@
 // cleared.
 #pragma once
 
-#include "zero_infinity/unit.h"
+#include "zero_infinity/plan/unit.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <string>
 
-namespace penstock {
+namespace penstock::engine {
 
 // How a parameter is drawn before the first step, in fp32, by a generator of its own (seed, unit, parameter): the order
 // of initialisation does not matter.
@@ -24,11 +24,11 @@ struct Initial {
 // Owned by its unit; used on the compute thread only.
 class Parameter {
    public:
-    Parameter(ParameterSpec spec, Initial initial) : spec_(std::move(spec)), initial_(initial) {}
+    Parameter(zero::ParameterSpec spec, Initial initial) : spec_(std::move(spec)), initial_(initial) {}
     Parameter(const Parameter&) = delete;
     Parameter& operator=(const Parameter&) = delete;
 
-    const ParameterSpec& spec() const noexcept { return spec_; }
+    const zero::ParameterSpec& spec() const noexcept { return spec_; }
     Initial initial() const noexcept { return initial_; }
 
     // The weights. REQUIRES: bound (checked: elementwise kernels on a released parameter would crash).
@@ -46,10 +46,10 @@ class Parameter {
     void release() noexcept;                                   // bound → released; views and saved tensors follow
 
    private:
-    ParameterSpec spec_;
+    zero::ParameterSpec spec_;
     Initial initial_;
     State state_ = State::meta;
     at::Tensor tensor_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

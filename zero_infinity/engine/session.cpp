@@ -1,29 +1,40 @@
 #include "zero_infinity/engine/session.h"
 
-#include "aio/check.h"
-#include "aio/error.h"
 #include "aio/file.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "zero_infinity/engine/drawn_weights.h"
 #include "zero_infinity/engine/model_store.h"
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/engine/torch_kernels.h"
-#include "zero_infinity/unit_store.h"
-#include "zero_infinity/update.h"
+#include "zero_infinity/optimizer/update.h"
+#include "zero_infinity/plan/model_layout.h"
 
 #include <xxhash.h>
 
 #include <string_view>
 #include <utility>
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
-std::vector<UnitLayout> layouts_of(const Model& model, std::uint64_t tile_numel) {
-    if (tile_numel == 0 || tile_numel % tile_alignment != 0)
+zero::ModelLayout layout_of(const Model& model, const zero::StateFormat& format,
+                            const zero::ParameterGroups& optimizers, const SessionOptions& options,
+                            zero::Partition partition) {
+    if (partition.ranks != 1)
         throw Error(ExitCode::usage,
-                    fmt::format("a tile of {} elements is not a multiple of {}", tile_numel, tile_alignment));
-    std::vector<UnitLayout> layouts;
-    for (const auto& unit : model.units()) layouts.emplace_back(unit->spec(), Partition{}, tile_numel);
-    return layouts;
+                    fmt::format("{} ranks are asked for, but the engine runs on one so far", partition.ranks));
+    if (options.tile_numel == 0 || options.tile_numel % zero::tile_alignment != 0)
+        throw Error(ExitCode::usage, fmt::format("a tile of {} elements is not a multiple of {}", options.tile_numel,
+                                                 zero::tile_alignment));
+    std::vector<zero::UnitSpec> units;
+    for (const auto& unit : model.units()) units.push_back(unit->spec());
+    return zero::ModelLayout({.units = std::move(units),
+                              .format = format,
+                              .optimizers = optimizers,
+                              .tile_numel = options.tile_numel,
+                              .partition = partition,
+                              .residency = options.residency});
 }
 
 SessionOptions checked(SessionOptions options) {
@@ -31,12 +42,12 @@ SessionOptions checked(SessionOptions options) {
     if (options.staging_tiles == 0)
         refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
-    if (options.keeping && options.engine.durability == Durability::scratch)
+    if (options.keeping && options.engine.durability == zero::Durability::scratch)
         refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.keep));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
     if (options.codec == "plain_fp16")
         refuse("codec plain_fp16 needs a loss scale, which the engine does not have yet");
-    if (options.gradient_type != PlaneType::fp32 && options.gradient_type != PlaneType::bf16)
+    if (options.gradient_type != zero::PlaneType::fp32 && options.gradient_type != zero::PlaneType::bf16)
         refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", to_string(options.gradient_type)));
     options.io.deadline = options.io_deadline;
     return options;
@@ -44,16 +55,16 @@ SessionOptions checked(SessionOptions options) {
 
 // Everything that decides what the bytes of the objects mean, and that their names and sizes do not show: options of an
 // optimizer are not among it, which optimizer keeps a parameter's moments is.
-std::string fingerprint_of(const Model& model, const ParameterGroups& optimizers, const std::string& codec) {
+std::string fingerprint_of(const Model& model, const zero::ParameterGroups& optimizers, const std::string& codec) {
     const std::string optimizer = optimizers.others().name();
     std::string text = fmt::format("{} {} {}\n", codec, optimizer, optimizers.moments());
     for (const auto& unit : model.units()) {
         for (const auto& parameter : unit->parameters()) {
             text += fmt::format("{}/{} {} {}\n", unit->name(), parameter->spec().name,
                                 fmt::join(parameter->spec().shape, "x"),
-                                parameter->spec().training == Training::frozen ? "frozen" : "trainable");
+                                parameter->spec().training == zero::Training::frozen ? "frozen" : "trainable");
             const std::string own = optimizers.group_of(unit->name(), parameter->spec().name).optimizer->name();
-            if (parameter->spec().training == Training::trainable && own != optimizer)
+            if (parameter->spec().training == zero::Training::trainable && own != optimizer)
                 text += fmt::format("updated by {}\n", own);
         }
         for (const Borrowed& borrowed : unit->borrowed())
@@ -63,13 +74,13 @@ std::string fingerprint_of(const Model& model, const ParameterGroups& optimizers
     return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
-    const Codec* found = find_codec(codec);
+zero::StateFormat format_of(const std::string& codec, const zero::Optimizer& optimizer) {
+    const zero::Codec* found = zero::find_codec(codec);
     if (found == nullptr)
         throw Error(ExitCode::usage,
-                    fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(codec_names(), ", ")));
+                    fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(zero::codec_names(), ", ")));
     for (std::uint32_t moment = 0; moment < optimizer.moments() && !found->exact; ++moment)
-        if (optimizer.moment_kind(moment) == MomentKind::growing_sum)
+        if (optimizer.moment_kind(moment) == zero::MomentKind::growing_sum)
             throw Error(ExitCode::usage,
                         fmt::format("optimizer {} keeps a sum that never forgets, and under the lossy codec '{}' it "
                                     "would stop growing; use an exact codec",
@@ -77,48 +88,37 @@ StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
     return state_format(*found, optimizer);
 }
 
-std::vector<std::vector<OptimizerPiece>> pieces_of(const std::vector<UnitLayout>& layouts,
-                                                   const ParameterGroups& optimizers) {
-    optimizers.check_use(layouts);
-    std::vector<std::vector<OptimizerPiece>> pieces;
-    for (const UnitLayout& layout : layouts) pieces.push_back(optimizer_pieces(layout, optimizers));
-    return pieces;
-}
-
-MemoryRequest memory_request(const Model& model, const std::vector<UnitLayout>& layouts, const StateFormat& format,
-                             const SessionOptions& options) {
-    return {.units = &layouts,
-            .format = format,
-            .residency = options.residency,
+zero::MemoryRequest memory_request(const Model& model, const zero::ModelLayout& layout, const SessionOptions& options) {
+    return {.layout = &layout,
             .training = training_visits(model),
             .inference = inference_visits(model),
             .prefetch_depth = options.prefetch_depth,
             .staging_tiles = options.staging_tiles,
-            .gradient_bytes = gradient_bytes(model, layouts, options.gradient_type),
+            .gradient_bytes = gradient_bytes(model, layout, options.gradient_type),
             .keeping = options.keeping,
             .host_budget_bytes = options.host_budget_bytes,
-            .device_has_memory = options.device.kind != DeviceKind::cpu,
+            .device_has_memory = options.device.kind != zero::DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,
-            .device_gradient_bytes = gradient_window_bytes(model, layouts, options.gradient_type)};
+            .device_gradient_bytes = gradient_window_bytes(model, layout, options.gradient_type)};
 }
 
-std::vector<StoreDirectory> lock_directories(const SessionOptions& options) {
+std::vector<store::StoreDirectory> lock_directories(const SessionOptions& options) {
     if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    std::vector<StoreDirectory> directories;
+    std::vector<store::StoreDirectory> directories;
     for (const std::string& path : options.swap_directories) directories.emplace_back(path, options.job);
     return directories;
 }
 
-std::vector<StoreDirectory*> pointers(std::vector<StoreDirectory>& directories) {
-    std::vector<StoreDirectory*> pointers;
-    for (StoreDirectory& directory : directories) pointers.push_back(&directory);
+std::vector<store::StoreDirectory*> pointers(std::vector<store::StoreDirectory>& directories) {
+    std::vector<store::StoreDirectory*> pointers;
+    for (store::StoreDirectory& directory : directories) pointers.push_back(&directory);
     return pointers;
 }
 
 // Tried on a file that is opened as the store's are: libaio is for direct ones only.
-ChosenBackend choose_backend(const StoreDirectory& directory, const SessionOptions& options) {
-    const File probe(directory.fd(), StoreDirectory::lock_name, directory.path() + "/lock",
-                     {.mode = FileMode::read_only, .caching = options.caching});
+aio::ChosenBackend choose_backend(const store::StoreDirectory& directory, const SessionOptions& options) {
+    const aio::File probe(directory.fd(), store::StoreDirectory::lock_name, directory.path() + "/lock",
+                          {.mode = aio::FileMode::read_only, .caching = options.caching});
     return open_backend(probe.fd(), {}, options.backend);
 }
 
@@ -126,10 +126,11 @@ ChosenBackend choose_backend(const StoreDirectory& directory, const SessionOptio
 
 // Members are built in this order and destroyed in reverse.
 struct Session::State {
-    State(std::unique_ptr<Model> given_model, ParameterGroups given_optimizers, SessionOptions given_options);
+    State(std::unique_ptr<Model> given_model, zero::ParameterGroups given_optimizers, SessionOptions given_options,
+          const SessionSeams& seams);
 
-    void start(const ClientState& initial_client, const SessionEvents& events);
-    void open_store(const ClientState& initial_client, const SessionEvents& events);
+    void start(const store::ClientState& initial_client, const SessionEvents& events);
+    void open_store(const store::ClientState& initial_client, const SessionEvents& events);
     void build_engine();
     void register_pool();
     void measure_step();
@@ -138,46 +139,51 @@ struct Session::State {
 
     SessionOptions options;
     std::unique_ptr<Model> model;
-    ParameterGroups optimizers;
-    StateFormat format;
+    DrawnWeights drawn;
+    zero::WeightSource* source;
+    zero::LocalCommunicator alone;
+    zero::Communicator* communicator;
+    zero::ParameterGroups optimizers;
+    zero::StateFormat format;
     std::string fingerprint;
-    std::vector<UnitLayout> layouts;
-    std::vector<std::vector<OptimizerPiece>> pieces;  // [unit]
-    MemoryPlan plan;
+    zero::ModelLayout layout;
+    zero::MemoryPlan plan;
     std::uint32_t prefetch_depth = 0;
     StepBytes step_bytes;
-    std::vector<StoreDirectory> directories;
-    ChosenBackend chosen;
-    std::unique_ptr<PinnedPool> pool;  // before what may be at its memory until its own end
-    Io io;
+    std::vector<store::StoreDirectory> directories;
+    aio::ChosenBackend chosen;
+    std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
+    aio::Io io;
     bool resumed = false;
-    std::unique_ptr<TensorStore> store;
-    ClientState client;
-    std::unique_ptr<Device> device;
-    Workers workers;
+    std::unique_ptr<store::TensorStore> store;
+    store::ClientState client;
+    std::unique_ptr<zero::Device> device;
+    zero::Workers workers;
     std::unique_ptr<Gradients> gradients;
-    std::unique_ptr<Driver> driver;
+    std::unique_ptr<zero::Driver> driver;
     std::unique_ptr<Engine> engine;
     std::vector<std::string> notes;
 };
 
 // Touches nothing but the locks: a budget that does not fit is refused before a directory is made.
-Session::State::State(std::unique_ptr<Model> given_model, ParameterGroups given_optimizers,
-                      SessionOptions given_options)
+Session::State::State(std::unique_ptr<Model> given_model, zero::ParameterGroups given_optimizers,
+                      SessionOptions given_options, const SessionSeams& seams)
     : options(checked(std::move(given_options))),
       model(std::move(given_model)),
+      drawn(*model, options.seed),
+      source(seams.weights != nullptr ? seams.weights : &drawn),
+      communicator(seams.communicator != nullptr ? seams.communicator : &alone),
       optimizers(std::move(given_optimizers)),
       format(format_of(options.codec, optimizers.others())),
       fingerprint(fingerprint_of(*model, optimizers, options.codec)),
-      layouts(layouts_of(*model, options.tile_numel)),
-      pieces(pieces_of(layouts, optimizers)),
-      plan(plan_memory(memory_request(*model, layouts, format, options), options.names)),
-      directories((plan.budget.check(MachineMemory::read()), lock_directories(options))),
+      layout(layout_of(*model, format, optimizers, options, communicator->partition())),
+      plan(plan_memory(memory_request(*model, layout, options), options.names)),
+      directories((plan.budget.check(pool::MachineMemory::read()), lock_directories(options))),
       chosen(choose_backend(directories.front(), options)),
       io(std::move(chosen.backend), options.io),
       workers(options.worker_threads) {}
 
-void Session::State::start(const ClientState& initial_client, const SessionEvents& events) {
+void Session::State::start(const store::ClientState& initial_client, const SessionEvents& events) {
     device = make_device(options.device);
     load_torch_kernels(options.device.kind);
     open_store(initial_client, events);
@@ -190,35 +196,32 @@ void Session::State::build_engine() {
     for (const auto& unit : model->units())
         for (const auto& parameter : unit->parameters())
             parameter->materialise(scalar_type(format.codec->weights), torch_device(*device));
-    const Registration registration =
-        options.device.kind == DeviceKind::cuda ? Registration::device : Registration::none;
-    pool = std::make_unique<PinnedPool>(
-        plan.budget, MachineMemory::read(),
-        PoolOptions{
-            .touch_threads = options.worker_threads, .registration = registration, .observer = options.pool_observer});
+    const pool::Registration registration =
+        options.device.kind == zero::DeviceKind::cuda ? pool::Registration::device : pool::Registration::none;
+    pool = std::make_unique<pool::PinnedPool>(
+        plan.budget, pool::MachineMemory::read(),
+        pool::PoolOptions{.touch_threads = options.worker_threads, .registration = registration});
     device->cut_at_seams_of(*pool);
     register_pool();
-    gradients = std::make_unique<Gradients>(*model, layouts, options.gradient_type, *pool, *device);
+    gradients = std::make_unique<Gradients>(*model, layout, options.gradient_type, *pool, *device);
     prefetch_depth = plan.training.host.depth();
-    driver = std::make_unique<Driver>(
-        DriverParts{.io = &io, .store = store.get(), .pool = pool.get(), .device = device.get(), .units = &layouts},
-        DriverOptions{.format = format,
-                      .residency = options.residency,
-                      .staging_tiles = options.staging_tiles,
-                      .deadline = options.io_deadline,
-                      .keeping = options.keeping,
-                      .caching = options.caching,
-                      .job = options.job},
+    driver = std::make_unique<zero::Driver>(
+        zero::DriverDeps{
+            .io = &io, .store = store.get(), .pool = pool.get(), .device = device.get(), .layout = &layout},
+        zero::DriverOptions{.staging_tiles = options.staging_tiles,
+                            .deadline = options.io_deadline,
+                            .keeping = options.keeping,
+                            .caching = options.caching,
+                            .job = options.job},
         std::move(plan.training), std::move(plan.inference));
-    engine = std::make_unique<Engine>(EngineParts{.model = model.get(),
-                                                  .layouts = &layouts,
-                                                  .format = format,
-                                                  .driver = driver.get(),
-                                                  .gradients = gradients.get(),
-                                                  .pieces = &pieces,
-                                                  .workers = &workers,
-                                                  .fingerprint = fingerprint,
-                                                  .device = torch_device(*device)},
+    engine = std::make_unique<Engine>(EngineDeps{.model = model.get(),
+                                                 .layout = &layout,
+                                                 .driver = driver.get(),
+                                                 .gradients = gradients.get(),
+                                                 .workers = &workers,
+                                                 .communicator = communicator,
+                                                 .fingerprint = fingerprint,
+                                                 .device = torch_device(*device)},
                                       options.engine);
     engine->restore(client);
 }
@@ -226,8 +229,8 @@ void Session::State::build_engine() {
 // Saves 12 to 19 % of the CPU time of I/O (bench/RESULTS.md). Not offered where the limit on locked memory is too
 // small: the kernel would refuse it. All works without.
 void Session::State::register_pool() {
-    if (std::string_view(io.backend_name()) != to_string(BackendKind::io_uring)) return;
-    const std::uint64_t lockable = MachineMemory::read().lockable_bytes;
+    if (std::string_view(io.backend_name()) != to_string(aio::BackendKind::io_uring)) return;
+    const std::uint64_t lockable = pool::MachineMemory::read().lockable_bytes;
     if (lockable < pool->arena_bytes()) {
         notes.push_back(
             fmt::format("host memory is not registered with the ring, which costs some CPU time: the limit "
@@ -248,14 +251,13 @@ bool Session::State::stuck() {
     return io.finish_all().has_value();
 }
 
-void Session::State::open_store(const ClientState& initial_client, const SessionEvents& events) {
+void Session::State::open_store(const store::ClientState& initial_client, const SessionEvents& events) {
     ModelStore opened = open_model_store({.io = &io,
                                           .directories = pointers(directories),
-                                          .model = model.get(),
-                                          .layouts = &layouts,
-                                          .format = format,
-                                          .pieces = &pieces,
-                                          .fingerprint = fingerprint},
+                                          .layout = &layout,
+                                          .fingerprint = fingerprint,
+                                          .weights = source,
+                                          .communicator = communicator},
                                          options, initial_client, events);
     store = std::move(opened.store);
     client = std::move(opened.client);
@@ -265,22 +267,15 @@ void Session::State::open_store(const ClientState& initial_client, const Session
 }
 
 void Session::State::measure_step() {
-    const std::vector<UnitObjects> objects = find_objects(*store, layouts, format);
     step_bytes.read = plan.training.host.fetched_bytes();
-    const auto object_bytes = [&](const std::optional<std::uint32_t>& object) {
-        std::uint64_t bytes = 0;
-        if (!object) return bytes;
-        for (std::uint32_t tile = 0; tile < store->layout().tile_count(*object); ++tile)
-            bytes += store->extent_bytes({*object, tile});
-        return bytes;
-    };
-    for (const UnitObjects& unit : objects) {
-        const std::uint64_t weights = object_bytes(unit.weights);
-        const std::uint64_t states = object_bytes(unit.states);
-        (options.residency.weights == Tier::nvme ? step_bytes.write : step_bytes.resident_write) += weights;
-        (options.residency.states == Tier::nvme ? step_bytes.write : step_bytes.resident_write) += states;
-        if (options.residency.weights == Tier::nvme && format.codec->master_needs_weights) step_bytes.read += weights;
-        if (options.residency.states == Tier::nvme) step_bytes.read += states;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
+        const std::uint64_t states = layout.memory_bytes(layout.objects(unit).states);
+        (options.residency.weights == zero::Tier::nvme ? step_bytes.write : step_bytes.resident_write) += weights;
+        (options.residency.states == zero::Tier::nvme ? step_bytes.write : step_bytes.resident_write) += states;
+        if (options.residency.weights == zero::Tier::nvme && format.codec->master_needs_weights)
+            step_bytes.read += weights;
+        if (options.residency.states == zero::Tier::nvme) step_bytes.read += states;
     }
 }
 
@@ -292,9 +287,9 @@ void Session::State::note_start() {
                                     options.prefetch_depth, options.names.host_budget, prefetch_depth));
 }
 
-Session::Session(std::unique_ptr<Model> model, ParameterGroups optimizers, SessionOptions options,
-                 const ClientState& initial_client, const SessionEvents& events)
-    : state_(std::make_unique<State>(std::move(model), std::move(optimizers), std::move(options))) {
+Session::Session(std::unique_ptr<Model> model, zero::ParameterGroups optimizers, SessionOptions options,
+                 const store::ClientState& initial_client, const SessionEvents& events, const SessionSeams& seams)
+    : state_(std::make_unique<State>(std::move(model), std::move(optimizers), std::move(options), seams)) {
     try {
         state_->start(initial_client, events);
     } catch (...) {
@@ -316,19 +311,19 @@ const Model& Session::model() const noexcept {
 bool Session::resumed() const noexcept {
     return state_->resumed;
 }
-const ClientState& Session::client() const noexcept {
+const store::ClientState& Session::client() const noexcept {
     return state_->client;
 }
-const IoStatistics& Session::io_statistics() const noexcept {
+const aio::IoStatistics& Session::io_statistics() const noexcept {
     return state_->io.statistics();
 }
-const WaitTimes& Session::waits() const noexcept {
+const zero::WaitTimes& Session::waits() const noexcept {
     return state_->driver->waits();
 }
-const PinnedPool& Session::pool() const noexcept {
+const pool::PinnedPool& Session::pool() const noexcept {
     return *state_->pool;
 }
-const Budget& Session::budget() const noexcept {
+const pool::Budget& Session::budget() const noexcept {
     return state_->plan.budget;
 }
 std::string Session::memory_table() const {
@@ -336,7 +331,7 @@ std::string Session::memory_table() const {
 }
 std::string Session::io_name() const {
     return fmt::format("{}, {}", state_->io.backend_name(),
-                       state_->options.caching == Caching::direct ? "direct" : "page cache");
+                       state_->options.caching == aio::Caching::direct ? "direct" : "page cache");
 }
 std::uint32_t Session::prefetch_depth() const noexcept {
     return state_->prefetch_depth;
@@ -344,34 +339,40 @@ std::uint32_t Session::prefetch_depth() const noexcept {
 Session::StepBytes Session::step_bytes() const noexcept {
     return state_->step_bytes;
 }
-double Session::StepBytes::mean(Durability durability) const noexcept {
+double Session::StepBytes::mean(zero::Durability durability) const noexcept {
     const auto steps = static_cast<double>(durability.commit_steps);
     return static_cast<double>(read + write) + (steps == 0 ? 0 : static_cast<double>(resident_write) / steps);
 }
 double Session::planned_bytes() const noexcept {
     return state_->step_bytes.mean(state_->options.engine.durability);
 }
-Traffic Session::nominal_traffic() const {
-    return traffic(state_->format, UpdateOrder::after_backward, state_->options.engine.durability,
-                   state_->options.residency);
+zero::Traffic Session::nominal_traffic() const {
+    return traffic(state_->format, state_->options.engine.durability, state_->options.residency);
+}
+void Session::read_out(const zero::ReadOut& what, zero::WeightSink& sink) {
+    state_->engine->settle();
+    zero::read_out(
+        {.layout = &state_->layout,
+         .read = [this](store::TileId tile, std::span<std::byte> memory) { state_->driver->read(tile, memory); }},
+        what, sink);
 }
 void Session::keep(const std::string& path) {
     state_->engine->settle();
-    state_->driver->keep(path);
+    state_->driver->begin_snapshot(path);
 }
-const StoreUuid& Session::store_uuid() const noexcept {
+const store::StoreUuid& Session::store_uuid() const noexcept {
     return state_->store->uuid();
 }
-KeepProgress Session::keep_progress() const {
-    return state_->driver->keep_progress();
+zero::SnapshotProgress Session::keep_progress() const {
+    return state_->driver->snapshot_progress();
 }
-void Session::finish_keep(const std::function<bool(const KeepProgress&)>& wanted) {
-    state_->driver->finish_keep(wanted);
+void Session::finish_keep(const std::function<bool(const zero::SnapshotProgress&)>& wanted) {
+    state_->driver->finish_snapshot(wanted);
 }
-std::vector<KeptCopy> Session::take_kept() {
-    return state_->driver->take_kept();
+std::vector<zero::EndedSnapshot> Session::take_kept() {
+    return state_->driver->take_snapshots();
 }
-ClientState& Session::user_state() noexcept {
+store::ClientState& Session::user_state() noexcept {
     return state_->engine->user_state();
 }
 std::vector<std::string> Session::take_notes() {
@@ -380,4 +381,4 @@ std::vector<std::string> Session::take_notes() {
     return notes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -1,18 +1,18 @@
 #include "zero_infinity/engine/tensor_view.h"
 
-#include "aio/check.h"
+#include "aio/words/check.h"
 
 #include <ATen/ATen.h>
 
-namespace penstock {
+namespace penstock::engine {
 
-at::ScalarType scalar_type(PlaneType type) {
+at::ScalarType scalar_type(zero::PlaneType type) {
     switch (type) {
-        case PlaneType::bf16:
+        case zero::PlaneType::bf16:
             return at::kBFloat16;
-        case PlaneType::fp16:
+        case zero::PlaneType::fp16:
             return at::kHalf;
-        case PlaneType::fp32:
+        case zero::PlaneType::fp32:
             return at::kFloat;
         default:
             break;
@@ -20,12 +20,19 @@ at::ScalarType scalar_type(PlaneType type) {
     PENSTOCK_CHECK(false, "compute has no type for plane type {}", to_string(type));
 }
 
-at::Device torch_device(const Device& device) {
-    return device.kind() == DeviceKind::cuda ? at::Device(at::kCUDA) : at::Device(at::kCPU);
+at::Device torch_device(const zero::Device& device) {
+    if (device.kind() != zero::DeviceKind::cuda) return at::Device(at::kCPU);
+    return {at::kCUDA, static_cast<at::DeviceIndex>(device.index())};
 }
 
-at::Tensor view_of(std::byte* data, const std::vector<std::int64_t>& shape, PlaneType type, const Device& device) {
-    return at::from_blob(data, shape, at::TensorOptions().dtype(scalar_type(type)).device(torch_device(device)));
+at::Tensor view_of(std::byte* data, const std::vector<std::int64_t>& shape, zero::PlaneType type,
+                   const zero::Device& device) {
+    // Told where the memory is, torch does not ask the driver about the pointer.
+    const at::Device where = torch_device(device);
+    return at::for_blob(data, shape)
+        .options(at::TensorOptions().dtype(scalar_type(type)).device(where))
+        .target_device(where)
+        .make_tensor();
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -1,14 +1,14 @@
 #include "zero_infinity/engine/torch_kernels.h"
 
-#include "aio/error.h"
+#include "aio/words/error.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::engine {
 
-void load_torch_kernels(DeviceKind kind) {
-    if (kind != DeviceKind::cuda) return;
+void load_torch_kernels(zero::DeviceKind kind) {
+    if (kind != zero::DeviceKind::cuda) return;
     // Found beside libtorch_cpu.so by the program's run path. Lazily: symbols of the driver come with the GPU. Never
     // closed: torch keeps pointers into it.
     if (::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_GLOBAL) != nullptr) return;
@@ -19,4 +19,4 @@ void load_torch_kernels(DeviceKind kind) {
                             reason != nullptr ? reason : "libtorch_cuda.so cannot be loaded"));
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -3,10 +3,10 @@
 #include "aio/judge.cpp"
 #undef judge
 
-namespace penstock {
+namespace penstock::aio {
 
 Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept {
     return right_judge(chunk, {.alignment_bytes = 1, .tries = rules.tries});
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -3,11 +3,11 @@
 #include "aio/judge.cpp"
 #undef judge
 
-namespace penstock {
+namespace penstock::aio {
 
 Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept {
     chunk.tries = 0;
     return right_judge(chunk, rules);
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

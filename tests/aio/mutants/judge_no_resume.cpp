@@ -3,11 +3,11 @@
 #include "aio/judge.cpp"
 #undef judge
 
-namespace penstock {
+namespace penstock::aio {
 
 Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept {
     if (chunk.result >= 0) chunk.result = static_cast<std::int32_t>(chunk.bytes);
     return right_judge(chunk, rules);
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

@@ -3,7 +3,7 @@
 #include "aio/judge.cpp"
 #undef judge
 
-namespace penstock {
+namespace penstock::aio {
 
 Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept {
     std::byte* const data = chunk.data;
@@ -12,4 +12,4 @@ Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept {
     return judgement;
 }
 
-}  // namespace penstock
+}  // namespace penstock::aio

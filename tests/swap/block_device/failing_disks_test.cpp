@@ -1,10 +1,10 @@
 // One store on two disks of which one fails, as the kernel tells of it: through a loop device and ext4.
-#include "aio/error.h"
-#include "swap/tensor_store.h"
+#include "aio/words/error.h"
+#include "swap/store/tensor_store.h"
 #include "tests/swap/block_device/fuse_disk.h"
 #include "tests/swap/block_device/loop_device.h"
-#include "tests/swap/exercise.h"
-#include "tests/swap/mounts.h"
+#include "tests/swap/directory/mounts.h"
+#include "tests/swap/store/exercise.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -34,20 +34,20 @@ class TwoDisks {
 
     FuseDisk& disk(std::size_t index) { return *disks_[index]; }
     std::string path(std::size_t index) const { return mount_point(index) + "/store"; }
-    Io& io() { return *io_; }
-    TensorStore& store() { return *store_; }
+    aio::Io& io() { return *io_; }
+    store::TensorStore& store() { return *store_; }
 
     void mount() {
         for (std::size_t i = 0; i < disks_.size(); ++i)
             mounts_.push_back(std::make_unique<MountedLoop>(disks_[i]->path(), FileSystem::ext4, mount_point(i)));
     }
     void create() {
-        io_ = std::make_unique<Io>(make_thread_backend({}), IoLimits{});
-        store_ = TensorStore::create(*io_, directories(), {.objects = Exercise::objects()});
+        io_ = std::make_unique<aio::Io>(aio::make_thread_backend({}), aio::IoLimits{});
+        store_ = store::TensorStore::create(*io_, directories(), {.objects = Exercise::objects()});
     }
     void open() {
-        io_ = std::make_unique<Io>(make_thread_backend({}), IoLimits{});
-        store_ = TensorStore::open(*io_, directories());
+        io_ = std::make_unique<aio::Io>(aio::make_thread_backend({}), aio::IoLimits{});
+        store_ = store::TensorStore::open(*io_, directories());
     }
     void stop() {
         store_.reset();
@@ -65,11 +65,11 @@ class TwoDisks {
 
    private:
     std::string mount_point(std::size_t index) const { return scratch_.file(fmt::format("mount{}", index)); }
-    std::vector<StoreDirectory*> directories() {
-        std::vector<StoreDirectory*> directories;
+    std::vector<store::StoreDirectory*> directories() {
+        std::vector<store::StoreDirectory*> directories;
         owned_.clear();
         for (std::size_t i = 0; i < disks_.size(); ++i) {
-            owned_.push_back(std::make_unique<StoreDirectory>(path(i), "test"));
+            owned_.push_back(std::make_unique<store::StoreDirectory>(path(i), "test"));
             directories.push_back(owned_.back().get());
         }
         return directories;
@@ -78,9 +78,9 @@ class TwoDisks {
     const TemporaryDirectory& scratch_;
     std::vector<std::unique_ptr<FuseDisk>> disks_;
     std::vector<std::unique_ptr<MountedLoop>> mounts_;
-    std::vector<std::unique_ptr<StoreDirectory>> owned_;
-    std::unique_ptr<Io> io_;
-    std::unique_ptr<TensorStore> store_;
+    std::vector<std::unique_ptr<store::StoreDirectory>> owned_;
+    std::unique_ptr<aio::Io> io_;
+    std::unique_ptr<store::TensorStore> store_;
 };
 
 class FailingDisks : public ::testing::Test {
@@ -88,7 +88,7 @@ class FailingDisks : public ::testing::Test {
     // `body` returns what is wrong.
     void on_two_disks(const std::function<std::string(TwoDisks&)>& body) {
         if (!can_make(FileSystem::ext4)) GTEST_SKIP() << "mkfs.ext4 is not installed";
-        const TemporaryDirectory scratch(quick_temporary_path());
+        const TemporaryDirectory scratch(aio::quick_temporary_path());
         std::unique_ptr<TwoDisks> disks;
         const auto make = [&] {
             try {
@@ -110,7 +110,8 @@ class FailingDisks : public ::testing::Test {
     const Exercise exercise{7};
 };
 
-std::string unless_named(const std::optional<StoreError>& error, const std::string& path, const std::string& word) {
+std::string unless_named(const std::optional<store::StoreError>& error, const std::string& path,
+                         const std::string& word) {
     if (!error) return "a failing disk was not noticed";
     const bool named =
         error->message.find(path + "/") != std::string::npos && error->message.find(word) != std::string::npos;
@@ -155,8 +156,8 @@ TEST_F(FailingDisks, ADiskThatIsGoneIsNamedByEachOfItsTilesAndTheOthersAreRight)
         if (const auto error = exercise.advance(disks.io(), disks.store(), 0)) return error->message;
         disks.disk(1).set_health(DiskHealth::all_fail);
         for (std::uint32_t index = 0; index < disks.store().layout().tile_count(); ++index) {
-            const TileId tile = disks.store().layout().tile(index);
-            ScratchMemory memory(disks.store().extent_bytes(tile));
+            const store::TileId tile = disks.store().layout().tile(index);
+            aio::ScratchMemory memory(disks.store().extent_bytes(tile));
             const auto error = read_tile(disks.io(), disks.store(), tile, memory.span());
             const bool on_it = disks.store().layout().extent(tile, 0).device == 1;
             if (!on_it && error) return error->message;

@@ -205,9 +205,9 @@ void FuseDisk::Server::log(std::uint64_t offset_bytes, std::span<const std::byte
 FuseDisk::FuseDisk(const std::string& path, std::uint64_t bytes)
     : path_(path), memory_(::memfd_create("penstock_disk", MFD_CLOEXEC)) {
     if (!memory_ || ::ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0) fail("memfd_create", errno);
-    const Descriptor fuse(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
+    const store::Descriptor fuse(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
     if (!fuse) fail("/dev/fuse", errno);
-    const Descriptor place(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const store::Descriptor place(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!place) fail(path, errno);
     const std::string options =
         fmt::format("fd={},rootmode=100000,user_id=0,group_id=0,max_read={}", fuse.get(), max_write_bytes);
@@ -216,7 +216,7 @@ FuseDisk::FuseDisk(const std::string& path, std::uint64_t bytes)
     shared_ = static_cast<Shared*>(map(sizeof(Shared), MAP_ANONYMOUS, -1));
     // Not in the test's mount namespace: the last process there to end unmounts what is on the disk, and waits for the
     // server meanwhile.
-    const Descriptor outside(::open(fmt::format("/proc/{}/ns/mnt", ::getppid()).c_str(), O_RDONLY | O_CLOEXEC));
+    const store::Descriptor outside(::open(fmt::format("/proc/{}/ns/mnt", ::getppid()).c_str(), O_RDONLY | O_CLOEXEC));
     if (!outside) fail("the mount namespace of the parent process", errno);
     const pid_t parent = ::getpid();
     server_ = ::fork();

@@ -7,7 +7,7 @@
 // connection, and what still waits for the disk gets an error.
 #pragma once
 
-#include "swap/descriptor.h"
+#include "swap/directory/descriptor.h"
 
 #include <sys/types.h>
 
@@ -37,7 +37,7 @@ struct DiskEvent {
     bool flush() const { return after.empty(); }
 };
 
-// Used from one process, a child of run_with_mounts() (tests/swap/mounts.h). REQUIRES: root, /dev/fuse.
+// Used from one process, a child of run_with_mounts() (tests/swap/directory/mounts.h). REQUIRES: root, /dev/fuse.
 class FuseDisk {
    public:
     // `path`: a file to be made; the disk appears there. Throws std::runtime_error where this machine does not allow
@@ -63,7 +63,7 @@ class FuseDisk {
     struct Shared;
     class Server;
     std::string path_;
-    Descriptor memory_;
+    store::Descriptor memory_;
     std::span<std::byte> image_;
     Shared* shared_ = nullptr;
     pid_t server_ = -1;

@@ -32,16 +32,16 @@ std::string program(FileSystem kind) {
     return fmt::format("/usr/sbin/mkfs.{}", to_string(kind));
 }
 
-Descriptor open_node(int index) {
+store::Descriptor open_node(int index) {
     const std::string node = fmt::format("/dev/loop{}", index);
-    return Descriptor(::open(node.c_str(), O_RDWR | O_CLOEXEC));
+    return store::Descriptor(::open(node.c_str(), O_RDWR | O_CLOEXEC));
 }
 
 // A free loop device that shows `file`; its number goes to `index`.
-Descriptor attach(const std::string& file, int& index) {
-    const Descriptor control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
+store::Descriptor attach(const std::string& file, int& index) {
+    const store::Descriptor control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
     if (!control) fail("/dev/loop-control", errno);
-    const Descriptor backing(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+    const store::Descriptor backing(::open(file.c_str(), O_RDWR | O_CLOEXEC));
     if (!backing) fail(file, errno);
     loop_config config{};
     config.fd = static_cast<std::uint32_t>(backing.get());
@@ -50,7 +50,7 @@ Descriptor attach(const std::string& file, int& index) {
     for (int i = 0; i < tries; ++i) {
         index = ::ioctl(control.get(), LOOP_CTL_GET_FREE);
         if (index < 0) fail("LOOP_CTL_GET_FREE", errno);
-        Descriptor loop = open_node(index);
+        store::Descriptor loop = open_node(index);
         if (!loop) fail(fmt::format("/dev/loop{}", index), errno);
         if (::ioctl(loop.get(), LOOP_CONFIGURE, &config) == 0) return loop;
         if (errno != EBUSY) fail("LOOP_CONFIGURE", errno);
@@ -88,7 +88,7 @@ void make_file_system(FileSystem kind, const std::string& image) {
 MountedLoop::MountedLoop(const std::string& file, FileSystem kind, const std::string& mount_point)
     : mount_point_(mount_point) {
     int index = -1;
-    const Descriptor loop = attach(file, index);
+    const store::Descriptor loop = attach(file, index);
     const std::string node = fmt::format("/dev/loop{}", index);
     if (::mount(node.c_str(), mount_point.c_str(), to_string(kind), MS_NOATIME | MS_NOSUID | MS_NODEV, nullptr) != 0)
         throw std::runtime_error(fmt::format("{} could not be mounted: {}", to_string(kind), std::strerror(errno)));

@@ -1,7 +1,7 @@
 // A loop device over a file, with a file system on it. Root only.
 #pragma once
 
-#include "swap/descriptor.h"
+#include "swap/directory/descriptor.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #include "tests/swap/block_device/power_images.h"
 
-#include "aio/check.h"
-#include "tests/aio/repeatable_backend.h"
+#include "aio/words/check.h"
+#include "tests/aio/fakes/repeatable_backend.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -50,8 +50,8 @@ std::string made(const std::string& directory) {
     return directory;
 }
 
-std::unique_ptr<TensorStore> create(Io& io, StoreDirectory& directory) {
-    return TensorStore::create(io, {&directory}, {.objects = Exercise::objects()});
+std::unique_ptr<store::TensorStore> create(aio::Io& io, store::StoreDirectory& directory) {
+    return store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects()});
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ PowerImages::PowerImages(const std::string& directory, FileSystem kind, std::str
       kind_(kind),
       keep_directory_(std::move(keep_directory)),
       disk_(directory + "/disk", kind == FileSystem::ext4 ? ext4_bytes : xfs_bytes),
-      backend_(make_thread_backend({.depth = depth, .thread_count = 2})) {}
+      backend_(aio::make_thread_backend({.depth = depth, .thread_count = 2})) {}
 
 std::vector<std::string> PowerImages::run(std::uint64_t seed, std::uint64_t images) {
     seed_ = seed;
@@ -86,8 +86,8 @@ std::vector<std::string> PowerImages::run(std::uint64_t seed, std::uint64_t imag
     return {};
 }
 
-std::unique_ptr<Io> PowerImages::make_io() {
-    return std::make_unique<Io>(std::make_unique<RepeatableBackend>(*backend_, depth), IoLimits{});
+std::unique_ptr<aio::Io> PowerImages::make_io() {
+    return std::make_unique<aio::Io>(std::make_unique<aio::RepeatableBackend>(*backend_, depth), aio::IoLimits{});
 }
 
 // ---------------------------------------------------------------- the life
@@ -98,7 +98,7 @@ PowerImages::Recording PowerImages::record(std::uint64_t seed) {
     {
         const MountedLoop loop(disk_.path(), kind_, mount_point_);
         disk_.clear_log();
-        StoreDirectory directory(mount_point_ + "/store", "test");
+        store::StoreDirectory directory(mount_point_ + "/store", "test");
         const Exercise exercise(seed);
         const auto io = make_io();
         const auto store = create(*io, directory);
@@ -205,13 +205,13 @@ std::string PowerImages::keep_image() const {
 
 std::string PowerImages::examine(const Expected& expected) {
     const MountedLoop loop(disk_.path(), kind_, mount_point_);
-    StoreDirectory directory(mount_point_ + "/store", "test");
+    store::StoreDirectory directory(mount_point_ + "/store", "test");
     return examine_store(directory, expected);
 }
 
-std::string PowerImages::examine_store(StoreDirectory& directory, const Expected& expected) {
+std::string PowerImages::examine_store(store::StoreDirectory& directory, const Expected& expected) {
     const bool goes_on = random_() % 4 == 0;
-    if (directory.content() != DirectoryContent::committed) {
+    if (directory.content() != store::DirectoryContent::committed) {
         if (expected.least) return fmt::format("generation {} was forgotten", *expected.least);
         ++tally_.without_store;
         if (!goes_on) return {};
@@ -222,7 +222,7 @@ std::string PowerImages::examine_store(StoreDirectory& directory, const Expected
     std::uint64_t generation = 0;
     {
         const auto io = make_io();
-        const auto store = TensorStore::open(*io, {&directory});
+        const auto store = store::TensorStore::open(*io, {&directory});
         PENSTOCK_CHECK(store->generation(), "an open store without a generation");
         generation = *store->generation();
         if (generation < expected.least.value_or(0) || !expected.most || generation > *expected.most) {
@@ -237,13 +237,13 @@ std::string PowerImages::examine_store(StoreDirectory& directory, const Expected
 }
 
 // The store that was recovered is one to work with.
-std::string PowerImages::go_on(StoreDirectory& directory, std::uint64_t generation) {
+std::string PowerImages::go_on(store::StoreDirectory& directory, std::uint64_t generation) {
     const Exercise exercise(seed_);
     ++tally_.went_on;
     const auto io = make_io();
-    if (const auto error = exercise.advance(*io, *TensorStore::open(*io, {&directory}), generation + 1))
+    if (const auto error = exercise.advance(*io, *store::TensorStore::open(*io, {&directory}), generation + 1))
         return error->message;
-    const auto store = TensorStore::open(*io, {&directory});
+    const auto store = store::TensorStore::open(*io, {&directory});
     if (store->generation() != generation + 1) return "a generation was lost without a cut";
     return exercise.difference(*io, *store, generation + 1);
 }

@@ -5,7 +5,7 @@
 
 #include "tests/swap/block_device/fuse_disk.h"
 #include "tests/swap/block_device/loop_device.h"
-#include "tests/swap/exercise.h"
+#include "tests/swap/store/exercise.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -74,20 +74,20 @@ class PowerImages {
     static Expected expected(const Recording& recording, std::size_t events);
     std::string cut(const Recording& recording, Epoch epoch, std::optional<Tear> tear);
     std::string examine(const Expected& expected);
-    std::string examine_store(StoreDirectory& directory, const Expected& expected);
-    std::string go_on(StoreDirectory& directory, std::uint64_t generation);
+    std::string examine_store(store::StoreDirectory& directory, const Expected& expected);
+    std::string go_on(store::StoreDirectory& directory, std::uint64_t generation);
     Undo lose_some(const Recording& recording, const Epoch& epoch, Tear tear);
     void put(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
     void take_back(const std::vector<Event>& events);
     void take_back_log();
     std::string keep_image() const;
-    std::unique_ptr<Io> make_io();
+    std::unique_ptr<aio::Io> make_io();
 
     std::string mount_point_;
     FileSystem kind_;
     std::string keep_directory_;
     FuseDisk disk_;  // before the backend: its server is forked from one thread
-    std::unique_ptr<Backend> backend_;
+    std::unique_ptr<aio::Backend> backend_;
     std::mt19937_64 random_;
     std::uint64_t seed_ = 0;
     PowerTally tally_;

@@ -3,7 +3,7 @@
 #include "tests/swap/block_device/power_images.h"
 
 #include "tests/seeds.h"
-#include "tests/swap/mounts.h"
+#include "tests/swap/directory/mounts.h"
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ std::string cut_many(FileSystem kind, PowerImages& power) {
 TEST_P(PowerImagesOn, NothingThatWasReportedIsLostAtAnyCut) {
     const FileSystem kind = GetParam();
     if (!can_make(kind)) GTEST_SKIP() << "mkfs." << to_string(kind) << " is not installed";
-    const TemporaryDirectory scratch(quick_temporary_path());
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
     std::unique_ptr<PowerImages> power;
     std::string refusal;
     const MountOutcome outcome = run_with_mounts(

@@ -2,16 +2,17 @@
 // (skipped) where power cuts cannot be made.
 #include "tests/control.h"
 #include "tests/swap/block_device/power_images.h"
-#include "tests/swap/mounts.h"
+#include "tests/swap/directory/mounts.h"
 
 #include <cstdio>
 #include <exception>
 
 int main(int argc, char** argv) {
     using namespace penstock;
+    using namespace penstock::store;
     using namespace penstock::testing;
     if (!can_make(FileSystem::ext4)) return 77;
-    const TemporaryDirectory scratch(quick_temporary_path());
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
     std::unique_ptr<PowerImages> power;
     const auto make = [&] {
         try {

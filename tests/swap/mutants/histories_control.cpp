@@ -1,6 +1,6 @@
 // Runs the two histories on the store that this program was linked with. Arguments: what they must say of it.
 #include "tests/control.h"
-#include "tests/swap/histories.h"
+#include "tests/swap/store/histories.h"
 
 int main(int argc, char** argv) {
     using namespace penstock::testing;

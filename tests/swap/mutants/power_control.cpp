@@ -1,10 +1,11 @@
 // Cuts the power of the store that this program was linked with, at random writes and flushes. Arguments: what must be
 // found of it. A kill shows nothing of flushes: the kernel keeps what a dead process wrote.
-#include "aio/error.h"
-#include "tests/aio/scratch.h"
+#include "tests/aio/fakes/scratch.h"
+
+#include "aio/words/error.h"
 #include "tests/control.h"
-#include "tests/swap/kill_life.h"
-#include "tests/swap/power_device.h"
+#include "tests/swap/kills/kill_life.h"
+#include "tests/swap/power/power_device.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +31,7 @@ class Machine {
         : random_(draw(seed, 3)),
           device_(seed),
           plan_(draw_plan(seed)),
-          model_(Layout(plan_.objects, {}).tile_count()) {
+          model_(store::Layout(plan_.objects, {}).tile_count()) {
         for (std::size_t i = 0; i < plan_.directory_count; ++i) {
             owned_.emplace_back(scratch_.file(fmt::format("store{}", i)), "power");
             directories_.push_back(&owned_.back());
@@ -51,7 +52,7 @@ class Machine {
    private:
     std::string live(std::uint64_t life) {
         ModelListener listener(model_);
-        Io io(device_.backend(), {});
+        aio::Io io(device_.backend(), {});
         std::string wrong;
         try {
             wrong = KillLife(plan_, model_, life, listener).run(io, directories_, 5);
@@ -61,7 +62,7 @@ class Machine {
         return device_.dead() ? "" : wrong;
     }
     std::string compare() {
-        Io io(device_.backend(), {});
+        aio::Io io(device_.backend(), {});
         Found found = examine(io, directories_, plan_, model_);
         if (found.complaint.empty()) model_.resume_with(std::move(found.image));
         found.store.reset();
@@ -72,9 +73,9 @@ class Machine {
     PowerDevice device_;
     KillPlan plan_;
     KillModel model_;
-    TemporaryDirectory scratch_{quick_temporary_path()};
-    std::deque<StoreDirectory> owned_;
-    std::vector<StoreDirectory*> directories_;
+    TemporaryDirectory scratch_{aio::quick_temporary_path()};
+    std::deque<store::StoreDirectory> owned_;
+    std::vector<store::StoreDirectory*> directories_;
 };
 
 }  // namespace

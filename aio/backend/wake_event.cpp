@@ -1,0 +1,39 @@
+#include "aio/backend/wake_event.h"
+
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace penstock::aio {
+
+WakeEvent::WakeEvent() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (fd_ >= 0) return;
+    const int error = errno;
+    const char* cause =
+        error == EMFILE || error == ENFILE ? "the limit on open files (ulimit -n) is reached" : "the kernel refuses it";
+    throw Error(ExitCode::storage, fmt::format("eventfd: {}; {}", errno_text(error), cause));
+}
+
+WakeEvent::~WakeEvent() {
+    ::close(fd_);
+}
+
+void WakeEvent::signal() noexcept {
+    const int saved = errno;  // of what the signal has interrupted
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(fd_, &one, sizeof one);  // fails only when already readable
+    errno = saved;
+}
+
+void WakeEvent::take() noexcept {
+    std::uint64_t signals = 0;
+    [[maybe_unused]] const ssize_t taken = ::read(fd_, &signals, sizeof signals);
+}
+
+}  // namespace penstock::aio

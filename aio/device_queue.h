@@ -1,0 +1,47 @@
+// What one device has queued and in flight. Used by io*.cpp only.
+#pragma once
+
+#include "aio/admission.h"
+#include "aio/chunk.h"
+#include "aio/transfer_queue.h"
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace penstock::aio {
+
+// The queues hold what is not wholly issued; `load` counts what is. The Io asks `admit` and moves from one to the
+// other.
+struct DeviceQueue {
+    using Time = std::chrono::steady_clock::time_point;
+
+    std::uint64_t device = 0;
+    InFlightLimits limits;
+    DeviceLoad load;
+    std::array<TransferQueue, urgency_count> reads;
+    std::array<TransferQueue, urgency_count> writes;
+    TransferQueue flushes;
+    std::size_t chunks_in_flight = 0;  // those that pause before a retry count
+    std::optional<Time> demand_ended;  // when the last demand read that is back came back
+    bool throttled = false;            // write-back is held back for demand reads
+
+    void push(Transfer& transfer) noexcept;
+    void remove(Transfer& transfer) noexcept;  // REQUIRES: it is queued here
+
+    void add(const Chunk& chunk) noexcept;
+    void subtract(const Chunk& chunk, Time now) noexcept;
+
+    bool demand_recent(Time now) const noexcept;
+    // Notes that the queues were just offered to the device. True when write-back began to be held back.
+    bool update_throttled(bool refused, Time now) noexcept;
+    // When held back write-back may go although nothing comes back: no completion ends the calm.
+    std::optional<Time> timer() const noexcept;
+
+   private:
+    TransferQueue& queue_of(const TransferRequest& request) noexcept;
+    void note_waits(const TransferRequest& request) noexcept;
+};
+
+}  // namespace penstock::aio

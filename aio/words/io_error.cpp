@@ -1,0 +1,44 @@
+#include "aio/words/io_error.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace penstock::aio {
+
+const char* to_string(IoKind kind) noexcept {
+    switch (kind) {
+        case IoKind::read:
+            return "read";
+        case IoKind::write:
+            return "write";
+        case IoKind::flush:
+            return "flush";
+    }
+    return "unknown operation";
+}
+
+std::string errno_text(int errno_value) {
+    const char* name = strerrorname_np(errno_value);
+    const char* description = strerrordesc_np(errno_value);
+    if (name == nullptr || description == nullptr) return fmt::format("error {}", errno_value);
+    return fmt::format("{} ({})", description, name);
+}
+
+namespace {
+
+std::string cause(const IoError& error) {
+    if (error.errno_value != 0) return errno_text(error.errno_value);
+    return error.kind == IoKind::read ? "unexpected end of file" : "the device moved no bytes and named no reason";
+}
+
+}  // namespace
+
+std::string IoError::message() const {
+    const std::string place =
+        kind == IoKind::flush ? fmt::format("flush {}", path)
+                              : fmt::format("{} {} at offset {}, {} bytes", to_string(kind), path, offset_bytes, bytes);
+    return fmt::format("{}: {}, {} {}", place, cause(*this), tries, tries == 1 ? "try" : "tries");
+}
+
+}  // namespace penstock::aio

@@ -1,0 +1,79 @@
+// penstock bench swap: what hashes, slots and commits cost beside the same transfers without them.
+#include "aio/words/error.h"
+#include "bench/harness/byte_option.h"
+#include "bench/harness/interruption.h"
+#include "bench/harness/verbs.h"
+#include "bench/swap/swap_rounds.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <map>
+#include <memory>
+
+namespace penstock::bench {
+namespace {
+
+const std::map<std::string, aio::BackendKind> backends = {{"io_uring", aio::BackendKind::io_uring},
+                                                          {"libaio", aio::BackendKind::libaio},
+                                                          {"threads", aio::BackendKind::threads}};
+
+struct VerbOptions {
+    SwapBenchOptions bench;
+    std::string backend = "auto";
+};
+
+[[noreturn]] void refuse(const std::string& what) {
+    throw Error(ExitCode::usage, what);
+}
+
+void check(const SwapBenchOptions& options) {
+    const SwapRigOptions& rig = options.rig;
+    if (rig.tile_bytes < pool::granule_bytes || rig.tile_bytes > 256U << 20 ||
+        rig.tile_bytes % pool::granule_bytes != 0)
+        refuse(fmt::format("--tile {}: expected a multiple of {} up to 256MiB", rig.tile_bytes, pool::granule_bytes));
+    if (rig.bytes < rig.tile_bytes * rig.tiles_on_their_way || rig.bytes > 1ULL << 44)
+        refuse(fmt::format("--size {}: expected at least --tiles tiles, {} bytes, and at most 16TiB", rig.bytes,
+                           rig.tile_bytes * rig.tiles_on_their_way));
+    if (!(options.seconds >= 0.01 && options.seconds <= 3600))
+        refuse(fmt::format("--seconds {}: expected 0.01 to 3600", options.seconds));
+}
+
+void run_swap(const VerbOptions& given, Report& report) {
+    SwapBenchOptions options = given.bench;
+    if (given.backend != "auto") options.rig.backend = backends.at(given.backend);
+    check(options);
+    Interruption stop;
+    run_swap_bench(options, stop, report);
+}
+
+}  // namespace
+
+BenchRun add_swap_verb(CLI::App& app) {
+    const auto options = std::make_shared<VerbOptions>();
+    SwapBenchOptions& bench = options->bench;
+    CLI::App* verb =
+        app.add_subcommand("swap", "the tensor store beside plain transfers: reads, writes, updates, commits");
+    verb->add_option("--dir", bench.rig.directory, "a directory on the device; needs 4.5 times --size, leaves nothing")
+        ->required();
+    verb->add_option("--size", bench.rig.bytes, "bytes of the store's tensor, e.g. 1GiB")
+        ->transform(bytes_of_text)
+        ->capture_default_str();
+    verb->add_option("--tile", bench.rig.tile_bytes, "bytes of one tile")
+        ->transform(bytes_of_text)
+        ->capture_default_str();
+    verb->add_option("--tiles", bench.rig.tiles_on_their_way, "tiles in memory, on their way")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    verb->add_option("--rounds", bench.rounds, "rounds, store and plain file taking turns")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    verb->add_option("--seconds", bench.seconds, "of one side in one round")->capture_default_str();
+    verb->add_option("--backend", options->backend, "auto, io_uring, libaio or threads")
+        ->check(CLI::IsMember({"auto", "io_uring", "libaio", "threads"}))
+        ->capture_default_str();
+    verb->footer("Example:\n  penstock bench swap --dir /nvme --json\n");
+    return [options](Report& report) { run_swap(*options, report); };
+}
+
+}  // namespace penstock::bench

@@ -1,0 +1,206 @@
+#include "swap/capi/c_open.h"
+
+#include "aio/file.h"
+#include "aio/words/error.h"
+#include "swap/capi/c_error.h"
+#include "swap/directory/recovery.h"
+#include "swap/format/striping.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <utility>
+
+namespace penstock::store {
+namespace {
+
+constexpr std::uint64_t default_deadline_ms = 120'000;
+constexpr std::uint64_t longest_deadline_ms = 24ULL * 3600 * 1000;  // as of Io
+constexpr std::uint64_t default_tile_bytes = 4ULL << 20;
+constexpr std::uint64_t least_granule_bytes = 4096;  // of every store
+
+aio::Caching caching_of(const penstock_store_options& options) {
+    return options.caching == PENSTOCK_PAGE_CACHE ? aio::Caching::buffered : aio::Caching::direct;
+}
+
+StoreKind kind_of(const penstock_store_options& options) {
+    return options.durability == PENSTOCK_SCRATCH ? StoreKind::scratch : StoreKind::durable;
+}
+
+VerifyScope scope_of(const penstock_store_options& options) {
+    return options.verify == PENSTOCK_VERIFY_ALL      ? VerifyScope::all
+           : options.verify == PENSTOCK_VERIFY_SAMPLE ? VerifyScope::sample
+                                                      : VerifyScope::none;
+}
+
+std::function<void(std::uint64_t, std::uint64_t)> progress_of(const penstock_store_options& options) {
+    if (options.progress == nullptr) return {};
+    return [&options](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+        options.progress(done_bytes, total_bytes, options.progress_user);
+    };
+}
+
+// ---------------------------------------------------------------- what was given
+
+const penstock_store_options& checked(const penstock_store_options* given) {
+    const penstock_store_options& options = required(given, "options");
+    // A later version takes the shorter structure of this one as well.
+    require(options.struct_bytes == sizeof options, "options.struct_bytes is {}, but {} here ({})",
+            options.struct_bytes, sizeof options,
+            options.struct_bytes > sizeof options ? "compiled for a newer Penstock" : "set it to sizeof options");
+    require(options.directories != nullptr && options.directory_count > 0, "options name no directory");
+    require(options.directory_count <= max_device_count, "options name {} directories; a store has at most {}",
+            options.directory_count, max_device_count);
+    for (std::size_t i = 0; i < options.directory_count; ++i) required(options.directories[i], "a directory's name");
+    required(options.job, "options.job");
+    const int mode = number_of(options.mode);
+    require(mode >= PENSTOCK_OPEN_OR_CREATE && mode <= PENSTOCK_CREATE, "there is no mode {}", mode);
+    const int backend = number_of(options.backend);
+    require(backend >= PENSTOCK_BACKEND_BEST && backend <= PENSTOCK_BACKEND_THREADS, "there is no backend {}", backend);
+    const int caching = number_of(options.caching);
+    require(caching == PENSTOCK_DIRECT || caching == PENSTOCK_PAGE_CACHE, "there is no caching {}", caching);
+    const int durability = number_of(options.durability);
+    require(durability == PENSTOCK_DURABLE || durability == PENSTOCK_SCRATCH, "there is no durability {}", durability);
+    const int verify = number_of(options.verify);
+    require(verify >= PENSTOCK_VERIFY_NONE && verify <= PENSTOCK_VERIFY_ALL, "there is no verify {}", verify);
+    for (std::size_t i = 0; options.bandwidths != nullptr && i < options.directory_count; ++i)
+        require(std::isfinite(options.bandwidths[i]) && options.bandwidths[i] > 0,
+                "bandwidth {} is {}; more than 0 is needed", i, options.bandwidths[i]);
+    require(options.object_count == 0 || options.objects != nullptr, "options.objects is NULL");
+    return options;
+}
+
+// Whole tiles lie in memory one after the other only where a tile's end is aligned.
+ObjectSpec spec_of(const penstock_object& object) {
+    ObjectSpec spec{.name = &required(object.name, "an object's name"),
+                    .bytes = object.bytes,
+                    .tile_bytes = object.tile_bytes == 0 ? default_tile_bytes : object.tile_bytes};
+    require(spec.tile_bytes % least_granule_bytes == 0 || spec.tile_bytes >= spec.bytes,
+            "object '{}': tiles of {} bytes; a multiple of {} is needed, or one tile for all {} bytes", spec.name,
+            spec.tile_bytes, least_granule_bytes, spec.bytes);
+    return spec;
+}
+
+std::vector<ObjectSpec> specs_of(const penstock_store_options& options) {
+    std::vector<ObjectSpec> specs;
+    for (std::size_t i = 0; i < options.object_count; ++i) specs.push_back(spec_of(options.objects[i]));
+    return specs;
+}
+
+std::string text_of(const ObjectSpec& spec) {
+    return fmt::format("'{}' of {} bytes in tiles of {}", spec.name, spec.bytes, spec.tile_bytes);
+}
+
+void require_same(const std::vector<ObjectSpec>& given, const std::vector<ObjectSpec>& there,
+                  const std::string& directory) {
+    if (given.empty() || given == there) return;
+    const auto [wanted, found] = std::mismatch(given.begin(), given.end(), there.begin(), there.end());
+    throw Refusal(PENSTOCK_USAGE,
+                  fmt::format("the store in {} has other objects than are given: object {} is {} there and {} here; "
+                              "give the ones it was created with, or none to take it as it is",
+                              directory, wanted - given.begin(), found == there.end() ? "none" : text_of(*found),
+                              wanted == given.end() ? "none" : text_of(*wanted)));
+}
+
+// ---------------------------------------------------------------- the store
+
+// Looks without a trace: a directory that is only asked whether it holds a store is neither made nor locked.
+void require_store_in(const penstock_store_options& options) {
+    for (std::size_t i = 0; i < options.directory_count; ++i) {
+        const std::string directory = options.directories[i];
+        if (::access((directory + "/" + StoreDirectory::lock_name).c_str(), F_OK) == 0) continue;
+        throw Error(ExitCode::storage, fmt::format("{} holds no store; create one there first", directory));
+    }
+}
+
+void create_store(OpenStore& open, const std::vector<StoreDirectory*>& directories,
+                  const penstock_store_options& options, std::vector<ObjectSpec> specs) {
+    require(!specs.empty(), "options name no objects to create a store with in {}{}", directories.front()->path(),
+            options.mode == PENSTOCK_CREATE ? "" : ", which holds none");
+    CreateOptions create{.objects = std::move(specs),
+                         .kind = kind_of(options),
+                         .caching = caching_of(options),
+                         .progress = progress_of(options),
+                         .deadline = open.deadline};
+    if (options.bandwidths != nullptr) create.shares = stripe_shares({options.bandwidths, options.directory_count});
+    open.store = TensorStore::create(*open.io, directories, std::move(create));
+}
+
+// Before the store is opened, because that changes it: a new life begins, and a damaged generation may be given up.
+void require_wanted(const StoreDirectory& first, const penstock_store_options& options,
+                    const std::vector<ObjectSpec>& specs) {
+    const std::optional<Manifest> newest = recover(first.fd(), first.uuid()).newest;
+    if (!newest) return;  // open() says why
+    if (newest->origin) {
+        throw Refusal(PENSTOCK_USAGE,
+                      fmt::format("{} is a kept snapshot, which is only read; copy it into a store first",
+                                  options.directories[0]));
+    }
+    if (kind_of(options) == StoreKind::scratch) {
+        throw Refusal(PENSTOCK_USAGE, fmt::format("{} holds a durable store, and options ask for a scratch one; choose "
+                                                  "another directory",
+                                                  options.directories[0]));
+    }
+    require_same(specs, newest->objects, first.path());
+}
+
+void open_or_create(OpenStore& open, const penstock_store_options& options, std::vector<ObjectSpec> specs) {
+    std::vector<StoreDirectory*> directories;
+    for (StoreDirectory& directory : open.directories) directories.push_back(&directory);
+    const bool committed = directories.front()->content() == DirectoryContent::committed;
+    // A store that is there is not overwritten: create() says so.
+    if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !committed)) {
+        return create_store(open, directories, options, std::move(specs));
+    }
+    OpenOptions how{.caching = caching_of(options),
+                    .verify = scope_of(options),
+                    .progress = progress_of(options),
+                    .deadline = open.deadline};
+    require_wanted(*directories.front(), options, specs);
+    open.store = TensorStore::open(*open.io, directories, std::move(how));
+}
+
+std::optional<aio::BackendKind> wanted_backend(penstock_backend backend) {
+    switch (backend) {
+        case PENSTOCK_BACKEND_IO_URING:
+            return aio::BackendKind::io_uring;
+        case PENSTOCK_BACKEND_LIBAIO:
+            return aio::BackendKind::libaio;
+        case PENSTOCK_BACKEND_THREADS:
+            return aio::BackendKind::threads;
+        default:
+            return std::nullopt;
+    }
+}
+
+}  // namespace
+
+// Tried on a file that is opened as the store's are: libaio is for direct ones only.
+aio::ChosenBackend choose_backend(const StoreDirectory& directory, const penstock_store_options& options) {
+    const aio::File probe(directory.fd(), StoreDirectory::lock_name, directory.path() + "/" + StoreDirectory::lock_name,
+                          {.mode = aio::FileMode::read_only, .caching = caching_of(options)});
+    return open_backend(probe.fd(), {}, wanted_backend(options.backend));
+}
+
+OpenStore open_store(const penstock_store_options* given, const BackendSource& source) {
+    const penstock_store_options& options = checked(given);
+    std::vector<ObjectSpec> specs = specs_of(options);
+    if (options.mode == PENSTOCK_OPEN) require_store_in(options);
+    const std::uint64_t deadline_ms = options.deadline_ms == 0 ? default_deadline_ms : options.deadline_ms;
+    OpenStore open{.deadline = std::chrono::milliseconds(std::min(deadline_ms, longest_deadline_ms))};
+    open.directories.reserve(options.directory_count);
+    for (std::size_t i = 0; i < options.directory_count; ++i) {
+        open.directories.emplace_back(options.directories[i], options.job);
+    }
+    aio::ChosenBackend chosen = source(open.directories.front(), options);
+    if (!chosen.note.empty()) open.notes.push_back(chosen.note);
+    open.backend_ready_fd = chosen.backend->ready_fd();
+    open.io = std::make_unique<aio::Io>(std::move(chosen.backend), aio::IoLimits{.deadline = open.deadline});
+    open_or_create(open, options, std::move(specs));
+    return open;
+}
+
+}  // namespace penstock::store

@@ -1,0 +1,53 @@
+#include "swap/capi/c_ready.h"
+
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include <cerrno>
+
+namespace penstock::store {
+namespace {
+
+constexpr long tick_ns = 10'000'000;
+constexpr long tick_without_signal_ns = 1'000'000;
+
+Descriptor made(int fd, const char* call) {
+    if (fd >= 0) return Descriptor(fd);
+    throw Error(ExitCode::storage, fmt::format("{}: {}; the limit on open files (ulimit -n) may be reached", call,
+                                               aio::errno_text(errno)));
+}
+
+}  // namespace
+
+ReadyDescriptor::ReadyDescriptor(int backend_fd)
+    : backend_signals_(backend_fd >= 0),
+      timer_(made(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create")),
+      epoll_(made(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+    watch(event_.fd());
+    watch(timer_.get());
+    if (backend_signals_) watch(backend_fd);
+}
+
+void ReadyDescriptor::watch(int fd) {
+    epoll_event wanted{};
+    wanted.events = EPOLLIN;
+    wanted.data.fd = fd;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) == 0) return;
+    throw Error(ExitCode::storage, fmt::format("epoll_ctl: {}", aio::errno_text(errno)));
+}
+
+// Setting a timer also takes back that it had expired.
+void ReadyDescriptor::update(bool results, bool in_flight) noexcept {
+    itimerspec next{};
+    if (in_flight) next.it_value.tv_nsec = backend_signals_ ? tick_ns : tick_without_signal_ns;
+    [[maybe_unused]] const int set = ::timerfd_settime(timer_.get(), 0, &next, nullptr);
+    if (results == results_) return;
+    results_ = results;
+    results ? event_.signal() : event_.take();
+}
+
+}  // namespace penstock::store

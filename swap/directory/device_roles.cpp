@@ -1,0 +1,67 @@
+#include "swap/directory/device_roles.h"
+
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+namespace penstock::store {
+namespace {
+
+std::string describe(const std::optional<DeviceRole>& role) {
+    if (!role) return "of no store yet";
+    return fmt::format("device {} of {} of store {}", role->device, role->device_count, to_string(role->store));
+}
+
+}  // namespace
+
+void check_directories(const Directories& directories) {
+    PENSTOCK_CHECK(!directories.empty() && directories.size() <= max_device_count, "{} directories",
+                   directories.size());
+    for (const StoreDirectory* directory : directories) PENSTOCK_CHECK(directory != nullptr, "a directory is null");
+}
+
+DeviceRole role_of(const Directories& directories, std::size_t index) {
+    return {.store = directories.front()->uuid(),
+            .device = static_cast<std::uint32_t>(index),
+            .device_count = static_cast<std::uint32_t>(directories.size())};
+}
+
+// Nothing of a store that exists is overwritten: not its first directory, and no further one under a new first.
+void check_may_create(const Directories& directories) {
+    for (std::size_t i = 0; i < directories.size(); ++i) {
+        const StoreDirectory& directory = *directories[i];
+        const bool further_of_this = i > 0 && directory.role() && directory.role()->device > 0 &&
+                                     directory.role()->store == directories.front()->uuid();
+        if (directory.content() != DirectoryContent::committed || further_of_this) continue;
+        throw Error(
+            ExitCode::storage,
+            fmt::format(
+                "{} holds a store already ({}); a new one is not made over it. Give the directories in the order "
+                "they were created with, or choose others.",
+                directory.path(), describe(directory.role())));
+    }
+}
+
+void check_roles(const Directories& directories) {
+    for (std::size_t i = 0; i < directories.size(); ++i) {
+        const DeviceRole wanted = role_of(directories, i);
+        if (directories[i]->role() == wanted) continue;
+        throw Error(
+            ExitCode::storage,
+            fmt::format("{} is {}, but is given as {}; give the same directories in the same order as at the start.",
+                        directories[i]->path(), describe(directories[i]->role()), describe(wanted)));
+    }
+}
+
+void check_device_count(const Manifest& manifest, const Directories& directories) {
+    const std::uint32_t devices = manifest.geometry.device_count();
+    if (devices == directories.size()) return;
+    throw Error(ExitCode::storage,
+                fmt::format("{}: the store lies on {} devices, but {} directories are given; give all of them.",
+                            directories.front()->path(), devices, directories.size()));
+}
+
+}  // namespace penstock::store

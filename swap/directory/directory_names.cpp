@@ -1,0 +1,36 @@
+#include "swap/directory/directory_names.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string_view>
+
+namespace penstock::store {
+
+int list_names(int directory_fd, std::vector<std::string>& names) {
+    const int copy = ::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // with a position of its own
+    if (copy < 0) return errno;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(copy), ::closedir);
+    if (!listing) {
+        const int error = errno;
+        ::close(copy);
+        return error;
+    }
+    names.clear();
+    for (;;) {
+        errno = 0;
+        const dirent* entry = ::readdir(listing.get());
+        if (entry == nullptr) break;
+        const std::string_view name = entry->d_name;
+        if (name != "." && name != "..") names.emplace_back(name);
+    }
+    if (errno != 0) return errno;
+    std::sort(names.begin(), names.end());
+    return 0;
+}
+
+}  // namespace penstock::store

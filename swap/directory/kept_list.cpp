@@ -1,0 +1,176 @@
+#include "swap/directory/kept_list.h"
+
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "swap/directory/descriptor.h"
+#include "swap/directory/directory_holder.h"
+#include "swap/directory/directory_names.h"
+#include "swap/directory/recovery.h"
+#include "swap/directory/store_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace penstock::store {
+namespace {
+
+constexpr std::string_view step_prefix = "step-";
+// The manifests first: what is left then, should this be interrupted, is an unfinished store that can be removed again,
+// or, at the very end, an empty directory, which any new snapshot of that name takes.
+constexpr std::array own_files = {manifest_file_names[0], manifest_file_names[1], data_file_name,
+                                  StoreDirectory::lock_name};
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+    throw Error(ExitCode::storage, fmt::format("{}: {}", path, what));
+}
+
+[[noreturn]] void fail_errno(const std::string& path, const char* action, int errno_value) {
+    fail(path, fmt::format("{}: {}; check the path and the permissions.", action, aio::errno_text(errno_value)));
+}
+
+std::vector<std::string> names_in(int directory_fd, const std::string& path) {
+    std::vector<std::string> names;
+    if (const int error = list_names(directory_fd, names)) fail_errno(path, "it cannot be listed", error);
+    return names;
+}
+
+std::uint64_t disk_bytes(int directory_fd) {
+    std::uint64_t bytes = 0;
+    for (const char* name : own_files) {
+        struct stat status {};
+        if (::fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
+            bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+    }
+    return bytes;
+}
+
+// Nothing when it is another kind of store, or none.
+std::optional<KeptSnapshot> look_for_snapshot(int folder_fd, const std::string& folder, const std::string& name) {
+    const Descriptor directory(::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!directory) return std::nullopt;
+    const DirectoryLook look = look_at(directory.get());
+    if (!look.lock || (look.lock->role && look.lock->role->device_count != 1)) return std::nullopt;
+    Recovery recovery = recover(directory.get(), look.lock->uuid);
+    if (recovery.newest && !recovery.newest->origin) return std::nullopt;
+    KeptSnapshot snapshot{.name = name,
+                          .path = folder + "/" + name,
+                          .manifest = std::move(recovery.newest),
+                          .problem = {},
+                          .disk_bytes = disk_bytes(directory.get())};
+    if (snapshot.manifest) return snapshot;
+    snapshot.problem = recovery.never_committed()
+                           ? "unfinished: the copy was interrupted, or is under way"
+                           : fmt::format("damaged: {}", fmt::join(recovery.problems(snapshot.path), "; "));
+    return snapshot;
+}
+
+std::optional<std::uint64_t> step_of(const std::string& name) {
+    if (name.compare(0, step_prefix.size(), step_prefix) != 0) return std::nullopt;
+    const std::string digits = name.substr(step_prefix.size());
+    if (digits.empty() || digits.size() > 19 || digits.find_first_not_of("0123456789") != std::string::npos)
+        return std::nullopt;
+    const std::uint64_t step = std::stoull(digits);
+    return step_name(step) == name ? std::optional(step) : std::nullopt;  // "step-007" is somebody's own name
+}
+
+// What is wrong with removing it, or nothing.
+std::string why_not_removed(const StoreDirectory& directory) {
+    const std::optional<DeviceRole>& role = directory.role();
+    if (role && role->device_count != 1) {
+        return fmt::format("it is device {} of {} of a store, not a kept snapshot; nothing was removed.", role->device,
+                           role->device_count);
+    }
+    const Recovery recovery = recover(directory.fd(), directory.uuid());
+    if (recovery.newest && !recovery.newest->origin)
+        return "it is a store that trainings go on in, not a kept snapshot; nothing was removed. Remove the directory "
+               "by hand if you mean it.";
+    if (!recovery.newest && !recovery.never_committed())
+        return fmt::format(
+            "its manifests are damaged ({}), so nobody can tell whether it is a kept snapshot; nothing "
+            "was removed. Remove the directory by hand if you mean it.",
+            fmt::join(recovery.problems(directory.path()), "; "));
+    for (const std::string& name : names_in(directory.fd(), directory.path())) {
+        struct stat status {};
+        const bool known = std::find(own_files.begin(), own_files.end(), name) != own_files.end();
+        const bool regular =
+            ::fstatat(directory.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
+        if (!known || !regular)
+            return fmt::format("'{}' in it is not a store's; nothing was removed. Move it elsewhere first.", name);
+    }
+    return {};
+}
+
+}  // namespace
+
+bool is_kept_name(const std::string& name) noexcept {
+    constexpr std::size_t longest = 100;
+    if (name.empty() || name.size() > longest || name.front() == '.') return false;
+    return std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+               c == '-';
+    });
+}
+
+std::string step_name(std::uint64_t step) {
+    return fmt::format("{}{}", step_prefix, step);
+}
+
+std::vector<KeptSnapshot> list_kept(const std::string& folder) {
+    const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd && errno == ENOENT) return {};
+    if (!fd) fail_errno(folder, "the folder of kept snapshots cannot be opened", errno);
+    std::vector<KeptSnapshot> snapshots;
+    for (const std::string& name : names_in(fd.get(), folder)) {
+        if (!is_kept_name(name)) continue;
+        if (auto snapshot = look_for_snapshot(fd.get(), folder, name)) snapshots.push_back(std::move(*snapshot));
+    }
+    const auto time = [](const KeptSnapshot& snapshot) {  // what has none comes last
+        return snapshot.manifest ? snapshot.manifest->time_s : std::numeric_limits<std::uint64_t>::max();
+    };
+    std::stable_sort(snapshots.begin(), snapshots.end(),
+                     [&](const KeptSnapshot& a, const KeptSnapshot& b) { return time(a) < time(b); });
+    return snapshots;
+}
+
+void remove_kept(const std::string& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) fail_errno(path, "the snapshot cannot be found", errno);
+    if (!S_ISDIR(status.st_mode)) fail(path, "it is not a directory (links are not followed); nothing was removed.");
+    const StoreDirectory directory = StoreDirectory::find(path, Sharing::exclusive);
+    if (const std::string reason = why_not_removed(directory); !reason.empty()) fail(path, reason);
+    for (const char* name : own_files) {
+        if (::unlinkat(directory.fd(), name, 0) != 0 && errno != ENOENT)
+            fail_errno(path + "/" + name, "it cannot be removed", errno);
+        // No power cut may leave a manifest without the data that it names.
+        if (name == manifest_file_names[1]) directory.sync();
+    }
+    if (::rmdir(path.c_str()) != 0) fail_errno(path, "the emptied directory cannot be removed", errno);
+}
+
+bool is_copy_of(const KeptSnapshot& snapshot, const StoreUuid& of) noexcept {
+    return snapshot.manifest && snapshot.manifest->origin && snapshot.manifest->origin->store == of;
+}
+
+std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, const StoreUuid& of,
+                                           std::uint64_t count) {
+    std::vector<KeptSnapshot> own;
+    std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(own),
+                 [&of](const KeptSnapshot& snapshot) { return is_copy_of(snapshot, of) && step_of(snapshot.name); });
+    const auto age = [](const KeptSnapshot& one) {
+        return std::pair(one.manifest->origin->generation, *step_of(one.name));
+    };
+    std::sort(own.begin(), own.end(), [&age](const KeptSnapshot& a, const KeptSnapshot& b) { return age(a) < age(b); });
+    own.resize(own.size() - std::min<std::uint64_t>(count, own.size()));
+    return own;
+}
+
+}  // namespace penstock::store

@@ -1,0 +1,164 @@
+#include "swap/directory/recovery.h"
+
+#include "aio/words/check.h"
+#include "aio/words/io_error.h"
+#include "swap/directory/descriptor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace penstock::store {
+namespace {
+
+using Copies = std::array<ManifestCopy, 2>;
+
+void break_all(Copies& copies, const std::string& problem) {
+    for (ManifestCopy& copy : copies) {
+        copy.state = ManifestCopy::State::broken;
+        copy.problem = problem;
+    }
+}
+
+// Returns 0 or the errno; a short file is EIO.
+int read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset_bytes) {
+    while (!bytes.empty()) {
+        const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return got < 0 ? errno : EIO;
+        bytes = bytes.subspan(static_cast<std::size_t>(got));
+        offset_bytes += static_cast<std::uint64_t>(got);
+    }
+    return 0;
+}
+
+// Of two lives that reached the same generation the later one's counts.
+std::pair<std::uint64_t, std::uint64_t> age(const Manifest& manifest) {
+    return {manifest.generation, manifest.incarnation};
+}
+
+void consider(Recovery& recovery, Manifest&& manifest) {
+    std::optional<Manifest>& newest = recovery.newest;
+    std::optional<Manifest>& previous = recovery.previous;
+    if (!newest || age(manifest) > age(*newest)) {
+        if (newest && newest->generation != manifest.generation) previous = std::move(newest);
+        newest = std::move(manifest);
+    } else if (manifest.generation != newest->generation && (!previous || age(manifest) > age(*previous))) {
+        previous = std::move(manifest);
+    }
+}
+
+// Another life's or another shape's generation is none to go back to.
+bool precedes(const Manifest& previous, const Manifest& newest) {
+    return previous.generation + 1 == newest.generation && previous.incarnation <= newest.incarnation &&
+           previous.objects == newest.objects && previous.geometry == newest.geometry;
+}
+
+// `file` is the number of the file that the place is in.
+void judge(ManifestCopy& copy, std::span<const std::byte> place, std::size_t file, const StoreUuid& store,
+           Recovery& recovery) {
+    if (std::all_of(place.begin(), place.end(), [](std::byte value) { return value == std::byte{0}; })) {
+        copy.state = ManifestCopy::State::blank;
+        return;
+    }
+    DecodedManifest decoded = decode(place);
+    Manifest& manifest = decoded.manifest;
+    if (decoded.valid && manifest.store != store) {
+        decoded.valid = false;
+        decoded.problem = fmt::format("it is of store {}", to_string(manifest.store));
+    }
+    if (decoded.valid && manifest_capacity(Layout(manifest.objects, manifest.geometry)) != place.size()) {
+        decoded.valid = false;
+        decoded.problem = "the file's length is not that of its manifests";
+    }
+    // A commit overwrites the other file's, so one that lay here by itself would come back later.
+    if (decoded.valid && manifest.generation % manifest_file_names.size() != file) {
+        decoded.valid = false;
+        decoded.problem = fmt::format("it is of generation {}, which belongs into {}", manifest.generation,
+                                      manifest_file_names[manifest.generation % manifest_file_names.size()]);
+    }
+    copy.state = decoded.valid ? ManifestCopy::State::whole : ManifestCopy::State::broken;
+    copy.problem = std::move(decoded.problem);
+    if (!decoded.valid) return;
+    copy.generation = manifest.generation;
+    consider(recovery, std::move(manifest));
+}
+
+void read_file(int directory_fd, std::size_t number, const StoreUuid& store, Recovery& recovery) {
+    Copies& copies = recovery.copies[number];
+    const Descriptor file(
+        ::openat(directory_fd, manifest_file_names[number], O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    if (!file) {
+        if (errno != ENOENT) break_all(copies, fmt::format("it cannot be opened: {}", aio::errno_text(errno)));
+        return;
+    }
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0)
+        return break_all(copies, fmt::format("it cannot be examined: {}", aio::errno_text(errno)));
+    const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+    if (!S_ISREG(status.st_mode) || file_bytes > max_manifest_file_bytes) {
+        return break_all(copies, "it is no manifest file of a store");
+    }
+    const std::uint64_t place_bytes = file_bytes / 2;
+    std::vector<std::byte> place(place_bytes);
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        copies[i].offset_bytes = i * place_bytes;
+        if (const int error = read_all(file.get(), place, copies[i].offset_bytes); error != 0) {
+            copies[i].state = ManifestCopy::State::broken;
+            copies[i].problem = fmt::format("it cannot be read: {}", aio::errno_text(error));
+        } else {
+            judge(copies[i], place, number, store, recovery);
+        }
+    }
+}
+
+}  // namespace
+
+Recovery recover(int directory_fd, const StoreUuid& store) {
+    Recovery recovery;
+    for (std::size_t file = 0; file < recovery.copies.size(); ++file) {
+        read_file(directory_fd, file, store, recovery);
+    }
+    if (recovery.previous && !precedes(*recovery.previous, *recovery.newest)) recovery.previous.reset();
+    return recovery;
+}
+
+void Recovery::use_previous() {
+    PENSTOCK_CHECK(newest && previous, "there is no generation to go back to");
+    for (auto& file : copies) {
+        for (ManifestCopy& copy : file) {
+            if (copy.state == ManifestCopy::State::whole && copy.generation == newest->generation)
+                copy.state = ManifestCopy::State::disproved;
+        }
+    }
+    newest = std::exchange(previous, std::nullopt);
+}
+
+// The first commit of all writes copy 1 in manifest.0 before anything else is written, and copy 2 only when copy 1 is
+// on disk. So unless that one copy alone is broken, something was committed here and is damaged now.
+bool Recovery::never_committed() const noexcept {
+    const auto empty = [](const ManifestCopy& copy) {
+        return copy.state == ManifestCopy::State::missing || copy.state == ManifestCopy::State::blank;
+    };
+    return !newest && empty(copies[0][1]) && empty(copies[1][0]) && empty(copies[1][1]);
+}
+
+std::vector<std::string> Recovery::problems(const std::string& directory_path) const {
+    std::vector<std::string> lines;
+    for (std::size_t file = 0; file < copies.size(); ++file) {
+        for (std::size_t i = 0; i < copies[file].size(); ++i) {
+            const ManifestCopy& copy = copies[file][i];
+            if (copy.state != ManifestCopy::State::broken) continue;
+            lines.push_back(fmt::format("{}/{} at offset {}: copy {} of the manifest is unfinished or damaged: {}",
+                                        directory_path, manifest_file_names[file], copy.offset_bytes, i + 1,
+                                        copy.problem));
+        }
+    }
+    return lines;
+}
+
+}  // namespace penstock::store

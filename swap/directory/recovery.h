@@ -1,0 +1,50 @@
+// Which generation of a store is the newest whole one. Reads the manifests, decides, changes nothing.
+#pragma once
+
+#include "swap/format/manifest.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::store {
+
+inline constexpr const char* data_file_name = "data";
+inline constexpr std::array<const char*, 2> manifest_file_names = {"manifest.0", "manifest.1"};
+inline constexpr std::uint64_t max_manifest_file_bytes = 2ULL
+                                                         << 30;  // two places; see the limits in swap/format/layout.h
+
+// One of the two copies in one of the two manifest files.
+struct ManifestCopy {
+    enum class State : std::uint8_t {
+        missing,    // there is no such file
+        blank,      // zeros: never committed to
+        whole,      // a manifest of this store
+        broken,     // unfinished, damaged, unreadable or of another store; `problem` says why
+        disproved,  // whole, but tiles that it names are damaged, and the generation before is used
+    };
+    State state = State::missing;
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t generation = 0;
+    std::string problem;
+};
+
+struct Recovery {
+    std::array<std::array<ManifestCopy, 2>, 2> copies;  // [file][copy]
+    std::optional<Manifest> newest;
+    std::optional<Manifest> previous;  // of the generation just before, by the same or an earlier life, if it is whole
+
+    // Goes back: previous becomes the newest, and the copies of what was the newest are disproved. REQUIRES: previous.
+    void use_previous();
+    // No commit of this store was ever reported: nothing is there but what an interrupted creation leaves.
+    bool never_committed() const noexcept;
+    // One line per broken copy, with path and offset.
+    std::vector<std::string> problems(const std::string& directory_path) const;
+};
+
+// `store` is the uuid that manifests must carry. Problems of reading are states of copies, not exceptions.
+Recovery recover(int directory_fd, const StoreUuid& store);
+
+}  // namespace penstock::store

@@ -1,0 +1,238 @@
+#include "swap/directory/store_directory.h"
+
+#include "aio/profile.h"
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "swap/directory/directory_holder.h"
+#include "swap/directory/directory_names.h"
+#include "swap/directory/recovery.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <string_view>
+#include <vector>
+
+namespace penstock::store {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, std::string_view what) {
+    throw Error(ExitCode::storage, fmt::format("{}: {}.", path, what));
+}
+
+[[noreturn]] void fail_errno(const std::string& path, std::string_view action, int errno_value) {
+    const char* remedy = "check the path and the device";
+    if (errno_value == EROFS)
+        remedy = "the file system is mounted read-only; mount it writable or choose another directory";
+    if (errno_value == EACCES || errno_value == EPERM)
+        remedy = "make the directory readable and writable for this user";
+    if (errno_value == ENOENT || errno_value == ENOTDIR) remedy = "create its parent directory or correct the path";
+    if (errno_value == ENOSPC || errno_value == EDQUOT) remedy = "free some space or choose another directory";
+    if (errno_value == ELOOP) remedy = "it is a symbolic link, and those are not followed there; remove it";
+    const bool full = errno_value == ENOSPC || errno_value == EDQUOT;
+    throw Error(full ? ExitCode::does_not_fit : ExitCode::storage,
+                fmt::format("{}: {}: {}; {}.", path, action, aio::errno_text(errno_value), remedy));
+}
+
+void check_job(const std::string& job) {
+    const bool clean =
+        std::none_of(job.begin(), job.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+    if (!job.empty() && job.size() <= max_job_bytes && clean) return;
+    throw Error(ExitCode::usage,
+                fmt::format("the job's name of {} bytes is impossible: 1 to {} printable characters are allowed",
+                            job.size(), max_job_bytes));
+}
+
+// The name of a new directory must survive a power cut like what is in it.
+void sync_parent(int directory_fd, const std::string& path) {
+    const Descriptor parent(::openat(directory_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!parent || ::fsync(parent.get()) != 0) fail_errno(path, "its parent directory cannot be synchronised", errno);
+}
+
+Descriptor open_directory(const std::string& path) {
+    const bool made = ::mkdir(path.c_str(), 0700) == 0;
+    if (!made && errno != EEXIST) fail_errno(path, "the store directory cannot be created", errno);
+    Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory) fail_errno(path, "the store directory cannot be opened", errno);
+    if (made) sync_parent(directory.get(), path);
+    return directory;
+}
+
+// A file in the directory that is neither our lock, nor the device's profile, nor made by the file system; empty when
+// there is none.
+std::string find_file(int directory_fd, const std::string& path) {
+    std::vector<std::string> names;
+    if (const int error = list_names(directory_fd, names))
+        fail_errno(path, "the store directory cannot be listed", error);
+    const auto found = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+        return name != StoreDirectory::lock_name && name != aio::profile_name && name != "lost+found";
+    });
+    return found == names.end() ? std::string() : *found;
+}
+
+bool exists(int directory_fd, const char* name) {
+    struct stat status {};
+    return ::fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+std::string read_text(int fd) {
+    std::array<char, lock_text_bytes> text{};
+    const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
+    return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+}
+
+std::string holder(const std::optional<LockText>& lock) {
+    if (!lock || lock->pid == 0) return "another process";
+    return describe_holder(*lock);
+}
+
+[[noreturn]] void refuse_held(const std::string& path, const std::optional<LockText>& lock) {
+    const bool ours = lock && lock->pid == ::getpid();
+    fail(path, fmt::format("the store directory is in use by {}; {}", holder(lock),
+                           ours ? "it is given twice, under two names perhaps, or was opened before and not closed"
+                                : "wait until it ends or stop it, or choose another directory"));
+}
+
+// Opens and locks. The file may have been replaced between the two calls: then it is another one's lock that we hold.
+Descriptor lock_directory(int directory_fd, const std::string& path, Sharing sharing, int create) {
+    const std::string lock_path = path + "/" + StoreDirectory::lock_name;
+    for (int tries = 0; tries < 10; ++tries) {
+        const int access = sharing == Sharing::shared ? O_RDONLY : O_RDWR;
+        Descriptor lock(::openat(directory_fd, StoreDirectory::lock_name,
+                                 access | create | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+        if (!lock && errno == ENOENT) fail(path, "the directory is no store's: it has no lock; check the path");
+        if (!lock) fail_errno(lock_path, "the lock cannot be opened", errno);
+        struct stat held {};
+        struct stat named {};
+        if (::fstat(lock.get(), &held) != 0 || !S_ISREG(held.st_mode))
+            fail(lock_path, "it is not a regular file; remove it");
+        if (::flock(lock.get(), (sharing == Sharing::shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+            if (errno != EWOULDBLOCK) fail_errno(lock_path, "the lock cannot be taken", errno);
+            refuse_held(path, parse_lock(read_text(lock.get())));
+        }
+        const bool same = ::fstatat(directory_fd, StoreDirectory::lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                          held.st_ino == named.st_ino;
+        if (same) return lock;
+    }
+    fail(lock_path, "it is replaced again and again by somebody else");
+}
+
+StoreUuid draw_uuid(const std::string& path) {
+    StoreUuid uuid;
+    if (::getrandom(uuid.data(), uuid.size(), 0) != static_cast<ssize_t>(uuid.size())) {
+        fail_errno(path, "no random identity can be drawn", errno);
+    }
+    uuid[6] = (uuid[6] & std::byte{0x0f}) | std::byte{0x40};  // RFC 4122, version 4
+    uuid[8] = (uuid[8] & std::byte{0x3f}) | std::byte{0x80};
+    return uuid;
+}
+
+void sign(LockText& lock) {
+    std::array<char, 65> host{};
+    if (::gethostname(host.data(), host.size() - 1) != 0) host = {'?'};
+    lock.pid = ::getpid();
+    lock.host = host.data();
+    lock.since = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+}  // namespace
+
+StoreDirectory::StoreDirectory(const std::string& path, const std::string& job) : path_(path) {
+    check_job(job);
+    directory_ = open_directory(path);
+    if (!exists(directory_.get(), lock_name))
+        refuse_if_foreign();  // before the lock would be the first of our files there
+    lock_ = lock_directory(directory_.get(), path, sharing_, O_CREAT);
+    take(job);
+}
+
+StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing) : path_(path), sharing_(sharing) {
+    directory_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory_) fail_errno(path, "the store directory cannot be opened", errno);
+    lock_ = lock_directory(directory_.get(), path, sharing, 0);
+    std::optional<LockText> found = parse_lock(read_text(lock_.get()));
+    if (!found) fail(path_ + "/" + lock_name, "it is no lock of a store; check the path");
+    lock_text_ = std::move(*found);
+    if (sharing == Sharing::shared) return;
+    sign(lock_text_);
+    write_lock();
+}
+
+StoreDirectory StoreDirectory::find(const std::string& path, Sharing sharing) {
+    return {path, sharing};
+}
+
+// With the lock held: finds out whose the directory is, and signs.
+void StoreDirectory::take(const std::string& job) {
+    const std::string text = read_text(lock_.get());
+    std::optional<LockText> found = parse_lock(text);
+    if (found && found->job != job) {
+        fail(path_,
+             fmt::format(
+                 "the store directory belongs to job '{}', not to '{}'; choose another directory, or the job's name "
+                 "if it is the same work",
+                 found->job, job));
+    }
+    if (found) {
+        lock_text_ = std::move(*found);
+    } else {
+        // An empty lock is what a start leaves that was interrupted before it wrote; anything else is not ours.
+        if (text.find_first_not_of('\0') != std::string::npos)
+            fail(path_ + "/" + lock_name, "it is no lock of a store; choose another directory");
+        refuse_if_foreign();
+        lock_text_ = LockText{.job = job, .uuid = draw_uuid(path_), .role = {}, .pid = 0, .host = {}, .since = {}};
+    }
+    sign(lock_text_);
+    write_lock();
+    if (!found) sync();
+}
+
+void StoreDirectory::refuse_if_foreign() const {
+    const std::string name = find_file(directory_.get(), path_);
+    if (name.empty()) return;
+    fail(path_,
+         fmt::format(
+             "the directory holds files that are not a store's, e.g. '{}'; choose an empty or a new directory (nothing "
+             "was changed)",
+             name));
+}
+
+// Always the same length in place, so that no moment exists in which it is empty or cut. Durable before anything relies
+// on it.
+void StoreDirectory::write_lock() {
+    const std::string text = format(lock_text_);
+    const ssize_t put = ::pwrite(lock_.get(), text.data(), text.size(), 0);
+    const int error = put < 0 ? errno : ENOSPC;
+    if (put != static_cast<ssize_t>(text.size()))
+        fail_errno(path_ + "/" + lock_name, "the lock cannot be written", error);
+    if (::fdatasync(lock_.get()) != 0) fail_errno(path_ + "/" + lock_name, "the lock cannot be made durable", errno);
+}
+
+DirectoryContent StoreDirectory::content() const {
+    if (role() && role()->device > 0) return DirectoryContent::committed;
+    const bool any =
+        exists(fd(), data_file_name) || exists(fd(), manifest_file_names[0]) || exists(fd(), manifest_file_names[1]);
+    if (!any) return DirectoryContent::nothing;
+    return recover(fd(), uuid()).never_committed() ? DirectoryContent::unfinished : DirectoryContent::committed;
+}
+
+void StoreDirectory::assign(const DeviceRole& role) {
+    PENSTOCK_CHECK(!shared(), "{} is only read", path_);
+    lock_text_.role = role;
+    write_lock();
+}
+
+void StoreDirectory::sync() const {
+    if (::fsync(directory_.get()) != 0) fail_errno(path_, "the store directory cannot be made durable", errno);
+}
+
+}  // namespace penstock::store

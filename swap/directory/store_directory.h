@@ -1,0 +1,71 @@
+// The directory a store lives in on one device: who may use it, and what it holds.
+#pragma once
+
+#include "swap/directory/descriptor.h"
+#include "swap/format/lock_text.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace penstock::store {
+
+enum class DirectoryContent : std::uint8_t {
+    nothing,     // empty but for our lock: free to create a store in
+    unfinished,  // a store of this job whose first commit never came: create again
+    committed,   // a store of this job with a committed generation (maybe damaged: open() says), or a further device of
+                 // one
+};
+
+enum class Sharing : std::uint8_t { exclusive, shared };
+
+// Holds the directory locked (flock on its file `lock`) while it lives; the kernel releases the lock when the process
+// dies, so what a dead process left is simply taken over. A second object for the same directory in this process is
+// refused too. Creates the directory if its parent exists; mode 0700, files 0600, everything opened beneath it without
+// following links (the path itself may lead through links).
+//
+// The constructor throws Error: (usage) on an impossible job name; (storage), naming the path, when the directory is in
+// use by a running process (its pid, host and since when), belongs to another job (its name), holds files and is not
+// ours (one of them named), or is not writable (read-only file system, permissions); (does_not_fit) when there is no
+// room even for its lock. In a directory that is ours, files of other names are left alone; nothing is ever deleted.
+class StoreDirectory {
+   public:
+    // `job` names who owns the store: 1 to 200 bytes without control characters.
+    StoreDirectory(const std::string& path, const std::string& job);
+    // A directory that is a store's already, whichever job's. Exclusive: as above. Shared: for reading, beside other
+    // readers and never beside a user; nothing in it is changed, and read permission is enough. Throws as above, and
+    // Error (storage) when it does not exist or is no store's.
+    static StoreDirectory find(const std::string& path, Sharing sharing);
+    StoreDirectory(StoreDirectory&& other) noexcept = default;
+    StoreDirectory& operator=(StoreDirectory&& other) noexcept = default;
+
+    const std::string& path() const noexcept { return path_; }
+    const std::string& job() const noexcept { return lock_text_.job; }
+    const StoreUuid& uuid() const noexcept { return lock_text_.uuid; }
+    bool shared() const noexcept { return sharing_ == Sharing::shared; }
+    DirectoryContent content() const;  // looked up now
+    // Its place in the store that was created in it, if one was.
+    const std::optional<DeviceRole>& role() const noexcept { return lock_text_.role; }
+    int fd() const noexcept { return directory_.get(); }
+    static constexpr const char* lock_name = "lock";      // beneath fd(); a regular file: good for probing a backend
+    int lock_fd() const noexcept { return lock_.get(); }  // readable, through the page cache
+
+    // Makes the directory a part of a store, durably. For TensorStore::create(). Throws Error (storage).
+    void assign(const DeviceRole& role);
+    // Makes the names of files created in it durable. Throws Error (storage).
+    void sync() const;
+
+   private:
+    StoreDirectory(const std::string& path, Sharing sharing);  // find()'s
+    void take(const std::string& job);
+    void refuse_if_foreign() const;
+    void write_lock();
+
+    std::string path_;
+    Sharing sharing_ = Sharing::exclusive;
+    Descriptor directory_;
+    Descriptor lock_;
+    LockText lock_text_;
+};
+
+}  // namespace penstock::store

@@ -1,0 +1,183 @@
+#include "swap/directory/store_files.h"
+
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "swap/directory/recovery.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace penstock::store {
+namespace {
+
+bool exists(const StoreDirectory& directory, const char* name) {
+    struct stat status {};
+    return ::fstatat(directory.fd(), name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+aio::File open_file(const StoreDirectory& directory, const char* name, aio::FileOptions options) {
+    return aio::File(directory.fd(), name, directory.path() + "/" + name, options);
+}
+
+template <typename ModeOf>
+StoreFiles open_all(const std::vector<StoreDirectory*>& directories, aio::Caching caching, ModeOf mode_of) {
+    StoreFiles files;
+    const StoreDirectory& first = *directories.front();
+    for (const char* name : manifest_file_names) {
+        const aio::FileMode mode = mode_of(first, name);
+        files.manifests.push_back(
+            open_file(first, name, {.mode = mode, .caching = caching, .sync = aio::Sync::each_write}));
+    }
+    for (const StoreDirectory* directory : directories) {
+        const aio::FileMode mode = mode_of(*directory, data_file_name);
+        const aio::File& file = files.data.emplace_back(
+            open_file(*directory, data_file_name, {.mode = mode, .caching = caching, .sync = aio::Sync::on_flush}));
+        if (!file.fallback().empty()) files.notes.push_back(file.fallback());
+    }
+    return files;
+}
+
+std::uint64_t present_bytes(const aio::File& file) {
+    struct stat status {};
+    return ::fstat(file.fd(), &status) == 0 ? static_cast<std::uint64_t>(status.st_blocks) * 512 : 0;
+}
+
+// Several directories may share one file system, so needs are summed per file system first.
+struct Need {
+    std::string path;
+    std::uint64_t bytes = 0;    // not yet reserved
+    std::uint64_t present = 0;  // reserved by an interrupted creation
+    std::uint64_t free = 0;
+};
+
+void add_need(std::map<dev_t, Need>& needs, const StoreDirectory& directory, const aio::File& file,
+              std::uint64_t bytes) {
+    struct stat status {};
+    struct statvfs space {};
+    if (::fstat(file.fd(), &status) != 0 || ::fstatvfs(file.fd(), &space) != 0) {
+        throw Error(ExitCode::storage,
+                    fmt::format("{} cannot be examined: {}; check the device.", file.path(), aio::errno_text(errno)));
+    }
+    Need& need = needs[status.st_dev];
+    if (need.path.empty()) need.path = directory.path();
+    need.bytes += bytes;
+    need.present += std::min(present_bytes(file), bytes);
+    need.free = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
+}
+
+void check_needs(const std::map<dev_t, Need>& needs) {
+    for (const auto& [device, need] : needs) {
+        const std::uint64_t missing_from_disk = need.bytes - need.present;
+        if (missing_from_disk <= need.free) continue;
+        throw Error(ExitCode::does_not_fit,
+                    fmt::format("{}: the store needs {} bytes there and {} are free, so {} bytes are missing; free "
+                                "some space, choose a "
+                                "directory on a larger device, or make the model smaller.",
+                                need.path, missing_from_disk, need.free, missing_from_disk - need.free));
+    }
+}
+
+// Gives back what was reserved before the room ran out, so that nobody else stands before a full disk.
+void reserve_or_shrink(aio::File& file, std::uint64_t bytes) {
+    try {
+        file.reserve(bytes);
+    } catch (const Error&) {
+        static_cast<void>(!::ftruncate(file.fd(), 0));
+        throw;
+    }
+}
+
+}  // namespace
+
+std::uint64_t StoreFiles::granule_bytes() const {
+    std::uint64_t granule = 4096;
+    const auto consider = [&granule](const aio::File& file) {
+        granule = std::max<std::uint64_t>({granule, file.alignment().memory_bytes, file.alignment().offset_bytes});
+        if (granule > max_granule_bytes) {
+            throw Error(
+                ExitCode::storage,
+                fmt::format("{} asks for an alignment of {} bytes; at most {} are possible. Choose another device.",
+                            file.path(), granule, max_granule_bytes));
+        }
+    };
+    for (const aio::File& file : data) consider(file);
+    for (const aio::File& file : manifests) consider(file);
+    return granule;
+}
+
+const aio::File* StoreFiles::removed() const noexcept {
+    const auto nameless = [](const aio::File& file) {
+        struct stat status {};
+        return ::fstat(file.fd(), &status) == 0 && status.st_nlink == 0;
+    };
+    for (const std::vector<aio::File>* files : {&data, &manifests}) {
+        const auto found = std::find_if(files->begin(), files->end(), nameless);
+        if (found != files->end()) return &*found;
+    }
+    return nullptr;
+}
+
+StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, aio::Caching caching) {
+    return open_all(directories, caching, [](const StoreDirectory& directory, const char* name) {
+        return exists(directory, name) ? aio::FileMode::read_write : aio::FileMode::create;
+    });
+}
+
+StoreFiles StoreFiles::find(const std::vector<StoreDirectory*>& directories, aio::Caching caching) {
+    return open_all(directories, caching, [](const StoreDirectory& directory, const char*) {
+        return directory.shared() ? aio::FileMode::read_only : aio::FileMode::read_write;
+    });
+}
+
+void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout) {
+    const std::uint64_t manifest_bytes = 2 * manifest_capacity(layout);
+    std::map<dev_t, Need> needs;
+    for (const aio::File& file : files.manifests) add_need(needs, *directories.front(), file, manifest_bytes);
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
+        add_need(needs, *directories[device], files.data[device], layout.device_bytes(device));
+    }
+    check_needs(needs);
+    fit_manifests(files, layout);
+    for (aio::File& file : files.manifests) reserve_or_shrink(file, manifest_bytes);
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
+        if (layout.device_bytes(device) > 0) reserve_or_shrink(files.data[device], layout.device_bytes(device));
+    }
+}
+
+void fit_manifests(const StoreFiles& files, const Layout& layout) {
+    const std::uint64_t bytes = 2 * manifest_capacity(layout);
+    for (const aio::File& file : files.manifests) {
+        if (file.bytes() == bytes || ::ftruncate(file.fd(), static_cast<off_t>(bytes)) == 0) continue;
+        throw Error(ExitCode::storage, fmt::format("{} cannot be given its length: {}; check the device.", file.path(),
+                                                   aio::errno_text(errno)));
+    }
+}
+
+void fill_files(aio::Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const FillProgress& progress,
+                std::chrono::nanoseconds deadline) {
+    fill_with_zeros(io, ranges, progress, deadline,
+                    [&files] { static_cast<void>(std::make_unique<StoreFiles>(std::move(files)).release()); });
+}
+
+std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents) {
+    std::vector<ZeroRange> ranges;
+    for (const aio::File& file : files.manifests) {
+        ranges.push_back({.file = &file, .offset_bytes = 0, .bytes = 2 * manifest_capacity(layout)});
+    }
+    if (contents == Contents::manifests) return ranges;
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
+        ranges.push_back({.file = &files.data[device], .offset_bytes = 0, .bytes = layout.device_bytes(device)});
+    }
+    return ranges;
+}
+
+}  // namespace penstock::store

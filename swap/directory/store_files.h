@@ -1,0 +1,51 @@
+// The open files of one store: what create() makes and open() finds. Moving it leaves every File where it is.
+#pragma once
+
+#include "aio/file.h"
+#include "swap/directory/store_directory.h"
+#include "swap/directory/zero_fill.h"
+#include "swap/format/layout.h"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::store {
+
+struct StoreFiles {
+    std::vector<aio::File> data;       // one per device
+    std::vector<aio::File> manifests;  // two, in the first directory
+    std::vector<std::string> notes;    // direct I/O refused
+
+    // What every file asks of offsets, lengths and memory, at least 4096. Throws Error (storage) above
+    // max_granule_bytes.
+    std::uint64_t granule_bytes() const;
+
+    // The first file that has no name any more: what is written to it ends with the process. Null when there is none.
+    const aio::File* removed() const noexcept;
+
+    // Both throw Error (storage). make() takes over files of an interrupted creation; what find() opens in a shared
+    // directory can only be read.
+    static StoreFiles make(const std::vector<StoreDirectory*>& directories, aio::Caching caching);
+    static StoreFiles find(const std::vector<StoreDirectory*>& directories, aio::Caching caching);
+};
+
+// Reserves room for `layout` and its manifests. Throws Error (does_not_fit) naming directory, needed and free bytes,
+// before anything is reserved where the file system tells.
+void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout);
+
+// Gives the manifest files their length, because it says where copy 2 begins. Throws Error (storage).
+void fit_manifests(const StoreFiles& files, const Layout& layout);
+
+// Writes zeros there, durably. When a device does not answer it keeps the files open for ever: the device may still
+// work on them. Polls the Io; throws as fill_with_zeros().
+void fill_files(aio::Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const FillProgress& progress,
+                std::chrono::nanoseconds deadline);
+
+enum class Contents : std::uint8_t { all, manifests };
+
+// The whole of the files, for fill_with_zeros().
+std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents);
+
+}  // namespace penstock::store

@@ -1,0 +1,86 @@
+#include "swap/format/lock_text.h"
+
+#include "aio/words/check.h"
+
+#include <charconv>
+
+namespace penstock::store {
+namespace {
+
+constexpr std::string_view first_line = "penstock store directory, format 1\n";
+
+// Takes "KEY: VALUE\n" from the front of `text`.
+std::optional<std::string_view> take_line(std::string_view& text, std::string_view key) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view line = text.substr(0, end);
+    if (line.size() < key.size() + 2 || line.substr(0, key.size()) != key || line.substr(key.size(), 2) != ": ")
+        return std::nullopt;
+    text.remove_prefix(end + 1);
+    return line.substr(key.size() + 2);
+}
+
+template <typename Integer>
+bool parse_integer(std::string_view text, Integer& value, int base = 10) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+    return error == std::errc{} && end == text.data() + text.size();
+}
+
+bool parse_uuid(std::string_view text, StoreUuid& uuid) {
+    if (text.size() != 36) return false;
+    for (std::size_t i = 0, at = 0; i < uuid.size(); ++i, at += 2) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            if (text[at++] != '-') return false;
+        }
+        std::uint8_t value = 0;
+        if (!parse_integer(text.substr(at, 2), value, 16)) return false;
+        uuid[i] = std::byte{value};
+    }
+    return true;
+}
+
+// "DEVICE of COUNT in UUID" or "none".
+bool parse_role(std::string_view text, std::optional<DeviceRole>& role) {
+    if (text == "none") return true;
+    const std::size_t of = text.find(" of ");
+    const std::size_t in = text.find(" in ");
+    if (of == std::string_view::npos || in == std::string_view::npos || in < of + 4) return false;
+    DeviceRole parsed;
+    const bool whole = parse_integer(text.substr(0, of), parsed.device) &&
+                       parse_integer(text.substr(of + 4, in - of - 4), parsed.device_count) &&
+                       parse_uuid(text.substr(in + 4), parsed.store);
+    if (!whole || parsed.device >= parsed.device_count || parsed.device_count > max_device_count) return false;
+    role = parsed;
+    return true;
+}
+
+}  // namespace
+
+std::string format(const LockText& lock) {
+    const std::string role = !lock.role ? "none"
+                                        : fmt::format("{} of {} in {}", lock.role->device, lock.role->device_count,
+                                                      to_string(lock.role->store));
+    std::string text = fmt::format("{}job: {}\nuuid: {}\ndevice: {}\npid: {}\nhost: {}\nsince: {}\n", first_line,
+                                   lock.job, to_string(lock.uuid), role, lock.pid, lock.host, lock.since);
+    PENSTOCK_CHECK(text.size() <= lock_text_bytes, "lock text of {} bytes", text.size());
+    text.resize(lock_text_bytes, '\n');
+    return text;
+}
+
+std::optional<LockText> parse_lock(std::string_view text) {
+    if (text.substr(0, first_line.size()) != first_line) return std::nullopt;
+    text.remove_prefix(first_line.size());
+    LockText lock;
+    const auto job = take_line(text, "job");
+    const auto uuid = take_line(text, "uuid");
+    const auto role = take_line(text, "device");
+    if (!job || !uuid || !role || !parse_uuid(*uuid, lock.uuid) || !parse_role(*role, lock.role)) return std::nullopt;
+    lock.job = *job;
+    // Who held it last only explains a refusal: unreadable lines are no reason to give the directory up.
+    if (const auto pid = take_line(text, "pid"); pid && !parse_integer(*pid, lock.pid)) lock.pid = 0;
+    if (const auto host = take_line(text, "host")) lock.host = *host;
+    if (const auto since = take_line(text, "since")) lock.since = *since;
+    return lock;
+}
+
+}  // namespace penstock::store

@@ -1,0 +1,186 @@
+#include "swap/snapshot/keep.h"
+
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "pinned_pool/region.h"
+#include "swap/snapshot/tile_copy.h"
+#include "swap/store/long_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::store {
+
+// ---------------------------------------------------------------- beside a store that goes on
+
+struct Keeper::State final : GenerationPin, TileCopyListener {
+    enum class Phase : std::uint8_t {
+        copying,     // tiles are pinned, or the last ones are being written
+        committing,  // all tiles are in the copy, nothing is pinned
+        finished,    // nothing is in flight
+    };
+    struct Committing final : CommitOperation {
+        State* owner = nullptr;
+        void committed() noexcept override { owner->commit_ended(); }
+    };
+
+    State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory);
+
+    void wanted(TileId tile) noexcept override { tiles.hurry(tile); }
+    void tile_read(TileId tile) noexcept override { from.release(tile); }
+    void reading_ended() noexcept override { from.unpin(); }
+    void copy_ended() noexcept override;
+    void commit_ended() noexcept;
+    void fail(const StoreError& cause);
+
+    TensorStore& from;
+    std::unique_ptr<TensorStore> to;
+    ClientState client;  // of the pinned generation
+    Phase phase = Phase::copying;
+    bool stopped = false;
+    std::optional<StoreError> error;
+    TileCopy tiles;
+    Committing commit;
+};
+
+Keeper::State::State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory)
+    : from(store),
+      to(std::move(copy)),
+      client(store.client()),
+      tiles(from, *to, memory, {.source = TileCopy::Source::pinned, .pace = TileCopy::Pace::background}, *this) {
+    commit.owner = this;
+}
+
+void Keeper::State::copy_ended() noexcept {
+    if (stopped) {
+        fail({.kind = StoreError::Kind::io, .message = "it was stopped before the copy was complete"});
+    } else if (tiles.error()) {
+        fail(*tiles.error());
+    } else {
+        phase = Phase::committing;
+        to->commit(commit, client);
+    }
+}
+
+void Keeper::State::commit_ended() noexcept {
+    phase = Phase::finished;
+    if (commit.error()) fail(*commit.error());
+}
+
+void Keeper::State::fail(const StoreError& cause) {
+    phase = Phase::finished;
+    error =
+        StoreError{.kind = cause.kind,
+                   .message = fmt::format("generation {} is not kept: {}", to->origin()->generation, cause.message)};
+}
+
+Keeper::Keeper(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory) {
+    PENSTOCK_CHECK(to != nullptr && to->kind() == StoreKind::kept && !to->generation(),
+                   "a copy goes to a new kept store");
+    const std::uint64_t kept = to->origin()->generation;
+    PENSTOCK_CHECK(from.generation().value_or(kept) == kept,
+                   "the copy was made for generation {}, and {} is the newest", kept, *from.generation());
+    state_ = std::make_unique<State>(from, std::move(to), memory);
+    from.pin(*state_);
+    state_->tiles.start();
+}
+
+Keeper::~Keeper() {
+    if (finished()) return;
+    PENSTOCK_CHECK(state_->from.abandoned(), "a copy is destroyed before it has finished");
+    state_->to->abandon();
+    static_cast<void>(state_.release());  // the device still holds its operations
+}
+
+void Keeper::stop() noexcept {
+    if (state_->phase != State::Phase::copying || state_->stopped) return;
+    state_->stopped = true;
+    state_->tiles.stop();
+}
+
+bool Keeper::finished() const noexcept {
+    return state_->phase == State::Phase::finished;
+}
+std::uint64_t Keeper::copied_bytes() const noexcept {
+    return state_->tiles.copied_bytes();
+}
+std::uint64_t Keeper::total_bytes() const noexcept {
+    return state_->tiles.total_bytes();
+}
+const std::optional<StoreError>& Keeper::error() const noexcept {
+    return state_->error;
+}
+
+std::unique_ptr<TensorStore> create_kept(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
+                                         aio::Caching caching) {
+    const Origin itself{.store = from.uuid(), .generation = from.generation().value_or(0)};
+    return TensorStore::create(io, {&directory},
+                               {.objects = from.layout().objects(),
+                                .kind = StoreKind::kept,
+                                .origin = from.origin().value_or(itself),
+                                .caching = caching});
+}
+
+// ---------------------------------------------------------------- all at once
+
+namespace {
+
+constexpr std::uint64_t copy_memory_bytes = 32ULL << 20;
+
+class CopyAll final : public LongWork, private TileCopyListener {
+   public:
+    CopyAll(TensorStore& from, TensorStore& to)
+        : from_(from),
+          to_(to),
+          memory_(std::max(copy_memory_bytes, 2 * TileCopy::lane_bytes(from, to)), 1, pool::Registration::none),
+          tiles_(from, to, {memory_.data(), memory_.bytes()}, {}, *this) {}
+
+    void start() { tiles_.start(); }
+    const std::optional<StoreError>& error() const noexcept { return tiles_.error(); }
+
+    bool finished() const noexcept override { return ended_; }
+    void stop() noexcept override { tiles_.stop(); }
+    void abandon() noexcept override {
+        from_.abandon();
+        to_.abandon();
+    }
+    std::uint64_t done_bytes() const noexcept override { return tiles_.copied_bytes(); }
+    std::uint64_t total_bytes() const noexcept override { return tiles_.total_bytes(); }
+
+   private:
+    void tile_read(TileId) noexcept override {}
+    void reading_ended() noexcept override {}
+    void copy_ended() noexcept override { ended_ = true; }
+
+    TensorStore& from_;
+    TensorStore& to_;
+    pool::Region memory_;
+    TileCopy tiles_;
+    bool ended_ = false;
+};
+
+void check_same_objects(const std::vector<ObjectSpec>& from, const std::vector<ObjectSpec>& to) {
+    const auto [left, right] = std::mismatch(from.begin(), from.end(), to.begin(), to.end());
+    if (left == from.end() && right == to.end()) return;
+    const auto describe = [](auto object, auto end) {
+        if (object == end) return std::string("nothing");
+        return fmt::format("'{}' of {} bytes in tiles of {}", object->name, object->bytes, object->tile_bytes);
+    };
+    throw Error(ExitCode::usage,
+                fmt::format("the stores hold different objects: number {} is {} in the one and {} in the other; tiles "
+                            "are copied between stores of the same model, codec and tile size only",
+                            left - from.begin() + 1, describe(left, from.end()), describe(right, to.end())));
+}
+
+}  // namespace
+
+void copy_tiles(aio::Io& io, TensorStore& from, TensorStore& to, const CopyProgress& progress,
+                std::chrono::nanoseconds deadline) {
+    check_same_objects(from.layout().objects(), to.layout().objects());
+    const auto copy = start_and_finish(io, std::make_unique<CopyAll>(from, to), progress, deadline);
+    if (copy->error()) throw Error(ExitCode::storage, copy->error()->message);
+}
+
+}  // namespace penstock::store

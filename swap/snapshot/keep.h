@@ -1,0 +1,60 @@
+// Copies a generation of a store into a store of its own, complete and relocatable, while the first one goes on.
+#pragma once
+
+#include "swap/store/tensor_store.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace penstock::store {
+
+// One copy under way. Tiles are read at scrub urgency, so it takes what others leave of the device; a tile that the
+// store wants to overwrite is copied before all others and holds that write up for so long. All calls on the store's
+// thread; the work is done from within Io::poll() and wait(). `from`, its Io, the directory of `to` and the memory
+// outlive it, and `to` is its own; it is destroyed when it has finished, or after `from` was abandoned (checked).
+class Keeper {
+   public:
+    // Pins the newest generation of `from` and begins. `to` is create_kept()'s, made for that generation. `memory`
+    // holds copies under way: at least one longest extent, aligned to both granules; two or more make it overlap.
+    // REQUIRES: as TensorStore::pin(); `from` is not kept itself (copy_tiles() copies such a one).
+    Keeper(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory);
+    ~Keeper();
+    Keeper(const Keeper&) = delete;
+    Keeper& operator=(const Keeper&) = delete;
+
+    // Ends it early: what is under way comes back, then it has finished with an error, and the copy stays uncommitted.
+    void stop() noexcept;
+
+    bool finished() const noexcept;  // committed, or failed: nothing is in flight, nothing is pinned
+    std::uint64_t copied_bytes() const noexcept;
+    std::uint64_t total_bytes() const noexcept;
+    // Why there is no snapshot, valid when finished. The store itself is not harmed by it.
+    const std::optional<StoreError>& error() const noexcept;
+
+   private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// A new kept store in `directory` for a copy of what `from` holds now. Polls the Io for some milliseconds. Throws Error
+// as TensorStore::create().
+std::unique_ptr<TensorStore> create_kept(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
+                                         aio::Caching caching);
+
+using CopyProgress = std::function<void(std::uint64_t copied_bytes, std::uint64_t total_bytes)>;
+
+// Copies the newest bytes of all written tiles of `from` into `to`, which has the same objects; the caller commits.
+// With a kept store as `from` this is how a run goes back to a snapshot: what `to` had committed stays whole until that
+// commit. Polls the Io; has 32 MiB of memory of its own, or two tiles where these are longer; deadline as verify().
+// Throws Error: usage (the objects differ; the first difference is named), storage (what could not be read or written),
+// and what `progress` throws.
+void copy_tiles(aio::Io& io, TensorStore& from, TensorStore& to, const CopyProgress& progress,
+                std::chrono::nanoseconds deadline = std::chrono::seconds(120));
+
+}  // namespace penstock::store

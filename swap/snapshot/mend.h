@@ -1,0 +1,27 @@
+// Puts right what can be put right in a store without losing anything.
+#pragma once
+
+#include "swap/store/tensor_store.h"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::store {
+
+// Rewrites, durably, copies of manifests that are damaged, missing or left behind by an interrupted commit, from the
+// whole copy of the newest generation in the same file; a missing manifest file is made again, empty. One line per
+// thing done. Does nothing where no manifest is whole. Throws Error (storage). REQUIRES: the directory is exclusive, a
+// store's first, and the store is not open.
+std::vector<std::string> mend_manifests(const StoreDirectory& directory);
+
+// Looks for the very bytes that `record` names among the same tiles of `sources`, which may carry another identity
+// there. Returns which source has them, and leaves them in `memory`, as write() wants them; nothing when none has.
+// Polls the Io. Throws Error (storage) when a device does not answer: that source is abandoned, and `memory` must stay
+// allocated until the process has ended. REQUIRES: the same objects in all; memory for an extent of each, aligned to
+// all granules.
+std::optional<std::size_t> find_bytes(aio::Io& io, const TensorStore& store, TileId tile, const TileRecord& record,
+                                      std::span<TensorStore* const> sources, std::span<std::byte> memory);
+
+}  // namespace penstock::store

@@ -1,0 +1,50 @@
+// TensorStore::create().
+#include "aio/words/check.h"
+#include "swap/directory/device_roles.h"
+#include "swap/store/store_state.h"
+#include "swap/store/tensor_store.h"
+
+#include <utility>
+
+namespace penstock::store {
+namespace {
+
+Manifest new_manifest(const Directories& directories, CreateOptions& options) {
+    PENSTOCK_CHECK(options.origin.has_value() == (options.kind == StoreKind::kept), "an origin is a kept store's");
+    Manifest manifest;
+    manifest.store = directories.front()->uuid();
+    manifest.incarnation = 1;
+    manifest.geometry.slots = options.kind == StoreKind::durable ? 2 : 1;
+    manifest.geometry.shares = std::move(options.shares);
+    if (manifest.geometry.shares.empty()) manifest.geometry.shares.assign(directories.size(), 1);
+    PENSTOCK_CHECK(manifest.geometry.shares.size() == directories.size(), "{} shares for {} directories",
+                   manifest.geometry.shares.size(), directories.size());
+    manifest.origin = options.origin;
+    manifest.objects = std::move(options.objects);
+    return manifest;
+}
+
+}  // namespace
+
+std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories& directories, CreateOptions options) {
+    check_directories(directories);
+    check_may_create(directories);
+    Manifest manifest = new_manifest(directories, options);
+    // Refuses impossible objects before anything is touched.
+    static_cast<void>(Layout(manifest.objects, manifest.geometry));
+    // Whose part a directory is stands in its lock before its first file: no other store is ever made over it.
+    for (std::size_t i = 0; i < directories.size(); ++i) directories[i]->assign(role_of(directories, i));
+    StoreFiles files = StoreFiles::make(directories, options.caching);
+    manifest.geometry.granule_bytes = files.granule_bytes();
+    manifest.incarnation = agreed_incarnation(options.agree, manifest.incarnation);
+    const Layout layout(manifest.objects, manifest.geometry);
+    manifest.tiles.resize(layout.tile_count());
+    reserve(files, directories, layout);
+    for (const StoreDirectory* directory : directories) directory->sync();
+    const Contents contents = options.kind == StoreKind::kept ? Contents::manifests : Contents::all;
+    fill_files(io, files, whole_ranges(files, layout, contents), options.progress, options.deadline);
+    return std::make_unique<TensorStore>(std::make_unique<StoreState>(io, std::move(files), std::move(manifest),
+                                                                      std::nullopt, StoreState::Access::read_write));
+}
+
+}  // namespace penstock::store

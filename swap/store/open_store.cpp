@@ -1,0 +1,155 @@
+// TensorStore::open().
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "swap/directory/device_roles.h"
+#include "swap/directory/recovery.h"
+#include "swap/store/remedy.h"
+#include "swap/store/store_state.h"
+#include "swap/store/tensor_store.h"
+#include "swap/store/verify.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace penstock::store {
+namespace {
+
+bool is_shared(const Directories& directories) {
+    return std::any_of(directories.begin(), directories.end(), [](const auto* one) { return one->shared(); });
+}
+
+Recovery recover_newest(const StoreDirectory& directory) {
+    Recovery recovery = recover(directory.fd(), directory.uuid());
+    if (recovery.newest) return recovery;
+    const std::vector<std::string> problems = recovery.problems(directory.path());
+    if (problems.empty())
+        throw Error(ExitCode::storage,
+                    fmt::format("{}: nothing is committed here: the store is scratch, its first run ended before its "
+                                "first step, or its manifests were removed",
+                                directory.path()));
+    throw Error(ExitCode::storage,
+                fmt::format("{}: no manifest is whole, so the store cannot be opened. {}. {}.", directory.path(),
+                            fmt::join(problems, "; "), remedy_of_loss(directory.path())));
+}
+
+// A copy that cannot be read now may be readable again later, when the slots it names were overwritten: what is broken
+// (or disproved) where the next generation comes is erased before anything is written.
+void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, std::uint64_t generation,
+                         const Recovery& recovery, std::chrono::nanoseconds deadline) {
+    fit_manifests(files, layout);
+    const std::size_t next = (generation + 1) % 2;
+    const std::uint64_t place_bytes = manifest_capacity(layout);
+    std::vector<ZeroRange> broken;
+    for (std::uint64_t copy = 0; copy < 2; ++copy) {
+        const ManifestCopy::State state = recovery.copies[next][copy].state;
+        if (state != ManifestCopy::State::broken && state != ManifestCopy::State::disproved) continue;
+        broken.push_back({.file = &files.manifests[next], .offset_bytes = copy * place_bytes, .bytes = place_bytes});
+    }
+    if (!broken.empty()) fill_files(io, files, broken, {}, deadline);
+}
+
+void check_files(const StoreFiles& files, const Layout& layout, const std::string& directory) {
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
+        const aio::File& file = files.data[device];
+        if (file.bytes() < layout.device_bytes(device)) {
+            throw Error(ExitCode::storage,
+                        fmt::format("{} ends at offset {}, but the store's tiles reach to {}: it was cut. {}.",
+                                    file.path(), file.bytes(), layout.device_bytes(device), remedy_of_loss(directory)));
+        }
+    }
+    if (files.granule_bytes() > layout.granule_bytes()) {
+        throw Error(ExitCode::storage,
+                    fmt::format("{}: the device asks for an alignment of {} bytes, but the store was made with {}; "
+                                "move the directory to a device like the one it came from.",
+                                files.data.front().path(), files.granule_bytes(), layout.granule_bytes()));
+    }
+}
+
+StoreFiles find_files(const Directories& directories, aio::Caching caching, const Manifest& manifest) {
+    StoreFiles files = StoreFiles::find(directories, caching);
+    check_files(files, Layout(manifest.objects, manifest.geometry), directories.front()->path());
+    return files;
+}
+
+// Counting on from numbers that no program has reached would begin again at 0, and older manifests would win.
+void check_numbers(const Manifest& manifest, const StoreDirectory& directory) {
+    constexpr std::uint64_t most = 1ULL << 63;
+    if (manifest.generation < most && manifest.incarnation < most) return;
+    throw Error(
+        ExitCode::storage,
+        fmt::format("{}: the newest manifest is of generation {} and incarnation {}, but no store gets to {}: it "
+                    "was not written by this program. {}.",
+                    directory.path(), manifest.generation, manifest.incarnation, most,
+                    remedy_of_loss(directory.path())));
+}
+
+// Higher than the last one's, and by the clock also higher than that of a life whose manifests cannot be read now:
+// should they be readable again, what this life commits under the same generation's number counts.
+std::uint64_t next_incarnation(std::uint64_t last) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    return std::max(last + 1, static_cast<std::uint64_t>(now_ns));
+}
+
+// Through files of its own, because which generation the store will go on from is not known yet.
+VerifyReport verify_generation(aio::Io& io, const Directories& directories, const Manifest& manifest,
+                               const OpenOptions& options, VerifyScope scope) {
+    TensorStore store(std::make_unique<StoreState>(io, find_files(directories, options.caching, manifest), manifest,
+                                                   manifest.generation, StoreState::Access::read_only));
+    return verify(io, store, {.scope = scope, .progress = options.progress, .deadline = options.deadline});
+}
+
+// Generation g-1 is whole from the commit of g to the first write after it, and nothing has been written yet: so g can
+// be given up as long as all of g-1 is right.
+void verify_newest(aio::Io& io, const Directories& directories, const OpenOptions& options, Recovery& recovery,
+                   std::vector<std::string>& notes) {
+    const VerifyReport report = verify_generation(io, directories, *recovery.newest, options, options.verify);
+    if (report.damaged_tiles == 0) return;
+    const std::uint64_t generation = recovery.newest->generation;
+    const bool shared = is_shared(directories);
+    const bool back =
+        !shared && recovery.previous &&
+        verify_generation(io, directories, *recovery.previous, options, VerifyScope::all).damaged_tiles == 0;
+    const std::string damage = fmt::format("{} of {} verified tiles of generation {} are damaged, e.g. {}",
+                                           report.damaged_tiles, report.tiles, generation, report.damages.front());
+    if (!back) {
+        throw Error(ExitCode::storage,
+                    fmt::format("{}: {} The generation before is {}.", directories.front()->path(), damage,
+                                shared ? "not looked at in a store that is only read" : "not whole either"));
+    }
+    recovery.use_previous();
+    notes.push_back(fmt::format("{} Generation {} is whole and used instead: one commit is lost. Watch the drive.",
+                                damage, generation - 1));
+}
+
+}  // namespace
+
+std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& directories,
+                                               const OpenOptions& options) {
+    check_directories(directories);
+    check_roles(directories);
+    const bool shared = is_shared(directories);
+    Recovery recovery = recover_newest(*directories.front());
+    check_numbers(*recovery.newest, *directories.front());
+    check_device_count(*recovery.newest, directories);
+    std::vector<std::string> notes;
+    if (options.verify != VerifyScope::none) verify_newest(io, directories, options, recovery, notes);
+    StoreFiles files = find_files(directories, options.caching, *recovery.newest);
+    Manifest manifest = std::move(*recovery.newest);
+    const std::uint64_t generation = manifest.generation;
+    if (!shared) {
+        prepare_next_commit(io, files, Layout(manifest.objects, manifest.geometry), generation, recovery,
+                            options.deadline);
+        manifest.incarnation = agreed_incarnation(options.agree, next_incarnation(manifest.incarnation));
+    }
+    const auto access = shared ? StoreState::Access::read_only : StoreState::Access::read_write;
+    auto state = std::make_unique<StoreState>(io, std::move(files), std::move(manifest), generation, access);
+    for (const std::string& problem : recovery.problems(directories.front()->path())) {
+        state->note(fmt::format("{}; generation {} is used.", problem, generation));
+    }
+    for (std::string& note : notes) state->note(std::move(note));
+    return std::make_unique<TensorStore>(std::move(state));
+}
+
+}  // namespace penstock::store

@@ -1,0 +1,266 @@
+// Named objects of bytes that survive crashes: two slots per tile and a manifest per generation.
+//
+// A write goes to the slot that is not current. commit() flushes the data, then writes the manifest of generation g+1
+// in the place of g-1, never over g's. A kill or power cut at any instant leaves the last committed generation whole.
+// (Shadow paging with a versioned root, as in Lorie 1977 and ZFS's uberblocks.)
+#pragma once
+
+#include "aio/file.h"
+#include "aio/io.h"
+#include "swap/directory/store_directory.h"
+#include "swap/format/hash.h"
+#include "swap/format/layout.h"
+#include "swap/format/manifest.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::store {
+
+class StoreState;  // swap/store/store_state.h: the implementation's
+
+// Why a tile could not be read or written, or a generation not be committed. The message is complete: object, tile,
+// file, offset, cause, remedy.
+struct StoreError {
+    enum class Kind : std::uint8_t {
+        io,       // the device said no
+        damaged,  // the bytes are not the ones that were written (after a second read)
+        poisoned  // an earlier flush or commit failed: nothing can be written or committed any more
+    };
+    Kind kind = Kind::io;
+    std::string message;
+};
+
+// Read or write of one tile. Caller-owned and intrusive like Transfer: keep it and its memory until tile_done(). One
+// operation in flight per tile.
+class TileOperation : private aio::Transfer {
+   public:
+    TileOperation() noexcept = default;
+    ~TileOperation() override;  // checks that it is not under way
+    bool idle() const noexcept { return !busy_; }
+    TileId tile() const noexcept { return tile_; }
+    // The outcome, valid from tile_done() until the next start. After an error the memory's contents are undefined
+    // (read).
+    const std::optional<StoreError>& error() const noexcept { return error_; }
+
+   protected:
+    // Exactly once per operation, on the store's thread, from Io::poll() or wait(); never from read() or write(). May
+    // start the next operation, this one included, and may destroy this one.
+    virtual void tile_done() noexcept = 0;
+
+   private:
+    friend class StoreState;
+    friend class PinnedTiles;
+    void done() noexcept final;
+
+    StoreState* store_ = nullptr;
+    TileId tile_;
+    std::span<std::byte> memory_;  // the extent
+    bool busy_ = false;
+    aio::Urgency urgency_ = aio::Urgency::demand;
+    bool reread_ = false;
+    bool pinned_ = false;   // a read of a pinned slot
+    bool waits_ = false;    // a write, for a pinned tile: not with the Io yet
+    bool refused_ = false;  // a write that touches nothing, because the store is poisoned
+    std::uint64_t offset_bytes_ = 0;
+    std::uint64_t generation_ = 0;
+    TileHash hash_;  // what a read expects
+    std::optional<StoreError> error_;
+};
+
+// Caller-owned like TileOperation; keep it until committed(). The destructor checks that it is idle.
+class CommitOperation {
+   public:
+    CommitOperation() noexcept = default;
+    CommitOperation(const CommitOperation&) = delete;
+    CommitOperation& operator=(const CommitOperation&) = delete;
+    virtual ~CommitOperation();
+    bool idle() const noexcept { return !busy_; }
+    const std::optional<StoreError>& error() const noexcept { return error_; }
+
+   protected:
+    virtual void committed() noexcept = 0;  // as tile_done(); also when there is an error
+
+   private:
+    friend class StoreState;
+    bool busy_ = false;
+    std::optional<StoreError> error_;
+};
+
+// What may become of a store. Fixed at its creation.
+enum class StoreKind : std::uint8_t {
+    durable,  // two slots per tile; each commit is a generation that survives
+    scratch,  // one slot: half the room, no commit, nothing to open after the process has ended
+    kept,     // one slot: filled once, committed once as a snapshot of another store, then only read
+};
+
+// Asked once when a life begins on a store that may be written, with the incarnation that this store would take; what
+// it returns is taken, and is not lower: where several stores are one, all of them take the highest. Empty: its own.
+using AgreeOnIncarnation = std::function<std::uint64_t(std::uint64_t own)>;
+
+struct CreateOptions {
+    std::vector<ObjectSpec> objects;
+    StoreKind kind = StoreKind::durable;
+    std::vector<std::uint16_t> shares = {};  // one per directory (swap/format/striping.h); empty: equal ones
+    std::optional<Origin> origin = {};       // REQUIRES: set exactly when kept
+    aio::Caching caching = aio::Caching::direct;
+    // Called on the caller's thread while the files are pre-written (overwriting is twice as fast as a first write; a
+    // kept store is written once, so only its manifests are). What it throws ends the creation and reaches the caller.
+    std::function<void(std::uint64_t written_bytes, std::uint64_t total_bytes)> progress = {};
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // without any progress of the device
+    AgreeOnIncarnation agree = {};
+};
+
+// How much of the newest generation open() reads before anything is written.
+enum class VerifyScope : std::uint8_t {
+    none,    // tiles are checked when they are read; then it is too late for the generation before
+    sample,  // the first and last tile of each object and every 16th of all
+    all,
+};
+
+struct OpenOptions {
+    aio::Caching caching = aio::Caching::direct;
+    VerifyScope verify = VerifyScope::none;
+    std::function<void(std::uint64_t verified_bytes, std::uint64_t total_bytes)> progress = {};  // as CreateOptions'
+    std::chrono::nanoseconds deadline = std::chrono::seconds(120);                               // likewise
+    AgreeOnIncarnation agree = {};  // not asked for a store that is only read
+};
+
+struct TileLocation {
+    std::string path;  // "DIR/data" of the device
+    std::uint64_t offset_bytes = 0;
+};
+
+// Where the newest bytes of a tile are and what they must be.
+struct StoredTile {
+    const aio::File* file = nullptr;  // the store's
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t bytes = 0;  // the extent
+    TileIdentity identity;
+    TileHash hash;
+};
+
+// Keeps the tiles of the newest generation as they are while the store goes on to later ones: a write that would
+// overwrite a pinned tile waits until the tile is released. For copies of a generation (swap/snapshot/keep.h).
+// Caller-owned; not destroyed while it is pinned (checked).
+class GenerationPin {
+   public:
+    GenerationPin() noexcept = default;
+    GenerationPin(const GenerationPin&) = delete;
+    GenerationPin& operator=(const GenerationPin&) = delete;
+    virtual ~GenerationPin();
+
+   protected:
+    // A write waits for this tile: release it soon. On the store's thread, from within write().
+    virtual void wanted(TileId tile) noexcept = 0;
+
+   private:
+    friend class StoreState;
+    friend class PinnedTiles;
+    bool pinned_ = false;
+};
+
+// All calls on the thread that owns the Io; results come while that thread polls the Io. Directories and Io outlive the
+// store; the store outlives its operations (checked). Several directories are several devices; the first holds the
+// manifests.
+class TensorStore {
+   public:
+    // Reserves and pre-writes the files; generation 0 comes with the first commit. Overwrites what an interrupted
+    // creation or a scratch store left. Polls the Io. Throws Error: usage (objects), does_not_fit (directory, needed
+    // and free bytes), storage (also when a directory holds a committed store or a device of another one: nothing is
+    // changed then).
+    static std::unique_ptr<TensorStore> create(aio::Io& io, const std::vector<StoreDirectory*>& directories,
+                                               CreateOptions options);
+
+    // Recovers the newest committed generation. Polls the Io. Throws Error (storage) naming file and offset when no
+    // manifest is whole, a data file is missing or short, or a verified tile is damaged.
+    // A damaged tile found by verification is survived when generation g-1 is still whole (it is from the commit of g
+    // to the first write after it; all of it is verified): then g is erased, g-1 is the newest, and a note says so.
+    // With directories that are shared() the store is read-only and nothing on disk changes: write() and commit() are
+    // contract violations, and there is no going back to g-1.
+    static std::unique_ptr<TensorStore> open(aio::Io& io, const std::vector<StoreDirectory*>& directories,
+                                             const OpenOptions& options = {});
+    ~TensorStore();
+    TensorStore(const TensorStore&) = delete;
+    TensorStore& operator=(const TensorStore&) = delete;
+
+    StoreKind kind() const noexcept;
+    const Layout& layout() const noexcept;
+    std::optional<std::uint32_t> find(std::string_view object) const;  // index of the object of that name
+
+    // Memory an operation on this tile needs: the tile rounded up to the granule, at an address aligned to
+    // granule_bytes().
+    std::uint64_t extent_bytes(TileId tile) const;
+    std::uint64_t granule_bytes() const noexcept;
+    bool written(TileId tile) const;  // a write of it was begun at least once: if that failed, reading says damaged
+
+    // Reads the newest bytes of the tile, committed or pending, and verifies them. The rest of the extent is zero.
+    // REQUIRES: written(tile), operation idle, no other operation on the tile, memory.size() >= extent_bytes(tile).
+    void read(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
+
+    // As read(), for a tile whose bytes the caller has read once itself, where stored() says, and found wrong: an error
+    // speaks of two readings, and right bytes leave a note.
+    void read_again(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
+    // Valid until the next write of the tile. REQUIRES: written(tile).
+    StoredTile stored(TileId tile) const;
+
+    // Writes the tile into its other slot, as part of the next generation. The bytes past the tile's length are set to
+    // zero. The memory must not change until tile_done(). After an error the generation can only be committed once the
+    // tile was written again. REQUIRES: as read() but for written(), no commit is under way, not read-only, and a kept
+    // store is not committed yet.
+    void write(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
+
+    // Makes all writes since the last commit durable as one generation, with `client`. Throws Error (usage), and has
+    // changed nothing, when `client` takes more than max_client_bytes. Reads may go on meanwhile. After an error of a
+    // flush or of the manifest, or when one of the files was removed, the store is poisoned: every later write and
+    // commit fails, and the last generation stays whole. (The next start may recover the generation of the failed
+    // commit instead: that is why its tiles are written no more.)
+    // REQUIRES: operation idle, no write in flight, no commit under way, not scratch, and as write() for read-only and
+    // kept stores.
+    void commit(CommitOperation& operation, const ClientState& client);
+
+    // Pins all written tiles of the newest committed generation (of a scratch store: as they are now). One pin at a
+    // time. REQUIRES: nothing pinned, no write in flight, no commit under way; something was committed, or scratch.
+    void pin(GenerationPin& pin);
+    // As read(), of the pinned bytes; beside another operation on the same tile. REQUIRES: pinned and not released.
+    void read_pinned(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
+    bool pinned(TileId tile) const;  // and not released
+    void release(TileId tile);       // lets a waiting write go on. REQUIRES: pinned, no read_pinned of it in flight
+    void unpin() noexcept;           // releases the rest. REQUIRES: something is pinned, no read_pinned in flight
+
+    // As Io::promote(), of an operation of this store: what of it is not with the device yet becomes more urgent.
+    // REQUIRES: in flight; a class that such an operation may have (has_urgency() in aio/transfer.h).
+    void promote(TileOperation& operation, aio::Urgency urgency) noexcept;
+
+    // A device does not answer and the process is about to end with an error. Operations in flight are never delivered,
+    // and the files stay open until the process ends, because the device may still write into the memory: their owners
+    // keep (leak) operations and memory. REQUIRES: nothing but destruction follows.
+    void abandon() noexcept;
+    bool abandoned() const noexcept;
+    bool poisoned() const noexcept;  // see commit(): open the store again
+
+    std::optional<std::uint64_t> generation() const noexcept;  // newest committed; nothing before the first commit
+    std::uint64_t incarnation() const noexcept;
+    const ClientState& client() const noexcept;  // of that generation
+    const StoreUuid& uuid() const noexcept;
+    const std::optional<Origin>& origin() const noexcept;  // of a kept store
+    // Lines for the composition root to log: direct I/O refused, a damaged manifest copy passed over, a tile that was
+    // only right when it was read again. At most a hundred.
+    const std::vector<std::string>& notes() const noexcept;
+    TileLocation location(TileId tile) const;  // of the slot that read() would read: for messages and tests
+
+    explicit TensorStore(std::unique_ptr<StoreState> state);  // for create() and open()
+
+   private:
+    std::unique_ptr<StoreState> state_;
+};
+
+}  // namespace penstock::store

@@ -1,0 +1,65 @@
+#include "swap/format/lock_text.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::testing {
+namespace {
+
+store::LockText example() {
+    store::LockText lock;
+    lock.job = std::string(store::max_job_bytes, 'j');
+    for (std::size_t i = 0; i < lock.uuid.size(); ++i) lock.uuid[i] = static_cast<std::byte>(i * 17);
+    lock.pid = 2147483647;
+    lock.host = std::string(64, 'h');
+    lock.since = "2026-11-20T21:12:45Z";
+    return lock;
+}
+
+TEST(LockText, RoundTripsWithAndWithoutARoleAtItsLongest) {
+    store::LockText lock = example();
+    EXPECT_EQ(format(lock).size(), store::lock_text_bytes);
+    EXPECT_EQ(store::parse_lock(format(lock)), lock);
+    lock.role = store::DeviceRole{.store = lock.uuid, .device = 63, .device_count = 64};
+    EXPECT_EQ(format(lock).size(), store::lock_text_bytes);
+    EXPECT_EQ(store::parse_lock(format(lock)), lock);
+}
+
+TEST(LockText, WhatIsNotOursIsRefusedAndCutTextNeverThrows) {
+    const std::string text = format(example());
+    EXPECT_FALSE(store::parse_lock(""));
+    EXPECT_FALSE(store::parse_lock("pid 12\n"));
+    EXPECT_FALSE(store::parse_lock("penstock store directory, format 2\n" + text.substr(35)));
+    for (std::size_t length = 0; length < text.size(); ++length) {
+        const auto lock = store::parse_lock(text.substr(0, length));
+        if (lock) {
+            EXPECT_EQ(lock->uuid, example().uuid);
+        }
+    }
+}
+
+TEST(LockText, AnImpossibleRoleIsRefused) {
+    const std::string text = format(example());
+    const auto with_role = [&](const std::string& role) {
+        std::string changed = text;
+        return changed.replace(changed.find("device: none"), 12, "device: " + role);
+    };
+    const std::string uuid = store::to_string(example().uuid);
+    EXPECT_TRUE(store::parse_lock(with_role("0 of 1 in " + uuid)));
+    EXPECT_FALSE(store::parse_lock(with_role("1 of 1 in " + uuid)));
+    EXPECT_FALSE(store::parse_lock(with_role("0 of 65 in " + uuid)));
+    EXPECT_FALSE(store::parse_lock(with_role("0 of 1 in " + uuid + "0")));
+    EXPECT_FALSE(store::parse_lock(with_role("-1 of 1 in " + uuid)));
+    EXPECT_FALSE(store::parse_lock(with_role("")));
+}
+
+TEST(LockText, AnUnreadableHolderIsNoReasonToGiveTheDirectoryUp) {
+    std::string text = format(example());
+    text.replace(text.find("pid: 2147483647"), 15, "pid: 21 xyz.....");
+    const auto lock = store::parse_lock(text);
+    ASSERT_TRUE(lock);
+    EXPECT_EQ(lock->pid, 0);
+    EXPECT_EQ(lock->uuid, example().uuid);
+}
+
+}  // namespace
+}  // namespace penstock::testing

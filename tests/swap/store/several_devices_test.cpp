@@ -1,0 +1,99 @@
+#include "tests/refusal.h"
+
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "tests/swap/power/power_device.h"
+#include "tests/swap/store/exercise.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace penstock::testing {
+namespace {
+
+class SeveralDevicesTest : public ::testing::Test {
+   protected:
+    using Directories = std::vector<store::StoreDirectory*>;
+    std::unique_ptr<store::TensorStore> create(const Directories& directories) {
+        return store::TensorStore::create(
+            io, directories, {.objects = Exercise::objects(), .caching = aio::Caching::direct, .progress = {}});
+    }
+    std::string refusal_to_open(const Directories& directories) {
+        return refusal_of(ExitCode::storage, [&] { store::TensorStore::open(io, directories); });
+    }
+
+    TemporaryDirectory scratch;
+    store::StoreDirectory a{scratch.file("a"), "test"};
+    store::StoreDirectory b{scratch.file("b"), "test"};
+    store::StoreDirectory c{scratch.file("c"), "test"};
+    store::StoreDirectory unused{scratch.file("unused"), "test"};
+    PowerDevice device{1};
+    aio::Io io{device.backend(), {}};
+    Exercise exercise{7};
+};
+
+TEST_F(SeveralDevicesTest, TilesLieOnAllAndEachIsFlushedBeforeTheManifest) {
+    auto store = create({&a, &b, &c});
+    std::vector<std::string> log;
+    device.hook = [&](const aio::Attempt& attempt, const std::string& path) -> std::optional<std::int32_t> {
+        if (attempt.kind != aio::IoKind::read)
+            log.push_back(to_string(attempt.kind) + std::string(" ") + std::filesystem::path(path).filename().string());
+        return std::nullopt;
+    };
+    ASSERT_FALSE(exercise.write(io, *store, 0));
+    log.clear();
+    ASSERT_FALSE(commit(io, *store, {{"generation", "0"}}));
+    EXPECT_EQ(log, (std::vector<std::string>{"flush data", "flush data", "flush data", "write manifest.0",
+                                             "write manifest.0"}));
+    store = nullptr;
+    store = store::TensorStore::open(io, {&a, &b, &c});
+    EXPECT_EQ(exercise.difference(io, *store, 0), "");
+    EXPECT_EQ(store->location({0, 0}).path, a.path() + "/data");
+    EXPECT_EQ(store->location({0, 1}).path, b.path() + "/data");
+    EXPECT_EQ(store->location({0, 2}).path, c.path() + "/data");
+}
+
+TEST_F(SeveralDevicesTest, AFailedFlushOfAnyOneStopsTheCommit) {
+    const auto store = create({&a, &b, &c});
+    ASSERT_FALSE(exercise.advance(io, *store, 0));
+    device.hook = [&](const aio::Attempt& attempt, const std::string& path) {
+        return attempt.kind == aio::IoKind::flush && path == c.path() + "/data" ? std::optional<std::int32_t>(-EIO)
+                                                                                : std::nullopt;
+    };
+    const auto error = exercise.advance(io, *store, 1);
+    ASSERT_TRUE(error);
+    EXPECT_NE(error->message.find(c.path() + "/data"), std::string::npos) << error->message;
+    EXPECT_EQ(store->generation(), 0U);
+}
+
+TEST_F(SeveralDevicesTest, AnotherOrderOrNumberIsRefused) {
+    ASSERT_FALSE(exercise.advance(io, *create({&a, &b, &c}), 0));
+    EXPECT_NE(refusal_to_open({&b, &a, &c}).find(b.path()), std::string::npos);
+    EXPECT_NE(refusal_to_open({&a, &c, &b}).find(c.path() + " is device 2 of 3"), std::string::npos)
+        << refusal_to_open({&a, &c, &b});
+    EXPECT_NE(refusal_to_open({&a, &b}).find(a.path() + " is device 0 of 3"), std::string::npos)
+        << refusal_to_open({&a, &b});
+    EXPECT_NE(refusal_to_open({&a, &b, &unused}).find(unused.path()), std::string::npos);
+    EXPECT_EQ(refusal_to_open({&a, &b, &c}), "accepted");
+}
+
+TEST_F(SeveralDevicesTest, NoStoreIsMadeOverADeviceOfAnother) {
+    ASSERT_FALSE(exercise.advance(io, *create({&a, &b}), 0));
+    EXPECT_THROW(create({&unused, &b}), Error);
+    EXPECT_THROW(create({&b, &unused}), Error);
+    EXPECT_THROW(create({&a, &b}), Error);
+    EXPECT_FALSE(unused.role());
+    const auto store = store::TensorStore::open(io, {&a, &b});
+    EXPECT_EQ(exercise.difference(io, *store, 0), "");
+}
+
+TEST_F(SeveralDevicesTest, AnInterruptedCreationIsMadeAgain) {
+    create({&a, &b}).reset();
+    ASSERT_FALSE(exercise.advance(io, *create({&a, &b}), 0));
+    const auto store = store::TensorStore::open(io, {&a, &b});
+    EXPECT_EQ(exercise.difference(io, *store, 0), "");
+}
+
+}  // namespace
+}  // namespace penstock::testing

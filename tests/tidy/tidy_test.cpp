@@ -1,0 +1,68 @@
+// The rules of the tree (tests/tidy/rules.h), asked of this tree.
+#include "tests/tidy/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+
+namespace penstock::tidy {
+namespace {
+
+Tree read_tree(const std::filesystem::path& root) {
+    static const std::regex wanted(R"(\.(cpp|h|cu|cuh)$|/CMakeLists\.txt$)");
+    Tree tree;
+    for (const char* folder : {"aio", "pinned_pool", "swap", "zero_infinity", "trainer", "bench", "tests"}) {
+        if (!std::filesystem::is_directory(root / folder)) continue;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+            const std::string path = std::filesystem::relative(entry.path(), root).generic_string();
+            if (!entry.is_regular_file() || !std::regex_search(path, wanted)) continue;
+            std::ifstream in(entry.path(), std::ios::binary);
+            tree[path] = {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+        }
+    }
+    return tree;
+}
+
+std::string joined(const Complaints& complaints) {
+    std::string text;
+    for (const std::string& complaint : complaints) text += complaint + "\n";
+    return text;
+}
+
+TEST(Tidy, EveryFileObeysTheRules) {
+    const Tree tree = read_tree(PENSTOCK_SOURCE_DIR);
+    ASSERT_TRUE(tree.contains("tests/tidy/tidy_test.cpp")) << "the tree was not found";
+    Complaints complaints;
+    for (const auto& [path, text] : tree) {
+        if (!path.ends_with("CMakeLists.txt"))
+            std::ranges::move(check_file(path, text), std::back_inserter(complaints));
+    }
+    EXPECT_TRUE(complaints.empty()) << joined(complaints);
+}
+
+TEST(Tidy, RingHeadersAreInOneFileEach) {
+    const Complaints complaints = check_ring_headers(read_tree(PENSTOCK_SOURCE_DIR));
+    EXPECT_TRUE(complaints.empty()) << joined(complaints);
+}
+
+TEST(Tidy, EverySourceIsListedInCMake) {
+    const Complaints complaints = check_listed(read_tree(PENSTOCK_SOURCE_DIR));
+    EXPECT_TRUE(complaints.empty()) << joined(complaints);
+}
+
+TEST(Tidy, EveryTypeHasANameOfItsOwn) {
+    const Complaints complaints = check_type_names(read_tree(PENSTOCK_SOURCE_DIR));
+    EXPECT_TRUE(complaints.empty()) << joined(complaints);
+}
+
+TEST(Tidy, NoFolderIsAStore) {
+    const Complaints complaints = check_folders(read_tree(PENSTOCK_SOURCE_DIR));
+    EXPECT_TRUE(complaints.empty()) << joined(complaints);
+}
+
+}  // namespace
+}  // namespace penstock::tidy

@@ -1,0 +1,77 @@
+#include "tests/tidy/cpp_text.h"
+#include "tests/tidy/rules.h"
+
+#include <algorithm>
+#include <regex>
+#include <string_view>
+
+namespace penstock::tidy {
+namespace {
+
+std::size_t count_including(const Tree& tree, std::string_view header) {
+    return static_cast<std::size_t>(std::ranges::count_if(tree, [&](const auto& file) {
+        return std::ranges::any_of(includes_of(file.second), [&](const Include& i) { return i.path == header; });
+    }));
+}
+
+bool is_product_header(std::string_view path) {
+    return path.ends_with(".h") && !path.starts_with("tests/") && !path.ends_with("/penstock.h");
+}
+
+}  // namespace
+
+Complaints check_ring_headers(const Tree& tree) {
+    Complaints complaints;
+    if (count_including(tree, "liburing.h") != 1) complaints.push_back("<liburing.h> belongs in exactly one file");
+    if (count_including(tree, "libaio.h") != 1) complaints.push_back("<libaio.h> belongs in exactly one file");
+    return complaints;
+}
+
+Complaints check_listed(const Tree& tree) {
+    Complaints complaints;
+    for (const auto& [path, text] : tree) {
+        if (!path.ends_with(".cpp") && !path.ends_with(".cu")) continue;
+        bool listed = false;
+        for (std::size_t slash = path.rfind('/'); slash != std::string::npos && !listed;
+             slash = path.rfind('/', slash - 1)) {
+            const auto list = tree.find(path.substr(0, slash) + "/CMakeLists.txt");
+            const std::string name = path.substr(slash + 1);
+            listed = list != tree.end() &&
+                     std::regex_search(list->second, std::regex("(^|[\\s\"(/])" + name + "([\\s\")]|$)"));
+            if (slash == 0) break;
+        }
+        if (!listed) complaints.push_back(path + ": no CMakeLists.txt names it");
+    }
+    return complaints;
+}
+
+Complaints check_type_names(const Tree& tree) {
+    std::map<std::string, std::string> homes;
+    Complaints complaints;
+    for (const auto& [path, text] : tree) {
+        if (!is_product_header(path)) continue;
+        for (const Named& type : types_of(text)) {
+            const auto [home, first] = homes.try_emplace(type.name, path);
+            if (!first && home->second != path) {
+                complaints.push_back(path + ":" + std::to_string(type.line) + ": " + type.name + " is a type of " +
+                                     home->second + " too");
+            }
+        }
+    }
+    return complaints;
+}
+
+Complaints check_folders(const Tree& tree) {
+    std::map<std::string, std::size_t> files;
+    for (const auto& [path, text] : tree) ++files[path.substr(0, path.rfind('/'))];
+    Complaints complaints;
+    for (const auto& [folder, count] : files) {
+        if (count > folder_files_max) {
+            complaints.push_back(folder + ": " + std::to_string(count) + " files, more than " +
+                                 std::to_string(folder_files_max));
+        }
+    }
+    return complaints;
+}
+
+}  // namespace penstock::tidy

@@ -1,0 +1,81 @@
+#include "trainer/config/io_settings.h"
+#include "aio/words/error.h"
+
+#include "aio/profile.h"
+#include "tests/trainer/data/text_files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace penstock::trainer {
+namespace {
+
+constexpr std::uint64_t mib = 1U << 20;
+
+class IoSettingsTest : public ::testing::Test {
+   protected:
+    // The store's directory does not exist yet, as at the first start; the profile lies above it.
+    std::string store() const { return directory_ / "nvme/store"; }
+    std::string profile_path() const { return directory_ / "nvme/penstock-profile.json"; }
+    IoSettings settings(std::optional<std::uint32_t> block, std::optional<std::uint32_t> depth) const {
+        TrainConfig config;
+        config.swap_directories = {{.path = store()}};
+        config.io_block_bytes = block;
+        config.io_queue_depth = depth;
+        return io_settings(config);
+    }
+    void measure() const {
+        std::filesystem::create_directory(directory_ / "nvme");
+        aio::write_profile(profile_path(), {.made = "2026-11-21T10:00:00Z",
+                                            .block_bytes = 2 * mib,
+                                            .read_in_flight_bytes = 4 * mib,
+                                            .write_in_flight_bytes = 16 * mib});
+    }
+    static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+    TemporaryDirectory directory_;
+};
+
+TEST_F(IoSettingsTest, AutoTakesTheNearestProfileAndSaysWhichAndWhen) {
+    measure();
+    const IoSettings found = settings({}, {});
+    EXPECT_EQ(found.limits.chunk_bytes, 2 * mib);
+    EXPECT_EQ(found.limits.in_flight.read_bytes, 4 * mib);
+    EXPECT_EQ(found.limits.in_flight.write_back_bytes, 16 * mib);
+    EXPECT_TRUE(has(found.note, "nvme/penstock-profile.json of 2026-11-21T10:00:00Z")) << found.note;
+    EXPECT_EQ(found.note.find('\n'), std::string::npos);
+}
+
+TEST_F(IoSettingsTest, WithoutAProfileTheBuiltInValuesAreSaidWithTheCommand) {
+    const IoSettings found = settings({}, {});
+    EXPECT_EQ(found.limits.chunk_bytes, aio::IoLimits().chunk_bytes);
+    EXPECT_EQ(found.limits.in_flight.read_bytes, aio::InFlightLimits().read_bytes);
+    EXPECT_EQ(found.limits.in_flight.write_back_bytes, aio::InFlightLimits().write_back_bytes);
+    EXPECT_TRUE(has(found.note, "`penstock bench io --tune --dir " + store() + "`")) << found.note;
+}
+
+TEST_F(IoSettingsTest, AKeyThatIsGivenGoesBeforeTheProfile) {
+    measure();
+    const IoSettings block = settings(8 * mib, {});
+    EXPECT_EQ(block.limits.chunk_bytes, 8 * mib);
+    EXPECT_EQ(block.limits.in_flight.read_bytes, 16 * mib);  // two blocks at least
+    EXPECT_EQ(block.limits.in_flight.write_back_bytes, 16 * mib);
+    const IoSettings depth = settings({}, 3);
+    EXPECT_EQ(depth.limits.chunk_bytes, 2 * mib);
+    EXPECT_EQ(depth.limits.in_flight.read_bytes, 6 * mib);
+    EXPECT_EQ(depth.limits.in_flight.write_back_bytes, 6 * mib);
+}
+
+TEST_F(IoSettingsTest, WithBothKeysNoProfileIsLookedAt) {
+    std::filesystem::create_directory(directory_ / "nvme");
+    testing::write_file(profile_path(), "broken");
+    const IoSettings found = settings(static_cast<std::uint32_t>(mib), 1);
+    EXPECT_EQ(found.limits.chunk_bytes, mib);
+    EXPECT_EQ(found.limits.in_flight.write_back_bytes, mib);
+    EXPECT_EQ(found.note, "");
+    EXPECT_THROW(settings({}, 1), Error);
+}
+
+}  // namespace
+}  // namespace penstock::trainer

@@ -1,0 +1,153 @@
+#include "trainer/run/run_log.h"
+
+#include "tests/trainer/data/text_files.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace penstock::trainer {
+namespace {
+
+std::string line(int step) {
+    return json_of({.step = step, .committed = step, .loss = 6.0 - step}) + "\n";
+}
+
+class RunLogs : public ::testing::Test {
+   protected:
+    std::string cut(const std::string& before, std::int64_t committed) {
+        testing::write_file(path_, before);
+        const RunLog log(path_, committed);
+        return testing::read_file(path_);
+    }
+
+    TemporaryDirectory directory_;
+    std::string path_ = directory_ / "log.jsonl";
+};
+
+TEST_F(RunLogs, AppendOneObjectPerStep) {
+    {
+        RunLog log(path_, 0);
+        log.append({.step = 1, .committed = 1, .loss = 5.5, .read_bytes = 7});
+        log.append({.step = 2, .committed = 2, .loss = 5.25});
+    }
+    std::istringstream lines(testing::read_file(path_));
+    std::string text;
+    for (int step = 1; step <= 2; ++step) {
+        ASSERT_TRUE(std::getline(lines, text));
+        const auto object = nlohmann::json::parse(text);
+        EXPECT_EQ(object["step"], step);
+        EXPECT_EQ(object["committed"], step);
+    }
+    EXPECT_FALSE(std::getline(lines, text));
+}
+
+TEST_F(RunLogs, AreCutBackToTheCommittedStep) {
+    EXPECT_EQ(cut(line(1) + line(2) + line(3), 2), line(1) + line(2));
+    EXPECT_EQ(cut(line(1) + line(2), 2), line(1) + line(2));
+    EXPECT_EQ(cut(line(1), 0), "");
+}
+
+TEST_F(RunLogs, LoseAHalfWrittenLastLine) {
+    EXPECT_EQ(cut(line(1) + line(2).substr(0, 20), 2), line(1));
+    std::string without_end = line(2);
+    without_end.pop_back();
+    EXPECT_EQ(cut(line(1) + without_end, 2), line(1));
+    EXPECT_EQ(cut(line(1) + std::string(100, '\0'), 2), line(1));
+}
+
+TEST_F(RunLogs, GoOnAfterTheCut) {
+    cut(line(1) + line(2) + "garbage", 1);
+    RunLog(path_, 1).append({.step = 2, .committed = 2, .loss = 3.5});
+    const std::string text = testing::read_file(path_);
+    ASSERT_TRUE(text.starts_with(line(1))) << text;
+    EXPECT_EQ(nlohmann::json::parse(text.substr(line(1).size()))["loss"], 3.5);
+}
+
+TEST_F(RunLogs, ReadLogsLongerThanOnePiece) {
+    std::string text;
+    for (int step = 1; step <= 6000; ++step) text += line(step);
+    ASSERT_GT(text.size(), 2U << 20);
+    const std::string kept = cut(text, 5000);
+    EXPECT_EQ(kept, text.substr(0, kept.size()));
+    EXPECT_TRUE(kept.ends_with(line(5000)));
+    EXPECT_EQ(std::count(kept.begin(), kept.end(), '\n'), 5000);
+}
+
+TEST_F(RunLogs, OfAnotherRunAreSetAside) {
+    EXPECT_EQ(set_aside(path_), "");
+    testing::write_file(path_, "old");
+    EXPECT_EQ(set_aside(path_), directory_ / "log.1.jsonl");
+    testing::write_file(path_, "newer");
+    EXPECT_EQ(set_aside(path_), directory_ / "log.2.jsonl");
+    EXPECT_EQ(testing::read_file(directory_ / "log.1.jsonl"), "old");
+    EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST(StepRecord, AnObjectSaysWhenTheStepEnded) {
+    EXPECT_EQ(nlohmann::json::parse(json_of({.time_s = 1000000000}))["time"], "2001-09-09T01:46:40Z");
+}
+
+TEST(StepRecord, LinesShowWhatAPersonNeeds) {
+    const StepRecord record{.step = 7,
+                            .steps = 100,
+                            .committed = 7,
+                            .loss = 3.25,
+                            .smooth_loss = 3.5,
+                            .tokens = 1000,
+                            .seconds = 2,
+                            .wait_weights_seconds = 0.5,
+                            .read_bytes = 3000000000,
+                            .pool_peak_bytes = 50 << 20,
+                            .pool_budget_bytes = 60 << 20,
+                            .seconds_left = 186};
+    const std::string line = line_of(record);
+    for (const char* part : {"step 7/100", "loss 3.2500 mean 3.5000", "500 tok/s", "ETA 3 min 06 s",
+                             "r 1.50 w 0.00 GB/s", "waited 25 %", "pool 50/60 MiB", "committed 7"}) {
+        EXPECT_NE(line.find(part), std::string::npos) << part << " in " << line;
+    }
+    const std::string live = live_line_of(record, 200);
+    for (const char* part : {"7/100 loss 3.2500 mean 3.5000", "500 tok/s", "ETA 3 min 06 s", "1.50+0.00 GB/s",
+                             "wait 25%", "pool 50/60 MiB"}) {
+        EXPECT_NE(live.find(part), std::string::npos) << part << " in " << live;
+    }
+}
+
+TEST(StepRecord, ANarrowTerminalGetsWholeFieldsAndTheMostWanted) {
+    const StepRecord record{.step = 12345,
+                            .steps = 100000,
+                            .committed = 12345,
+                            .loss = 3.25,
+                            .smooth_loss = 3.5,
+                            .learning_rate = 6e-4,
+                            .tokens = 1000,
+                            .seconds = 2,
+                            .wait_weights_seconds = 0.5,
+                            .seconds_left = 7200};
+    EXPECT_EQ(live_line_of(record, 79),
+              "12345/100000 loss 3.2500 mean 3.5000  lr 0.0006  0.00+0.00 GB/s  ETA 2 h 00 min");
+    EXPECT_EQ(live_line_of(record, 78), "12345/100000 loss 3.2500 mean 3.5000  lr 0.0006  0.00+0.00 GB/s");
+    EXPECT_EQ(live_line_of(record, 10), "12345/100000 loss 3.2500 mean 3.5000")
+        << "the console cuts what has no field to lose";
+}
+
+TEST(StepRecord, ALiveLineNamesTheCommittedStepWhereItIsAnother) {
+    StepRecord record{.step = 8, .steps = 100, .committed = 5};
+    EXPECT_NE(live_line_of(record, 79).find("  committed 5  "), std::string::npos);
+    record.committed = 8;
+    EXPECT_EQ(live_line_of(record, 79).find("committed"), std::string::npos);
+    record.committed.reset();
+    EXPECT_NE(live_line_of(record, 79).find("  scratch  "), std::string::npos);
+}
+
+TEST(StepRecord, DurationsAreRounded) {
+    EXPECT_EQ(duration_text(0.4), "0 s");
+    EXPECT_EQ(duration_text(59.4), "59 s");
+    EXPECT_EQ(duration_text(59.6), "1 min 00 s");
+    EXPECT_EQ(duration_text(7384), "2 h 03 min");
+}
+
+}  // namespace
+}  // namespace penstock::trainer

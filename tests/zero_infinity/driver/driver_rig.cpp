@@ -1,0 +1,222 @@
+#include "tests/zero_infinity/driver/driver_rig.h"
+
+#include "aio/words/io_error.h"
+#include "pinned_pool/region.h"
+#include "swap/store/blocking.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace penstock::testing {
+namespace {
+
+constexpr std::uint64_t tile_numel = 4096;
+
+std::vector<zero::UnitSpec> units() {
+    return {
+        {"first", {{"table", {5000}}}},
+        {"second", {{"a", {70, 100}}, {"fixed", {300}, zero::Training::frozen}}},
+        {"third", {{"fixed", {9000}, zero::Training::frozen}}},  // nothing to train
+        {"empty", {}},
+        {"fourth", {{"a", {12345}}, {"b", {1}}}},
+        {"last", {{"a", {64}}}},
+    };
+}
+
+// The last unit is tied to the first.
+zero::Visit visit_of(std::uint32_t unit, std::uint32_t count) {
+    return unit + 1 == count ? zero::Visit{{unit, 0}} : zero::Visit{{unit}};
+}
+
+void write_initial(aio::Io& io, store::TensorStore& store, const zero::ModelLayout& model) {
+    pool::Region memory(1 << 20, 1, pool::Registration::none);
+    std::byte* states = memory.data() + (1 << 18);
+    for (std::uint32_t unit = 0; unit < model.unit_count(); ++unit) {
+        const zero::UnitLayout& layout = model.unit(unit);
+        const zero::UnitObjects& objects = model.objects(unit);
+        std::vector<float> values(tile_numel);
+        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) {
+            for (std::uint64_t index = 0; index < layout.tile_numel(tile); ++index)
+                values[index] = DriverRig::expected(unit, tile * tile_numel + index, 0);
+            zero::encode_initial(model.format(), values.data(), {memory.data(), states, layout.tile_numel(tile)});
+            for (const auto& [object, data] : {std::pair{objects.weights, memory.data()}, {objects.states, states}})
+                write_blocking(io, store, {*object, tile}, {data, store.extent_bytes({*object, tile})});
+        }
+        for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) {
+            for (std::uint64_t index = 0; index < tile_numel; ++index)
+                values[index] = DriverRig::expected(unit, tile * tile_numel + index, 0);
+            model.format().codec->encode_master(values.data(), memory.data(), states, tile_numel);
+            write_blocking(io, store, {*objects.frozen, tile},
+                           {memory.data(), store.extent_bytes({*objects.frozen, tile})});
+        }
+    }
+    if (store.kind() != store::StoreKind::scratch) commit_blocking(io, store, {{"step", "0"}});
+}
+
+}  // namespace
+
+bool FailingBackend::submit(aio::Attempt& attempt) {
+    if (faults_->stuck.load()) {
+        held_.push_back(&attempt);
+        ++faults_->held;
+        return true;
+    }
+    if (attempt.kind == aio::IoKind::flush && faults_->fails_flush.load()) {
+        attempt.result = -EIO;
+        attempt.next = std::exchange(failed_, &attempt);
+        return true;
+    }
+    return inner_->submit(attempt);
+}
+
+aio::Attempt* FailingBackend::reap(std::chrono::nanoseconds timeout) {
+    if (!faults_->stuck.load()) {
+        for (aio::Attempt* attempt : held_) inner_->submit(*attempt);
+        held_.clear();
+    }
+    if (failed_ != nullptr) return std::exchange(failed_, nullptr);
+    return inner_->reap(timeout);
+}
+
+// What is held never reached the kernel.
+aio::Attempt* FailingBackend::abandon() noexcept {
+    aio::Attempt* list = inner_->abandon();
+    for (aio::Attempt* attempt : std::exchange(held_, {})) {
+        attempt->result = -ECANCELED;
+        attempt->next = std::exchange(list, attempt);
+    }
+    return list;
+}
+
+void CountingOptimizer::update(const zero::UpdateSpan& span, const zero::StepValues&) const noexcept {
+    for (std::size_t index = 0; index < span.count; ++index) {
+        span.master[index] += 1;
+        span.moments[0][index] += 1;
+    }
+}
+
+float DriverRig::expected(std::uint32_t unit, std::uint64_t element, std::uint64_t updates) {
+    return static_cast<float>((unit * 31 + element * 7) % 97) + static_cast<float>(updates);
+}
+
+DriverRig::DriverRig(const std::string& path, const RigOptions& options)
+    : layout_({.units = units(),
+               .format = {&zero::split_codec(), 1},
+               .optimizers = zero::ParameterGroups(std::make_unique<CountingOptimizer>()),
+               .tile_numel = tile_numel,
+               .residency = options.residency}),
+      zero_gradient_(tile_numel * 4) {
+    const std::uint32_t count = layout_.unit_count();
+    for (std::uint32_t unit = 0; unit < count; ++unit) inference_.push_back(visit_of(unit, count));
+    training_.assign(inference_.begin(), inference_.end() - 1);
+    for (std::uint32_t unit = count; unit-- > 0;) training_.push_back(visit_of(unit, count));
+
+    directory_ = std::make_unique<store::StoreDirectory>(path, "rig");
+    io_ = std::make_unique<aio::Io>(
+        std::make_unique<FailingBackend>(aio::open_backend(directory_->lock_fd(), {}).backend, faults),
+        aio::IoLimits{.deadline = options.deadline});
+    if (directory_->content() == store::DirectoryContent::committed) {
+        store_ = store::TensorStore::open(*io_, {directory_.get()});
+    } else {
+        const auto objects = layout_.objects();
+        store_ = store::TensorStore::create(*io_, {directory_.get()},
+                                            {.objects = {objects.begin(), objects.end()}, .kind = options.kind});
+        write_initial(*io_, *store_, layout_);
+    }
+    device_ = zero::make_device({.kind = options.device, .budget_bytes = 4 << 20, .copy_delay = options.copy_delay});
+    zero::MemoryPlan plan = zero::plan_memory({.layout = &layout_,
+                                               .training = training_,
+                                               .inference = inference_,
+                                               .prefetch_depth = options.depth,
+                                               .staging_tiles = 3,
+                                               .keeping = options.keeping,
+                                               .host_budget_bytes = options.host_budget_bytes,
+                                               .device_has_memory = options.device != zero::DeviceKind::cpu,
+                                               .device_budget_bytes = 4 << 20},
+                                              {});
+    pool_ = std::make_unique<pool::PinnedPool>(plan.budget, pool::MachineMemory::read(), pool::PoolOptions{});
+    driver_ = std::make_unique<zero::Driver>(
+        zero::DriverDeps{
+            .io = io_.get(), .store = store_.get(), .pool = pool_.get(), .device = device_.get(), .layout = &layout_},
+        zero::DriverOptions{.staging_tiles = 3, .deadline = options.deadline, .keeping = options.keeping, .job = "rig"},
+        std::move(plan.training), std::move(plan.inference));
+}
+
+DriverRig::~DriverRig() {
+    faults.stuck = false;
+}
+
+std::uint64_t DriverRig::wrong_in(std::uint32_t unit, const zero::UnitMemory& memory, std::uint64_t updates) const {
+    std::uint64_t wrong = 0;
+    const auto value = [](const std::byte* plane, std::uint64_t index) {
+        std::uint16_t hi = 0;
+        std::memcpy(&hi, plane + 2 * index, 2);
+        return zero::join_master({hi, 0});
+    };
+    const zero::UnitLayout& layout = layout_.unit(unit);
+    for (std::uint64_t index = 0; index < layout.trainable_numel(); ++index)
+        wrong += value(memory.weights, index) != expected(unit, index, updates) ? 1 : 0;
+    for (std::uint64_t index = 0; index < layout.frozen_numel(); ++index)
+        wrong += value(memory.frozen, index) != expected(unit, index, 0) ? 1 : 0;
+    return wrong;
+}
+
+std::uint64_t DriverRig::wrong_weights(zero::Pass pass, std::uint64_t updates) {
+    const std::vector<zero::Visit>& visits = pass == zero::Pass::training ? training_ : inference_;
+    std::uint64_t wrong = 0;
+    driver_->begin(pass);
+    for (std::uint32_t visit = 0; visit < visits.size(); ++visit) {
+        driver_->unshard(visit);
+        for (const std::uint32_t unit : visits[visit].groups)
+            wrong += layout_.group_bytes(unit) == 0 ? 0 : wrong_in(unit, driver_->memory(visit, unit), updates);
+        driver_->reshard(visit);
+    }
+    return wrong;
+}
+
+std::uint64_t DriverRig::wrong_in_snapshot(const std::string& path, std::uint64_t updates) {
+    store::StoreDirectory directory = store::StoreDirectory::find(path, store::Sharing::shared);
+    const auto snapshot = store::TensorStore::open(*io_, {&directory}, {.verify = store::VerifyScope::all});
+    const bool same =
+        snapshot->kind() == store::StoreKind::kept && snapshot->client().at("step") == std::to_string(updates);
+    return wrong_in(*snapshot, updates) + (same ? 0 : 1);
+}
+
+std::uint64_t DriverRig::wrong_in(store::TensorStore& store, std::uint64_t updates) {
+    pool::Region memory(1 << 20, 1, pool::Registration::none);
+    std::byte* states = memory.data() + (1 << 18);
+    std::vector<float> masters(tile_numel), moments(tile_numel);
+    std::uint64_t wrong = 0;
+    for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit) {
+        const zero::UnitObjects& objects = layout_.objects(unit);
+        for (std::uint32_t tile = 0; tile < layout_.unit(unit).tile_count(); ++tile) {
+            for (const auto& [object, data] : {std::pair{objects.weights, memory.data()}, {objects.states, states}})
+                read_blocking(*io_, store, {*object, tile}, {data, store.extent_bytes({*object, tile})});
+            const zero::TileView view{memory.data(), states, layout_.unit(unit).tile_numel(tile)};
+            zero::decode_masters(layout_.format(), view, masters.data());
+            zero::decode_moment(layout_.format(), view, 0, moments.data());
+            const std::uint64_t first = tile * tile_numel;
+            for (std::uint64_t index = 0; index < view.numel && first + index < layout_.unit(unit).trainable_numel();
+                 ++index)
+                wrong += masters[index] != expected(unit, first + index, updates) ||
+                                 moments[index] != static_cast<float>(updates)
+                             ? 1
+                             : 0;
+        }
+    }
+    return wrong;
+}
+
+void DriverRig::update(std::uint64_t step, zero::ResidentTiles residents) {
+    const zero::TileUpdate update{.format = &layout_.format(), .optimizer = &optimizer_, .values = {.step = step}};
+    driver_->begin_update(residents);
+    while (const auto staged = driver_->next_tile()) {
+        zero::update_tile(update, staged->view, {zero_gradient_.data(), zero::PlaneType::fp32, staged->view.numel},
+                          workers_);
+        driver_->put_back(*staged);
+    }
+}
+
+}  // namespace penstock::testing

@@ -1,0 +1,104 @@
+// A driver over a real store in a directory of its own, with units whose weights are a known function of their place,
+// and a backend that can be told to stop answering.
+#pragma once
+
+#include "aio/io.h"
+#include "swap/store/tensor_store.h"
+#include "tests/aio/fakes/forwarding_backend.h"
+#include "zero_infinity/driver/driver.h"
+#include "zero_infinity/plan/memory_plan.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::testing {
+
+// What is wrong with the device, set while it is in use.
+struct DeviceFaults {
+    std::atomic<bool> stuck{false};        // attempts stay with it until this is cleared
+    std::atomic<bool> fails_flush{false};  // EIO
+    std::atomic<std::uint64_t> held{0};    // attempts that met a stuck device
+};
+
+class FailingBackend final : public ForwardingBackend {
+   public:
+    FailingBackend(std::unique_ptr<aio::Backend> inner, DeviceFaults& faults)
+        : ForwardingBackend(std::move(inner)), faults_(&faults) {}
+    bool submit(aio::Attempt& attempt) override;
+    aio::Attempt* reap(std::chrono::nanoseconds timeout) override;
+    aio::Attempt* abandon() noexcept override;
+    const char* name() const noexcept override { return "failing"; }
+
+   private:
+    DeviceFaults* faults_;
+    std::vector<aio::Attempt*> held_;
+    aio::Attempt* failed_ = nullptr;  // to be handed back
+};
+
+struct RigOptions {
+    std::uint32_t depth = 2;
+    zero::Residency residency;
+    store::StoreKind kind = store::StoreKind::durable;  // of a new store; a scratch one commits no generation 0
+    zero::DeviceKind device = zero::DeviceKind::cpu;
+    std::chrono::microseconds copy_delay{50};  // of the emulated device
+    std::chrono::seconds deadline{60};
+    std::uint64_t host_budget_bytes = 16 << 20;
+    bool keeping = false;
+};
+
+// Adds one to every master: an optimizer of the user's own, on one moment that counts steps.
+class CountingOptimizer : public zero::Optimizer {
+   public:
+    std::string name() const override { return "counting"; }
+    std::uint32_t moments() const noexcept override { return 1; }
+    zero::MomentKind moment_kind(std::uint32_t) const noexcept override { return zero::MomentKind::any_sign; }
+    void update(const zero::UpdateSpan& span, const zero::StepValues& values) const noexcept override;
+};
+
+// Opens the store in `directory`, or creates it and commits generation 0.
+class DriverRig {
+   public:
+    DriverRig(const std::string& directory, const RigOptions& options);
+    ~DriverRig();
+
+    // The weight that an element of a unit has after `updates` updates: an integer that bf16 holds exactly.
+    static float expected(std::uint32_t unit, std::uint64_t element, std::uint64_t updates);
+
+    // One pass that looks at every weight of every visit; returns how many were not as expected.
+    std::uint64_t wrong_weights(zero::Pass pass, std::uint64_t updates);
+    void update(std::uint64_t step,
+                zero::ResidentTiles residents = zero::ResidentTiles::written);  // all tiles, no commit
+
+    zero::Driver& driver() { return *driver_; }
+    void end_driver() { driver_.reset(); }
+    // Masters and moments that are not what they are after `updates` updates, read from the store. REQUIRES: the driver
+    // has ended.
+    std::uint64_t wrong_in_store(std::uint64_t updates) { return wrong_in(*store_, updates); }
+    std::uint64_t wrong_in_snapshot(const std::string& path, std::uint64_t updates);  // the same of a kept store
+    const aio::Io& io() const { return *io_; }
+    store::TensorStore& store() { return *store_; }
+    const zero::ModelLayout& layout() const { return layout_; }
+    DeviceFaults faults;
+
+   private:
+    std::uint64_t wrong_in(store::TensorStore& store, std::uint64_t updates);
+    std::uint64_t wrong_in(std::uint32_t unit, const zero::UnitMemory& memory, std::uint64_t updates) const;
+
+    CountingOptimizer optimizer_;
+    zero::Workers workers_{2};
+    zero::ModelLayout layout_;
+    std::vector<zero::Visit> training_, inference_;
+    std::unique_ptr<store::StoreDirectory> directory_;
+    std::unique_ptr<aio::Io> io_;
+    std::unique_ptr<store::TensorStore> store_;
+    std::unique_ptr<zero::Device> device_;
+    std::unique_ptr<pool::PinnedPool> pool_;
+    std::unique_ptr<zero::Driver> driver_;
+    std::vector<std::byte> zero_gradient_;
+};
+
+}  // namespace penstock::testing

@@ -1,0 +1,184 @@
+#include "tests/zero_infinity/driver/driver_rig.h"
+
+#include "aio/words/error.h"
+#include "tests/temporary_directory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+namespace penstock::testing {
+namespace {
+
+class DriverTest : public ::testing::Test {
+   protected:
+    std::string path() const { return parent_ / "swap"; }
+
+   private:
+    const TemporaryDirectory parent_;
+};
+
+TEST_F(DriverTest, EveryVisitSeesTheNewestWeightsOnEveryTierAndDevice) {
+    std::uint64_t updates = 0;
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        for (const zero::Residency residency : {zero::Residency{}, zero::Residency{zero::Tier::host, zero::Tier::nvme},
+                                                zero::Residency{zero::Tier::host, zero::Tier::host}}) {
+            for (const std::uint32_t depth : {0U, 1U, 2U, 7U}) {
+                DriverRig rig(path(), {.depth = depth, .residency = residency, .device = device});
+                for (int step = 0; step < 2; ++step) {
+                    EXPECT_EQ(rig.wrong_weights(zero::Pass::training, updates), 0U) << "depth " << depth;
+                    rig.update(updates + 1);
+                    rig.driver().commit({{"step", std::to_string(++updates)}});
+                    EXPECT_EQ(rig.wrong_weights(zero::Pass::inference, updates), 0U) << "depth " << depth;
+                }
+            }
+        }
+    }
+}
+
+TEST_F(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
+    {
+        DriverRig rig(path(), {});
+        rig.update(1);
+    }
+    DriverRig rig(path(), {});
+    EXPECT_EQ(rig.wrong_weights(zero::Pass::training, 0), 0U);
+}
+
+TEST_F(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
+    DriverRig rig(path(), {});
+    rig.driver().begin_update(zero::ResidentTiles::written);
+    const auto first = rig.driver().next_tile();
+    ASSERT_TRUE(first);
+    rig.driver().put_back(*first);
+    ASSERT_TRUE(rig.driver().next_tile());  // handed out and never put back, as when a step throws
+}
+
+TEST_F(DriverTest, APassLeftHalfwayEndsWithoutHang) {
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        DriverRig rig(path(), {.depth = 3, .device = device});
+        rig.driver().begin(zero::Pass::training);
+        rig.driver().unshard(0);
+    }
+}
+
+TEST_F(DriverTest, ADamagedTileStopsThePassAndIsNamed) {
+    store::TileLocation where;
+    {
+        DriverRig rig(path(), {});
+        where = rig.store().location({*rig.store().find("second.weights"), 1});
+    }
+    std::fstream file(where.path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(where.offset_bytes + 17));
+    file.put('\x5a');
+    file.close();
+    DriverRig rig(path(), {});
+    try {
+        rig.wrong_weights(zero::Pass::training, 0);
+        FAIL() << "the damage was not noticed";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::storage);
+        EXPECT_NE(std::string(error.what()).find("second.weights"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("offset"), std::string::npos) << error.what();
+    }
+}
+
+TEST_F(DriverTest, ACommitWhoseFlushFailsIsAnErrorAndTheLastGenerationStays) {
+    {
+        DriverRig rig(path(), {});
+        rig.faults.fails_flush = true;
+        rig.update(1);
+        try {
+            rig.driver().commit({{"step", "1"}});
+            FAIL() << "it was committed";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::storage);
+            EXPECT_NE(std::string(error.what()).find("EIO"), std::string::npos) << error.what();
+        }
+    }
+    DriverRig rig(path(), {});
+    EXPECT_EQ(rig.store().client().at("step"), "0");
+    EXPECT_EQ(rig.wrong_weights(zero::Pass::training, 0), 0U);
+}
+
+TEST_F(DriverTest, AClientStateThatIsTooLargeIsRefusedAndTheDriverEnds) {
+    DriverRig rig(path(), {});
+    try {
+        rig.driver().commit({{"text", std::string(1 << 20, 'x')}});
+        FAIL() << "it was committed";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage) << error.what();
+    }
+}
+
+// Nothing that is in flight comes back, ever: the error reaches the caller by the deadline, and the driver's end does
+// not wait. In a process of its own, because what the device may still write into is kept until the process ends.
+class StuckDriverTest : public DriverTest {
+   protected:
+    [[noreturn]] void end_stuck(const RigOptions& options) {
+        auto* rig = new DriverRig(path(), options);
+        rig->faults.stuck = options.device == zero::DeviceKind::cpu;
+        try {
+            rig->wrong_weights(zero::Pass::training, 0);
+        } catch (const Error& error) {
+            std::fprintf(stderr, "code %d: %s\n", static_cast<int>(error.code()), error.what());
+        }
+        rig->end_driver();
+        std::fflush(stderr);
+        ::_exit(7);
+    }
+};
+
+TEST_F(StuckDriverTest, ADiskThatDoesNotAnswerIsReportedAtTheDeadline) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(end_stuck({.deadline = std::chrono::seconds(1)}), ::testing::ExitedWithCode(7),
+                "code 4: read of .*/data at offset .* the device is stuck");
+}
+
+TEST_F(StuckDriverTest, ACopyThatDoesNotEndIsReportedAtTheDeadline) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(end_stuck({.device = zero::DeviceKind::emulated,
+                           .copy_delay = std::chrono::hours(1),
+                           .deadline = std::chrono::seconds(3)}),
+                ::testing::ExitedWithCode(7), "code 1: a copy of weights to device 'emulated' has not ended");
+}
+
+// Nobody waits for what hangs here but the driver's end: whoever owns the pool and the store must know before they are
+// destroyed. A step that throws leaves reads under way like that.
+TEST_F(StuckDriverTest, ADiskThatHangsWhileTheDriverEndsIsKnownOnceItIsStopped) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            auto rig = std::make_unique<DriverRig>(path(), RigOptions{.deadline = std::chrono::seconds(1)});
+            rig->faults.stuck = true;
+            rig->driver().begin(zero::Pass::training);
+            while (rig->faults.held == 0) std::this_thread::yield();
+            rig->driver().stop();
+            if (rig->driver().stuck()) {
+                rig->end_driver();
+                std::fprintf(stderr, "kept\n");
+                ::_exit(7);
+            }
+            rig.reset();
+            ::_exit(0);
+        },
+        ::testing::ExitedWithCode(7), "kept");
+}
+
+TEST_F(DriverTest, AnUpdateThatWasNotCommittedMayNotBeFollowedByAPass) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_DEATH(
+        {
+            DriverRig rig(path(), {});
+            rig.update(1);
+            rig.driver().begin(zero::Pass::training);
+        },
+        "before an update's commit");
+}
+
+}  // namespace
+}  // namespace penstock::testing

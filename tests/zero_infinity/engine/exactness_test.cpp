@@ -1,0 +1,230 @@
+// Equality before speed: any tier, device, prefetch depth and activation policy gives the bits of the plain in-memory
+// loop.
+#include "tests/zero_infinity/engine/reference_loop.h"
+#include "tests/zero_infinity/engine/run.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace penstock::testing {
+namespace {
+
+struct Case {
+    const char* name;
+    bool bf16 = true;
+    zero::Residency residency;
+    zero::DeviceKind device = zero::DeviceKind::cpu;
+    std::uint32_t depth = 2;
+    engine::Activations activations = engine::Activations::recompute;
+    std::size_t micro_batches = 1;
+    bool tied_head = false;
+    bool frozen_gain = false;
+    std::uint32_t staging_tiles = 3;
+    std::optional<aio::BackendKind> backend = std::nullopt;
+    unsigned worker_threads = 1;
+};
+
+void PrintTo(const Case& each, std::ostream* out) {
+    *out << each.name;
+}
+
+RunOptions run_options(const Case& each, const std::string& directory) {
+    RunOptions options = toy_run(directory);
+    options.model.tied_head = each.tied_head;
+    options.model.frozen_gain = each.frozen_gain;
+    options.micro_batches = each.micro_batches;
+    options.session.codec = each.bf16 ? "split" : "plain_fp32";
+    options.session.gradient_type = each.bf16 ? zero::PlaneType::bf16 : zero::PlaneType::fp32;
+    options.session.residency = each.residency;
+    options.session.prefetch_depth = each.depth;
+    options.session.staging_tiles = each.staging_tiles;
+    options.session.backend = each.backend;
+    options.session.worker_threads = each.worker_threads;
+    options.session.engine.activations = each.activations;
+    options.session.device.kind = each.device;
+    options.session.device.budget_bytes = 4 << 20;
+    options.session.device.copy_delay = std::chrono::microseconds(200);
+    return options;
+}
+
+class Exactness : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Exactness, TwentyStepsGiveTheBitsOfThePlainLoop) {
+    const TemporaryDirectory directory;
+    const RunOptions options = run_options(GetParam(), directory.path());
+    const RunResult run = run_toy(options);
+
+    ReferenceOptions reference_options;
+    reference_options.bf16 = GetParam().bf16;
+    reference_options.clipping = options.session.engine.gradient_clipping;
+    ReferenceLoop reference(make_toy_model(options.model), reference_options);
+    for (std::uint64_t step = 1; step <= options.steps; ++step) {
+        const auto expected = reference.train_batch(toy_step(step, options), step, options.learning_rate);
+        ASSERT_EQ(run.losses.at(step - 1), expected.loss) << "step " << step;
+        ASSERT_EQ(run.norms.at(step - 1), expected.norm) << "step " << step;
+    }
+    ASSERT_LT(run.losses.back(), run.losses.front());
+    ASSERT_GT(run.norms.front(), options.session.engine.gradient_clipping) << "clipping was not exercised";
+
+    const Snapshot snapshot = read_snapshot(options.session.swap_directories[0], options.session.job);
+    const auto model = make_toy_model(options.model);
+    EXPECT_EQ(decode_states(snapshot, *model, options.session.codec, options.session.tile_numel), reference.states());
+}
+
+constexpr zero::Residency on_nvme{zero::Tier::nvme, zero::Tier::nvme};
+constexpr zero::Residency in_host_memory{zero::Tier::host, zero::Tier::host};
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiers, Exactness,
+    ::testing::Values(
+        Case{.name = "split_nvme_cpu", .residency = on_nvme},
+        Case{.name = "split_host_cpu", .residency = in_host_memory},
+        Case{.name = "split_nvme_emulated", .residency = on_nvme, .device = zero::DeviceKind::emulated},
+        Case{.name = "split_host_emulated", .residency = in_host_memory, .device = zero::DeviceKind::emulated},
+        Case{.name = "plain_nvme_cpu", .bf16 = false, .residency = on_nvme},
+        Case{.name = "plain_host_cpu", .bf16 = false, .residency = in_host_memory},
+        Case{.name = "plain_nvme_emulated", .bf16 = false, .residency = on_nvme, .device = zero::DeviceKind::emulated},
+        Case{.name = "plain_host_emulated",
+             .bf16 = false,
+             .residency = in_host_memory,
+             .device = zero::DeviceKind::emulated},
+        Case{.name = "states_on_nvme_weights_in_host", .residency = {zero::Tier::host, zero::Tier::nvme}},
+        Case{.name = "weights_on_nvme_states_in_host", .residency = {zero::Tier::nvme, zero::Tier::host}},
+        Case{.name = "three_threads_on_nvme", .residency = on_nvme, .worker_threads = 3},
+        Case{.name = "three_threads_in_host_memory", .residency = in_host_memory, .worker_threads = 3},
+        Case{.name = "depth_0", .residency = on_nvme, .depth = 0},
+        Case{.name = "depth_8_emulated", .residency = on_nvme, .device = zero::DeviceKind::emulated, .depth = 8},
+        Case{.name = "one_staging_tile", .residency = on_nvme, .staging_tiles = 1},
+        Case{.name = "nine_staging_tiles", .residency = on_nvme, .staging_tiles = 9},
+        Case{.name = "libaio_backend", .residency = on_nvme, .backend = aio::BackendKind::libaio},
+        Case{.name = "threads_backend", .residency = on_nvme, .backend = aio::BackendKind::threads},
+        Case{.name = "kept_graphs", .residency = on_nvme, .activations = engine::Activations::keep},
+        Case{.name = "kept_graphs_emulated",
+             .residency = on_nvme,
+             .device = zero::DeviceKind::emulated,
+             .activations = engine::Activations::keep},
+        Case{.name = "accumulation_of_3", .residency = on_nvme, .micro_batches = 3},
+        Case{.name = "accumulation_of_3_emulated_kept",
+             .residency = on_nvme,
+             .device = zero::DeviceKind::emulated,
+             .activations = engine::Activations::keep,
+             .micro_batches = 3},
+        Case{.name = "tied_head", .residency = on_nvme, .tied_head = true},
+        Case{.name = "tied_head_emulated",
+             .residency = on_nvme,
+             .device = zero::DeviceKind::emulated,
+             .tied_head = true},
+        Case{.name = "frozen_gain", .residency = on_nvme, .frozen_gain = true},
+        Case{.name = "frozen_gain_emulated",
+             .residency = on_nvme,
+             .device = zero::DeviceKind::emulated,
+             .frozen_gain = true}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+// A tied weight's uses are summed apart, so accumulation has no order of its own to be compared with; tiers still
+// agree.
+TEST(Exactness, TiedHeadWithAccumulationIsTheSameOnEveryTier) {
+    Case each{.name = "", .residency = on_nvme, .micro_batches = 3, .tied_head = true};
+    const TemporaryDirectory one, other;
+    const RunOptions nvme = run_options(each, one.path());
+    each.residency = in_host_memory;
+    each.device = zero::DeviceKind::emulated;
+    each.activations = engine::Activations::keep;
+    const RunOptions host = run_options(each, other.path());
+    EXPECT_EQ(run_toy(nvme).losses, run_toy(host).losses);
+    EXPECT_EQ(read_snapshot(nvme.session.swap_directories[0], "toy"),
+              read_snapshot(host.session.swap_directories[0], "toy"));
+}
+
+TEST(Exactness, ResumingGivesTheBitsOfTheRunThatWasNotInterrupted) {
+    const TemporaryDirectory one, other;
+    RunOptions whole = toy_run(one.path());
+    RunOptions parts = toy_run(other.path());
+    whole.steps = 12;
+    run_toy(whole);
+    for (const std::uint64_t until : {std::uint64_t{5}, std::uint64_t{6}, std::uint64_t{12}}) {
+        parts.steps = until;
+        parts.session.residency = until == 6 ? in_host_memory : on_nvme;  // tiers may change at a resume
+        run_toy(parts);
+    }
+    EXPECT_EQ(read_snapshot(whole.session.swap_directories[0], "toy"),
+              read_snapshot(parts.session.swap_directories[0], "toy"));
+}
+
+Snapshot whole_run(const TemporaryDirectory& directory, std::uint64_t steps) {
+    RunOptions options = toy_run(directory.path());
+    options.steps = steps;
+    run_toy(options);
+    return read_snapshot(options.session.swap_directories[0], "toy");
+}
+
+// Generations count commits, so they differ.
+void expect_same_state(const Snapshot& one, const Snapshot& other) {
+    EXPECT_EQ(one.objects, other.objects);
+    EXPECT_EQ(one.client, other.client);
+}
+
+TEST(Exactness, DurabilityChangesNoBitAndAResumeGoesOnFromTheLastCommit) {
+    const TemporaryDirectory reference;
+    const Snapshot expected = whole_run(reference, 13);
+    for (const zero::Residency residency :
+         {on_nvme, in_host_memory, zero::Residency{zero::Tier::host, zero::Tier::nvme},
+          zero::Residency{zero::Tier::nvme, zero::Tier::host}}) {
+        const TemporaryDirectory directory;
+        RunOptions options = toy_run(directory.path());
+        options.session.residency = residency;
+        options.session.engine.durability = {3};
+        const std::string& store = options.session.swap_directories[0];
+        options.steps = 5;
+        run_toy(options, AtEnd::leave);
+        EXPECT_EQ(read_snapshot(store, "toy").client.at("step"), "3");
+        options.steps = 8;
+        EXPECT_EQ(run_toy(options, AtEnd::leave).losses.size(), 5U);
+        EXPECT_EQ(read_snapshot(store, "toy").client.at("step"), "6");
+        options.steps = 10;
+        run_toy(options, AtEnd::settle);  // out of turn
+        EXPECT_EQ(read_snapshot(store, "toy").client.at("step"), "10");
+        options.steps = 13;
+        EXPECT_EQ(run_toy(options, AtEnd::settle).losses.size(), 3U);
+        expect_same_state(read_snapshot(store, "toy"), expected);
+    }
+}
+
+TEST(Exactness, AScratchRunGivesTheSameLossesAndKeepsNothing) {
+    const TemporaryDirectory one, other;
+    RunOptions durable = toy_run(one.path());
+    RunOptions scratch = toy_run(other.path());
+    scratch.session.engine.durability = zero::Durability::scratch;
+    for (const zero::Residency residency : {on_nvme, in_host_memory}) {
+        scratch.session.residency = residency;
+        const RunResult run = run_toy(scratch);
+        EXPECT_FALSE(run.resumed);
+        EXPECT_EQ(run.losses.size(), 20U);
+    }
+    const auto losses = run_toy(scratch).losses;
+    EXPECT_EQ(losses, run_toy(durable).losses);
+    const auto bytes = [](const RunOptions& options) {
+        return std::filesystem::file_size(options.session.swap_directories[0] + "/data");
+    };
+    EXPECT_EQ(2 * bytes(scratch), bytes(durable)) << "one slot";
+}
+
+TEST(Exactness, AScratchRunOnADurableStoreLeavesItAsItWas) {
+    const TemporaryDirectory directory, reference;
+    RunOptions options = toy_run(directory.path());
+    options.steps = 4;
+    run_toy(options);
+    const Snapshot before = read_snapshot(options.session.swap_directories[0], "toy");
+    options.session.engine.durability = zero::Durability::scratch;
+    options.steps = 9;
+    const RunResult scratch = run_toy(options);
+    EXPECT_TRUE(scratch.resumed);
+    EXPECT_EQ(read_snapshot(options.session.swap_directories[0], "toy"), before);
+    options.session.engine.durability = zero::Durability::every_step;
+    EXPECT_EQ(run_toy(options).losses, scratch.losses);
+    expect_same_state(read_snapshot(options.session.swap_directories[0], "toy"), whole_run(reference, 9));
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,56 @@
+// The program's voice: lines of the log on standard error, and on a terminal one line that is redrawn in place.
+#pragma once
+
+#include <spdlog/fwd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+namespace penstock::trainer {
+
+// One thread. The logger outlives it.
+class Console {
+   public:
+    enum class Kind : std::uint8_t { terminal, file };
+
+    Console(spdlog::logger& logger, Kind kind) : logger_(logger), kind_(kind) {}
+    ~Console() { settle(); }
+    Console(const Console&) = delete;
+    Console& operator=(const Console&) = delete;
+
+    bool is_terminal() const noexcept { return kind_ == Kind::terminal; }
+
+    void info(const std::string& line);
+    void warn(const std::string& line);
+    void error(const std::string& line);
+
+    std::size_t columns() const;  // that a live line has room for
+    // Redraws the live line, cut between words to the terminal's width; nothing where there is no terminal.
+    void live(const std::string& line);
+    // The same, at most ten times a second: for progress that is reported per piece.
+    void live_now_and_then(const std::string& line);
+    // Leaves the live line standing and goes to the next one.
+    void settle();
+
+   private:
+    void clear();
+
+    spdlog::logger& logger_;
+    Kind kind_;
+    bool drawn_ = false;
+    std::chrono::steady_clock::time_point last_{};
+};
+
+// While it lives, on a terminal, the live line is its text and the seconds since: work that is one long call moves,
+// too. The console is its own until then: nobody else writes to it.
+class LiveClock {
+   public:
+    LiveClock(Console& console, std::string text);
+
+   private:
+    std::jthread thread_;
+};
+
+}  // namespace penstock::trainer

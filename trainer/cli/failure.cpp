@@ -1,0 +1,64 @@
+#include "trainer/cli/failure.h"
+
+#include "aio/words/error.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <exception>
+#include <new>
+#include <string_view>
+#include <system_error>
+
+namespace penstock::trainer {
+namespace {
+
+constexpr auto out_of_memory_message =
+    "out of memory on the host, outside the pool; compute needs room beside memory.host_budget: fewer rows per "
+    "micro-batch, a shorter "
+    "context or a smaller budget leave more. The last committed step is safe";
+
+// torch reports a failed host allocation as a plain c10::Error with this text.
+bool is_allocation_failure(std::string_view message) {
+    return message.find("DefaultCPUAllocator") != std::string_view::npos ||
+           message.find("can't allocate memory") != std::string_view::npos;
+}
+
+Failure of_torch(const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    if (is_allocation_failure(message)) return {ExitCode::out_of_memory, out_of_memory_message};
+    return {ExitCode::internal, "torch: " + message};
+}
+
+// A thread that may not be made: nothing else that we or torch call fails so.
+Failure of_system(const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return {ExitCode::internal, error.what()};
+    return {ExitCode::out_of_memory,
+            fmt::format("the system refuses one more thread ({}): raise the limit on processes (ulimit -u) or of the "
+                        "container (pids.max), or lower run.threads. The last committed step is safe",
+                        error.what())};
+}
+
+}  // namespace
+
+Failure current_failure() noexcept {
+    try {
+        throw;
+    } catch (const Error& error) {
+        return {error.code(), error.what()};
+    } catch (const std::bad_alloc&) {
+        return {ExitCode::out_of_memory, out_of_memory_message};
+    } catch (const std::system_error& error) {
+        return of_system(error);
+    } catch (const c10::OutOfMemoryError& error) {
+        return {ExitCode::out_of_memory, std::string("out of memory on the device: ") + error.what_without_backtrace()};
+    } catch (const c10::Error& error) {
+        return of_torch(error);
+    } catch (const std::exception& error) {
+        return {ExitCode::internal, error.what()};
+    } catch (...) {
+        return {ExitCode::internal, "an unknown exception"};
+    }
+}
+
+}  // namespace penstock::trainer

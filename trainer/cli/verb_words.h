@@ -1,0 +1,20 @@
+// The words of a command line that say what to do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace penstock::trainer {
+
+// What is to be said of the first word that stands where a verb of `app` must and is none, with the nearest verb;
+// empty: the verbs are right as far as they go. `words` are the command line without the program's name.
+std::string complaint_about_verb(const CLI::App& app, const std::vector<std::string>& words);
+
+// "help ckpt" as "ckpt --help"; what does not begin with "help" as it is.
+std::vector<std::string> help_as_option(std::vector<std::string> words);
+
+}  // namespace penstock::trainer

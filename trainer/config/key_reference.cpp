@@ -1,0 +1,130 @@
+// What is said about keys: suggestions, expectations, the reference.
+#include "aio/words/byte_count.h"
+#include "trainer/cli/edit_distance.h"
+#include "trainer/config/key_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace penstock::trainer {
+namespace {
+
+std::string_view last_word(std::string_view path) {
+    const auto dot = path.rfind('.');
+    return dot == std::string_view::npos ? path : path.substr(dot + 1);
+}
+
+std::vector<std::string_view> sections() {
+    std::vector<std::string_view> found;
+    for (const KeySpec& key : keys()) {
+        for (auto dot = key.path.find('.'); dot != std::string_view::npos; dot = key.path.find('.', dot + 1)) {
+            const auto section = key.path.substr(0, dot);
+            if (std::find(found.begin(), found.end(), section) == found.end()) found.push_back(section);
+        }
+    }
+    return found;
+}
+
+std::string choices_text(std::string_view choices, std::string_view separator) {
+    std::string text;
+    for (char letter : choices) letter == '|' ? text.append(separator) : text.append(1, letter);
+    return text;
+}
+
+std::string limit_text(double bytes) {
+    return bytes == 0 ? "0" : bytes_text(static_cast<std::uint64_t>(bytes));
+}
+
+std::string range_text(const KeySpec& key) {
+    if (key.type == KeyType::bytes || key.type == KeyType::bytes_or_auto)
+        return fmt::format("from {} to {}", limit_text(key.range.low), limit_text(key.range.high));
+    return fmt::format("from {} to {}", key.range.low, key.range.high);
+}
+
+const char* resume_text(AtResume rule) {
+    switch (rule) {
+        case AtResume::free:
+            return "yes";
+        case AtResume::fixed:
+            return "no";
+        case AtResume::derived:
+            return "no; follows its source where not given";
+        case AtResume::recorded:
+            return "no; 0 keeps the first start's";
+        case AtResume::contents:
+            return "the path; not the contents";
+    }
+    return "";
+}
+
+}  // namespace
+
+std::string nearest_key(std::string_view unknown) {
+    std::vector<std::string_view> names = sections();
+    for (const KeySpec& key : keys()) names.push_back(key.path);
+    std::string_view best;
+    std::size_t best_distance = SIZE_MAX;
+    for (const std::string_view name : names) {
+        // A right word in a wrong section is nearer than a wrong word: it costs 1, whatever the sections are.
+        const std::size_t word_distance = edit_distance(last_word(unknown), last_word(name)) + 1;
+        std::size_t distance = edit_distance(unknown, name);
+        if (word_distance <= 3) distance = std::min(distance, word_distance);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = name;
+        }
+    }
+    return std::string(best);
+}
+
+std::string expectation(const KeySpec& key) {
+    switch (key.type) {
+        case KeyType::boolean:
+            return "true or false";
+        case KeyType::integer:
+            if (key.range.low == key.range.high) return fmt::format("{}", key.range.low);
+            return "an integer " + range_text(key);
+        case KeyType::number:
+            return "a number " + range_text(key);
+        case KeyType::bytes:
+            return "bytes " + range_text(key) + ", as a number or text such as \"300MiB\" (KiB, MiB, GiB, TiB)";
+        case KeyType::integer_or_word:
+            return fmt::format("an integer {}, or \"{}\"", range_text(key), key.choices);
+        case KeyType::bytes_or_auto:
+            return "\"auto\", or bytes " + range_text(key) + ", as a number or text such as \"300MiB\"";
+        case KeyType::text:
+            return "text that is not empty";
+        case KeyType::choice:
+            return "\"" + choices_text(key.choices, "\" or \"") + "\"";
+        case KeyType::pair:
+            return "two numbers in brackets, each " + range_text(key);
+        case KeyType::names:
+            return "a list of names, e.g. [\"embedding\"]";
+        case KeyType::directories:
+            return "a path, or a list of paths or of {\"path\": ..., \"bandwidth\": bytes per second or \"auto\"}";
+        case KeyType::groups:
+            return "a list of groups, each " + group_expectation(key);
+    }
+    return "";
+}
+
+std::string group_expectation(const KeySpec& key) {
+    return fmt::format("a pattern and keys of {}, such as {{\"params\": \"*.norm*\", \"weight_decay\": 0}}",
+                       key.choices);
+}
+
+std::string reference_table() {
+    std::string table = "| key | expects | default | may change at resume | what it is |\n|---|---|---|---|---|\n";
+    for (const KeySpec& key : keys()) {
+        std::string fallback = key.fallback.empty()     ? "required"
+                               : key.fallback[0] == '(' ? std::string(key.fallback.substr(1, key.fallback.size() - 2))
+                                                        : fmt::format("`{}`", key.fallback);
+        table += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path, expectation(key), fallback,
+                             resume_text(key.at_resume), key.help);
+    }
+    return table;
+}
+
+}  // namespace penstock::trainer

@@ -1,0 +1,67 @@
+// Every configuration key, once: parsing, suggestions, the reference in README.md and the rule at resume are all
+// derived from this table. Names are DeepSpeed's wherever DeepSpeed has one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::trainer {
+
+enum class KeyType : std::uint8_t {
+    boolean,
+    integer,
+    number,
+    bytes,            // a number of bytes, or text such as "300MiB"
+    integer_or_word,  // an integer, or the text in KeySpec::choices
+    bytes_or_auto,
+    text,
+    choice,       // one of KeySpec::choices
+    pair,         // two numbers
+    names,        // a list of text
+    directories,  // a path, or a list of paths and of sections with path and bandwidth
+    groups,       // a list of sections: a pattern `params`, and keys of the section that KeySpec::choices names
+};
+
+// What happens when a run is resumed with another value than it was started with.
+enum class AtResume : std::uint8_t {
+    free,      // taken: it does not change the result
+    fixed,     // refused: it would change the result
+    derived,   // refused where the file gives it; a value that follows from another key follows it
+    recorded,  // refused, but 0 means the value of the first start
+    contents,  // a path that may change while the contents stay
+};
+
+// Inclusive bounds of an integer, a number, each number of a pair, or a number of bytes.
+struct KeyRange {
+    double low = 0;
+    double high = 0;
+};
+
+struct KeySpec {
+    std::string_view path;  // "model.hidden": section and key, joined by dots
+    KeyType type;
+    std::string_view fallback;  // JSON text; empty: the key is required; "(…)": follows from what the parentheses say
+    KeyRange range;             // of numeric types
+    std::string_view choices;   // of `choice`, separated by '|'; of integer_or_word, one; of `groups`, a section
+    AtResume at_resume;
+    std::string_view help;  // one line
+};
+
+std::span<const KeySpec> keys() noexcept;
+const KeySpec* find_key(std::string_view path) noexcept;                // null when unknown
+bool is_section(std::string_view path) noexcept;                        // a proper prefix of a key
+std::vector<std::string_view> words_of_section(std::string_view path);  // the last words of its own keys
+// The known key or section whose name is nearest to an unknown one (by edit distance; the same last word in another
+// section counts as near).
+std::string nearest_key(std::string_view unknown);
+
+// "an integer from 1 to 1024", "\"rms\" or \"layer\"": for messages and the reference.
+std::string expectation(const KeySpec& key);
+std::string group_expectation(const KeySpec& key);  // of one element of a list of groups
+// The reference as a Markdown table, one row per key.
+std::string reference_table();
+
+}  // namespace penstock::trainer

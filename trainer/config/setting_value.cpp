@@ -1,0 +1,179 @@
+#include "trainer/config/setting_value.h"
+
+#include "aio/words/byte_count.h"
+#include "aio/words/check.h"
+#include "trainer/config/key_table.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace penstock::trainer {
+namespace {
+
+using nlohmann::json;
+
+bool within(const KeySpec& key, double value) {
+    return value >= key.range.low && value <= key.range.high;
+}
+
+bool allowed(std::string_view choices, std::string_view value) {
+    while (!choices.empty()) {
+        const auto bar = choices.find('|');
+        if (choices.substr(0, bar) == value) return true;
+        choices = bar == std::string_view::npos ? std::string_view{} : choices.substr(bar + 1);
+    }
+    return false;
+}
+
+std::optional<std::int64_t> to_integer(const json& value) {
+    if (value.is_number_integer()) return value.get<std::int64_t>();  // wraps from 2^63 on, to what no key allows
+    // DeepSpeed's files write 1e9 for large counts.
+    if (!value.is_number_float()) return {};
+    const double number = value.get<double>();
+    if (std::floor(number) != number || std::abs(number) > 9e15) return {};
+    return static_cast<std::int64_t>(number);
+}
+
+std::optional<SettingValue> to_pair(const KeySpec& key, const json& value) {
+    if (!value.is_array() || value.size() != 2) return {};
+    std::vector<double> numbers;
+    for (const json& item : value) {
+        if (!item.is_number() || !within(key, item.get<double>())) return {};
+        numbers.push_back(item.get<double>());
+    }
+    return numbers;
+}
+
+std::optional<SettingValue> to_names(const json& value) {
+    if (!value.is_array()) return {};
+    std::vector<std::string> names;
+    for (const json& item : value) {
+        if (!item.is_string()) return {};
+        names.push_back(item.get<std::string>());
+    }
+    return names;
+}
+
+bool is_word(const json& value, std::string_view word) {
+    return value.is_string() && value.get<std::string>() == word;
+}
+
+std::optional<SettingValue> to_whole(const KeySpec& key, const json& value) {
+    const auto integer = to_integer(value);
+    if (!integer || !within(key, static_cast<double>(*integer))) return {};
+    return *integer;
+}
+
+std::optional<SettingValue> to_bytes(const KeySpec& key, const json& value) {
+    std::uint64_t bytes = 0;
+    if (value.is_string()) {
+        const auto written = parse_bytes(value.get<std::string>());
+        if (!written) return {};
+        bytes = *written;
+    } else {
+        const auto integer = to_integer(value);
+        if (!integer || *integer < 0) return {};
+        bytes = static_cast<std::uint64_t>(*integer);
+    }
+    if (!within(key, static_cast<double>(bytes))) return {};
+    return static_cast<std::int64_t>(bytes);
+}
+
+std::optional<SettingDirectory> to_directory(const json& value) {
+    if (value.is_string() && !value.get<std::string>().empty())
+        return SettingDirectory{.path = value.get<std::string>()};
+    if (!value.is_object() || value.empty() || !value.contains("path")) return {};
+    SettingDirectory directory;
+    for (const auto& [word, part] : value.items()) {
+        if (word == "path" && part.is_string() && !part.get<std::string>().empty()) {
+            directory.path = part.get<std::string>();
+        } else if (word == "bandwidth" && is_word(part, auto_text)) {
+            directory.bandwidth = SettingBandwidth{};
+        } else if (word == "bandwidth") {
+            const auto bytes = to_bytes({.range = {1, 1e15}}, part);
+            if (!bytes) return {};
+            directory.bandwidth = SettingBandwidth{static_cast<double>(std::get<std::int64_t>(*bytes))};
+        } else {
+            return {};
+        }
+    }
+    return directory;
+}
+
+std::optional<SettingValue> to_directories(const json& value) {
+    std::vector<SettingDirectory> directories;
+    for (const json& item : value.is_array() ? value : json::array({value})) {
+        auto directory = to_directory(item);
+        if (!directory) return {};
+        directories.push_back(std::move(*directory));
+    }
+    if (directories.empty()) return {};
+    return directories;
+}
+
+}  // namespace
+
+std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
+    switch (key.type) {
+        case KeyType::boolean:
+            if (value.is_boolean()) return value.get<bool>();
+            return {};
+        case KeyType::integer:
+            return to_whole(key, value);
+        case KeyType::integer_or_word:
+            if (is_word(value, key.choices)) return std::string(key.choices);
+            return to_whole(key, value);
+        case KeyType::number:
+            if (value.is_number() && within(key, value.get<double>())) return value.get<double>();
+            return {};
+        case KeyType::bytes_or_auto:
+            if (is_word(value, auto_text)) return std::string(auto_text);
+            return to_bytes(key, value);
+        case KeyType::bytes:
+            return to_bytes(key, value);
+        case KeyType::text:
+            if (value.is_string() && !value.get<std::string>().empty()) return value.get<std::string>();
+            return {};
+        case KeyType::choice:
+            if (value.is_string() && allowed(key.choices, value.get<std::string>())) return value.get<std::string>();
+            return {};
+        case KeyType::pair:
+            return to_pair(key, value);
+        case KeyType::names:
+            return to_names(value);
+        case KeyType::directories:
+            return to_directories(value);
+        case KeyType::groups:
+            break;
+    }
+    PENSTOCK_CHECK(false, "key {} is not for convert", key.path);
+}
+
+const char* kind_of(const json& value) {
+    switch (value.type()) {
+        case json::value_t::null:
+            return "null";
+        case json::value_t::object:
+            return "a section";
+        case json::value_t::array:
+            return "a list";
+        case json::value_t::string:
+            return "text";
+        case json::value_t::boolean:
+            return "true or false";
+        case json::value_t::number_float:
+            return "a number with a fraction";
+        default:
+            return "an integer";
+    }
+}
+
+std::string found_text(const json& value) {
+    std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text.size() > 60) text = text.substr(0, 57) + "...";
+    return fmt::format("{} ({})", text, kind_of(value));
+}
+
+}  // namespace penstock::trainer

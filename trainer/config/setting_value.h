@@ -1,0 +1,54 @@
+// The value of one key: its type, and how JSON becomes it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace penstock::trainer {
+
+struct KeySpec;
+
+inline constexpr const char* auto_text = "auto";
+
+// One element of a list of groups: a pattern, and options by the last word of their key.
+struct SettingGroup {
+    std::string params;
+    std::map<std::string, std::vector<double>> values;  // a number, two of a pair, or 0 or 1 of a boolean
+};
+
+// What a directory's share of the work follows.
+struct SettingBandwidth {
+    double bytes_per_second = 0;  // 0: as its profile says ("auto")
+    bool operator==(const SettingBandwidth&) const = default;
+};
+
+// One element of a list of directories.
+struct SettingDirectory {
+    std::string path;
+    std::optional<SettingBandwidth> bandwidth = {};
+    bool operator==(const SettingDirectory&) const = default;
+};
+
+// Integers and bytes are int64; where the key allows it, a text such as "auto" stands in their place.
+using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
+                                  std::vector<std::string>, std::vector<SettingGroup>, std::vector<SettingDirectory>>;
+
+// Nothing when type or range do not fit the key. Whole numbers may be written as 1e9, as DeepSpeed's files do.
+// REQUIRES: the key's type is not groups.
+std::optional<SettingValue> convert(const KeySpec& key, const nlohmann::json& value);
+
+// Of a key of type groups. Throws Error (usage) with `place` in front, naming what is wrong: "optimizer.groups[1].lr".
+std::vector<SettingGroup> read_groups(const KeySpec& key, const nlohmann::json& value, const std::string& place);
+
+// "a list", "a number with a fraction".
+const char* kind_of(const nlohmann::json& value);
+// What was found and of which kind, short enough for one line: "9.5 (a number with a fraction)".
+std::string found_text(const nlohmann::json& value);
+
+}  // namespace penstock::trainer

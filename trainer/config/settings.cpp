@@ -1,0 +1,258 @@
+#include "trainer/config/settings.h"
+
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "trainer/config/key_table.h"
+#include "trainer/config/setting_value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+namespace penstock::trainer {
+namespace {
+
+using nlohmann::json;
+
+std::string join(const std::string& section, const std::string& key) {
+    return section.empty() ? key : section + "." + key;
+}
+
+[[noreturn]] void refuse(const std::string& place, const std::string& problem) {
+    throw Error(ExitCode::usage, place + ": " + problem);
+}
+
+// nlohmann keeps the last of two equal keys; here that is an error. Called for each event of the parser.
+class RepeatedKeys {
+   public:
+    explicit RepeatedKeys(std::string file) : file_(std::move(file)) {}
+
+    bool operator()(json::parse_event_t event, const json& parsed) {
+        if (event == json::parse_event_t::object_start) {
+            seen_.emplace_back();
+            path_.emplace_back();
+        } else if (event == json::parse_event_t::object_end) {
+            seen_.pop_back();
+            path_.pop_back();
+        } else if (event == json::parse_event_t::key) {
+            path_.back() = parsed.get<std::string>();
+            if (!seen_.back().insert(path_.back()).second) {
+                refuse(file_, fmt::format("key '{}' is given twice; keep one", fmt::join(path_, ".")));
+            }
+        }
+        return true;
+    }
+
+   private:
+    std::string file_;
+    std::vector<std::set<std::string>> seen_;
+    std::vector<std::string> path_;
+};
+
+json parse_json(std::string_view text, const std::string& file) {
+    try {
+        RepeatedKeys repeated(file);
+        return json::parse(
+            text.begin(), text.end(),
+            [&](int, json::parse_event_t event, json& parsed) { return repeated(event, parsed); }, true, true);
+    } catch (const json::exception& error) {
+        std::string message = error.what();
+        // "[json.exception.parse_error.101] parse error at line 3, column 5: …": the prefix says nothing to a user.
+        if (const auto end = message.find("] "); end != std::string::npos) message = message.substr(end + 2);
+        refuse(file, "is not JSON: " + message);
+    }
+}
+
+}  // namespace
+
+// Fills a Settings from the file's tree and the command line.
+class SettingsReader {
+   public:
+    explicit SettingsReader(Settings& settings) : settings_(settings) {}
+
+    void read_section(const json& object, const std::string& section) {
+        for (const auto& [name, value] : object.items()) {
+            const std::string path = join(section, name);
+            if (const KeySpec* key = find_key(path)) {
+                set(*key, value, settings_.file_, Settings::Source::file);
+            } else if (!is_section(path)) {
+                refuse_unknown(settings_.file_, path);
+            } else if (!value.is_object()) {
+                refuse(settings_.file_,
+                       fmt::format("key '{}' is {}; expected a section in braces", path, found_text(value)));
+            } else {
+                read_section(value, path);
+            }
+        }
+    }
+
+    void read_override(const std::string& text) {
+        const auto equals = text.find('=');
+        if (equals == std::string::npos) refuse("--set " + text, "has no '='; write --set model.layers=4");
+        const std::string path = text.substr(0, equals);
+        const std::string value_text = text.substr(equals + 1);
+        const KeySpec* key = find_key(path);
+        if (key == nullptr) refuse_unknown("--set", path);
+        json value = json::parse(value_text, nullptr, false);
+        const bool wants_text = key->type == KeyType::text || key->type == KeyType::choice;
+        const bool wants_path = key->type == KeyType::directories && !value.is_array();
+        if (value.is_discarded() || ((wants_text || wants_path) && !value.is_string())) value = value_text;
+        set(*key, value, "--set", Settings::Source::command_line);
+    }
+
+    void fill_fallbacks() {
+        for (const KeySpec& key : keys()) {
+            if (settings_.has(key.path) || key.fallback.starts_with('(')) continue;
+            if (key.fallback.empty()) {
+                refuse(settings_.file_,
+                       fmt::format("key '{}' is missing: {}; expected {}", key.path, key.help, expectation(key)));
+            }
+            set(key, json::parse(key.fallback), "key table", Settings::Source::fallback);
+        }
+    }
+
+   private:
+    void set(const KeySpec& key, const json& value, const std::string& place, Settings::Source source) {
+        std::optional<SettingValue> converted;
+        if (key.type == KeyType::groups)
+            converted = read_groups(key, value, place);
+        else
+            converted = convert(key, value);
+        if (!converted) {
+            refuse(place, fmt::format("key '{}' is {}; expected {}", key.path, found_text(value), expectation(key)));
+        }
+        settings_.entries_.insert_or_assign(std::string(key.path), Settings::Entry{std::move(*converted), source});
+    }
+
+    [[noreturn]] static void refuse_unknown(const std::string& place, const std::string& path) {
+        if (is_section(path)) refuse(place, fmt::format("'{}' is a section; name one of its keys", path));
+        std::string problem =
+            fmt::format("key '{}' is unknown; the nearest known one is '{}'", path, nearest_key(path));
+        // What a section of parameters takes depends on a type beside it, and is worth a look as a whole.
+        const std::string parent = path.substr(0, path.rfind('.'));
+        if (parent.ends_with(".params") && is_section(parent))
+            problem += fmt::format("; known in {} are {}", parent, fmt::join(words_of_section(parent), ", "));
+        refuse(place, problem);
+    }
+
+    Settings& settings_;
+};
+
+Settings Settings::parse(std::string_view text, const std::string& file, const std::vector<std::string>& overrides) {
+    const json root = parse_json(text, file);
+    if (!root.is_object()) refuse(file, fmt::format("is {}; expected a configuration in braces", kind_of(root)));
+    Settings settings;
+    settings.file_ = file;
+    SettingsReader reader(settings);
+    reader.read_section(root, "");
+    for (const std::string& text_of_override : overrides) reader.read_override(text_of_override);
+    reader.fill_fallbacks();
+    return settings;
+}
+
+bool Settings::has(std::string_view key) const {
+    PENSTOCK_CHECK(find_key(key) != nullptr, "key {}", key);
+    return entries_.find(key) != entries_.end();
+}
+
+bool Settings::given(std::string_view key) const {
+    if (!has(key)) return false;
+    const Source source = entries_.find(key)->second.source;
+    return source == Source::file || source == Source::command_line;
+}
+
+template <typename Value>
+const Value& Settings::get(std::string_view key) const {
+    PENSTOCK_CHECK(has(key), "key {} has no value", key);
+    const auto* value = std::get_if<Value>(&entries_.find(key)->second.value);
+    PENSTOCK_CHECK(value != nullptr, "key {} is of another type", key);
+    return *value;
+}
+
+bool Settings::is_auto(std::string_view key) const {
+    return is_word(key, auto_text);
+}
+
+bool Settings::is_word(std::string_view key, std::string_view word) const {
+    PENSTOCK_CHECK(has(key), "key {} has no value", key);
+    const auto* text = std::get_if<std::string>(&entries_.find(key)->second.value);
+    return text != nullptr && *text == word;
+}
+
+bool Settings::boolean(std::string_view key) const {
+    return get<bool>(key);
+}
+std::int64_t Settings::integer(std::string_view key) const {
+    return get<std::int64_t>(key);
+}
+std::uint64_t Settings::bytes(std::string_view key) const {
+    return static_cast<std::uint64_t>(get<std::int64_t>(key));
+}
+double Settings::number(std::string_view key) const {
+    return get<double>(key);
+}
+const std::string& Settings::text(std::string_view key) const {
+    return get<std::string>(key);
+}
+const std::vector<double>& Settings::numbers(std::string_view key) const {
+    return get<std::vector<double>>(key);
+}
+const std::vector<std::string>& Settings::names(std::string_view key) const {
+    return get<std::vector<std::string>>(key);
+}
+
+const std::vector<SettingGroup>& Settings::groups(std::string_view key) const {
+    return get<std::vector<SettingGroup>>(key);
+}
+
+const std::vector<SettingDirectory>& Settings::directories(std::string_view key) const {
+    return get<std::vector<SettingDirectory>>(key);
+}
+
+std::string Settings::spelled(std::string_view key) const {
+    if (!has(key)) return "unset";
+    struct Spell {
+        std::string operator()(bool value) const { return value ? "true" : "false"; }
+        std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+        std::string operator()(double value) const {
+            return fmt::format("{}", value);
+        }  // shortest that reads back equal
+        std::string operator()(const std::string& value) const { return value; }
+        std::string operator()(const std::vector<double>& value) const {
+            return fmt::format("[{}]", fmt::join(value, ", "));
+        }
+        std::string operator()(const std::vector<std::string>& value) const {
+            return fmt::format("[{}]", fmt::join(value, ", "));
+        }
+        std::string operator()(const std::vector<SettingGroup>& value) const {
+            std::string text;
+            for (const SettingGroup& group : value) {
+                text += fmt::format("{}{{\"{}\"", text.empty() ? "" : ", ", group.params);
+                for (const auto& [name, numbers] : group.values)
+                    text += fmt::format(", {}: {}", name, fmt::join(numbers, " "));
+                text += "}";
+            }
+            return "[" + text + "]";
+        }
+        std::string operator()(const std::vector<SettingDirectory>& value) const {
+            std::string text;
+            for (const SettingDirectory& directory : value) {
+                text += (text.empty() ? "" : ", ") + directory.path;
+                if (!directory.bandwidth) continue;
+                const double bandwidth = directory.bandwidth->bytes_per_second;
+                text += bandwidth > 0 ? fmt::format(" at {}", bandwidth) : fmt::format(" at {}", auto_text);
+            }
+            return text;
+        }
+    };
+    return std::visit(Spell{}, entries_.find(key)->second.value);
+}
+
+void Settings::derive(std::string_view key, SettingValue value) {
+    PENSTOCK_CHECK(!given(key), "key {} is given", key);
+    entries_.insert_or_assign(std::string(key), Entry{std::move(value), Source::derived});
+}
+
+}  // namespace penstock::trainer

@@ -1,0 +1,62 @@
+// The configuration as a flat map from key to value: every key of the table has a value of its type, or is known to be
+// unset.
+#pragma once
+
+#include "trainer/config/setting_value.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::trainer {
+
+// A value type without references to where it came from. Values are within their ranges.
+class Settings {
+   public:
+    enum class Source : std::uint8_t { fallback, file, command_line, derived };
+
+    // Reads JSON with comments; `file` is what messages call it. `overrides` are "key=value" of the command line, each
+    // value JSON, or else text. Throws Error (usage) naming the key: unknown (with the nearest known one), repeated, of
+    // the wrong type, out of range, required and missing.
+    static Settings parse(std::string_view json, const std::string& file, const std::vector<std::string>& overrides);
+
+    // REQUIRES (of all below): `key` is in the table; for values, that it is set and of that type.
+    bool has(std::string_view key) const;                             // it has a value
+    bool given(std::string_view key) const;                           // file or command line says it
+    bool is_auto(std::string_view key) const;                         // of a key that allows it: then it has no number
+    bool is_word(std::string_view key, std::string_view word) const;  // the same, of any other word
+    bool boolean(std::string_view key) const;
+    std::int64_t integer(std::string_view key) const;
+    std::uint64_t bytes(std::string_view key) const;
+    double number(std::string_view key) const;
+    const std::string& text(std::string_view key) const;
+    const std::vector<double>& numbers(std::string_view key) const;
+    const std::vector<std::string>& names(std::string_view key) const;
+    const std::vector<SettingGroup>& groups(std::string_view key) const;
+    const std::vector<SettingDirectory>& directories(std::string_view key) const;
+
+    // One spelling per value, so that equal values have equal text: 0.001, 1048576, a, [0.9, 0.999]; "unset" without a
+    // value.
+    std::string spelled(std::string_view key) const;
+
+    // Fills in what follows from other keys.
+    void derive(std::string_view key, SettingValue value);
+
+    const std::string& file() const noexcept { return file_; }
+
+   private:
+    struct Entry {
+        SettingValue value;
+        Source source = Source::fallback;
+    };
+    friend class SettingsReader;
+    template <typename Value>
+    const Value& get(std::string_view key) const;
+
+    std::string file_;
+    std::map<std::string, Entry, std::less<>> entries_;
+};
+
+}  // namespace penstock::trainer

@@ -1,0 +1,39 @@
+// The rows of each step as tensors.
+#pragma once
+
+#include "trainer/data/token_file.h"
+#include "trainer/data/window_order.h"
+#include "zero_infinity/engine/bundle.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace penstock::trainer {
+
+struct BatchShape {
+    std::int64_t rows = 1;           // of one micro-batch
+    std::int64_t micro_batches = 1;  // of one step
+    std::int64_t context = 1;        // tokens of one row
+};
+
+// The token file outlives it. Compute thread.
+class Batches {
+   public:
+    // Throws Error (usage) when the file has no window of context + 1 tokens.
+    Batches(const TokenFile& file, BatchShape shape, std::uint64_t seed, at::Device device);
+
+    // "tokens" and "targets" (the token after each), int64 [rows, context], of each micro-batch of step `step` >= 1:
+    // see WindowOrder. The bundles are valid until the next call.
+    const std::vector<engine::Bundle>& of_step(std::int64_t step);
+
+   private:
+    engine::Bundle micro_batch(std::uint64_t first_row);
+
+    const TokenFile& file_;
+    BatchShape shape_;
+    WindowOrder order_;
+    at::Device device_;
+    std::vector<engine::Bundle> bundles_;
+};
+
+}  // namespace penstock::trainer

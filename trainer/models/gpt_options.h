@@ -1,0 +1,27 @@
+// The shape of the GPT-style decoder, without torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::trainer {
+
+enum class NormKind : std::uint8_t { rms, layer };
+enum class PositionKind : std::uint8_t { rotary, learned };
+enum class HeadKind : std::uint8_t { own, tied };
+
+struct GptOptions {
+    std::int64_t vocabulary = 256;
+    std::int64_t hidden = 512;
+    std::int64_t layers = 8;
+    std::int64_t heads = 8;
+    std::int64_t feed_forward = 2048;
+    std::int64_t context = 256;
+    NormKind norm = NormKind::rms;
+    PositionKind positions = PositionKind::rotary;
+    HeadKind head = HeadKind::own;
+    std::vector<std::string> frozen;  // unit names, or UNIT.PARAMETER
+};
+
+}  // namespace penstock::trainer

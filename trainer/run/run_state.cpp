@@ -1,0 +1,57 @@
+#include "trainer/run/run_state.h"
+
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace penstock::trainer {
+namespace {
+
+constexpr auto format_key = "trainer.format";
+constexpr auto state_format = "1";
+
+template <typename Number>
+std::optional<Number> number(const store::ClientState& client, const std::string& key) {
+    const auto found = client.find(key);
+    if (found == client.end()) return std::nullopt;
+    Number value{};
+    const char* end = found->second.data() + found->second.size();
+    const auto result = std::from_chars(found->second.data(), end, value);
+    if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
+    return value;
+}
+
+// Shortest text that reads back to the same double.
+void put(store::ClientState& client, const char* key, const std::optional<double>& value) {
+    if (value) client[key] = fmt::format("{}", *value);
+}
+
+}  // namespace
+
+void write_state(const RunState& state, store::ClientState& client) {
+    client[format_key] = state_format;
+    client["step"] = std::to_string(state.step);
+    client["data.rows"] = std::to_string(state.rows);
+    client["data.hash"] = state.data_hash;
+    put(client, "first_loss", state.first_loss);
+    put(client, "last_loss", state.last_loss);
+}
+
+RunState read_state(const store::ClientState& client) {
+    const auto format = client.find(format_key);
+    const auto step = number<std::int64_t>(client, "step");
+    const auto hash = client.find("data.hash");
+    if (format == client.end() || format->second != state_format || !step || hash == client.end()) {
+        throw Error(ExitCode::storage,
+                    "the store was not written by this version of `penstock train`: name another store directory");
+    }
+    return {.step = *step,
+            .rows = number<std::int64_t>(client, "data.rows").value_or(0),
+            .data_hash = hash->second,
+            .first_loss = number<double>(client, "first_loss"),
+            .last_loss = number<double>(client, "last_loss")};
+}
+
+}  // namespace penstock::trainer

@@ -1,0 +1,31 @@
+// `penstock train`: one training run from configuration to summary.
+#pragma once
+
+#include "aio/words/error.h"
+#include "trainer/run/summary.h"
+
+#include <string>
+#include <vector>
+
+namespace penstock::trainer {
+
+class Console;
+class StopSignals;
+
+struct TrainRequest {
+    std::string config_file;
+    std::vector<std::string> overrides;  // "key=value"
+    std::string resume_from;             // a snapshot's name, step or path; empty: the store's newest commit
+};
+
+struct TrainOutcome {
+    ExitCode code = ExitCode::ok;  // or interrupted, or storage: RUN/summary.json could not be written
+    int signal = 0;                // not 0: this signal ended a scratch run, of which nothing can be gone on with
+    Summary summary;
+};
+
+// Starts the run, or resumes it at its last committed step; returns at the last step or when a signal asked to stop.
+// Says all that people read on the console, the summary included. Throws Error and what torch throws (see failure.h).
+TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals);
+
+}  // namespace penstock::trainer

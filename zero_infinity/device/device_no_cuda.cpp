@@ -1,0 +1,12 @@
+#include "aio/words/error.h"
+#include "zero_infinity/device/device.h"
+
+namespace penstock::zero {
+
+std::unique_ptr<Device> make_cuda_device(const DeviceOptions& /*options*/) {
+    throw Error(ExitCode::usage,
+                "The device 'cuda' is not in this program: it was built without a CUDA toolkit. Build it with one "
+                "(cmake -DPENSTOCK_CUDA=ON), or set the device to 'cpu'.");
+}
+
+}  // namespace penstock::zero

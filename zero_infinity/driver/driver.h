@@ -1,0 +1,104 @@
+// Executes the plans: moves weights to where compute reads them and tiles through the update, on a thread of its own.
+//
+// The driver's thread owns the Io, the store and all that moves bytes from construction to destruction. The compute
+// thread sees the memory, which is laid out once (driver_memory.h), and a mailbox; it asks and waits:
+//   begin(pass) … unshard(v), memory(u), reshard(v) for each visit … begin_update() … next_tile(), put_back() …
+//   commit() or end_update().
+#pragma once
+
+#include "pinned_pool/pinned_pool.h"
+#include "swap/store/tensor_store.h"
+#include "zero_infinity/device/device.h"
+#include "zero_infinity/driver/driver_memory.h"
+#include "zero_infinity/driver/mailbox.h"
+#include "zero_infinity/plan/model_layout.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+struct DriverOptions {
+    std::uint32_t staging_tiles = 4;     // in memory at once during the update
+    std::chrono::seconds deadline{120};  // for a device copy and for each read at the start; other I/O has the Io's
+    bool keeping = false;                // begin_snapshot() may be called: takes snapshot_bytes() of the pool
+    aio::Caching caching = aio::Caching::direct;  // of snapshots
+    std::string job = "penstock";                 // owner of snapshots
+};
+
+struct DriverDeps {
+    aio::Io* io = nullptr;
+    store::TensorStore* store = nullptr;
+    pool::PinnedPool* pool = nullptr;
+    Device* device = nullptr;
+    const ModelLayout* layout = nullptr;  // which the store holds
+};
+
+struct WaitTimes {
+    std::chrono::nanoseconds weights{0};  // compute waited for weights
+    std::chrono::nanoseconds tiles{0};    // the update waited for a tile
+    std::chrono::nanoseconds commit{0};   // for the last writes and the manifest
+    std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit; }
+};
+
+// All calls on the compute thread. Any of them throws Error once an operation has failed (storage) or a device is stuck
+// (see stuck()); after that only the destructor may be called. The constructor reads resident objects and so blocks.
+class Driver {
+   public:
+    Driver(const DriverDeps& deps, const DriverOptions& options, PassSchedules training, PassSchedules inference);
+    ~Driver();
+    Driver(const Driver&) = delete;
+    Driver& operator=(const Driver&) = delete;
+
+    void begin(Pass pass);              // REQUIRES: the last pass is over, the last update committed or ended
+    void unshard(std::uint32_t visit);  // blocks until compute may read the visit's groups
+    // REQUIRES: the visit is unsharded, the unit is one of its groups.
+    UnitMemory memory(std::uint32_t visit, std::uint32_t unit) const;
+    void reshard(std::uint32_t visit);  // visits are unsharded and resharded in order
+
+    void begin_update(ResidentTiles residents);  // REQUIRES: as begin()
+    std::optional<StagedTile> next_tile();       // blocks; nothing after the last tile of the last unit
+    void put_back(const StagedTile& tile);       // updated; it is written while the next ones are worked on
+    // Blocks until the update's writes have ended: nothing new is durable. REQUIRES: all tiles put back.
+    void end_update();
+    // Writes what was held back in host memory, and blocks until all is durable. REQUIRES: no pass, all tiles put back.
+    void commit(const store::ClientState& client);
+
+    // Reads the newest bytes of one tile as the store holds them, into memory of its extent; blocks until they are
+    // there. After an error the memory may still be written to. REQUIRES: as begin(), written(tile).
+    void read(store::TileId tile, std::span<std::byte> memory);
+
+    // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
+    // go on. What becomes of it, failure included, is told by take_snapshots(). REQUIRES: keeping, as begin(), the
+    // newest step is committed, no copy is under way.
+    void begin_snapshot(const std::string& path);
+    SnapshotProgress snapshot_progress() const;
+    // Blocks until the copy under way has ended, if there is one. `wanted` is asked every now and then, and shown how
+    // far it is; once it says no, the copy is ended early.
+    void finish_snapshot(const std::function<bool(const SnapshotProgress&)>& wanted);
+    std::vector<EndedSnapshot> take_snapshots();  // copies that have ended since the last call
+
+    const WaitTimes& waits() const noexcept;  // since construction
+    // Lines for the log that came up since the last call, e.g. a tile that was right only when it was read again.
+    std::vector<std::string> take_notes();
+
+    // Ends the driver's thread, once what is under way is back or the deadline has passed: stuck() is final then. Only
+    // stuck() and the destructor may follow.
+    void stop() noexcept;
+
+    // A device did not answer by the deadline. Its operations may still write into memory when they come back: the
+    // driver's destructor keeps its own, and the Io, store, pool and device must be kept until the process ends.
+    bool stuck() const noexcept;
+
+   private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace penstock::zero

@@ -1,0 +1,215 @@
+#include "zero_infinity/driver/driver_loop.h"
+
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::zero {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps, const PassMemory& memory) {
+    return {.store = deps.store,
+            .device = deps.device,
+            .layout = deps.layout,
+            .residents = &deps.memory->residents(),
+            .memory = &memory};
+}
+
+long long whole_seconds(std::chrono::nanoseconds time) {
+    return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+}  // namespace
+
+DriverLoop::DriverLoop(const DriverLoopDeps& deps, SnapshotCopierDeps snapshots)
+    : deps_(deps),
+      training_(streamer_deps(deps, deps.memory->training())),
+      inference_(streamer_deps(deps, deps.memory->inference())),
+      update_({.store = deps.store, .layout = deps.layout, .memory = &deps.memory->staging()}),
+      snapshots_(std::move(snapshots)),
+      notes_passed_(deps.store->notes().size()) {
+    orders_.reserve(64);
+    thread_ = std::thread([this] { run(); });
+}
+
+DriverLoop::~DriverLoop() {
+    stop();
+}
+
+void DriverLoop::stop() {
+    if (!thread_.joinable()) return;
+    deps_.mailbox->stop();
+    deps_.io->wake();
+    thread_.join();
+}
+
+void DriverLoop::run() noexcept {
+    while (!stopping_) {
+        try {
+            turn();
+        } catch (const Error& error) {
+            fail(error.code(), error.what());
+        } catch (const std::exception& error) {
+            fail(ExitCode::internal, error.what());
+        }
+        deps_.mailbox->publish(progress_, failure_);
+        if (stuck_ || stopping_) break;
+        // Device copies end without waking the ring: look again soon. FACTS: a 2 MiB copy takes about 100 µs.
+        const bool copying = running_ != nullptr && running_->copying();
+        deps_.io->wait(copying ? std::chrono::nanoseconds(std::chrono::microseconds(50)) : std::chrono::seconds(1));
+    }
+    snapshots_.stop();
+    // Direct I/O in flight cannot be cancelled: its memory stays leased until it is back.
+    while (!stuck_ && !drained()) deps_.io->wait(std::chrono::milliseconds(10));
+    if (stuck_) deps_.store->abandon();
+}
+
+void DriverLoop::turn() {
+    deps_.mailbox->take(orders_);
+    for (const Order& order : orders_) obey(order);
+    progress_.orders_done += orders_.size();
+    pump();
+    pump_snapshot();
+    pass_on_notes();
+    check_deadline();
+}
+
+void DriverLoop::obey(const Order& order) {
+    switch (order.kind) {
+        case Order::Kind::begin:
+            running_ = order.pass == Pass::training ? &training_ : &inference_;
+            running_->begin();
+            progress_.ready_visits = 0;
+            break;
+        case Order::Kind::reshard:
+            running_->used(static_cast<std::uint32_t>(order.number));
+            break;
+        case Order::Kind::begin_update:
+            update_.begin(order.residents);
+            progress_.ready_tiles = 0;
+            break;
+        case Order::Kind::put_back:
+            update_.put_back(order.number);
+            break;
+        case Order::Kind::commit:
+            commit_wanted_ = order.client;
+            break;
+        case Order::Kind::read:
+            deps_.store->read(read_, order.tile, order.memory, aio::Urgency::demand);
+            read_under_way_ = true;
+            break;
+        case Order::Kind::snapshot:
+            snapshots_.begin(order.path);
+            break;
+        case Order::Kind::end_snapshot:
+            snapshots_.stop();
+            break;
+        case Order::Kind::stop:
+            stopping_ = true;
+            break;
+    }
+}
+
+void DriverLoop::pump() {
+    if (failure_ || stopping_) return;
+    if (running_ != nullptr) {
+        running_->pump();
+        while (progress_.ready_visits < running_->visit_count() && running_->ready(progress_.ready_visits))
+            ++progress_.ready_visits;
+        fail(running_->error());
+    }
+    update_.pump();
+    while (progress_.ready_tiles < update_.tile_count() && update_.present(progress_.ready_tiles))
+        ++progress_.ready_tiles;
+    progress_.written_tiles = update_.written_count();
+    fail(update_.error());
+    pump_commit();
+    pump_read();
+}
+
+void DriverLoop::pump_commit() {
+    if (commit_under_way_ && commit_.idle()) {
+        commit_under_way_ = false;
+        fail(commit_.error());
+        if (!failure_) ++progress_.commits;
+    }
+    if (commit_wanted_ == nullptr || !update_.finished() || failure_) return;
+    if (update_.holds_back()) {
+        update_.write_residents();
+        update_.pump();
+        if (!update_.finished()) return;
+    }
+    deps_.store->commit(commit_, *std::exchange(commit_wanted_, nullptr));
+    commit_under_way_ = true;
+}
+
+void DriverLoop::pump_read() {
+    if (!read_under_way_ || !read_.idle()) return;
+    read_under_way_ = false;
+    fail(read_.error());
+    if (!failure_) ++progress_.reads;
+}
+
+void DriverLoop::pump_snapshot() {
+    while (auto ended = snapshots_.take_ended()) {
+        deps_.mailbox->add_snapshot(std::move(*ended));
+        ++progress_.ended_copies;
+    }
+    progress_.snapshot = snapshots_.progress();
+}
+
+void DriverLoop::pass_on_notes() {
+    const std::vector<std::string>& notes = deps_.store->notes();
+    for (; notes_passed_ < notes.size(); ++notes_passed_) deps_.mailbox->add_note(notes[notes_passed_]);
+}
+
+// Once a second at most: it walks over everything in flight.
+void DriverLoop::check_deadline() {
+    const auto now = Clock::now();
+    if (now < next_check_) return;
+    next_check_ = now + std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), deps_.deadline / 2);
+    if (const auto late = deps_.io->stuck()) {
+        stuck_ = true;
+        fail(ExitCode::storage, late->message() +
+                                    ": the device is stuck; the last committed step is safe. Check the "
+                                    "device (dmesg), then run again to resume");
+    }
+    if (running_ == nullptr) return;
+    if (const auto age = running_->oldest_copy(); age && *age >= deps_.deadline) {
+        stuck_ = true;
+        fail(ExitCode::internal, fmt::format("a copy of weights to device '{}' has not ended for {} s: the device is "
+                                             "stuck; the last committed step is safe. Run again to resume",
+                                             deps_.device->name(), whole_seconds(*age)));
+    }
+}
+
+// Takes in what has come back; true when nothing is under way any more.
+bool DriverLoop::drained() noexcept {
+    try {
+        if (running_ != nullptr) running_->take_in();
+        check_deadline();
+    } catch (const std::exception&) {
+        stuck_ = true;  // the device answers with errors only: its copies may still be under way
+    }
+    return idle();
+}
+
+bool DriverLoop::idle() const noexcept {
+    return update_.idle() && snapshots_.idle() && commit_.idle() && read_.idle() && training_.idle() &&
+           inference_.idle();
+}
+
+void DriverLoop::fail(ExitCode code, const std::string& message) {
+    if (!failure_) failure_ = DriverFailure{code, message};
+}
+
+void DriverLoop::fail(const std::optional<store::StoreError>& error) {
+    if (error) fail(ExitCode::storage, error->message);
+}
+
+}  // namespace penstock::zero

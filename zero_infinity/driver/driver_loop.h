@@ -1,0 +1,85 @@
+// The driver's thread: takes orders, moves weights, tiles and snapshots on, commits, and notices when a device does not
+// answer.
+#pragma once
+
+#include "aio/words/error.h"
+#include "zero_infinity/driver/mailbox.h"
+#include "zero_infinity/driver/snapshot_copier.h"
+#include "zero_infinity/driver/update_pipeline.h"
+#include "zero_infinity/driver/weight_streamer.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace penstock::zero {
+
+struct DriverLoopDeps {
+    aio::Io* io = nullptr;
+    store::TensorStore* store = nullptr;
+    Device* device = nullptr;
+    const ModelLayout* layout = nullptr;
+    const DriverMemory* memory = nullptr;
+    Mailbox* mailbox = nullptr;
+    std::chrono::seconds deadline{120};  // for one device copy
+};
+
+// Runs from construction to destruction. Its thread owns the Io and the store meanwhile, and what moves bytes: the
+// streamers, the pipeline and the copier; nobody else sees them. Destruction waits for what is under
+// way, because its memory is still in use, unless a device is stuck: then it returns at once and stuck() says so.
+class DriverLoop {
+   public:
+    DriverLoop(const DriverLoopDeps& deps, SnapshotCopierDeps snapshots);
+    ~DriverLoop();
+
+    void stop();  // ends the thread
+    bool stuck() const noexcept { return stuck_.load(); }
+
+   private:
+    struct Commit final : store::CommitOperation {
+        void committed() noexcept override {}
+    };
+
+    struct Read final : store::TileOperation {
+        void tile_done() noexcept override {}
+    };
+
+    void run() noexcept;
+    void turn();
+    void obey(const Order& order);
+    void pump();
+    void pump_commit();
+    void pump_read();
+    void pump_snapshot();
+    void pass_on_notes();
+    void check_deadline();
+    bool drained() noexcept;
+    bool idle() const noexcept;
+    void fail(ExitCode code, const std::string& message);
+    void fail(const std::optional<store::StoreError>& error);
+
+    DriverLoopDeps deps_;
+    WeightStreamer training_;
+    WeightStreamer inference_;
+    UpdatePipeline update_;
+    SnapshotCopier snapshots_;
+    std::vector<Order> orders_;
+    WeightStreamer* running_ = nullptr;  // of the newest pass
+    Progress progress_;
+    Commit commit_;
+    const store::ClientState* commit_wanted_ = nullptr;
+    bool commit_under_way_ = false;
+    Read read_;
+    bool read_under_way_ = false;
+    std::size_t notes_passed_ = 0;
+    std::optional<DriverFailure> failure_;
+    bool stopping_ = false;
+    std::chrono::steady_clock::time_point next_check_;
+    std::atomic<bool> stuck_{false};
+    std::thread thread_;  // started last
+};
+
+}  // namespace penstock::zero

@@ -1,0 +1,141 @@
+// What the compute thread and the driver's thread say to each other. The mutex is never held across I/O or work.
+#pragma once
+
+#include "aio/words/error.h"
+#include "swap/format/manifest.h"
+#include "zero_infinity/driver/residents.h"
+#include "zero_infinity/driver/snapshot_copier.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::zero {
+
+enum class Pass : std::uint8_t { training, inference };
+
+// From compute to the driver. Few per step: one per visit and one per tile.
+struct Order {
+    enum class Kind : std::uint8_t {
+        begin,
+        reshard,
+        begin_update,
+        put_back,
+        commit,
+        read,
+        snapshot,
+        end_snapshot,
+        stop
+    } kind = Kind::stop;
+    Pass pass = Pass::training;
+    ResidentTiles residents = ResidentTiles::written;  // of begin_update
+    std::uint64_t number = 0;                          // visit or tile
+    const store::ClientState* client = nullptr;  // of commit; compute waits for the answer, so it lives until then
+    std::string path;                            // of snapshot
+    store::TileId tile;                          // of read
+    std::span<std::byte> memory;                 // of read
+};
+
+// Why the driver can do no more. Final.
+struct DriverFailure {
+    ExitCode code = ExitCode::storage;
+    std::string message;
+};
+
+// From the driver to compute. Counts of the running pass and update: [0, n) may be used.
+struct Progress {
+    std::uint64_t orders_done = 0;
+    std::uint32_t ready_visits = 0;
+    std::uint64_t ready_tiles = 0;
+    std::uint64_t written_tiles = 0;
+    std::uint64_t commits = 0;
+    std::uint64_t reads = 0;
+    std::uint64_t ended_copies = 0;
+    SnapshotProgress snapshot;
+};
+
+class Mailbox {
+   public:
+    Mailbox() { orders_.reserve(64); }
+
+    // Compute thread. Both throw Error once the driver has failed. send() returns the order's number, counting from 1.
+    std::uint64_t send(const Order& order) {
+        const std::lock_guard lock(mutex_);
+        if (failure_) throw Error(failure_->code, failure_->message);
+        orders_.push_back(order);
+        return ++sent_;
+    }
+    // The driver's thread owns this wait: it publishes a failure when an operation fails or is older than its deadline.
+    template <typename Reached>
+    void wait(Reached reached) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return failure_ || reached(progress_); });
+        if (failure_) throw Error(failure_->code, failure_->message);
+    }
+    // As wait(), for `time` at most; false: it was not reached.
+    template <typename Reached>
+    bool wait_for(std::chrono::nanoseconds time, Reached reached) {
+        std::unique_lock lock(mutex_);
+        changed_.wait_for(lock, time, [&] { return failure_ || reached(progress_); });
+        if (failure_) throw Error(failure_->code, failure_->message);
+        return reached(progress_);
+    }
+    Progress progress() {
+        const std::lock_guard lock(mutex_);
+        return progress_;
+    }
+    std::vector<EndedSnapshot> take_snapshots() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(ended_snapshots_, {});
+    }
+    void stop() {
+        const std::lock_guard lock(mutex_);
+        orders_.push_back({.kind = Order::Kind::stop});
+    }
+    std::vector<std::string> take_notes() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(notes_, {});
+    }
+
+    // Driver's thread. `orders` is emptied and filled with what was sent since.
+    void take(std::vector<Order>& orders) {
+        orders.clear();
+        const std::lock_guard lock(mutex_);
+        orders.swap(orders_);
+    }
+    void publish(const Progress& progress, const std::optional<DriverFailure>& failure) {
+        {
+            const std::lock_guard lock(mutex_);
+            progress_ = progress;
+            if (failure && !failure_) failure_ = failure;
+        }
+        changed_.notify_one();
+    }
+    void add_note(const std::string& note) {
+        const std::lock_guard lock(mutex_);
+        notes_.push_back(note);
+    }
+    void add_snapshot(EndedSnapshot copy) {
+        const std::lock_guard lock(mutex_);
+        ended_snapshots_.push_back(std::move(copy));
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<Order> orders_;
+    std::uint64_t sent_ = 0;
+    Progress progress_;
+    std::optional<DriverFailure> failure_;
+    std::vector<std::string> notes_;
+    std::vector<EndedSnapshot> ended_snapshots_;
+};
+
+}  // namespace penstock::zero

@@ -1,0 +1,40 @@
+// Objects that stay in host memory between their uses. Durability and residency are independent: they are written
+// through in each step that is to be committed.
+#pragma once
+
+#include "pinned_pool/pinned_pool.h"
+#include "swap/store/tensor_store.h"
+#include "zero_infinity/plan/model_layout.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace penstock::zero {
+
+// What an update does with the tiles that host memory holds.
+enum class ResidentTiles : std::uint8_t {
+    written,    // through to the store
+    held_back,  // they stay in host memory alone, newer than the store, until a commit asks for them
+};
+
+class Residents {
+   public:
+    // Takes the leases and reads the objects: blocks, at most `deadline` for one tile. REQUIRES: called on the thread
+    // that owns the Io. Throws Error (storage).
+    Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout,
+              std::chrono::seconds deadline);
+
+    // Weights and frozen weights as ModelLayout::group_tiles() lays them; null when weights are not resident.
+    std::byte* group(std::uint32_t unit) const noexcept;
+    // The tile's bytes; null when states are not resident or the unit has none.
+    std::byte* states(store::TileId tile) const noexcept;
+
+   private:
+    const ModelLayout* layout_;
+    std::vector<pool::Lease> groups_;  // by unit
+    std::vector<pool::Lease> states_;  // by object; empty leases elsewhere
+};
+
+}  // namespace penstock::zero

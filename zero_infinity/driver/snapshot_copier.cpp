@@ -1,0 +1,57 @@
+#include "zero_infinity/driver/snapshot_copier.h"
+
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+namespace penstock::zero {
+
+SnapshotCopier::~SnapshotCopier() {
+    if (idle()) return;
+    PENSTOCK_CHECK(deps_.store->abandoned(), "the copy to {} is under way", path_);
+    static_cast<void>(directory_.release());  // the device still works on its files, so it stays locked
+    deps_.memory.forsake();
+}
+
+void SnapshotCopier::begin(const std::string& path) {
+    PENSTOCK_CHECK(idle() && deps_.memory, "a copy to {} while another is under way, or without memory", path);
+    path_ = path;
+    try {
+        std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+        directory_ = std::make_unique<store::StoreDirectory>(path, deps_.job);
+        std::unique_ptr<store::TensorStore> copy = create_kept(*deps_.io, *deps_.store, *directory_, deps_.caching);
+        if (copy->granule_bytes() > pool::granule_bytes)
+            throw Error(ExitCode::storage, fmt::format("the file system asks for direct I/O in units of {} bytes; keep "
+                                                       "snapshots on another one",
+                                                       copy->granule_bytes()));
+        keeper_ = std::make_unique<store::Keeper>(*deps_.store, std::move(copy), deps_.memory.span());
+    } catch (const std::exception& error) {  // Error, or of std::filesystem
+        refused_ = EndedSnapshot{.path = path, .bytes = 0, .problem = error.what()};
+        directory_.reset();
+    }
+}
+
+void SnapshotCopier::stop() noexcept {
+    if (keeper_) keeper_->stop();
+}
+
+SnapshotProgress SnapshotCopier::progress() const noexcept {
+    if (!keeper_) return {};
+    return {.under_way = true, .copied_bytes = keeper_->copied_bytes(), .total_bytes = keeper_->total_bytes()};
+}
+
+std::optional<EndedSnapshot> SnapshotCopier::take_ended() {
+    if (refused_) return std::exchange(refused_, std::nullopt);
+    if (!keeper_ || !keeper_->finished()) return std::nullopt;
+    EndedSnapshot ended{.path = path_, .bytes = keeper_->copied_bytes()};
+    if (keeper_->error()) ended.problem = keeper_->error()->message;
+    keeper_.reset();
+    directory_.reset();
+    return ended;
+}
+
+}  // namespace penstock::zero

@@ -1,0 +1,39 @@
+// What an optimizer updates: a contiguous piece of one rank's shard.
+#pragma once
+
+#include "zero_infinity/kernels/plane.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::zero {
+
+// As fp32 arrays. All have `count` elements and do not overlap.
+struct UpdateSpan {
+    float* master = nullptr;
+    float* moments[2] = {nullptr, nullptr};  // as many as Optimizer::moments(); initial_moment() before the first step
+    const float* gradient = nullptr;         // unscaled and clipped
+    std::size_t count = 0;
+};
+
+// As its codec stores it: for optimizers that take the planes apart in registers, in the same pass over memory as the
+// update. All arrays have `count` elements, do not overlap and are aligned for their type. For codecs whose moments are
+// planes of fp32.
+struct EncodedSpan {
+    EncodedForm form = EncodedForm::none;
+    std::byte* weights = nullptr;
+    std::byte* master = nullptr;             // the codec's own plane; null when it has none
+    float* moments[2] = {nullptr, nullptr};  // as many as Optimizer::moments()
+    const std::byte* gradient = nullptr;     // as it came: to be widened to fp32 and then multiplied by the scale
+    PlaneType gradient_type = PlaneType::fp32;
+    float gradient_scale = 1;
+    std::size_t count = 0;
+};
+
+enum class EncodedUpdate : std::uint8_t {
+    unsupported,  // nothing was touched: the caller decodes, updates and encodes
+    finite,       // updated, and all new masters and moments are finite
+    non_finite,   // updated, and some are not
+};
+
+}  // namespace penstock::zero

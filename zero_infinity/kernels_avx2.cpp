@@ -1,9 +1,0 @@
-// The kernels for AVX2; flags in CMakeLists.txt.
-#include "zero_infinity/kernels_body.h"
-
-namespace penstock {
-
-extern const Kernels avx2_kernels;
-constexpr Kernels avx2_kernels = table("avx2");
-
-}  // namespace penstock

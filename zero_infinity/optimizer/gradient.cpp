@@ -1,0 +1,90 @@
+#include "zero_infinity/optimizer/gradient.h"
+
+#include "aio/words/check.h"
+#include "zero_infinity/kernels/kernels.h"
+
+#include <algorithm>
+
+namespace penstock::zero {
+namespace {
+
+constexpr std::uint64_t block_numel = 2048;  // of fp32 scratch on the stack; a multiple of square_lanes
+static_assert(block_numel % square_lanes == 0, "so that every block begins at lane 0");
+
+void widen(PlaneType type, const std::byte* from, float* to, std::size_t count) noexcept {
+    switch (type) {
+        case PlaneType::fp32:
+            std::copy_n(reinterpret_cast<const float*>(from), count, to);
+            return;
+        case PlaneType::bf16:
+            kernels().widen_bf16(reinterpret_cast<const std::uint16_t*>(from), to, count);
+            return;
+        case PlaneType::fp16:
+            kernels().widen_fp16(reinterpret_cast<const std::uint16_t*>(from), to, count);
+            return;
+        case PlaneType::u8:
+        case PlaneType::u16:
+            break;
+    }
+    PENSTOCK_CHECK(false, "gradients of type {}", to_string(type));
+}
+
+void narrow(PlaneType type, const float* from, std::byte* to, std::size_t count) noexcept {
+    switch (type) {
+        case PlaneType::fp32:
+            std::copy_n(from, count, reinterpret_cast<float*>(to));
+            return;
+        case PlaneType::bf16:
+            kernels().narrow_bf16(from, reinterpret_cast<std::uint16_t*>(to), count);
+            return;
+        case PlaneType::fp16:
+            kernels().narrow_fp16(from, reinterpret_cast<std::uint16_t*>(to), count);
+            return;
+        case PlaneType::u8:
+        case PlaneType::u16:
+            break;
+    }
+    PENSTOCK_CHECK(false, "gradients of type {}", to_string(type));
+}
+
+}  // namespace
+
+double sum_of_squares(const GradientView& tile) noexcept {
+    double lanes[square_lanes] = {};
+    float block[block_numel];
+    for (std::uint64_t first = 0; first < tile.numel; first += block_numel) {
+        const std::uint64_t count = std::min(block_numel, tile.numel - first);
+        widen(tile.type, tile.data + first * bytes_of(tile.type), block, count);
+        kernels().add_squares(block, lanes, count);
+    }
+    for (std::size_t half = square_lanes / 2; half > 0; half /= 2)
+        for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    return lanes[0];
+}
+
+void scaled_to_fp32(const GradientView& tile, float scale, float* out) noexcept {
+    widen(tile.type, tile.data, out, tile.numel);
+    kernels().scale(out, scale, tile.numel);
+}
+
+void add(const GradientView& from, std::byte* to) noexcept {
+    float addend[block_numel];
+    float sum[block_numel];
+    for (std::uint64_t first = 0; first < from.numel; first += block_numel) {
+        const std::uint64_t count = std::min(block_numel, from.numel - first);
+        const std::uint64_t offset_bytes = first * bytes_of(from.type);
+        widen(from.type, from.data + offset_bytes, addend, count);
+        widen(from.type, to + offset_bytes, sum, count);
+        kernels().add(addend, sum, count);
+        narrow(from.type, sum, to + offset_bytes, count);
+    }
+}
+
+double clip_factor(double norm, double limit) noexcept {
+    PENSTOCK_CHECK(limit >= 0, "gradient clip limit {}", limit);
+    if (limit == 0) return 1;
+    const double factor = limit / (norm + 1e-6);
+    return factor > 1 ? 1 : factor;  // a NaN norm gives NaN
+}
+
+}  // namespace penstock::zero

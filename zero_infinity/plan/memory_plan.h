@@ -1,0 +1,61 @@
+// How a hard host budget is divided before anything is allocated: fixed uses first, the rest is the window for weights.
+#pragma once
+
+#include "pinned_pool/budget.h"
+#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/plan.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+// What the configuration keys are called, so that refusals can name what to change; a program fills in its own names.
+struct SettingNames {
+    std::string host_budget = "host_budget_bytes";
+    std::string device_budget = "device_budget_bytes";
+    std::string prefetch_depth = "prefetch_depth";
+    std::string staging = "staging_tiles";
+    std::string gradient_type = "gradient_type";
+    std::string resident_weights = "residency.weights";
+    std::string resident_states = "residency.states";
+    std::string keep = "keeping";
+};
+
+// Names of the budget's uses: who takes memory from the pool.
+inline constexpr const char* gradients_use = "gradients";
+inline constexpr const char* weights_use = "weights";  // host window: the larger of the two passes'
+inline constexpr const char* staging_use = "staging";  // staging_tiles × ModelLayout::staging_tile_bytes()
+inline constexpr const char* resident_weights_use = "resident weights";
+inline constexpr const char* resident_states_use = "resident states";
+inline constexpr const char* snapshot_use = "keep";  // snapshot_bytes()
+
+// What copying a snapshot takes: two of the longest extents.
+std::uint64_t snapshot_bytes(const ModelLayout& layout);
+
+struct MemoryRequest {
+    const ModelLayout* layout = nullptr;
+    std::vector<Visit> training;
+    std::vector<Visit> inference;
+    std::uint32_t prefetch_depth = 2;  // as far as the budgets allow
+    std::uint32_t staging_tiles = 4;
+    std::uint64_t gradient_bytes = 0;
+    bool keeping = false;  // snapshots are copied during training
+    std::uint64_t host_budget_bytes = 0;
+    bool device_has_memory = false;           // of its own
+    std::uint64_t device_budget_bytes = 0;    // all of it
+    std::uint64_t device_gradient_bytes = 0;  // of it for gradients; the rest is the window for weights
+};
+
+struct MemoryPlan {
+    pool::Budget budget;
+    PassSchedules training;
+    PassSchedules inference;
+};
+
+// Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change. Does not look at
+// the machine.
+MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names);
+
+}  // namespace penstock::zero

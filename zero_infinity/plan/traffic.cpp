@@ -1,0 +1,31 @@
+#include "zero_infinity/plan/traffic.h"
+
+namespace penstock::zero {
+namespace {
+
+// Forward and backward each read the weights; the update reads them once more when it rebuilds the master from them.
+double reads_of_weights(const Codec& codec) noexcept {
+    return codec.master_needs_weights ? 3 : 2;
+}
+
+// The share of steps that write what host memory holds: those that commit.
+double writes_of_residents(Durability durability) noexcept {
+    return durability.commit_steps == 0 ? 0 : 1 / static_cast<double>(durability.commit_steps);
+}
+
+}  // namespace
+
+// What is on NVMe only is written by every update, wherever the next commit is.
+Traffic traffic(const StateFormat& format, Durability durability, Residency residency) {
+    const auto weights = static_cast<double>(format.weights_bytes());
+    const double states = format.states_bytes().value();
+    const auto writes = [&](Tier tier) { return tier == Tier::nvme ? 1 : writes_of_residents(durability); };
+
+    Traffic result;
+    if (residency.weights == Tier::nvme) result.read_bytes += reads_of_weights(*format.codec) * weights;
+    if (residency.states == Tier::nvme) result.read_bytes += states;
+    result.write_bytes = writes(residency.weights) * weights + writes(residency.states) * states;
+    return result;
+}
+
+}  // namespace penstock::zero

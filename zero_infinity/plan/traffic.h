@@ -1,0 +1,47 @@
+// Bytes of NVMe traffic per parameter and step, as one function of the three things that decide them.
+#pragma once
+
+#include "zero_infinity/codec/codec.h"
+
+#include <cstdint>
+
+namespace penstock::zero {
+
+// How many steps lie between commits. Between them, and for ever in scratch, objects kept in host memory are not
+// written.
+struct Durability {
+    std::uint64_t commit_steps = 1;  // 0: never
+    static const Durability every_step;
+    static const Durability scratch;
+    bool commits_after(std::uint64_t step) const noexcept { return commit_steps != 0 && step % commit_steps == 0; }
+    bool operator==(const Durability&) const = default;
+};
+inline constexpr Durability Durability::every_step{1};
+inline constexpr Durability Durability::scratch{0};
+
+enum class Tier : std::uint8_t { host, nvme };  // where a kind of bytes is kept between its uses
+
+struct Residency {
+    Tier weights = Tier::nvme;
+    Tier states = Tier::nvme;
+};
+
+struct Traffic {
+    double read_bytes = 0;  // per trainable parameter and step, a mean over the steps of one commit
+    double write_bytes = 0;
+    double total() const noexcept { return read_bytes + write_bytes; }
+};
+
+// Durable every step; reads + writes in bytes (two moments):
+//   weights, states on   split          plain_fp32     plain_16-bit   compact
+//   nvme, nvme           16 + 12 = 28   20 + 12 = 32   16 + 14 = 30   9.125 + 5.125 = 14.25
+//   host, nvme           10 + 12 = 22    8 + 12 = 20   12 + 14 = 26   3.125 + 5.125 =  8.25
+//   nvme, host            6 + 12 = 18   12 + 12 = 24    4 + 14 = 18   6     + 5.125 = 11.125
+//   host, host            0 + 12 = 12    0 + 12 = 12    0 + 14 = 14   0     + 5.125 =  5.125
+// Example: split, all on NVMe: forward 2 + backward 2 + update 12 read (states 10, and hi once more), 12 written = 28.
+// Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
+// A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
+// see WeightSchedule::retained_bytes().
+Traffic traffic(const StateFormat& format, Durability durability, Residency residency);
+
+}  // namespace penstock::zero

@@ -1,0 +1,89 @@
+// How a model's parameters become flat ranges, shards, tiles and objects of the store: pure arithmetic.
+//
+// A unit's trainable parameters are one flat range of elements, each parameter starting at a multiple of
+// parameter_alignment; the range is padded to parameter_alignment × ranks and cut into equal shards over the ranks,
+// and a shard into tiles: all of tile_numel but the last, so that tiles read one after the other lie without gaps.
+// Example, 1 rank, tiles of 4096: a norm of 768 and a matrix of 100 × 100 start at 0 and 768, trainable_numel 10816,
+// tiles of 4096, 4096 and 2624. Per unit the store holds
+//   NAME.weights  what compute reads            (trainable)
+//   NAME.states   what only the optimizer reads (trainable)
+//   NAME.frozen   weights without gradient, state or rewrite
+// (Flat partitioning as in ZeRO, Rajbhandari et al. 2020; tiles as the unit of transfer as in ZeRO-Infinity, 2021.)
+#pragma once
+
+#include "swap/format/layout.h"
+#include "zero_infinity/codec/codec.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+enum class Training : std::uint8_t { trainable, frozen };
+
+struct ParameterSpec {
+    std::string name;  // unique in its unit
+    std::vector<std::int64_t> shape;
+    Training training = Training::trainable;
+    std::uint64_t numel() const;  // 1 for an empty shape. Throws Error (usage) on a negative or overflowing one
+};
+
+struct UnitSpec {
+    std::string name;  // unique in its model, e.g. "blocks.3"
+    std::vector<ParameterSpec> parameters;
+};
+
+inline constexpr std::uint64_t parameter_alignment = 64;  // elements: whole vectors of the widest kind for every plane
+inline constexpr std::uint64_t tile_alignment = 4096;     // elements: so that tiles of weights are granules
+
+struct Partition {
+    std::uint32_t rank = 0;
+    std::uint32_t ranks = 1;
+};
+
+// Where one parameter lies in its unit's trainable or frozen range.
+struct ParameterPlace {
+    Training training = Training::trainable;
+    std::uint64_t first = 0;  // element in the range
+    std::uint64_t numel = 0;
+};
+
+class UnitLayout {
+   public:
+    // REQUIRES: tile_numel > 0 and a multiple of tile_alignment, rank < ranks. Throws Error (usage) on a unit without
+    // a name and on repeated or empty parameters.
+    UnitLayout(UnitSpec spec, Partition partition, std::uint64_t tile_numel);
+
+    const UnitSpec& spec() const noexcept { return spec_; }
+    const ParameterPlace& place(std::size_t parameter) const { return places_.at(parameter); }
+
+    std::uint64_t trainable_numel() const noexcept { return trainable_numel_; }  // padded, of all ranks
+    std::uint64_t frozen_numel() const noexcept { return frozen_numel_; }        // padded, of all ranks
+    std::uint64_t parameter_numel() const noexcept;                              // without padding
+    std::uint64_t shard_numel() const noexcept;                                  // trainable, of this rank
+    std::uint64_t shard_first() const noexcept;         // where this rank's shard begins in the trainable range
+    std::uint64_t frozen_shard_numel() const noexcept;  // frozen, of this rank
+    std::uint64_t frozen_shard_first() const noexcept;  // where it begins in the frozen range
+
+    std::uint64_t tile_numel() const noexcept { return tile_numel_; }
+    std::uint32_t tile_count() const noexcept;           // of this rank's trainable shard
+    std::uint64_t tile_numel(std::uint32_t tile) const;  // elements of that tile; the last one is shorter
+    std::uint32_t frozen_tile_count() const noexcept;
+    std::uint64_t frozen_tile_numel(std::uint32_t tile) const;
+
+    // The objects of this rank's shard in the order weights, states, frozen; absent ones (no trainable, no frozen
+    // parameter, codec without a separate plane) are left out. A whole tile is padded to granules where the codec's
+    // bytes do not give them: compact's states with tiles that are no multiple of 32768 elements.
+    std::vector<store::ObjectSpec> objects(const StateFormat& format) const;
+
+   private:
+    UnitSpec spec_;
+    Partition partition_;
+    std::uint64_t tile_numel_;
+    std::vector<ParameterPlace> places_;
+    std::uint64_t trainable_numel_ = 0;
+    std::uint64_t frozen_numel_ = 0;
+};
+
+}  // namespace penstock::zero

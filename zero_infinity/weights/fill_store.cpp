@@ -1,0 +1,82 @@
+#include "zero_infinity/weights/fill_store.h"
+
+#include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/region.h"
+#include "swap/store/blocking.h"
+#include "zero_infinity/optimizer/update.h"
+#include "zero_infinity/weights/stretches.h"
+
+#include <algorithm>
+
+namespace penstock::zero {
+namespace {
+
+// Memory for one tile, and the way of its planes into the store.
+class TileWriter {
+   public:
+    TileWriter(const FillParts& parts, const ProgressReport& progress)
+        : parts_(parts),
+          progress_(progress),
+          master_(largest_tile(parts.layout->units())),
+          weights_bytes_(pool::whole_granules(master_.size() * parts.layout->format().weights_bytes())),
+          memory_(weights_bytes_ + pool::whole_granules(parts.layout->format().states_bytes(master_.size())), 1,
+                  pool::Registration::none) {
+        for (const store::ObjectSpec& object : parts.store->layout().objects()) total_bytes_ += object.bytes;
+    }
+
+    void trainable(std::uint32_t unit, std::uint32_t tile, WeightSource& source) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
+        const std::uint64_t numel = layout.tile_numel(tile);
+        read(layout, Training::trainable, tile, numel, source);
+        const TileView view{memory_.data(), memory_.data() + weights_bytes_, numel};
+        encode_initial(parts_.layout->format(), master_.data(), view, parts_.layout->pieces({unit, tile}));
+        if (parts_.layout->objects(unit).weights) write({*parts_.layout->objects(unit).weights, tile}, view.weights);
+        if (parts_.layout->objects(unit).states) write({*parts_.layout->objects(unit).states, tile}, view.states);
+    }
+
+    void frozen(std::uint32_t unit, std::uint32_t tile, WeightSource& source) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
+        const std::uint64_t numel = layout.frozen_tile_numel(tile);
+        read(layout, Training::frozen, tile, numel, source);
+        std::byte* scratch = memory_.data() + weights_bytes_;  // the master's other half has no place to go
+        parts_.layout->format().codec->encode_master(master_.data(), memory_.data(), scratch, numel);
+        write({*parts_.layout->objects(unit).frozen, tile}, memory_.data());
+    }
+
+   private:
+    void read(const UnitLayout& layout, Training training, std::uint32_t tile, std::uint64_t numel,
+              WeightSource& source) {
+        std::fill_n(master_.begin(), numel, 0.0F);  // padding
+        for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
+            source.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
+                        std::span(master_).subspan(stretch.offset, stretch.count));
+        });
+    }
+
+    void write(store::TileId tile, std::byte* data) {
+        write_blocking(*parts_.io, *parts_.store, tile, {data, parts_.store->extent_bytes(tile)}, parts_.deadline);
+        done_bytes_ += parts_.store->layout().tile_bytes(tile);
+        if (progress_) progress_(done_bytes_, total_bytes_);
+    }
+
+    const FillParts& parts_;
+    const ProgressReport& progress_;
+    std::vector<float> master_;
+    std::uint64_t weights_bytes_;
+    pool::Region memory_;
+    std::uint64_t done_bytes_ = 0;
+    std::uint64_t total_bytes_ = 0;
+};
+
+}  // namespace
+
+void fill_store(const FillParts& parts, WeightSource& source, const ProgressReport& progress) {
+    TileWriter writer(parts, progress);
+    for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
+        const UnitLayout& layout = parts.layout->unit(unit);
+        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) writer.trainable(unit, tile, source);
+        for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) writer.frozen(unit, tile, source);
+    }
+}
+
+}  // namespace penstock::zero

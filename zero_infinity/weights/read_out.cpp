@@ -1,0 +1,131 @@
+#include "zero_infinity/weights/read_out.h"
+
+#include "aio/words/check.h"
+#include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/region.h"
+#include "swap/store/blocking.h"
+#include "zero_infinity/optimizer/update.h"
+#include "zero_infinity/weights/stretches.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace penstock::zero {
+namespace {
+
+// Memory for one tile, and the way of its values to the sink.
+class TileValues {
+   public:
+    TileValues(const ReadOutParts& parts, const ReadOut& what, WeightSink& sink)
+        : parts_(parts),
+          what_(what),
+          sink_(sink),
+          decoded_(largest_tile(parts.layout->units())),
+          weights_bytes_(pool::whole_granules(decoded_.size() * parts.layout->format().weights_bytes())),
+          memory_(std::make_unique<pool::Region>(
+              weights_bytes_ + pool::whole_granules(parts.layout->format().states_bytes(decoded_.size())), 1,
+              pool::Registration::none)) {
+        for (const ParameterValue value : what.values)
+            PENSTOCK_CHECK(value < ParameterValue::moment0 || moment_of(value) < parts.layout->format().moments,
+                           "moment {} of {}", moment_of(value), parts.layout->format().moments);
+    }
+
+    void trainable(std::uint32_t unit, std::uint32_t tile) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
+        const std::vector<Stretch> stretches = wanted(layout, Training::trainable, tile, layout.tile_numel(tile));
+        if (stretches.empty()) return;
+        const TileView view{memory_->data(), memory_->data() + weights_bytes_, layout.tile_numel(tile)};
+        if (parts_.layout->objects(unit).weights && needs_weights())
+            read({*parts_.layout->objects(unit).weights, tile}, view.weights);
+        if (parts_.layout->objects(unit).states && needs_states())
+            read({*parts_.layout->objects(unit).states, tile}, view.states);
+        for (const ParameterValue value : what_.values) give(layout, stretches, value, view);
+    }
+
+    void frozen(std::uint32_t unit, std::uint32_t tile) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
+        const std::uint64_t numel = layout.frozen_tile_numel(tile);
+        const std::vector<Stretch> stretches = wanted(layout, Training::frozen, tile, numel);
+        if (stretches.empty() || !asks_for(ParameterValue::weight)) return;
+        read({*parts_.layout->objects(unit).frozen, tile}, memory_->data());
+        give(layout, stretches, ParameterValue::weight, {memory_->data(), nullptr, numel});
+    }
+
+   private:
+    static std::uint32_t moment_of(ParameterValue value) { return value == ParameterValue::moment1 ? 1 : 0; }
+    bool asks_for(ParameterValue value) const {
+        return std::find(what_.values.begin(), what_.values.end(), value) != what_.values.end();
+    }
+    bool needs_weights() const {
+        return asks_for(ParameterValue::weight) ||
+               (parts_.layout->format().codec->master_needs_weights && asks_for(ParameterValue::master));
+    }
+    bool needs_states() const {
+        const bool master = parts_.layout->format().codec->plane(PlaneOf::master) != nullptr;
+        return asks_for(ParameterValue::moment0) || asks_for(ParameterValue::moment1) ||
+               (master && asks_for(ParameterValue::master));
+    }
+
+    std::vector<Stretch> wanted(const UnitLayout& layout, Training training, std::uint32_t tile,
+                                std::uint64_t numel) const {
+        std::vector<Stretch> found;
+        for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
+            if (!what_.wanted || what_.wanted({layout.spec(), layout.spec().parameters[stretch.parameter]}))
+                found.push_back(stretch);
+        });
+        return found;
+    }
+
+    void read(store::TileId tile, std::byte* data) {
+        try {
+            parts_.read(tile, {data, parts_.layout->extent_bytes(tile)});
+        } catch (...) {
+            static_cast<void>(memory_.release());  // a stuck device may still write into it
+            throw;
+        }
+    }
+
+    void give(const UnitLayout& layout, const std::vector<Stretch>& stretches, ParameterValue value,
+              const TileView& view) {
+        const StateFormat& format = parts_.layout->format();
+        const std::byte* data = reinterpret_cast<const std::byte*>(decoded_.data());
+        PlaneType type = PlaneType::fp32;
+        if (value == ParameterValue::weight) {
+            data = view.weights;
+            type = format.codec->weights;
+        } else if (value == ParameterValue::master) {
+            decode_masters(format, view, decoded_.data());
+        } else {
+            decode_moment(format, view, moment_of(value), decoded_.data());
+        }
+        for (const Stretch& stretch : stretches)
+            sink_.write({layout.spec(), layout.spec().parameters[stretch.parameter]},
+                        {value, type, data + stretch.offset * bytes_of(type), stretch.first, stretch.count});
+    }
+
+    const ReadOutParts& parts_;
+    const ReadOut& what_;
+    WeightSink& sink_;
+    std::vector<float> decoded_;
+    std::uint64_t weights_bytes_;
+    std::unique_ptr<pool::Region> memory_;
+};
+
+}  // namespace
+
+ReadTile blocking_reads(aio::Io& io, store::TensorStore& store, std::chrono::nanoseconds deadline) {
+    return [&io, &store, deadline](store::TileId tile, std::span<std::byte> memory) {
+        read_blocking(io, store, tile, memory, deadline);
+    };
+}
+
+void read_out(const ReadOutParts& parts, const ReadOut& what, WeightSink& sink) {
+    TileValues values(parts, what, sink);
+    for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
+        const UnitLayout& layout = parts.layout->unit(unit);
+        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) values.trainable(unit, tile);
+        for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) values.frozen(unit, tile);
+    }
+}
+
+}  // namespace penstock::zero
