@@ -67,6 +67,7 @@ END
 
 extra_env=()
 stub c++ 'exit 0'
+stub lscpu 'echo "Flags: fpu avx2 avx512bw"'
 stub apt-get 'exit 100'
 stub dpkg-query 'printf installed'
 stub_python_with_pip 'exit 1'
@@ -264,12 +265,22 @@ case_demo_builds_the_program_alone_and_says_how_long() {
   run demo --steps 3
   expect_ok
   says '^  2 build  .*about [0-9]'
-  says '^  4 training  200 steps: about 2 minutes'
+  says '^  4 training  200 steps in bf16: about 2 minutes'
   says '^built .*--target penstock$'
   says '^penstock prepare --out .demo/text.tokens .demo/text$'
   says '^penstock train trainer/demo.json --steps 3$'
   says '^took: 1 setup [0-9]* s, 2 build [0-9]* s, 3 text [0-9]* s, 4 training [0-9]* s$'
   says 'penstock ckpt verify .demo/swap$'
+}
+
+case_demo_avoids_slow_arithmetic() {
+  stub_build
+  stub lscpu 'echo "Flags: fpu avx2 avx512f"'
+  mkdir -p "$work/repo/.demo/text" "$work/repo/trainer"
+  run demo --steps 3
+  expect_ok
+  says '^  4 training  200 steps in fp32'
+  says '^penstock train trainer/demo.json --set bf16.enabled=false --set memory.host_budget=136MiB --steps 3$'
 }
 
 case_demo_compiles_while_torch_is_downloaded() {
