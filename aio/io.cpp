@@ -69,6 +69,15 @@ void Io::start(Transfer& transfer, const TransferRequest& request) {
     ++unfinished_;
 }
 
+void Io::post(Transfer& transfer) noexcept {
+    PENSTOCK_CHECK(transfer.idle(), "the transfer is already started");
+    transfer.request_ = {};
+    transfer.error_.reset();
+    transfer.transition(Transfer::State::drained);
+    drained_.push(transfer);
+    ++unfinished_;
+}
+
 void Io::promote(Transfer& transfer, Urgency urgency) noexcept {
     TransferRequest& request = transfer.request_;
     if (!transfer.waits() || request.kind == IoKind::flush || urgency >= *request.urgency) return;

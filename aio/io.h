@@ -70,6 +70,10 @@ class Io {
     // REQUIRES: transfer is idle, the request obeys the file's alignment. Never blocks, never completes inside.
     void start(Transfer& transfer, const TransferRequest& request);
 
+    // Ends without having moved anything: done() is called by the next poll() or wait(), without an error. For who
+    // decides itself what becomes of an operation, and tells it where the others are told. REQUIRES: transfer is idle.
+    void post(Transfer& transfer) noexcept;
+
     // Hands to the kernel what may go there now; delivers nothing. For who computes for longer than a system call takes
     // after start(); also from done(), which may not poll.
     void hand_over() noexcept;

@@ -41,7 +41,7 @@ Transfer::~Transfer() {
 
 void Transfer::fail(int errno_value) noexcept {
     error_ = IoError{.kind = request_.kind,
-                     .path = request_.file->path(),
+                     .path = request_.file == nullptr ? std::string() : request_.file->path(),  // posted
                      .offset_bytes = request_.offset_bytes,
                      .bytes = request_.bytes,
                      .errno_value = errno_value,
@@ -53,6 +53,7 @@ void Transfer::transition(State to) noexcept {
         (state_ == State::idle && to == State::queued) || (state_ == State::queued && to == State::active) ||
         (state_ == State::active && to == State::drained) || (state_ == State::drained && to == State::idle) ||
         (state_ == State::queued && to == State::drained) ||  // cancelled before it began, at the end of the Io
+        (state_ == State::idle && to == State::drained) ||    // posted
         (state_ == State::active && to == State::lost);
     PENSTOCK_CHECK(allowed, "transfer state {} cannot become {}", static_cast<int>(state_), static_cast<int>(to));
     state_ = to;

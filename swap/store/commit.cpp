@@ -66,18 +66,12 @@ void Commit::write_copy(std::uint32_t copy) {
                           .urgency = aio::Urgency::demand});
 }
 
-// A read carries the refusal, because no flush may be tried again and nothing else comes back through the Io.
 void Commit::refuse() {
     PENSTOCK_CHECK(idle(), "a commit is under way");
     error_.reset();
     step_ = Step::refusing;
     ++parts_in_flight_;
-    io_.start(parts_[0], {.kind = aio::IoKind::read,
-                          .file = &manifests_[0],
-                          .data = place_.data(),
-                          .offset_bytes = 0,
-                          .bytes = manifests_[0].alignment().offset_bytes,
-                          .urgency = aio::Urgency::demand});
+    io_.post(parts_[0]);
 }
 
 void Commit::finish() noexcept {

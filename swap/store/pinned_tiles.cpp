@@ -19,7 +19,7 @@ PinnedTiles::~PinnedTiles() {
 
 void PinnedTiles::wait(std::uint32_t index, TileOperation& write) {
     waiting_.emplace(index, &write);
-    write.waits_ = true;
+    write.stage_ = TileOperation::Stage::waiting;
     pin_.wanted(write.tile());
 }
 
@@ -30,14 +30,14 @@ TileOperation* PinnedTiles::release(std::uint32_t index) {
     if (found == waiting_.end()) return nullptr;
     TileOperation* const write = found->second;
     waiting_.erase(found);
-    write->waits_ = false;
+    write->stage_ = TileOperation::Stage::writing;
     return write;
 }
 
 std::vector<TileOperation*> PinnedTiles::release_all() {
     std::vector<TileOperation*> writes;
     for (const auto& [index, write] : waiting_) {
-        write->waits_ = false;
+        write->stage_ = TileOperation::Stage::writing;
         writes.push_back(write);
     }
     waiting_.clear();

@@ -3,6 +3,8 @@
 #include "aio/words/check.h"
 #include "swap/store/store_state.h"
 
+#include <algorithm>
+#include <ctime>
 #include <utility>
 
 namespace penstock::store {
@@ -10,16 +12,17 @@ namespace penstock::store {
 TensorStore::TensorStore(std::unique_ptr<StoreState> state) : state_(std::move(state)) {}
 
 TensorStore::~TensorStore() {
-    if (state_->abandoned()) static_cast<void>(state_.release());  // the device may still work on its files and memory
+    if (abandoned()) static_cast<void>(state_.release());  // the device may still work on its files and memory
 }
 
 TileOperation::~TileOperation() {
-    PENSTOCK_CHECK(!waits_, "a write of tile {} of object {} is destroyed while it waits for a pinned tile", tile_.tile,
+    PENSTOCK_CHECK(stage_ != Stage::waiting,
+                   "a write of tile {} of object {} is destroyed while it waits for a pinned tile", tile_.tile,
                    tile_.object);
 }
 
 void TileOperation::done() noexcept {
-    store_->tile_finished(*this);
+    state_->tile_finished(*this);
 }
 
 GenerationPin::~GenerationPin() {
@@ -30,93 +33,184 @@ CommitOperation::~CommitOperation() {
     PENSTOCK_CHECK(!busy_, "a commit operation is destroyed while it is in flight");
 }
 
-const Layout& TensorStore::layout() const noexcept {
-    return state_->layout();
-}
-std::optional<std::uint32_t> TensorStore::find(std::string_view object) const {
-    return state_->find(object);
-}
-std::uint64_t TensorStore::extent_bytes(TileId tile) const {
-    return state_->layout().extent(tile, 0).bytes;
-}
-std::uint64_t TensorStore::granule_bytes() const noexcept {
-    return state_->layout().granule_bytes();
-}
-StoreKind TensorStore::kind() const noexcept {
-    return state_->kind();
-}
-bool TensorStore::poisoned() const noexcept {
-    return state_->poisoned();
-}
-bool TensorStore::written(TileId tile) const {
-    return state_->written(tile);
-}
+// ---------------------------------------------------------------- tiles
 
 void TensorStore::read(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency) {
-    state_->read(operation, tile, memory, urgency);
+    const TileRecord& record = state_->written_record(tile);
+    state_->begin(operation, tile, memory);
+    state_->occupy(tile);
+    operation.stage_ = TileOperation::Stage::reading;
+    state_->read_slot(operation, record, urgency);
 }
 
 void TensorStore::read_again(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency) {
-    state_->read_again(operation, tile, memory, urgency);
+    read(operation, tile, memory, urgency);
+    operation.stage_ = TileOperation::Stage::reading_again;
 }
 
-StoredTile TensorStore::stored(TileId tile) const {
-    return state_->stored(tile);
+void TensorStore::read_pinned(TileOperation& operation, TileId tile, std::span<std::byte> memory,
+                              aio::Urgency urgency) {
+    PENSTOCK_CHECK(pinned(tile), "tile {} of object '{}' is not pinned", tile.tile,
+                   layout().objects()[tile.object].name);
+    state_->begin(operation, tile, memory);
+    operation.version_ = TileOperation::Version::pinned;
+    operation.stage_ = TileOperation::Stage::reading;
+    ++state_->pinned_reads;
+    state_->read_slot(operation, state_->pinned->record(layout().tile_index(tile)), urgency);
 }
 
 void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency) {
-    state_->write(operation, tile, memory, urgency);
+    StoreState& state = *state_;
+    state.check_writable();
+    PENSTOCK_CHECK(state.commit.idle(), "tile {} of object '{}' is written while a commit is under way", tile.tile,
+                   layout().objects()[tile.object].name);
+    state.begin(operation, tile, memory);
+    state.occupy(tile);
+    if (poisoned()) return state.refuse(operation);
+    const std::uint32_t index = layout().tile_index(tile);
+    // Never the committed slot, however often the tile is written before the next commit.
+    const TileRecord& committed = state.committed[index];
+    const std::uint32_t slot = committed.written && layout().geometry().slots == 2 ? 1 - committed.slot : 0;
+    const auto logical = static_cast<std::ptrdiff_t>(layout().tile_bytes(tile));
+    std::fill(operation.memory_.begin() + logical, operation.memory_.end(), std::byte{0});
+    operation.generation_ = state.pending_generation();
+    operation.offset_bytes_ = layout().extent(tile, slot).offset_bytes;
+    operation.urgency_ = urgency;
+    ++state.writes_in_flight;
+    if (state.pinned && state.pinned->holds(index, slot)) {
+        state.pinned->wait(index, operation);
+    } else {
+        operation.stage_ = TileOperation::Stage::writing;
+        state.start(operation, aio::IoKind::write);
+        if (operation.memory_.size() >= long_hash_bytes)
+            state.io.hand_over();  // the device works while the hash is taken
+    }
+    // Whatever becomes of the write: should it fail, a read finds other bytes than these and says so.
+    state.pending.tiles[index] = {
+        .hash = state.hash(operation), .generation = operation.generation_, .slot = slot, .written = true};
 }
+
+// A write that waits for a pinned tile is not with the Io yet: it takes the new urgency along.
+void TensorStore::promote(TileOperation& operation, aio::Urgency urgency) noexcept {
+    PENSTOCK_CHECK(!operation.idle() && operation.state_ == state_.get(),
+                   "the operation is not one of this store in flight");
+    if (urgency < operation.urgency_) operation.urgency_ = urgency;
+    state_->io.promote(operation, urgency);
+}
+
+// ---------------------------------------------------------------- pins
+
+void TensorStore::pin(GenerationPin& pin) {
+    StoreState& state = *state_;
+    const bool scratch = kind() == StoreKind::scratch;
+    PENSTOCK_CHECK(!state.pinned, "a generation is pinned already");
+    PENSTOCK_CHECK(state.writes_in_flight == 0 && state.commit.idle(), "a pin with {} writes in flight",
+                   state.writes_in_flight);
+    PENSTOCK_CHECK(scratch || state.generation, "nothing was committed yet");
+    state.pinned = std::make_unique<PinnedTiles>(pin, scratch ? state.pending.tiles : state.committed);
+}
+
+bool TensorStore::pinned(TileId tile) const {
+    return state_->pinned && state_->pinned->holds(layout().tile_index(tile));
+}
+
+void TensorStore::release(TileId tile) {
+    PENSTOCK_CHECK(state_->pinned != nullptr, "nothing is pinned");
+    if (TileOperation* const write = state_->pinned->release(layout().tile_index(tile)))
+        state_->start(*write, aio::IoKind::write);
+}
+
+void TensorStore::unpin() noexcept {
+    PENSTOCK_CHECK(state_->pinned != nullptr && state_->pinned_reads == 0, "{} reads of pinned tiles in flight",
+                   state_->pinned_reads);
+    for (TileOperation* const write : state_->pinned->release_all()) state_->start(*write, aio::IoKind::write);
+    state_->pinned.reset();
+}
+
+// ---------------------------------------------------------------- commit
 
 void TensorStore::commit(CommitOperation& operation, const ClientState& client) {
-    state_->commit(operation, client);
-}
-void TensorStore::pin(GenerationPin& pin) {
-    state_->pin(pin);
-}
-void TensorStore::read_pinned(TileOperation& operation, TileId tile, std::span<std::byte> memory,
-                              aio::Urgency urgency) {
-    state_->read_pinned(operation, tile, memory, urgency);
-}
-bool TensorStore::pinned(TileId tile) const {
-    return state_->pinned(tile);
-}
-void TensorStore::release(TileId tile) {
-    state_->release(tile);
-}
-void TensorStore::unpin() noexcept {
-    state_->unpin();
-}
-void TensorStore::promote(TileOperation& operation, aio::Urgency urgency) noexcept {
-    state_->promote(operation, urgency);
-}
-void TensorStore::abandon() noexcept {
-    state_->abandon();
-}
-bool TensorStore::abandoned() const noexcept {
-    return state_->abandoned();
+    StoreState& state = *state_;
+    PENSTOCK_CHECK(!state.abandoned, "the store was abandoned");
+    state.check_writable();
+    PENSTOCK_CHECK(kind() != StoreKind::scratch, "a scratch store commits nothing");
+    PENSTOCK_CHECK(operation.idle() && state.commit.idle(), "a commit is under way");
+    PENSTOCK_CHECK(state.writes_in_flight == 0, "a commit with {} writes in flight", state.writes_in_flight);
+    state.commit_refusal = state.refusal();
+    if (state.commit_refusal) {
+        state.commit.refuse();
+    } else {
+        Manifest& pending = state.pending;
+        pending.generation = state.pending_generation();
+        pending.client = client;
+        pending.time_s = static_cast<std::uint64_t>(std::max<std::time_t>(std::time(nullptr), 0));
+        state.commit.start(pending.generation, encode(pending, state.commit.memory()));
+    }
+    operation.busy_ = true;
+    operation.error_.reset();
+    state.committing = &operation;
 }
 
-std::optional<std::uint64_t> TensorStore::generation() const noexcept {
-    return state_->generation();
+void TensorStore::abandon() noexcept {
+    state_->abandoned = true;
 }
-std::uint64_t TensorStore::incarnation() const noexcept {
-    return state_->incarnation();
+
+// ---------------------------------------------------------------- questions
+
+StoreKind TensorStore::kind() const noexcept {
+    return state_->kind();
 }
-const ClientState& TensorStore::client() const noexcept {
-    return state_->client();
+const Layout& TensorStore::layout() const noexcept {
+    return state_->layout;
 }
-const StoreUuid& TensorStore::uuid() const noexcept {
-    return state_->uuid();
+std::optional<std::uint32_t> TensorStore::find(std::string_view object) const {
+    const auto found = state_->objects_by_name.find(object);
+    return found == state_->objects_by_name.end() ? std::nullopt : std::optional(found->second);
 }
-const std::optional<Origin>& TensorStore::origin() const noexcept {
-    return state_->origin();
+std::uint64_t TensorStore::extent_bytes(TileId tile) const {
+    return layout().extent(tile, 0).bytes;
 }
-const std::vector<std::string>& TensorStore::notes() const noexcept {
-    return state_->notes();
+std::uint64_t TensorStore::granule_bytes() const noexcept {
+    return layout().granule_bytes();
+}
+bool TensorStore::written(TileId tile) const {
+    return state_->pending.tiles[layout().tile_index(tile)].written;
 }
 TileLocation TensorStore::location(TileId tile) const {
     return state_->location(tile);
+}
+StoredTile TensorStore::stored(TileId tile) const {
+    const TileRecord& record = state_->written_record(tile);
+    const Extent extent = layout().extent(tile, record.slot);
+    return {.file = &state_->files.data[extent.device],
+            .offset_bytes = extent.offset_bytes,
+            .bytes = extent.bytes,
+            .identity = state_->identity(tile, record.generation),
+            .hash = record.hash};
+}
+bool TensorStore::abandoned() const noexcept {
+    return state_->abandoned;
+}
+bool TensorStore::poisoned() const noexcept {
+    return !state_->poisoned_by.empty();
+}
+std::optional<std::uint64_t> TensorStore::generation() const noexcept {
+    return state_->generation;
+}
+std::uint64_t TensorStore::incarnation() const noexcept {
+    return state_->pending.incarnation;
+}
+const ClientState& TensorStore::client() const noexcept {
+    return state_->client;
+}
+const StoreUuid& TensorStore::uuid() const noexcept {
+    return state_->pending.store;
+}
+const std::optional<Origin>& TensorStore::origin() const noexcept {
+    return state_->pending.origin;
+}
+const std::vector<std::string>& TensorStore::notes() const noexcept {
+    return state_->notes;
 }
 
 }  // namespace penstock::store

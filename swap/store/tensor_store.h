@@ -25,7 +25,7 @@
 
 namespace penstock::store {
 
-class StoreState;  // swap/store/store_state.h: the implementation's
+struct StoreState;  // swap/store/store_state.h: the implementation's
 
 // Why a tile could not be read or written, or a generation not be committed. The message is complete: object, tile,
 // file, offset, cause, remedy.
@@ -45,7 +45,7 @@ class TileOperation : private aio::Transfer {
    public:
     TileOperation() noexcept = default;
     ~TileOperation() override;  // checks that it is not under way
-    bool idle() const noexcept { return !busy_; }
+    bool idle() const noexcept { return stage_ == Stage::idle; }
     TileId tile() const noexcept { return tile_; }
     // The outcome, valid from tile_done() until the next start. After an error the memory's contents are undefined
     // (read).
@@ -57,19 +57,26 @@ class TileOperation : private aio::Transfer {
     virtual void tile_done() noexcept = 0;
 
    private:
-    friend class StoreState;
+    friend class TensorStore;
+    friend struct StoreState;
     friend class PinnedTiles;
+    enum class Stage : std::uint8_t {
+        idle,           // the caller's
+        waiting,        // a write, for a pinned tile: not with the Io yet
+        writing,        // with the Io
+        reading,        // likewise
+        reading_again,  // likewise, because the bytes were wrong; an error speaks of two readings then
+        refused,        // a write that touches nothing, because the store is poisoned
+    };
+    enum class Version : std::uint8_t { newest, pinned };  // of a read
     void done() noexcept final;
 
-    StoreState* store_ = nullptr;
+    StoreState* state_ = nullptr;  // outlives an abandoned store
     TileId tile_;
     std::span<std::byte> memory_;  // the extent
-    bool busy_ = false;
+    Stage stage_ = Stage::idle;
+    Version version_ = Version::newest;
     aio::Urgency urgency_ = aio::Urgency::demand;
-    bool reread_ = false;
-    bool pinned_ = false;   // a read of a pinned slot
-    bool waits_ = false;    // a write, for a pinned tile: not with the Io yet
-    bool refused_ = false;  // a write that touches nothing, because the store is poisoned
     std::uint64_t offset_bytes_ = 0;
     std::uint64_t generation_ = 0;
     TileHash hash_;  // what a read expects
@@ -90,7 +97,8 @@ class CommitOperation {
     virtual void committed() noexcept = 0;  // as tile_done(); also when there is an error
 
    private:
-    friend class StoreState;
+    friend class TensorStore;
+    friend struct StoreState;
     bool busy_ = false;
     std::optional<StoreError> error_;
 };
@@ -163,7 +171,6 @@ class GenerationPin {
     virtual void wanted(TileId tile) noexcept = 0;
 
    private:
-    friend class StoreState;
     friend class PinnedTiles;
     bool pinned_ = false;
 };

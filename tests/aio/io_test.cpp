@@ -205,6 +205,36 @@ TEST_F(IoOverManual, LetsDoneDestroyItsTransfer) {
     EXPECT_EQ(transfer, nullptr);
 }
 
+// What a caller decides itself reaches whoever waits for it in the same way, and never from within the call.
+TEST_F(IoOverManual, DeliversWhatWasPostedWithTheNextPollWithoutTouchingTheDevice) {
+    build({});
+    Counted posted;
+    io_->post(posted);
+    EXPECT_EQ(posted.dones, 0);
+    EXPECT_FALSE(posted.idle());
+    EXPECT_FALSE(io_->idle());
+    EXPECT_TRUE(io_->due());
+    posted.then = [&] {
+        if (posted.dones == 1) io_->post(posted);
+    };
+    EXPECT_EQ(io_->poll(), 1U);
+    EXPECT_EQ(io_->wait(std::chrono::hours(1)), 1U);
+    EXPECT_EQ(posted.dones, 2);
+    EXPECT_FALSE(posted.error().has_value());
+    EXPECT_TRUE(io_->idle());
+    EXPECT_TRUE(backend_->in_flight.empty());
+}
+
+TEST_F(IoOverManual, CancelsWhatWasPostedWhenDestroyed) {
+    build({});
+    Counted posted;
+    io_->post(posted);
+    io_.reset();
+    EXPECT_EQ(posted.dones, 0);
+    ASSERT_TRUE(posted.error().has_value());
+    EXPECT_EQ(posted.error()->errno_value, ECANCELED);
+}
+
 TEST_F(IoOverManual, NamesTheOldestTransfer) {
     build(bounded(8 * kib, 4 * kib));
     EXPECT_FALSE(io_->oldest().has_value());
