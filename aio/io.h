@@ -23,12 +23,15 @@ namespace penstock::aio {
 struct Chunk;        // aio/chunk.h: the implementation's
 struct DeviceQueue;  // aio/device_queue.h
 
+// How long a device may take to answer before it counts as stuck, unless a program says otherwise.
+inline constexpr std::chrono::seconds default_deadline{120};
+
 struct IoLimits {
     std::uint32_t chunk_bytes = 1U << 20;  // longest single attempt, a power of two; more does not read faster
     InFlightLimits in_flight;              // per device
     int tries = 8;  // at one place without progress (EAGAIN with a growing pause, EINTR), then it is an error
-    // How long an attempt may be with the kernel before stuck(), finish() and the destructor say so.
-    std::chrono::nanoseconds deadline = std::chrono::seconds(120);
+    // How long an attempt may be with the kernel before advance(), finish() and the destructor say so.
+    std::chrono::nanoseconds deadline = default_deadline;
 };
 
 inline constexpr std::size_t max_io_devices = 16;
@@ -92,17 +95,18 @@ class Io {
 
     bool idle() const noexcept { return unfinished_ == 0; }
     bool due() const noexcept { return !drained_.empty(); }  // the next poll() delivers something
-    // Waits until the transfer, or everything, has ended. Returns what is stuck instead, once something of the Io has
-    // been with the kernel longer than the deadline: the transfer then still runs.
+
+    // wait(), for whoever must notice that a device does not answer: returns what has been with the kernel longest once
+    // that is longer than the deadline, and blocks no longer than until it can be. Such a device is stuck: what it has
+    // may never come back. What came back while the process stood still counts as back. Costs no more than wait().
+    [[nodiscard]] std::optional<OldestTransfer> advance(std::chrono::nanoseconds timeout);
+    // The same until the transfer, or everything, has ended: nothing then. What is returned still runs.
     [[nodiscard]] std::optional<OldestTransfer> finish(const Transfer& transfer);
     [[nodiscard]] std::optional<OldestTransfer> finish_all();
 
     // What has been with the kernel longest. Walks over all that is in flight; an attempt that pauses before a retry is
     // not with the kernel.
     std::optional<OldestTransfer> oldest() const;
-    // The same, when that is longer than the deadline: the transfer to name when a device is stuck. Call poll() or
-    // wait() first: what came back since the last one counts as not back.
-    std::optional<OldestTransfer> stuck() const;
 
     // Keeps `ranges` pinned, or `files` open, in the kernel, which saves CPU for each later transfer; nothing else
     // changes for a transfer. Replaces what was registered before; an empty list registers nothing. Returns an empty
@@ -142,6 +146,7 @@ class Io {
     // io_deadline.cpp: what does not come back, and the end.
     const Chunk* oldest_chunk() const noexcept;
     OldestTransfer describe(const Chunk& chunk) const;
+    const Chunk* look_for_late() noexcept;
     template <typename Ended>
     std::optional<OldestTransfer> finish_until(const Ended& ended);
     void cancel_all() noexcept;
@@ -163,10 +168,11 @@ class Io {
     Chunk* free_chunks_ = nullptr;
     std::size_t free_count_ = 0;
     Chunk* resting_ = nullptr;
-    std::size_t handed_over_ = 0;  // chunks that the backend has
-    TransferQueue drained_;        // done() is due
-    bool resubmitted_ = false;     // by the last reap: those attempts are not with the kernel yet
-    Time now_;                     // read when the owner enters, after each reap and after done() was called
+    std::size_t handed_over_ = 0;    // chunks that the backend has
+    TransferQueue drained_;          // done() is due
+    bool resubmitted_ = false;       // by the last reap: those attempts are not with the kernel yet
+    Time now_;                       // read when the owner enters, after each reap and after done() was called
+    Time late_after_ = Time::min();  // nothing in flight passes the deadline before; later when it was looked at
     std::size_t unfinished_ = 0;
     bool delivering_ = false;
 

@@ -54,24 +54,35 @@ std::optional<OldestTransfer> Io::oldest() const {
     return chunk == nullptr ? std::nullopt : std::optional(describe(*chunk));
 }
 
-// Asked after every wait of finish(), so the path is copied only when there is something to say.
-std::optional<OldestTransfer> Io::stuck() const {
-    const Chunk* chunk = oldest_chunk();
-    if (chunk == nullptr || backend_->now() - chunk->submitted <= limits_.deadline) return std::nullopt;
-    return describe(*chunk);
+// The oldest, and until when it is not too old. What is handed over later is younger.
+const Chunk* Io::look_for_late() noexcept {
+    const Chunk* oldest = oldest_chunk();
+    late_after_ = (oldest == nullptr ? backend_->now() : oldest->submitted) + limits_.deadline;
+    return oldest;
 }
 
-// Waits no longer than until what is in flight now becomes too old. Judged after a reap only: the owner may have been
-// away for longer than the deadline, while everything came back.
+// Looks at what is in flight only when something may be too old: once per deadline while all is well.
+std::optional<OldestTransfer> Io::advance(std::chrono::nanoseconds timeout) {
+    if (timeout > std::chrono::nanoseconds(0)) {
+        const Time begin = backend_->now();
+        if (begin > late_after_) look_for_late();
+        timeout = std::min(timeout, late_after_ + tick - begin);
+    }
+    wait(timeout);
+    const Time seen = now_;
+    if (seen <= late_after_) return std::nullopt;
+    hand_over();  // what came back until that moment is back
+    const Chunk* oldest = look_for_late();
+    return seen <= late_after_ ? std::nullopt : std::optional(describe(*oldest));
+}
+
 template <typename Ended>
 std::optional<OldestTransfer> Io::finish_until(const Ended& ended) {
-    std::optional<OldestTransfer> found;
-    while (!ended() && !found) {
-        const Chunk* chunk = oldest_chunk();
-        wait(chunk == nullptr ? limits_.deadline : chunk->submitted + limits_.deadline + tick - backend_->now());
-        if (!ended()) found = stuck();
+    while (!ended()) {
+        auto stuck = advance(limits_.deadline);
+        if (stuck && !ended()) return stuck;
     }
-    return found;
+    return std::nullopt;
 }
 
 std::optional<OldestTransfer> Io::finish(const Transfer& transfer) {

@@ -133,13 +133,12 @@ Moved IoRig::run(RequestSource& source, std::optional<double> seconds, Interrupt
     auto next_look = watch.begin();
     for (const auto& mover : movers_) start(*mover);
     while (section_.running > 0) {
-        io_->wait(start_what_is_due());
+        if (const auto stuck = io_->advance(start_what_is_due())) throw Error(ExitCode::storage, stuck->message());
         const auto now = Clock::now();
         if (seconds && std::chrono::duration<double>(now - watch.begin()).count() >= *seconds) section_.over = true;
         if (now < next_look) continue;
         next_look = now + std::chrono::milliseconds(100);
         stop.check();
-        if (const auto stuck = io_->stuck()) throw Error(ExitCode::storage, stuck->message());
     }
     const Moved moved = watch.stop(section_.bytes);
     if (section_.error) throw Error(ExitCode::storage, section_.error->message());

@@ -169,11 +169,10 @@ void SwapRig::moved(Mover& mover, std::uint64_t bytes, const std::string* error)
 void SwapRig::settle() {
     std::exception_ptr interrupted;
     for (auto look = std::chrono::steady_clock::now(); section_.running > 0;) {
-        io_->wait(glance);
+        if (const auto stuck = io_->advance(glance)) give_up(*stuck);
         const auto now = std::chrono::steady_clock::now();
         if (now < look) continue;
         look = now + glance;
-        if (const auto stuck = io_->stuck()) give_up(*stuck);
         try {
             if (!interrupted) stop_.check();
         } catch (const Error&) {
@@ -210,8 +209,7 @@ double SwapRig::commit() {
     const Stopwatch watch;
     store_->commit(*operation, {{"step", std::to_string(++steps_)}});
     while (!operation->idle()) {
-        io_->wait(glance);
-        if (const auto stuck = io_->stuck(); stuck && !operation->idle()) {
+        if (const auto stuck = io_->advance(glance); stuck && !operation->idle()) {
             static_cast<void>(operation.release());
             give_up(*stuck);
         }

@@ -113,8 +113,8 @@ void wait_for_something(std::initializer_list<TransferStream*> streams) {
     const auto copying = std::find_if(streams.begin(), streams.end(),
                                       [](const TransferStream* stream) { return stream->oldest_copy() != nullptr; });
     if (!io.idle()) {
-        io.wait(copying == streams.end() ? std::chrono::nanoseconds(longest_wait) : glance);
-        if (const auto stuck = io.stuck()) throw Error(ExitCode::storage, stuck->message());
+        const auto timeout = copying == streams.end() ? std::chrono::nanoseconds(longest_wait) : glance;
+        if (const auto stuck = io.advance(timeout)) throw Error(ExitCode::storage, stuck->message());
     } else if (copying != streams.end()) {
         TransferStream& stream = **copying;
         if (!stream.device()->wait(*stream.oldest_copy(), copy_deadline))

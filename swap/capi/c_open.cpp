@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -17,7 +18,6 @@
 namespace penstock::store {
 namespace {
 
-constexpr std::uint64_t default_deadline_ms = 120'000;
 constexpr std::uint64_t longest_deadline_ms = 24ULL * 3600 * 1000;  // as of Io
 constexpr std::uint64_t default_tile_bytes = 4ULL << 20;
 constexpr std::uint64_t least_granule_bytes = 4096;  // of every store
@@ -36,7 +36,7 @@ VerifyScope scope_of(const penstock_store_options& options) {
                                                       : VerifyScope::none;
 }
 
-std::function<void(std::uint64_t, std::uint64_t)> progress_of(const penstock_store_options& options) {
+WorkProgress progress_of(const penstock_store_options& options) {
     if (options.progress == nullptr) return {};
     return [&options](std::uint64_t done_bytes, std::uint64_t total_bytes) {
         options.progress(done_bytes, total_bytes, options.progress_user);
@@ -84,6 +84,11 @@ ObjectSpec spec_of(const penstock_object& object) {
     return spec;
 }
 
+aio::IoLimits limits_of(const penstock_store_options& options) {
+    if (options.deadline_ms == 0) return {};
+    return {.deadline = std::chrono::milliseconds(std::min(options.deadline_ms, longest_deadline_ms))};
+}
+
 std::vector<ObjectSpec> specs_of(const penstock_store_options& options) {
     std::vector<ObjectSpec> specs;
     for (std::size_t i = 0; i < options.object_count; ++i) specs.push_back(spec_of(options.objects[i]));
@@ -123,8 +128,7 @@ void create_store(OpenStore& open, const std::vector<StoreDirectory*>& directori
     CreateOptions create{.objects = std::move(specs),
                          .kind = kind_of(options),
                          .caching = caching_of(options),
-                         .progress = progress_of(options),
-                         .deadline = open.deadline};
+                         .progress = progress_of(options)};
     if (options.bandwidths != nullptr) create.shares = stripe_shares({options.bandwidths, options.directory_count});
     open.store = TensorStore::create(*open.io, directories, std::move(create));
 }
@@ -155,10 +159,7 @@ void open_or_create(OpenStore& open, const penstock_store_options& options, std:
     if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !committed)) {
         return create_store(open, directories, options, std::move(specs));
     }
-    OpenOptions how{.caching = caching_of(options),
-                    .verify = scope_of(options),
-                    .progress = progress_of(options),
-                    .deadline = open.deadline};
+    OpenOptions how{.caching = caching_of(options), .verify = scope_of(options), .progress = progress_of(options)};
     require_wanted(*directories.front(), options, specs);
     open.store = TensorStore::open(*open.io, directories, std::move(how));
 }
@@ -189,8 +190,7 @@ OpenStore open_store(const penstock_store_options* given, const BackendSource& s
     const penstock_store_options& options = checked(given);
     std::vector<ObjectSpec> specs = specs_of(options);
     if (options.mode == PENSTOCK_OPEN) require_store_in(options);
-    const std::uint64_t deadline_ms = options.deadline_ms == 0 ? default_deadline_ms : options.deadline_ms;
-    OpenStore open{.deadline = std::chrono::milliseconds(std::min(deadline_ms, longest_deadline_ms))};
+    OpenStore open;
     open.directories.reserve(options.directory_count);
     for (std::size_t i = 0; i < options.directory_count; ++i) {
         open.directories.emplace_back(options.directories[i], options.job);
@@ -198,7 +198,7 @@ OpenStore open_store(const penstock_store_options* given, const BackendSource& s
     aio::ChosenBackend chosen = source(open.directories.front(), options);
     if (!chosen.note.empty()) open.notes.push_back(chosen.note);
     open.backend_ready_fd = chosen.backend->ready_fd();
-    open.io = std::make_unique<aio::Io>(std::move(chosen.backend), aio::IoLimits{.deadline = open.deadline});
+    open.io = std::make_unique<aio::Io>(std::move(chosen.backend), limits_of(options));
     open_or_create(open, options, std::move(specs));
     return open;
 }

@@ -8,7 +8,6 @@
 #include "swap/directory/store_directory.h"
 #include "swap/store/tensor_store.h"
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,7 +21,6 @@ struct OpenStore {  // destroyed in reverse
     std::unique_ptr<TensorStore> store;
     int backend_ready_fd = -1;       // Backend::ready_fd()
     std::vector<std::string> notes;  // beside the store's own
-    std::chrono::nanoseconds deadline{0};
 };
 
 // Makes the backend for a store whose first directory this is; tests bring one with faults.

@@ -199,7 +199,7 @@ penstock_status CStore::next(std::int64_t timeout_ms, penstock_result& result) {
         } else if (timeout_ms >= 0 && left <= std::chrono::nanoseconds(0)) {
             status = PENSTOCK_TIMEOUT;
         } else {
-            advance(timeout_ms < 0 ? until_stuck() : std::min(left, until_stuck()));
+            advance(timeout_ms < 0 ? std::chrono::milliseconds(longest_wait_ms) : left);
         }
     }
     if (status == PENSTOCK_OK) take(result);
@@ -217,17 +217,9 @@ void CStore::take(penstock_result& result) noexcept {
               .memory_lost = taken_->memory_lost ? 1 : 0};
 }
 
-// Judged after each wait only: the caller may have been away for longer than the deadline, while everything came back.
 void CStore::advance(std::chrono::nanoseconds timeout) {
     if (lost()) return give_up_running();
-    open_.io->wait(timeout);
-    if (const auto stuck = open_.io->stuck()) lose(*stuck);
-}
-
-std::chrono::nanoseconds CStore::until_stuck() const {
-    const auto oldest = open_.io->oldest();
-    const std::chrono::nanoseconds age = oldest ? oldest->age : std::chrono::nanoseconds(0);
-    return std::max(open_.deadline - age, std::chrono::nanoseconds(0)) + std::chrono::nanoseconds(1);
+    if (const auto stuck = open_.io->advance(timeout)) lose(*stuck);
 }
 
 // Nothing that is in flight comes back any more, and what stands in for it tells so. The requests stay where they are,

@@ -50,7 +50,6 @@ class CStore final : private RequestListener {
     std::span<std::byte> checked(const penstock_memory& memory, std::uint64_t needed_bytes) const;
     void mark(const TileRange& range, bool busy) noexcept;
     void advance(std::chrono::nanoseconds timeout);
-    std::chrono::nanoseconds until_stuck() const;
     void lose(const aio::OldestTransfer& stuck);
     void give_up_running();
     void take(penstock_result& result) noexcept;

@@ -162,22 +162,4 @@ void fit_manifests(const StoreFiles& files, const Layout& layout) {
     }
 }
 
-void fill_files(aio::Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const FillProgress& progress,
-                std::chrono::nanoseconds deadline) {
-    fill_with_zeros(io, ranges, progress, deadline,
-                    [&files] { static_cast<void>(std::make_unique<StoreFiles>(std::move(files)).release()); });
-}
-
-std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents) {
-    std::vector<ZeroRange> ranges;
-    for (const aio::File& file : files.manifests) {
-        ranges.push_back({.file = &file, .offset_bytes = 0, .bytes = 2 * manifest_capacity(layout)});
-    }
-    if (contents == Contents::manifests) return ranges;
-    for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
-        ranges.push_back({.file = &files.data[device], .offset_bytes = 0, .bytes = layout.device_bytes(device)});
-    }
-    return ranges;
-}
-
 }  // namespace penstock::store

@@ -3,10 +3,8 @@
 
 #include "aio/file.h"
 #include "swap/directory/store_directory.h"
-#include "swap/directory/zero_fill.h"
 #include "swap/format/layout.h"
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,15 +35,5 @@ void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories,
 
 // Gives the manifest files their length, because it says where copy 2 begins. Throws Error (storage).
 void fit_manifests(const StoreFiles& files, const Layout& layout);
-
-// Writes zeros there, durably. When a device does not answer it keeps the files open for ever: the device may still
-// work on them. Polls the Io; throws as fill_with_zeros().
-void fill_files(aio::Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const FillProgress& progress,
-                std::chrono::nanoseconds deadline);
-
-enum class Contents : std::uint8_t { all, manifests };
-
-// The whole of the files, for fill_with_zeros().
-std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents);
 
 }  // namespace penstock::store

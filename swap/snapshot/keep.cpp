@@ -176,10 +176,9 @@ void check_same_objects(const std::vector<ObjectSpec>& from, const std::vector<O
 
 }  // namespace
 
-void copy_tiles(aio::Io& io, TensorStore& from, TensorStore& to, const CopyProgress& progress,
-                std::chrono::nanoseconds deadline) {
+void copy_tiles(aio::Io& io, TensorStore& from, TensorStore& to, const WorkProgress& progress) {
     check_same_objects(from.layout().objects(), to.layout().objects());
-    const auto copy = start_and_finish(io, std::make_unique<CopyAll>(from, to), progress, deadline);
+    const auto copy = start_and_finish(io, std::make_unique<CopyAll>(from, to), progress);
     if (copy->error()) throw Error(ExitCode::storage, copy->error()->message);
 }
 

@@ -3,10 +3,8 @@
 
 #include "swap/store/tensor_store.h"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,14 +45,11 @@ class Keeper {
 std::unique_ptr<TensorStore> create_kept(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
                                          aio::Caching caching);
 
-using CopyProgress = std::function<void(std::uint64_t copied_bytes, std::uint64_t total_bytes)>;
-
 // Copies the newest bytes of all written tiles of `from` into `to`, which has the same objects; the caller commits.
 // With a kept store as `from` this is how a run goes back to a snapshot: what `to` had committed stays whole until that
-// commit. Polls the Io; has 32 MiB of memory of its own, or two tiles where these are longer; deadline as verify().
-// Throws Error: usage (the objects differ; the first difference is named), storage (what could not be read or written),
-// and what `progress` throws.
-void copy_tiles(aio::Io& io, TensorStore& from, TensorStore& to, const CopyProgress& progress,
-                std::chrono::nanoseconds deadline = std::chrono::seconds(120));
+// commit. Polls the Io; has 32 MiB of memory of its own, or two tiles where these are longer. Throws Error: usage (the
+// objects differ; the first difference is named), storage (what could not be read or written, or a stuck device: then
+// both are abandoned), and what `progress` throws.
+void copy_tiles(aio::Io& io, TensorStore& from, TensorStore& to, const WorkProgress& progress);
 
 }  // namespace penstock::store

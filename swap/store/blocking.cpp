@@ -1,10 +1,12 @@
 #include "swap/store/blocking.h"
 
+#include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "swap/store/long_work.h"
 
-#include <algorithm>
+#include <chrono>
 #include <memory>
+#include <utility>
 
 namespace penstock::store {
 namespace {
@@ -18,41 +20,37 @@ struct WaitedCommit final : CommitOperation {
 };
 
 template <typename Operation>
-void wait_for(aio::Io& io, TensorStore& store, std::unique_ptr<Operation> operation,
-              std::chrono::nanoseconds deadline) {
-    const auto start = std::chrono::steady_clock::now();
+void wait_for(aio::Io& io, TensorStore& store, std::unique_ptr<Operation> operation) {
     while (!operation->idle()) {
-        const auto waited = std::chrono::steady_clock::now() - start;
-        if (waited >= deadline) {
+        PENSTOCK_CHECK(!io.idle(), "a write waits for a pinned tile that nobody releases");
+        const auto stuck = io.advance(std::chrono::seconds(1));
+        if (stuck && !operation->idle()) {
             store.abandon();
             static_cast<void>(operation.release());  // the device still holds it
-            throw_stuck(io);
+            throw Error(ExitCode::storage, stuck->message() + "; " + stuck_store_remedy);
         }
-        io.wait(deadline - waited);
     }
     if (operation->error()) throw Error(ExitCode::storage, operation->error()->message);
 }
 
 }  // namespace
 
-void read_blocking(aio::Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory,
-                   std::chrono::nanoseconds deadline) {
+void read_blocking(aio::Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory) {
     auto operation = std::make_unique<WaitedTile>();
     store.read(*operation, tile, memory, aio::Urgency::demand);
-    wait_for(io, store, std::move(operation), deadline);
+    wait_for(io, store, std::move(operation));
 }
 
-void write_blocking(aio::Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory,
-                    std::chrono::nanoseconds deadline) {
+void write_blocking(aio::Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory) {
     auto operation = std::make_unique<WaitedTile>();
     store.write(*operation, tile, memory, aio::Urgency::write_back);
-    wait_for(io, store, std::move(operation), deadline);
+    wait_for(io, store, std::move(operation));
 }
 
-void commit_blocking(aio::Io& io, TensorStore& store, const ClientState& client, std::chrono::nanoseconds deadline) {
+void commit_blocking(aio::Io& io, TensorStore& store, const ClientState& client) {
     auto operation = std::make_unique<WaitedCommit>();
     store.commit(*operation, client);
-    wait_for(io, store, std::move(operation), deadline);
+    wait_for(io, store, std::move(operation));
 }
 
 }  // namespace penstock::store

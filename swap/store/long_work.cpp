@@ -1,51 +1,35 @@
 #include "swap/store/long_work.h"
 
+#include "aio/words/check.h"
 #include "aio/words/error.h"
 
-#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 
 namespace penstock::store {
 
-void throw_stuck(const aio::Io& io) {
-    const auto oldest = io.oldest();
-    throw Error(ExitCode::storage, (oldest ? oldest->message() : std::string("an operation has not come back")) +
-                                       "; check the device (dmesg). What was committed is safe.");
+const char* LongWork::stuck_remedy() const noexcept {
+    return stuck_store_remedy;
 }
 
-namespace {
-
-[[noreturn]] void leave(const aio::Io& io, std::unique_ptr<LongWork>& work) {
-    work->abandon();
-    static_cast<void>(work.release());  // the device still holds its memory
-    throw_stuck(io);
-}
-
-}  // namespace
-
-void finish_work(aio::Io& io, std::unique_ptr<LongWork>& work, const WorkProgress& progress,
-                 std::chrono::nanoseconds deadline) {
-    using Clock = std::chrono::steady_clock;
+void finish_work(aio::Io& io, std::unique_ptr<LongWork>& work, const WorkProgress& progress) {
     std::exception_ptr refusal;  // of progress()
-    auto last = Clock::now();
     while (!work->finished()) {
+        PENSTOCK_CHECK(!io.idle(), "work of {} bytes waits for nothing", work->total_bytes());
         const std::uint64_t before = work->done_bytes();
-        const std::chrono::nanoseconds left = deadline - (Clock::now() - last);
-        // Past the deadline a poll: the process itself may have stood still, while everything came back.
-        io.wait(std::clamp<std::chrono::nanoseconds>(left, std::chrono::seconds(0), std::chrono::seconds(1)));
-        if (work->done_bytes() != before) {
-            try {
-                if (progress && !refusal) progress(work->done_bytes(), work->total_bytes());
-            } catch (...) {
-                refusal = std::current_exception();
-                work->stop();
-            }
-            last = Clock::now();
-        } else if (left <= std::chrono::seconds(0) && !work->finished()) {
-            const auto oldest = io.oldest();
-            if (!oldest || oldest->age >= deadline) leave(io, work);
-            last = Clock::now() - oldest->age;
+        const auto stuck = io.advance(std::chrono::seconds(1));
+        if (stuck && !work->finished()) {
+            work->abandon();
+            const LongWork* left = work.release();  // the device still holds its memory
+            throw Error(ExitCode::storage, stuck->message() + "; " + left->stuck_remedy());
+        }
+        if (!progress || refusal || work->done_bytes() == before) continue;
+        try {
+            progress(work->done_bytes(), work->total_bytes());
+        } catch (...) {
+            refusal = std::current_exception();
+            work->stop();
         }
     }
     if (refusal) std::rethrow_exception(refusal);

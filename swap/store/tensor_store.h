@@ -11,8 +11,8 @@
 #include "swap/format/hash.h"
 #include "swap/format/layout.h"
 #include "swap/format/manifest.h"
+#include "swap/store/long_work.h"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -120,10 +120,9 @@ struct CreateOptions {
     std::vector<std::uint16_t> shares = {};  // one per directory (swap/format/striping.h); empty: equal ones
     std::optional<Origin> origin = {};       // REQUIRES: set exactly when kept
     aio::Caching caching = aio::Caching::direct;
-    // Called on the caller's thread while the files are pre-written (overwriting is twice as fast as a first write; a
-    // kept store is written once, so only its manifests are). What it throws ends the creation and reaches the caller.
-    std::function<void(std::uint64_t written_bytes, std::uint64_t total_bytes)> progress = {};
-    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // without any progress of the device
+    // Of pre-writing the files: overwriting is twice as fast as a first write. (A kept store is written once, so only
+    // its manifests are.)
+    WorkProgress progress = {};
     AgreeOnIncarnation agree = {};
 };
 
@@ -137,8 +136,7 @@ enum class VerifyScope : std::uint8_t {
 struct OpenOptions {
     aio::Caching caching = aio::Caching::direct;
     VerifyScope verify = VerifyScope::none;
-    std::function<void(std::uint64_t verified_bytes, std::uint64_t total_bytes)> progress = {};  // as CreateOptions'
-    std::chrono::nanoseconds deadline = std::chrono::seconds(120);                               // likewise
+    WorkProgress progress = {};     // of the verification
     AgreeOnIncarnation agree = {};  // not asked for a store that is only read
 };
 

@@ -3,6 +3,7 @@
 #include "swap/directory/device_roles.h"
 #include "swap/store/store_state.h"
 #include "swap/store/tensor_store.h"
+#include "swap/store/zero_fill.h"
 
 #include <utility>
 
@@ -42,7 +43,7 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
     reserve(files, directories, layout);
     for (const StoreDirectory* directory : directories) directory->sync();
     const Contents contents = options.kind == StoreKind::kept ? Contents::manifests : Contents::all;
-    fill_files(io, files, whole_ranges(files, layout, contents), options.progress, options.deadline);
+    fill_files(io, files, whole_ranges(files, layout, contents), options.progress);
     return std::make_unique<TensorStore>(std::make_unique<StoreState>(io, std::move(files), std::move(manifest),
                                                                       std::nullopt, StoreState::Access::read_write));
 }

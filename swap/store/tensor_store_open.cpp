@@ -7,6 +7,7 @@
 #include "swap/store/store_state.h"
 #include "swap/store/tensor_store.h"
 #include "swap/store/verify.h"
+#include "swap/store/zero_fill.h"
 
 #include <algorithm>
 #include <chrono>
@@ -36,7 +37,7 @@ Recovery recover_newest(const StoreDirectory& directory) {
 // A copy that cannot be read now may be readable again later, when the slots it names were overwritten: what is broken
 // (or disproved) where the next generation comes is erased before anything is written.
 void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, std::uint64_t generation,
-                         const Recovery& recovery, std::chrono::nanoseconds deadline) {
+                         const Recovery& recovery) {
     fit_manifests(files, layout);
     const std::size_t next = (generation + 1) % 2;
     const std::uint64_t place_bytes = manifest_capacity(layout);
@@ -46,7 +47,7 @@ void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, s
         if (state != ManifestCopy::State::broken && state != ManifestCopy::State::disproved) continue;
         broken.push_back({.file = &files.manifests[next], .offset_bytes = copy * place_bytes, .bytes = place_bytes});
     }
-    if (!broken.empty()) fill_files(io, files, broken, {}, deadline);
+    if (!broken.empty()) fill_files(io, files, broken, {});
 }
 
 void check_files(const StoreFiles& files, const Layout& layout, const std::string& directory) {
@@ -97,7 +98,7 @@ VerifyReport verify_generation(aio::Io& io, const Directories& directories, cons
                                const OpenOptions& options, VerifyScope scope) {
     TensorStore store(std::make_unique<StoreState>(io, find_files(directories, options.caching, manifest), manifest,
                                                    manifest.generation, StoreState::Access::read_only));
-    return verify(io, store, {.scope = scope, .progress = options.progress, .deadline = options.deadline});
+    return verify(io, store, {.scope = scope, .progress = options.progress});
 }
 
 // Generation g-1 is whole from the commit of g to the first write after it, and nothing has been written yet: so g can
@@ -139,8 +140,7 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     Manifest manifest = std::move(*recovery.newest);
     const std::uint64_t generation = manifest.generation;
     if (!shared) {
-        prepare_next_commit(io, files, Layout(manifest.objects, manifest.geometry), generation, recovery,
-                            options.deadline);
+        prepare_next_commit(io, files, Layout(manifest.objects, manifest.geometry), generation, recovery);
         manifest.incarnation = agreed_incarnation(options.agree, next_incarnation(manifest.incarnation));
     }
     const auto access = shared ? StoreState::Access::read_only : StoreState::Access::read_write;

@@ -98,7 +98,7 @@ void SecondReading::tile_done() noexcept {
 std::vector<std::uint32_t> read_once(aio::Io& io, TensorStore& store, const VerifyOptions& options,
                                      VerifyReport& report) {
     auto tiles = std::make_unique<TileStream>(io, store, tiles_in_scope(store, options.scope), options.urgency);
-    const auto stream = start_and_finish(io, std::move(tiles), options.progress, options.deadline);
+    const auto stream = start_and_finish(io, std::move(tiles), options.progress);
     report.tiles = stream->tile_count();
     report.bytes = stream->total_bytes();
     return stream->doubtful();
@@ -111,7 +111,7 @@ void read_again(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tile
     const auto progress = [&](std::uint64_t done_bytes, std::uint64_t) {
         if (options.progress) options.progress(right_bytes + done_bytes, report.bytes);
     };
-    const auto second = start_and_finish(io, std::move(reading), progress, options.deadline);
+    const auto second = start_and_finish(io, std::move(reading), progress);
     report.damaged = second->damaged();
     report.damages = second->messages();
     report.damaged_tiles = report.damaged.size();

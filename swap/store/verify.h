@@ -3,9 +3,7 @@
 
 #include "swap/store/tensor_store.h"
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,16 +20,13 @@ struct VerifyReport {
 struct VerifyOptions {
     VerifyScope scope = VerifyScope::all;
     aio::Urgency urgency = aio::Urgency::demand;  // scrub where others use the device
-    // Called on the caller's thread as tiles are found right or not; what it throws ends the work and reaches the
-    // caller.
-    std::function<void(std::uint64_t verified_bytes, std::uint64_t total_bytes)> progress = {};
-    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // without any tile coming back
+    WorkProgress progress = {};                   // as tiles are found right or not
 };
 
 // Of the newest bytes of all written tiles in the scope; what is not right is read a second time. Has 8 MiB of memory
 // of its own while it runs, and the longest extent when something is read again. Polls the Io; not from a completion.
-// REQUIRES: no operation in flight on the store. Throws Error (storage) when the device does not answer by the
-// deadline: then the store is abandoned.
+// REQUIRES: no operation in flight on the store. Throws Error (storage) when the device is stuck: then the
+// store is abandoned.
 VerifyReport verify(aio::Io& io, TensorStore& store, const VerifyOptions& options);
 
 }  // namespace penstock::store

@@ -41,13 +41,42 @@ TEST_F(IoDeadline, NamesWhatIsStuckOnlyAfterTheDeadline) {
     backend_->advance(seconds(100));  // in the queue: does not count
     io_->poll();
     backend_->advance(seconds(2));
-    EXPECT_FALSE(io_->stuck().has_value());
+    EXPECT_FALSE(io_->advance(seconds(0)).has_value());
     backend_->advance(std::chrono::nanoseconds(1));
-    ASSERT_TRUE(io_->stuck().has_value());
-    EXPECT_EQ(io_->stuck()->message(), "read of " + path_ + " at offset 8192 has not come back for 2 s");
+    ASSERT_TRUE(io_->advance(seconds(0)).has_value());
+    EXPECT_EQ(io_->advance(seconds(0))->message(), "read of " + path_ + " at offset 8192 has not come back for 2 s");
     backend_->complete_all();
     io_->poll();
-    EXPECT_FALSE(io_->stuck().has_value());
+    EXPECT_FALSE(io_->advance(seconds(0)).has_value());
+}
+
+TEST_F(IoDeadline, AdvanceBlocksUntilSomethingCanBeStuckAndNoLonger) {
+    build(with_deadline(seconds(2)));
+    Counted transfer;
+    io_->start(transfer, request(IoKind::read, 4 * kib));
+    io_->poll();
+    const auto before = backend_->now();
+    EXPECT_FALSE(io_->advance(seconds(1)).has_value());
+    EXPECT_EQ(backend_->now() - before, seconds(1));
+    EXPECT_TRUE(io_->advance(seconds(100)).has_value());
+    EXPECT_LE(backend_->now() - before, seconds(2) + std::chrono::microseconds(1));
+    EXPECT_TRUE(io_->advance(seconds(100)).has_value());
+    backend_->complete_all();
+    EXPECT_FALSE(io_->advance(seconds(100)).has_value());
+    EXPECT_EQ(transfer.dones, 1);
+}
+
+// Each of a row of short ones has the whole deadline, however long the row takes.
+TEST_F(IoDeadline, AdvanceCountsFromWhenTheOldestWasHandedOver) {
+    build(with_deadline(seconds(2)));
+    Counted transfer;
+    for (int round = 0; round < 4; ++round) {
+        io_->start(transfer, request(IoKind::read, 4 * kib));
+        EXPECT_FALSE(io_->advance(std::chrono::milliseconds(1500)).has_value());
+        backend_->complete_all();
+        EXPECT_FALSE(io_->advance(std::chrono::nanoseconds(0)).has_value());
+        EXPECT_EQ(transfer.dones, round + 1);
+    }
 }
 
 TEST_F(IoDeadline, FinishReturnsWhenTheTransferHasEndedOrSomethingIsStuck) {

@@ -58,8 +58,8 @@ struct Driver::State {
 Driver::State::State(const DriverDeps& given, const DriverOptions& options, PassSchedules training,
                      PassSchedules inference)
     : deps(given),
-      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout, options.staging_tiles, options.deadline,
-             std::move(training), std::move(inference)),
+      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout, options.staging_tiles, std::move(training),
+             std::move(inference)),
       loop({.io = deps.io,
             .store = deps.store,
             .device = deps.device,

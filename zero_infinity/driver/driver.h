@@ -25,9 +25,9 @@
 namespace penstock::zero {
 
 struct DriverOptions {
-    std::uint32_t staging_tiles = 4;     // in memory at once during the update
-    std::chrono::seconds deadline{120};  // for a device copy and for each read at the start; other I/O has the Io's
-    bool keeping = false;                // begin_snapshot() may be called: takes snapshot_bytes() of the pool
+    std::uint32_t staging_tiles = 4;                        // in memory at once during the update
+    std::chrono::seconds deadline = aio::default_deadline;  // for a device copy; the Io has its own
+    bool keeping = false;                         // begin_snapshot() may be called: takes snapshot_bytes() of the pool
     aio::Caching caching = aio::Caching::direct;  // of snapshots
     std::string job = "penstock";                 // owner of snapshots
 };

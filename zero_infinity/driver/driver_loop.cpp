@@ -49,7 +49,7 @@ void DriverLoop::stop() {
 }
 
 void DriverLoop::run() noexcept {
-    while (!stopping_) {
+    while (!stopping_ && !stuck_) {
         try {
             turn();
         } catch (const Error& error) {
@@ -61,11 +61,11 @@ void DriverLoop::run() noexcept {
         if (stuck_ || stopping_) break;
         // Device copies end without waking the ring: look again soon. FACTS: a 2 MiB copy takes about 100 µs.
         const bool copying = running_ != nullptr && running_->copying();
-        deps_.io->wait(copying ? std::chrono::nanoseconds(std::chrono::microseconds(50)) : std::chrono::seconds(1));
+        advance(copying ? std::chrono::nanoseconds(std::chrono::microseconds(50)) : std::chrono::seconds(1));
     }
     snapshots_.stop();
     // Direct I/O in flight cannot be cancelled: its memory stays leased until it is back.
-    while (!stuck_ && !drained()) deps_.io->wait(std::chrono::milliseconds(10));
+    while (!stuck_ && !drained()) advance(std::chrono::milliseconds(10));
     if (stuck_) deps_.store->abandon();
 }
 
@@ -76,7 +76,7 @@ void DriverLoop::turn() {
     pump();
     pump_snapshot();
     pass_on_notes();
-    check_deadline();
+    check_copies();
 }
 
 void DriverLoop::obey(const Order& order) {
@@ -168,18 +168,21 @@ void DriverLoop::pass_on_notes() {
     for (; notes_passed_ < notes.size(); ++notes_passed_) deps_.mailbox->add_note(notes[notes_passed_]);
 }
 
-// Once a second at most: it walks over everything in flight.
-void DriverLoop::check_deadline() {
+void DriverLoop::advance(std::chrono::nanoseconds timeout) {
+    const auto late = deps_.io->advance(timeout);
+    if (!late) return;
+    stuck_ = true;
+    fail(ExitCode::storage, late->message() +
+                                ": the device is stuck; the last committed step is safe. Check the "
+                                "device (dmesg), then run again to resume");
+    deps_.mailbox->publish(progress_, failure_);
+}
+
+// Once a second at most: it walks over all copies under way.
+void DriverLoop::check_copies() {
     const auto now = Clock::now();
-    if (now < next_check_) return;
+    if (now < next_check_ || running_ == nullptr) return;
     next_check_ = now + std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), deps_.deadline / 2);
-    if (const auto late = deps_.io->stuck()) {
-        stuck_ = true;
-        fail(ExitCode::storage, late->message() +
-                                    ": the device is stuck; the last committed step is safe. Check the "
-                                    "device (dmesg), then run again to resume");
-    }
-    if (running_ == nullptr) return;
     if (const auto age = running_->oldest_copy(); age && *age >= deps_.deadline) {
         stuck_ = true;
         fail(ExitCode::internal, fmt::format("a copy of weights to device '{}' has not ended for {} s: the device is "
@@ -192,7 +195,7 @@ void DriverLoop::check_deadline() {
 bool DriverLoop::drained() noexcept {
     try {
         if (running_ != nullptr) running_->take_in();
-        check_deadline();
+        check_copies();
     } catch (const std::exception&) {
         stuck_ = true;  // the device answers with errors only: its copies may still be under way
     }

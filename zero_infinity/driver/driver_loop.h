@@ -24,7 +24,7 @@ struct DriverLoopDeps {
     const ModelLayout* layout = nullptr;
     const DriverMemory* memory = nullptr;
     Mailbox* mailbox = nullptr;
-    std::chrono::seconds deadline{120};  // for one device copy
+    std::chrono::seconds deadline = aio::default_deadline;  // for one device copy
 };
 
 // Runs from construction to destruction. Its thread owns the Io and the store meanwhile, and what moves bytes: the
@@ -55,7 +55,8 @@ class DriverLoop {
     void pump_read();
     void pump_snapshot();
     void pass_on_notes();
-    void check_deadline();
+    void advance(std::chrono::nanoseconds timeout);
+    void check_copies();
     bool drained() noexcept;
     bool idle() const noexcept;
     void fail(ExitCode code, const std::string& message);

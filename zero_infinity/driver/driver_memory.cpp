@@ -85,9 +85,9 @@ StagedTile StagingMemory::tile(std::uint64_t number) const {
 }
 
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                           const ModelLayout& layout, std::uint32_t staging_tiles, std::chrono::seconds deadline,
-                           PassSchedules training, PassSchedules inference)
-    : residents_(io, store, pool, layout, deadline),
+                           const ModelLayout& layout, std::uint32_t staging_tiles, PassSchedules training,
+                           PassSchedules inference)
+    : residents_(io, store, pool, layout),
       window_(lease_unless_empty(pool, weights_use, window_bytes(training.host, inference.host))),
       buffers_(lease_unless_empty(pool, staging_use, staging_tiles * layout.staging_tile_bytes())),
       device_window_(allocate_unless_empty(device, window_bytes(training.device, inference.device))),

@@ -79,8 +79,8 @@ class StagingMemory {
 class DriverMemory {
    public:
     DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                 const ModelLayout& layout, std::uint32_t staging_tiles, std::chrono::seconds deadline,
-                 PassSchedules training, PassSchedules inference);
+                 const ModelLayout& layout, std::uint32_t staging_tiles, PassSchedules training,
+                 PassSchedules inference);
     DriverMemory(const DriverMemory&) = delete;
     DriverMemory& operator=(const DriverMemory&) = delete;
 

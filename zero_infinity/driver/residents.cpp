@@ -5,23 +5,21 @@
 
 namespace penstock::zero {
 
-Residents::Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout,
-                     std::chrono::seconds deadline)
+Residents::Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout)
     : layout_(&layout), groups_(layout.unit_count()), states_(layout.objects().size()) {
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const std::uint64_t bytes = layout.group_bytes(unit);
         if (layout.residency().weights == Tier::host && bytes > 0) {
             groups_[unit] = pool.acquire(pool.use(resident_weights_use), bytes);
             for (const GroupTile& part : layout.group_tiles(unit))
-                read_blocking(io, store, part.tile, groups_[unit].span().subspan(part.offset_bytes, part.bytes),
-                              deadline);
+                read_blocking(io, store, part.tile, groups_[unit].span().subspan(part.offset_bytes, part.bytes));
         }
         if (layout.residency().states == Tier::host && layout.objects(unit).states) {
             const std::uint32_t object = *layout.objects(unit).states;
             states_[object] = pool.acquire(pool.use(resident_states_use), layout.memory_bytes(object));
             for (std::uint32_t tile = 0; tile < layout.tile_count(object); ++tile) {
                 const store::TileId id{object, tile};
-                read_blocking(io, store, id, {states(id), layout.extent_bytes(id)}, deadline);
+                read_blocking(io, store, id, {states(id), layout.extent_bytes(id)});
             }
         }
     }

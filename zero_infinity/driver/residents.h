@@ -6,7 +6,6 @@
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/plan/model_layout.h"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,10 +20,9 @@ enum class ResidentTiles : std::uint8_t {
 
 class Residents {
    public:
-    // Takes the leases and reads the objects: blocks, at most `deadline` for one tile. REQUIRES: called on the thread
-    // that owns the Io. Throws Error (storage).
-    Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout,
-              std::chrono::seconds deadline);
+    // Takes the leases and reads the objects: blocks. REQUIRES: called on the thread that owns the Io. Throws Error
+    // (storage).
+    Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout);
 
     // Weights and frozen weights as ModelLayout::group_tiles() lays them; null when weights are not resident.
     std::byte* group(std::uint32_t unit) const noexcept;

@@ -8,14 +8,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 namespace penstock::engine {
 namespace {
-
-constexpr std::chrono::seconds copy_deadline{120};
 
 bool trainable(const zero::ParameterSpec& spec) {
     return spec.training == zero::Training::trainable;
@@ -56,11 +53,12 @@ std::uint64_t gradient_window_bytes(const Model& model, const zero::ModelLayout&
 }
 
 Gradients::Gradients(const Model& model, const zero::ModelLayout& layout, zero::PlaneType type, pool::PinnedPool& pool,
-                     zero::Device& device)
+                     zero::Device& device, std::chrono::seconds deadline)
     : model_(&model),
       layout_(&layout),
       type_(type),
       device_(&device),
+      deadline_(deadline),
       units_(layout.unit_count()),
       sums_(layout.partition().ranks * layout.tiles().size()) {
     for (std::uint32_t index = 0; index < layout.unit_count(); ++index) {
@@ -92,7 +90,7 @@ Gradients::~Gradients() {
     bool ended = true;
     for (const Window& window : windows_) {
         try {
-            ended = device_->wait(window.copied, copy_deadline) && ended;
+            ended = device_->wait(window.copied, deadline_) && ended;
         } catch (const std::exception&) {
             ended = false;
         }
@@ -107,11 +105,11 @@ std::byte* Gradients::target(const UnitGradients& unit) const {
 }
 
 void Gradients::wait_for_copy(const Window& window) const {
-    if (device_->wait(window.copied, copy_deadline)) return;
+    if (device_->wait(window.copied, deadline_)) return;
     throw Error(ExitCode::internal,
                 fmt::format("gradients are on their way from device '{}' to host memory for more than {} s: "
                             "the device is stuck; the last committed step is safe",
-                            device_->name(), copy_deadline.count()));
+                            device_->name(), deadline_.count()));
 }
 
 void Gradients::begin(std::uint32_t unit) {

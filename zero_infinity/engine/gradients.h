@@ -16,6 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -72,9 +73,10 @@ class GradientSum {
 // rank holds whole units so far; with more, the end of sum() becomes the reduce-scatter.
 class Gradients {
    public:
-    // Everything outlives it. Takes its leases here; allocates no memory later.
+    // Everything outlives it. Takes its leases here; allocates no memory later. A copy to host memory that takes longer
+    // than the deadline is an Error (internal).
     Gradients(const Model& model, const zero::ModelLayout& layout, zero::PlaneType type, pool::PinnedPool& pool,
-              zero::Device& device);
+              zero::Device& device, std::chrono::seconds deadline);
     ~Gradients();
     Gradients(const Gradients&) = delete;
     Gradients& operator=(const Gradients&) = delete;
@@ -120,6 +122,7 @@ class Gradients {
     const zero::ModelLayout* layout_;
     zero::PlaneType type_;
     zero::Device* device_;
+    std::chrono::seconds deadline_;  // of a copy
     std::vector<UnitGradients> units_;
     std::array<Window, 2> windows_;
     std::vector<double> sums_;  // one per tile of every rank, in the order in which they are added

@@ -31,7 +31,6 @@ class Opening {
                                               {.caching = options_.caching,
                                                .verify = options_.verify,
                                                .progress = progress("verifying what was committed"),
-                                               .deadline = options_.io_deadline,
                                                .agree = agree()});
         made.client = made.store->client();
         // Verification may have gone back by a generation.
@@ -46,12 +45,11 @@ class Opening {
         deps_.weights->check(deps_.layout->units());
         ModelStore made;
         made.store = create();
-        fill_store(
-            {.io = deps_.io, .store = made.store.get(), .layout = deps_.layout, .deadline = options_.io_deadline},
-            *deps_.weights, progress(deps_.weights->doing()));
+        fill_store({.io = deps_.io, .store = made.store.get(), .layout = deps_.layout}, *deps_.weights,
+                   progress(deps_.weights->doing()));
         made.client = initial_client;
         made.client[fingerprint_key] = deps_.fingerprint;
-        if (durable()) commit_blocking(*deps_.io, *made.store, made.client, options_.io_deadline);
+        if (durable()) commit_blocking(*deps_.io, *made.store, made.client);
         note_scratch(made);
         return made;
     }
@@ -67,9 +65,9 @@ class Opening {
                          ? store::TensorStore::open(*deps_.io, deps_.directories,
                                                     {.caching = options_.caching, .agree = agree()})
                          : create();
-        copy_tiles(*deps_.io, *snapshot, *made.store, progress("copying the snapshot"), options_.io_deadline);
+        copy_tiles(*deps_.io, *snapshot, *made.store, progress("copying the snapshot"));
         made.client = snapshot->client();
-        if (durable()) commit_blocking(*deps_.io, *made.store, made.client, options_.io_deadline);
+        if (durable()) commit_blocking(*deps_.io, *made.store, made.client);
         made.resumed = true;
         note_scratch(made);
         return made;
@@ -93,7 +91,6 @@ class Opening {
                                            .shares = options_.swap_shares,
                                            .caching = options_.caching,
                                            .progress = progress("preparing the swap files"),
-                                           .deadline = options_.io_deadline,
                                            .agree = agree()});
     }
 
@@ -112,7 +109,7 @@ class Opening {
         return [this](std::uint64_t own) { return agree_on_largest(*deps_.communicator, own); };
     }
 
-    std::function<void(std::uint64_t, std::uint64_t)> progress(const char* what) const {
+    store::WorkProgress progress(const char* what) const {
         return [this, what](std::uint64_t done, std::uint64_t total) {
             if (events_.progress) events_.progress(what, done, total);
         };

@@ -203,7 +203,7 @@ void Session::State::build_engine() {
         pool::PoolOptions{.touch_threads = options.worker_threads, .registration = registration});
     device->cut_at_seams_of(*pool);
     register_pool();
-    gradients = std::make_unique<Gradients>(*model, layout, options.gradient_type, *pool, *device);
+    gradients = std::make_unique<Gradients>(*model, layout, options.gradient_type, *pool, *device, options.io_deadline);
     prefetch_depth = plan.training.host.depth();
     driver = std::make_unique<zero::Driver>(
         zero::DriverDeps{

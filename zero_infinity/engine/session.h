@@ -52,7 +52,7 @@ struct SessionOptions {
     std::optional<aio::BackendKind> backend;  // none: the fastest that works
     aio::IoLimits io;                         // its deadline is io_deadline
     aio::Caching caching = aio::Caching::direct;
-    std::chrono::seconds io_deadline{120};
+    std::chrono::seconds io_deadline = aio::default_deadline;
     zero::SettingNames names;
 };
 

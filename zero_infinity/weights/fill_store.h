@@ -5,24 +5,17 @@
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/weights/weight_source.h"
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-
 namespace penstock::zero {
 
 struct FillParts {
     aio::Io* io = nullptr;
     store::TensorStore* store = nullptr;
-    const ModelLayout* layout = nullptr;                            // the store has its objects
-    std::chrono::nanoseconds deadline = std::chrono::seconds(120);  // for one write
+    const ModelLayout* layout = nullptr;  // the store has its objects
 };
-
-using ProgressReport = std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
 
 // Writes every tile of every unit: masters from the source, moments as the optimizers of the pieces begin, padding
 // zero. Commits nothing. Takes one tile of memory, in fp32 and encoded, beside what the source takes. REQUIRES: called
 // on the thread that owns the Io. Throws Error (storage), and what source and progress throw.
-void fill_store(const FillParts& parts, WeightSource& source, const ProgressReport& progress);
+void fill_store(const FillParts& parts, WeightSource& source, const store::WorkProgress& progress);
 
 }  // namespace penstock::zero

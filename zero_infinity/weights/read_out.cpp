@@ -113,10 +113,8 @@ class TileValues {
 
 }  // namespace
 
-ReadTile blocking_reads(aio::Io& io, store::TensorStore& store, std::chrono::nanoseconds deadline) {
-    return [&io, &store, deadline](store::TileId tile, std::span<std::byte> memory) {
-        read_blocking(io, store, tile, memory, deadline);
-    };
+ReadTile blocking_reads(aio::Io& io, store::TensorStore& store) {
+    return [&io, &store](store::TileId tile, std::span<std::byte> memory) { read_blocking(io, store, tile, memory); };
 }
 
 void read_out(const ReadOutParts& parts, const ReadOut& what, WeightSink& sink) {

@@ -6,7 +6,6 @@
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/weights/weight_source.h"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -51,7 +50,7 @@ struct ReadOut {
 // Reads one tile into memory of its extent and returns when it is there. Throws Error (storage); if
 // the device is stuck it may still write into the memory, which is therefore never given back after a failed read.
 using ReadTile = std::function<void(store::TileId tile, std::span<std::byte> memory)>;
-ReadTile blocking_reads(aio::Io& io, store::TensorStore& store, std::chrono::nanoseconds deadline);
+ReadTile blocking_reads(aio::Io& io, store::TensorStore& store);
 
 struct ReadOutParts {
     const ModelLayout* layout = nullptr;  // the store has its objects

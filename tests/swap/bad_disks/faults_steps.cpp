@@ -36,8 +36,7 @@ void FaultsRun::drain() {
     int rounds = 0;
     while (!io_.idle()) {
         PENSTOCK_CHECK(++rounds < most_rounds, "{}, seed {}: the store does not come to an end", disk_.name, seed_);
-        io_.wait(std::chrono::seconds(1));
-        const auto stuck = io_.stuck();
+        const auto stuck = io_.advance(std::chrono::seconds(1));
         if (!stuck) continue;
         ++tally_.stuck;
         if (disk_.blow != Blow::stuck || !names_a_file(stuck->message()) ||

@@ -26,7 +26,7 @@ class BlockingTest : public ::testing::Test {
     store::StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     bool stuck = false;
-    aio::Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {}};
+    aio::Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {.deadline = std::chrono::milliseconds(20)}};
 };
 
 TEST_F(BlockingTest, WritesCommitsAndReads) {
@@ -74,13 +74,12 @@ TEST_F(BlockingTest, AStuckDeviceIsReportedAtTheDeadlineAndTheStoreCanBeDestroye
     auto store = create();
     aio::ScratchMemory memory(store->extent_bytes({1, 2}));
     write_blocking(io, *store, {1, 2}, memory.span());
-    const std::chrono::milliseconds deadline(20);
     const std::string place =
         directory.path() + "/data at offset " + std::to_string(store->location({1, 2}).offset_bytes);
     const auto read = [&] {
         stuck = true;
         try {
-            read_blocking(io, *store, {1, 2}, memory.span(), deadline);
+            read_blocking(io, *store, {1, 2}, memory.span());
         } catch (const Error&) {
             store.reset();
             throw;
@@ -91,7 +90,7 @@ TEST_F(BlockingTest, AStuckDeviceIsReportedAtTheDeadlineAndTheStoreCanBeDestroye
     const auto commit = [&] {
         stuck = true;
         try {
-            commit_blocking(io, *store, {}, deadline);
+            commit_blocking(io, *store, {});
         } catch (const Error&) {
             store.reset();
             throw;

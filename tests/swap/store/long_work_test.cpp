@@ -86,12 +86,11 @@ TEST(LongWork, AProcessThatStoodStillLosesNothingThatCameBackMeanwhile) {
     const std::string path = directory.file("data");
     const aio::File file(AT_FDCWD, path, path, {.mode = aio::FileMode::create});
     aio::IoLimits limits = aio::bounded(8 * aio::kib, 4 * aio::kib);  // half a block at a time
-    limits.deadline = std::chrono::seconds(1);
+    limits.deadline = deadline;
     aio::Io io(std::make_unique<StoppedBackend>(), limits);
     std::unique_ptr<store::LongWork> work = std::make_unique<Reading>(io, file, 5);
     std::uint64_t done = 0;
-    EXPECT_NO_THROW(finish_work(
-        io, work, [&](std::uint64_t bytes, std::uint64_t) { done = bytes; }, deadline));
+    EXPECT_NO_THROW(finish_work(io, work, [&](std::uint64_t bytes, std::uint64_t) { done = bytes; }));
     ASSERT_NE(work, nullptr);
     EXPECT_TRUE(work->finished());
     EXPECT_EQ(done, 5U * block_bytes);

@@ -39,7 +39,7 @@ class VerifyTest : public ::testing::Test {
     store::StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     bool stuck = false;
-    aio::Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {}};
+    aio::Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {.deadline = std::chrono::milliseconds(20)}};
 };
 
 TEST_F(VerifyTest, AllWrittenTilesAreReadOnceInOrderAndProgressReachesTheTotal) {
@@ -138,7 +138,7 @@ TEST_F(VerifyTest, ADeviceThatDoesNotAnswerIsNamedAndTheStoreAbandoned) {
     stuck = true;
     const auto verify_and_exit = [&] {
         try {
-            verify(io, *store, {.deadline = std::chrono::milliseconds(20)});
+            verify(io, *store, {});
         } catch (const Error& error) {
             std::fprintf(stderr, "%d %s, abandoned %d\n", static_cast<int>(error.code()), error.what(),
                          store->abandoned() ? 1 : 0);

@@ -78,13 +78,13 @@ class WeightStore {
             store::TensorStore::create(*io, pointers_, {.objects = {layout.objects().begin(), layout.objects().end()}});
     }
 
-    void fill(zero::WeightSource& source, const zero::ProgressReport& progress = {}) {
+    void fill(zero::WeightSource& source, const store::WorkProgress& progress = {}) {
         fill_store({.io = io.get(), .store = store.get(), .layout = &layout}, source, progress);
         commit_blocking(*io, *store, {});
     }
 
     void read(const zero::ReadOut& what, zero::WeightSink& sink) {
-        const zero::ReadTile read = zero::blocking_reads(*io, *store, std::chrono::seconds(60));
+        const zero::ReadTile read = zero::blocking_reads(*io, *store);
         zero::read_out({.layout = &layout,
                         .read =
                             [&](store::TileId tile, std::span<std::byte> memory) {

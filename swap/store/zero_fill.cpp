@@ -1,17 +1,18 @@
-#include "swap/directory/zero_fill.h"
+#include "swap/store/zero_fill.h"
 
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
 #include "pinned_pool/region.h"
+#include "swap/format/manifest.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <exception>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace penstock::store {
 namespace {
@@ -19,15 +20,18 @@ namespace {
 constexpr std::uint64_t buffer_bytes = 4ULL << 20;  // FACTS: writes reach their plateau at 2 to 8 MiB in flight
 constexpr unsigned lanes_per_range = 3;
 
-class ZeroFill {
+class ZeroFill final : public LongWork {
    public:
-    ZeroFill(aio::Io& io, const std::vector<ZeroRange>& ranges);
+    ZeroFill(aio::Io& io, const std::vector<ZeroRange>& ranges, std::function<void()> keep_files);
     void start();  // a flush per range follows its last write
-    bool finished() const noexcept { return active_ == 0; }
-    void stop() noexcept { stopped_ = true; }  // nothing new is started
-    std::uint64_t written_bytes() const noexcept { return written_bytes_; }
-    std::uint64_t total_bytes() const noexcept { return total_bytes_; }
     const std::optional<aio::IoError>& error() const noexcept { return error_; }
+
+    bool finished() const noexcept override { return active_ == 0; }
+    void stop() noexcept override { stopped_ = true; }
+    void abandon() noexcept override { keep_files_(); }
+    std::uint64_t done_bytes() const noexcept override { return written_bytes_; }
+    std::uint64_t total_bytes() const noexcept override { return total_bytes_; }
+    const char* stuck_remedy() const noexcept override { return "check the device (dmesg)."; }
 
    private:
     struct Range {
@@ -47,6 +51,7 @@ class ZeroFill {
     void start(Lane& lane, const aio::TransferRequest& request);
 
     aio::Io& io_;
+    std::function<void()> keep_files_;
     pool::Region zeros_;  // only ever read, so that all lanes share it
     std::deque<Range> ranges_;
     std::deque<Lane> lanes_;
@@ -57,8 +62,8 @@ class ZeroFill {
     std::optional<aio::IoError> error_;
 };
 
-ZeroFill::ZeroFill(aio::Io& io, const std::vector<ZeroRange>& ranges)
-    : io_(io), zeros_(buffer_bytes, 1, pool::Registration::none) {
+ZeroFill::ZeroFill(aio::Io& io, const std::vector<ZeroRange>& ranges, std::function<void()> keep_files)
+    : io_(io), keep_files_(std::move(keep_files)), zeros_(buffer_bytes, 1, pool::Registration::none) {
     for (const ZeroRange& range : ranges) {
         total_bytes_ += range.bytes;
         ranges_.push_back({.range = range, .issued_bytes = 0, .active_lanes = 0, .flushed = false});
@@ -125,30 +130,28 @@ void ZeroFill::lane_done(Lane& lane) noexcept {
 
 }  // namespace
 
-void fill_with_zeros(aio::Io& io, const std::vector<ZeroRange>& ranges, const FillProgress& progress,
-                     std::chrono::nanoseconds deadline, const std::function<void()>& keep_files) {
-    auto fill = std::make_unique<ZeroFill>(io, ranges);
-    std::exception_ptr refusal;  // of progress()
-    fill->start();
-    while (!fill->finished()) {
-        const std::uint64_t before = fill->written_bytes();
-        io.wait(std::min<std::chrono::nanoseconds>(deadline, std::chrono::seconds(1)));
-        const auto oldest = io.oldest();
-        if (!fill->finished() && oldest && oldest->age > deadline) {
-            keep_files();
-            static_cast<void>(fill.release());  // the device may still read its memory
-            throw Error(ExitCode::storage, oldest->message() + "; check the device (dmesg).");
-        }
-        if (!progress || refusal || fill->written_bytes() == before) continue;
-        try {
-            progress(fill->written_bytes(), fill->total_bytes());
-        } catch (...) {
-            refusal = std::current_exception();
-            fill->stop();
-        }
+void fill_with_zeros(aio::Io& io, const std::vector<ZeroRange>& ranges, const WorkProgress& progress,
+                     std::function<void()> keep_files) {
+    auto filling = std::make_unique<ZeroFill>(io, ranges, std::move(keep_files));
+    const auto filled = start_and_finish(io, std::move(filling), progress);
+    if (filled->error()) throw_error(*filled->error());
+}
+
+void fill_files(aio::Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const WorkProgress& progress) {
+    fill_with_zeros(io, ranges, progress,
+                    [&files] { static_cast<void>(std::make_unique<StoreFiles>(std::move(files)).release()); });
+}
+
+std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents) {
+    std::vector<ZeroRange> ranges;
+    for (const aio::File& file : files.manifests) {
+        ranges.push_back({.file = &file, .offset_bytes = 0, .bytes = 2 * manifest_capacity(layout)});
     }
-    if (refusal) std::rethrow_exception(refusal);
-    if (fill->error()) throw_error(*fill->error());
+    if (contents == Contents::manifests) return ranges;
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
+        ranges.push_back({.file = &files.data[device], .offset_bytes = 0, .bytes = layout.device_bytes(device)});
+    }
+    return ranges;
 }
 
 }  // namespace penstock::store

@@ -1,4 +1,4 @@
-#include "swap/directory/zero_fill.h"
+#include "swap/store/zero_fill.h"
 #include "aio/words/error.h"
 
 #include "tests/aio/fakes/scratch.h"
@@ -31,8 +31,8 @@ class ZeroFillTest : public ::testing::Test {
             .read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
         return bytes;
     }
-    void fill(const std::vector<store::ZeroRange>& ranges, const store::FillProgress& progress = {}) {
-        fill_with_zeros(io, ranges, progress, std::chrono::seconds(120), [] {});
+    void fill(const std::vector<store::ZeroRange>& ranges, const store::WorkProgress& progress = {}) {
+        fill_with_zeros(io, ranges, progress, [] {});
     }
 
     TemporaryDirectory scratch;
