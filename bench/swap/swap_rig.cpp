@@ -24,14 +24,14 @@ namespace {
 
 constexpr const char* use_name = "tiles";
 constexpr const char* object_name = "tensor";
+constexpr const char* owner = "penstock bench swap";
 constexpr std::chrono::milliseconds glance{100};
 
 // The one place that makes stores here.
-std::unique_ptr<store::TensorStore> make_store(aio::Io& io, store::StoreDirectory& directory,
-                                               const SwapRigOptions& options, std::uint64_t bytes, Interruption& stop) {
-    return store::TensorStore::create(io, {&directory},
-                                      {.objects = {{object_name, bytes, options.tile_bytes}},
-                                       .progress = [&stop](std::uint64_t, std::uint64_t) { stop.check(); }});
+store::TensorStore& make_store(store::OpenStore& open, const SwapRigOptions& options, std::uint64_t bytes,
+                               Interruption& stop) {
+    return open.create({.objects = {{object_name, bytes, options.tile_bytes}},
+                        .progress = [&stop](std::uint64_t, std::uint64_t) { stop.check(); }});
 }
 
 std::unique_ptr<pool::PinnedPool> make_pool(const SwapRigOptions& options) {
@@ -126,13 +126,13 @@ struct SwapRig::PlainMover final : Mover, aio::Transfer {
         kind = next_kind;
         const std::uint32_t slot = kind == aio::IoKind::read ? rig.plain_slot_ : 1 - rig.plain_slot_;
         const store::Extent extent = rig.store_->layout().extent({0, Mover::tile}, slot);
-        rig.io_->start(*this,
-                       {.kind = kind,
-                        .file = &rig.plain_,
-                        .data = memory.data(),
-                        .offset_bytes = extent.offset_bytes,
-                        .bytes = extent.bytes,
-                        .urgency = kind == aio::IoKind::read ? aio::Urgency::prefetch : aio::Urgency::write_back});
+        rig.open_.io().start(
+            *this, {.kind = kind,
+                    .file = &rig.plain_,
+                    .data = memory.data(),
+                    .offset_bytes = extent.offset_bytes,
+                    .bytes = extent.bytes,
+                    .urgency = kind == aio::IoKind::read ? aio::Urgency::prefetch : aio::Urgency::write_back});
     }
     void done() noexcept override {
         const std::string message = error() ? error()->message() : std::string();
@@ -169,7 +169,7 @@ void SwapRig::moved(Mover& mover, std::uint64_t bytes, const std::string* error)
 void SwapRig::settle() {
     std::exception_ptr interrupted;
     for (auto look = std::chrono::steady_clock::now(); section_.running > 0;) {
-        if (const auto stuck = io_->advance(glance)) give_up(*stuck);
+        if (const auto stuck = open_.io().advance(glance)) give_up(*stuck);
         const auto now = std::chrono::steady_clock::now();
         if (now < look) continue;
         look = now + glance;
@@ -196,7 +196,7 @@ void SwapRig::give_up(const aio::OldestTransfer& stuck) {
 }
 
 Moved SwapRig::run(Side side, TileWork work, std::uint32_t end_tile) {
-    PENSTOCK_CHECK(io_->idle(), "the last pass has not ended");
+    PENSTOCK_CHECK(open_.io().idle(), "the last pass has not ended");
     section_ = {.work = work, .next_tile = 0, .end_tile = end_tile, .running = 0, .bytes = 0, .error = {}};
     const Stopwatch watch;
     for (std::size_t slot = 0; slot < leases_.size(); ++slot) next(mover(side, slot));
@@ -209,7 +209,7 @@ double SwapRig::commit() {
     const Stopwatch watch;
     store_->commit(*operation, {{"step", std::to_string(++steps_)}});
     while (!operation->idle()) {
-        if (const auto stuck = io_->advance(glance); stuck && !operation->idle()) {
+        if (const auto stuck = open_.io().advance(glance); stuck && !operation->idle()) {
             static_cast<void>(operation.release());
             give_up(*stuck);
         }
@@ -222,7 +222,7 @@ double SwapRig::commit() {
 Moved SwapRig::verify_store() {
     const Stopwatch watch;
     const store::VerifyReport report =
-        verify(*io_, *store_, {.progress = [this](std::uint64_t, std::uint64_t) { stop_.check(); }});
+        verify(open_.io(), *store_, {.progress = [this](std::uint64_t, std::uint64_t) { stop_.check(); }});
     if (!report.damages.empty()) throw Error(ExitCode::storage, report.damages.front());
     return watch.stop(report.bytes);
 }
@@ -246,10 +246,11 @@ double SwapRig::commit_one_tile() {
 
 Moved SwapRig::create_another(std::uint64_t bytes) {
     const BenchFolder folder(options_.directory, "swap-new");
-    store::StoreDirectory directory(folder.path(), "penstock bench swap");
+    store::OpenStore another({folder.path()}, owner);
+    another.share_io(open_);
     const Stopwatch watch;
-    const auto store = make_store(*io_, directory, options_, bytes, stop_);
-    return watch.stop(store->layout().device_bytes(0));
+    const store::TensorStore& store = make_store(another, options_, bytes, stop_);
+    return watch.stop(store.layout().device_bytes(0));
 }
 
 Moved SwapRig::hash(double seconds) const {
@@ -272,19 +273,18 @@ SwapRig::SwapRig(const SwapRigOptions& options, Interruption& stop)
       stop_(stop),
       folder_(options.directory, "swap"),
       pool_(make_pool(options)),
-      directory_(folder_.path() + "/store", "penstock bench swap") {
+      open_({folder_.path() + "/store"}, owner) {
     notes_ = pool_->notes();
     const pool::UseId use = pool_->use(use_name);
     for (std::uint32_t i = 0; i < options.tiles_on_their_way; ++i) {
         leases_.push_back(pool_->acquire(use, options.tile_bytes));
         fill_random(leases_.back().span(), i);
     }
-    aio::ChosenBackend chosen = open_backend(directory_.lock_fd(), {}, options.backend);
-    if (!chosen.note.empty()) notes_.push_back(chosen.note);
-    io_ = std::make_unique<aio::Io>(std::move(chosen.backend), aio::IoLimits{});
-    const std::string refused = io_->register_memory(pool_->ring_ranges());
+    open_.start_io({.backend = options.backend});
+    if (!open_.backend_note().empty()) notes_.push_back(open_.backend_note());
+    const std::string refused = open_.io().register_memory(pool_->ring_ranges());
     if (!refused.empty()) notes_.push_back("memory is not registered with the ring: " + refused);
-    store_ = make_store(*io_, directory_, options, options.bytes, stop);
+    store_ = &make_store(open_, options, options.bytes, stop);
     if (options.tile_bytes % store_->granule_bytes() != 0) {
         throw Error(ExitCode::usage, fmt::format("--tile {}: this device asks for multiples of {}", options.tile_bytes,
                                                  store_->granule_bytes()));

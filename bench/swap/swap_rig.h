@@ -6,7 +6,7 @@
 #include "aio/io.h"
 #include "bench/harness/cpu_time.h"
 #include "pinned_pool/pinned_pool.h"
-#include "swap/store/tensor_store.h"
+#include "swap/store/open_store.h"
 
 #include <cstdint>
 #include <memory>
@@ -70,7 +70,7 @@ class SwapRig {
     Moved hash(double seconds) const;
 
     bool direct() const noexcept { return plain_.direct(); }
-    const char* backend_name() const noexcept { return io_->backend_name(); }
+    const char* backend_name() const noexcept { return open_.io().backend_name(); }
     std::uint64_t huge_bytes() const noexcept { return pool_->huge_bytes(); }
     std::uint64_t pool_bytes() const noexcept { return pool_->arena_bytes(); }
     std::vector<std::string> notes() const;
@@ -102,11 +102,10 @@ class SwapRig {
     BenchFolder folder_;
     std::unique_ptr<pool::PinnedPool> pool_;
     std::vector<pool::Lease> leases_;
-    store::StoreDirectory directory_;
     aio::File plain_;
     std::vector<std::string> notes_;
-    std::unique_ptr<aio::Io> io_;
-    std::unique_ptr<store::TensorStore> store_;
+    store::OpenStore open_;
+    store::TensorStore* store_ = nullptr;  // open_'s
     std::vector<std::unique_ptr<StoreMover>> store_movers_;
     std::vector<std::unique_ptr<PlainMover>> plain_movers_;
     std::uint32_t plain_slot_ = 0;  // which the plain side reads; it writes the other

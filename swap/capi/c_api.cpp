@@ -82,8 +82,7 @@ penstock_status penstock_store_open(const penstock_store_options* options, penst
     return guarded(error, [&] {
         penstock_store*& place = required(store, "store");
         place = nullptr;
-        place = std::make_unique<penstock_store>(penstock::store::open_store(options, penstock::store::choose_backend))
-                    .release();
+        place = std::make_unique<penstock_store>(penstock::store::open_store(options)).release();
         return PENSTOCK_OK;
     });
 }

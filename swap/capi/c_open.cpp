@@ -1,6 +1,5 @@
 #include "swap/capi/c_open.h"
 
-#include "aio/file.h"
 #include "aio/words/error.h"
 #include "swap/capi/c_error.h"
 #include "swap/directory/recovery.h"
@@ -121,22 +120,18 @@ void require_store_in(const penstock_store_options& options) {
     }
 }
 
-void create_store(OpenStore& open, const std::vector<StoreDirectory*>& directories,
-                  const penstock_store_options& options, std::vector<ObjectSpec> specs) {
-    require(!specs.empty(), "options name no objects to create a store with in {}{}", directories.front()->path(),
+void create_store(OpenStore& open, const penstock_store_options& options, std::vector<ObjectSpec> specs) {
+    require(!specs.empty(), "options name no objects to create a store with in {}{}", open.directory().path(),
             options.mode == PENSTOCK_CREATE ? "" : ", which holds none");
-    CreateOptions create{.objects = std::move(specs),
-                         .kind = kind_of(options),
-                         .caching = caching_of(options),
-                         .progress = progress_of(options)};
+    CreateOptions create{.objects = std::move(specs), .kind = kind_of(options), .progress = progress_of(options)};
     if (options.bandwidths != nullptr) create.shares = stripe_shares({options.bandwidths, options.directory_count});
-    open.store = TensorStore::create(*open.io, directories, std::move(create));
+    open.create(std::move(create));
 }
 
 // Before the store is opened, because that changes it: a new life begins, and a damaged generation may be given up.
 void require_wanted(const StoreDirectory& first, const penstock_store_options& options,
                     const std::vector<ObjectSpec>& specs) {
-    const std::optional<Manifest> newest = recover(first.fd(), first.uuid()).newest;
+    const std::optional<Manifest> newest = recover(first).newest;
     if (!newest) return;  // open() says why
     if (newest->origin) {
         throw Refusal(PENSTOCK_USAGE,
@@ -152,16 +147,12 @@ void require_wanted(const StoreDirectory& first, const penstock_store_options& o
 }
 
 void open_or_create(OpenStore& open, const penstock_store_options& options, std::vector<ObjectSpec> specs) {
-    std::vector<StoreDirectory*> directories;
-    for (StoreDirectory& directory : open.directories) directories.push_back(&directory);
-    const bool committed = directories.front()->content() == DirectoryContent::committed;
     // A store that is there is not overwritten: create() says so.
-    if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !committed)) {
-        return create_store(open, directories, options, std::move(specs));
+    if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !open.committed())) {
+        return create_store(open, options, std::move(specs));
     }
-    OpenOptions how{.caching = caching_of(options), .verify = scope_of(options), .progress = progress_of(options)};
-    require_wanted(*directories.front(), options, specs);
-    open.store = TensorStore::open(*open.io, directories, std::move(how));
+    require_wanted(open.directory(), options, specs);
+    open.open({.verify = scope_of(options), .progress = progress_of(options)});
 }
 
 std::optional<aio::BackendKind> wanted_backend(penstock_backend backend) {
@@ -179,26 +170,14 @@ std::optional<aio::BackendKind> wanted_backend(penstock_backend backend) {
 
 }  // namespace
 
-// Tried on a file that is opened as the store's are: libaio is for direct ones only.
-aio::ChosenBackend choose_backend(const StoreDirectory& directory, const penstock_store_options& options) {
-    const aio::File probe(directory.fd(), StoreDirectory::lock_name, directory.path() + "/" + StoreDirectory::lock_name,
-                          {.mode = aio::FileMode::read_only, .caching = caching_of(options)});
-    return open_backend(probe.fd(), {}, wanted_backend(options.backend));
-}
-
 OpenStore open_store(const penstock_store_options* given, const BackendSource& source) {
     const penstock_store_options& options = checked(given);
     std::vector<ObjectSpec> specs = specs_of(options);
     if (options.mode == PENSTOCK_OPEN) require_store_in(options);
-    OpenStore open;
-    open.directories.reserve(options.directory_count);
-    for (std::size_t i = 0; i < options.directory_count; ++i) {
-        open.directories.emplace_back(options.directories[i], options.job);
-    }
-    aio::ChosenBackend chosen = source(open.directories.front(), options);
-    if (!chosen.note.empty()) open.notes.push_back(chosen.note);
-    open.backend_ready_fd = chosen.backend->ready_fd();
-    open.io = std::make_unique<aio::Io>(std::move(chosen.backend), limits_of(options));
+    OpenStore open({options.directories, options.directories + options.directory_count}, options.job);
+    const StoreIoOptions io{
+        .caching = caching_of(options), .backend = wanted_backend(options.backend), .limits = limits_of(options)};
+    source ? open.start_io(io, source(open.directory(), options)) : open.start_io(io);
     open_or_create(open, options, std::move(specs));
     return open;
 }

@@ -3,31 +3,19 @@
 #pragma once
 
 #include "aio/backend.h"
-#include "aio/io.h"
 #include "swap/capi/penstock.h"
 #include "swap/directory/store_directory.h"
-#include "swap/store/tensor_store.h"
+#include "swap/store/open_store.h"
 
 #include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace penstock::store {
 
-struct OpenStore {  // destroyed in reverse
-    std::vector<StoreDirectory> directories;
-    std::unique_ptr<aio::Io> io;
-    std::unique_ptr<TensorStore> store;
-    int backend_ready_fd = -1;       // Backend::ready_fd()
-    std::vector<std::string> notes;  // beside the store's own
-};
-
-// Makes the backend for a store whose first directory this is; tests bring one with faults.
+// Makes the backend for a store whose first directory this is: tests bring one with faults.
 using BackendSource = std::function<aio::ChosenBackend(const StoreDirectory& directory, const penstock_store_options&)>;
-aio::ChosenBackend choose_backend(const StoreDirectory& directory, const penstock_store_options& options);
 
-// Throws Refusal (usage) on impossible options and Error as TensorStore::create() and open() do.
-OpenStore open_store(const penstock_store_options* options, const BackendSource& source);
+// Throws Refusal (usage) on impossible options and Error as OpenStore does. Without a source, the backend is the one
+// that the options ask for.
+OpenStore open_store(const penstock_store_options* options, const BackendSource& source = {});
 
 }  // namespace penstock::store

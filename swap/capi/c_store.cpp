@@ -50,14 +50,16 @@ bool lies_in(std::span<const std::byte> part, std::span<const std::byte> whole) 
 
 CStore::CStore(OpenStore open)
     : open_(std::move(open)),
-      ready_(open_.backend_ready_fd),
-      client_(open_.store->client()),
-      busy_(open_.store->layout().tile_count(), false) {}
+      ready_(open_.ready_fd()),
+      client_(open_.store().client()),
+      busy_(open_.store().layout().tile_count(), false) {}
 
 const char* CStore::note(std::size_t index) const noexcept {
-    if (index < open_.notes.size()) return open_.notes[index].c_str();
-    index -= open_.notes.size();
-    const std::vector<std::string>& notes = open_.store->notes();
+    if (!open_.backend_note().empty()) {
+        if (index == 0) return open_.backend_note().c_str();
+        --index;
+    }
+    const std::vector<std::string>& notes = open_.store().notes();
     return index < notes.size() ? notes[index].c_str() : nullptr;
 }
 
@@ -94,7 +96,7 @@ void CStore::require_closable() const {
 }
 
 void CStore::require_free(const TileRange& range) const {
-    const Layout& layout = open_.store->layout();
+    const Layout& layout = open_.store().layout();
     const std::uint32_t first = layout.tile_index(range.tile(0));
     for (std::uint32_t i = 0; i < range.count; ++i) {
         if (!busy_[first + i]) continue;
@@ -104,10 +106,10 @@ void CStore::require_free(const TileRange& range) const {
 }
 
 void CStore::require_written(penstock_range given, penstock_status status) const {
-    const Layout& layout = open_.store->layout();
+    const Layout& layout = open_.store().layout();
     const TileRange range = tiles_of(layout, given);
     for (std::uint32_t i = 0; i < range.count; ++i) {
-        if (open_.store->written(range.tile(i))) continue;
+        if (open_.store().written(range.tile(i))) continue;
         throw Refusal(
             status, fmt::format("{} was never written, so there is nothing to read", describe(layout, range.tile(i))));
     }
@@ -117,7 +119,7 @@ std::span<std::byte> CStore::checked(const penstock_memory& memory, std::uint64_
     require(memory.data != nullptr, "memory.data is NULL");
     require(memory.bytes >= needed_bytes, "memory of {} bytes is given, but {} are needed (penstock_range_bytes)",
             memory.bytes, needed_bytes);
-    const std::uint64_t granule = open_.store->granule_bytes();
+    const std::uint64_t granule = open_.store().granule_bytes();
     require(reinterpret_cast<std::uintptr_t>(memory.data) % granule == 0,
             "memory at {} is not aligned to {} bytes (penstock_alignment)", memory.data, granule);
     const std::span<std::byte> used(static_cast<std::byte*>(memory.data), needed_bytes);
@@ -131,7 +133,7 @@ std::span<std::byte> CStore::checked(const penstock_memory& memory, std::uint64_
 void CStore::start_range(penstock_kind kind, penstock_range given, const penstock_memory& memory, int urgency,
                          void* user) {
     require_alive();
-    TensorStore& store = *open_.store;
+    TensorStore& store = open_.store();
     const TileRange range = tiles_of(store.layout(), given);
     const std::span<std::byte> used = checked(memory, memory_bytes(store.layout(), range));
     const aio::Urgency wanted = urgency_of(kind, urgency);
@@ -155,7 +157,7 @@ void CStore::start_range(penstock_kind kind, penstock_range given, const penstoc
 
 void CStore::start_commit(void* user) {
     require_alive();
-    if (open_.store->kind() == StoreKind::scratch)
+    if (open_.store().kind() == StoreKind::scratch)
         throw Refusal(PENSTOCK_USAGE, "the store is scratch, which commits nothing");
     if (committing_) throw Refusal(PENSTOCK_BUSY, "a commit is in flight: take its result first");
     if (writes_ > 0)
@@ -164,7 +166,7 @@ void CStore::start_commit(void* user) {
     CommitRequest& begun = *request;
     RequestList one;
     begun.place = one.insert(one.end(), std::move(request));
-    begun.begin(*open_.store, client_);
+    begun.begin(open_.store(), client_);
     running_.splice(running_.end(), one);
     committing_ = true;
     advance(std::chrono::nanoseconds(0));
@@ -173,7 +175,7 @@ void CStore::start_commit(void* user) {
 
 void CStore::mark(const TileRange& range, bool busy) noexcept {
     if (range.count == 0) return;
-    const auto first = busy_.begin() + open_.store->layout().tile_index(range.tile(0));
+    const auto first = busy_.begin() + open_.store().layout().tile_index(range.tile(0));
     std::fill(first, first + range.count, busy);
 }
 
@@ -219,7 +221,7 @@ void CStore::take(penstock_result& result) noexcept {
 
 void CStore::advance(std::chrono::nanoseconds timeout) {
     if (lost()) return give_up_running();
-    if (const auto stuck = open_.io->advance(timeout)) lose(*stuck);
+    if (const auto stuck = open_.io().advance(timeout)) lose(*stuck);
 }
 
 // Nothing that is in flight comes back any more, and what stands in for it tells so. The requests stay where they are,
@@ -227,7 +229,7 @@ void CStore::advance(std::chrono::nanoseconds timeout) {
 void CStore::lose(const aio::OldestTransfer& stuck) {
     loss_ = stuck.message() +
             "; the store serves nothing any more. Check the device (dmesg), end the program and start it again.";
-    open_.store->abandon();
+    open_.store().abandon();
     give_up_running();
 }
 

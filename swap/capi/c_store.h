@@ -23,8 +23,8 @@ class CStore final : private RequestListener {
    public:
     explicit CStore(OpenStore open);
 
-    const TensorStore& store() const noexcept { return *open_.store; }
-    const char* backend_name() const noexcept { return open_.io->backend_name(); }
+    const TensorStore& store() const noexcept { return open_.store(); }
+    const char* backend_name() const noexcept { return open_.io().backend_name(); }
     const char* note(std::size_t index) const noexcept;  // null past the last
     int event_fd() const noexcept { return ready_.fd(); }
 
@@ -54,7 +54,7 @@ class CStore final : private RequestListener {
     void give_up_running();
     void take(penstock_result& result) noexcept;
     void update_ready() noexcept {
-        ready_.update(!finished_.empty() || (!lost() && open_.io->due()), !running_.empty());
+        ready_.update(!finished_.empty() || (!lost() && open_.io().due()), !running_.empty());
     }
 
     OpenStore open_;

@@ -3,10 +3,10 @@
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
 #include "swap/directory/descriptor.h"
-#include "swap/directory/directory_holder.h"
 #include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/store_directory.h"
+#include "swap/directory/store_look.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -57,19 +57,18 @@ std::uint64_t disk_bytes(int directory_fd) {
 std::optional<KeptSnapshot> look_for_snapshot(int folder_fd, const std::string& folder, const std::string& name) {
     const Descriptor directory(::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!directory) return std::nullopt;
-    const DirectoryLook look = look_at(directory.get());
-    if (!look.lock || (look.lock->role && look.lock->role->device_count != 1)) return std::nullopt;
-    Recovery recovery = recover(directory.get(), look.lock->uuid);
+    std::optional<StoreLook> look = look_at_store(directory.get(), folder + "/" + name);
+    if (!look || (look->lock.role && look->lock.role->device_count != 1)) return std::nullopt;
+    Recovery& recovery = look->recovery;
     if (recovery.newest && !recovery.newest->origin) return std::nullopt;
     KeptSnapshot snapshot{.name = name,
-                          .path = folder + "/" + name,
+                          .path = look->path,
                           .manifest = std::move(recovery.newest),
                           .problem = {},
                           .disk_bytes = disk_bytes(directory.get())};
     if (snapshot.manifest) return snapshot;
-    snapshot.problem = recovery.never_committed()
-                           ? "unfinished: the copy was interrupted, or is under way"
-                           : fmt::format("damaged: {}", fmt::join(recovery.problems(snapshot.path), "; "));
+    snapshot.problem = recovery.never_committed() ? "unfinished: the copy was interrupted, or is under way"
+                                                  : fmt::format("damaged: {}", fmt::join(look->problems(), "; "));
     return snapshot;
 }
 
@@ -89,7 +88,7 @@ std::string why_not_removed(const StoreDirectory& directory) {
         return fmt::format("it is device {} of {} of a store, not a kept snapshot; nothing was removed.", role->device,
                            role->device_count);
     }
-    const Recovery recovery = recover(directory.fd(), directory.uuid());
+    const Recovery recovery = recover(directory);
     if (recovery.newest && !recovery.newest->origin)
         return "it is a store that trainings go on in, not a kept snapshot; nothing was removed. Remove the directory "
                "by hand if you mean it.";

@@ -3,6 +3,7 @@
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
 #include "swap/directory/descriptor.h"
+#include "swap/directory/store_directory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -125,6 +126,10 @@ Recovery recover(int directory_fd, const StoreUuid& store) {
     }
     if (recovery.previous && !precedes(*recovery.previous, *recovery.newest)) recovery.previous.reset();
     return recovery;
+}
+
+Recovery recover(const StoreDirectory& directory) {
+    return recover(directory.fd(), directory.uuid());
 }
 
 void Recovery::use_previous() {

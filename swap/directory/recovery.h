@@ -44,7 +44,10 @@ struct Recovery {
     std::vector<std::string> problems(const std::string& directory_path) const;
 };
 
+class StoreDirectory;
+
 // `store` is the uuid that manifests must carry. Problems of reading are states of copies, not exceptions.
 Recovery recover(int directory_fd, const StoreUuid& store);
+Recovery recover(const StoreDirectory& directory);  // of the store whose first directory it is
 
 }  // namespace penstock::store

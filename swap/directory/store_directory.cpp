@@ -4,9 +4,9 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
-#include "swap/directory/directory_holder.h"
 #include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
+#include "swap/directory/store_look.h"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -222,7 +222,7 @@ DirectoryContent StoreDirectory::content() const {
     const bool any =
         exists(fd(), data_file_name) || exists(fd(), manifest_file_names[0]) || exists(fd(), manifest_file_names[1]);
     if (!any) return DirectoryContent::nothing;
-    return recover(fd(), uuid()).never_committed() ? DirectoryContent::unfinished : DirectoryContent::committed;
+    return recover(*this).never_committed() ? DirectoryContent::unfinished : DirectoryContent::committed;
 }
 
 void StoreDirectory::assign(const DeviceRole& role) {

@@ -2,6 +2,7 @@
 #include "aio/words/error.h"
 #include "pinned_pool/pinned_pool.h"
 #include "swap/store/blocking.h"
+#include "swap/store/open_store.h"
 
 #include <cstdio>
 
@@ -15,23 +16,21 @@ int main(int argc, char** argv) try {
     pool::Lease lease = pool.acquire(pool.use("weights"), bytes);
     auto* const numbers = reinterpret_cast<int*>(lease.data());
 
-    store::StoreDirectory directory(argc > 1 ? argv[1] : "example-store", "example");  // locked while it lives
-    aio::Io io(aio::open_backend(directory.lock_fd(), {}).backend, {});
-    const auto store =
-        directory.content() == store::DirectoryContent::committed
-            ? store::TensorStore::open(io, {&directory})
-            : store::TensorStore::create(io, {&directory}, {.objects = {{"weights", bytes, tile_bytes}}});
-    const std::uint32_t weights = store->find("weights").value();
+    store::OpenStore open({argc > 1 ? argv[1] : "example-store"}, "example");  // locked while it lives
+    open.start_io({});
+    store::TensorStore& store =
+        open.committed() ? open.open() : open.create({.objects = {{"weights", bytes, tile_bytes}}});
+    const std::uint32_t weights = store.find("weights").value();
     try {
-        for (std::uint32_t tile = 0; tile < store->layout().tile_count(weights); ++tile) {
+        for (std::uint32_t tile = 0; tile < store.layout().tile_count(weights); ++tile) {
             const std::span<std::byte> part = lease.span().subspan(tile * tile_bytes, tile_bytes);
-            if (store->written({weights, tile})) read_blocking(io, *store, {weights, tile}, part);
+            if (store.written({weights, tile})) read_blocking(open.io(), store, {weights, tile}, part);
             for (std::size_t i = 0; i < tile_bytes / sizeof(int); ++i) ++reinterpret_cast<int*>(part.data())[i];
-            write_blocking(io, *store, {weights, tile}, part);
+            write_blocking(open.io(), store, {weights, tile}, part);
         }
-        commit_blocking(io, *store, {{"by", "example.cpp"}});  // from here on a crash finds these numbers
+        commit_blocking(open.io(), store, {{"by", "example.cpp"}});  // from here on a crash finds these numbers
     } catch (const Error&) {
-        if (store->abandoned()) lease.forsake();  // a device that does not answer may still write there
+        if (store.abandoned()) lease.forsake();  // a device that does not answer may still write there
         throw;
     }
     std::printf("run %d\n", numbers[bytes / sizeof(int) - 1]);

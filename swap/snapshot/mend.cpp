@@ -71,7 +71,7 @@ std::string why_rewritten(const ManifestCopy& copy) {
 
 std::vector<std::string> mend_manifests(const StoreDirectory& directory) {
     PENSTOCK_CHECK(!directory.shared(), "{} is only read", directory.path());
-    Recovery recovery = recover(directory.fd(), directory.uuid());
+    Recovery recovery = recover(directory);
     if (!recovery.newest) return {};
     const std::uint64_t place_bytes = manifest_capacity(Layout(recovery.newest->objects, recovery.newest->geometry));
     std::vector<std::string> done;
@@ -80,7 +80,7 @@ std::vector<std::string> mend_manifests(const StoreDirectory& directory) {
         std::string line = give_length(directory, manifest_file_names[file], missing, 2 * place_bytes);
         if (!line.empty()) done.push_back(std::move(line));
     }
-    if (!done.empty()) recovery = recover(directory.fd(), directory.uuid());
+    if (!done.empty()) recovery = recover(directory);
     for (std::size_t file = 0; file < manifest_file_names.size(); ++file) {
         const auto& copies = recovery.copies[file];
         const auto worth = [](const ManifestCopy& copy) {

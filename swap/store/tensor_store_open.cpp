@@ -21,7 +21,7 @@ bool is_shared(const Directories& directories) {
 }
 
 Recovery recover_newest(const StoreDirectory& directory) {
-    Recovery recovery = recover(directory.fd(), directory.uuid());
+    Recovery recovery = recover(directory);
     if (recovery.newest) return recovery;
     const std::vector<std::string> problems = recovery.problems(directory.path());
     if (problems.empty())

@@ -52,28 +52,28 @@ struct Copied {
 };
 
 // What fails leaves an unfinished store in `target`.
-Copied copy(CkptStore& from, store::StoreDirectory& target, Console& console) {
+Copied copy(store::OpenStore& from, store::StoreDirectory& target, Console& console) {
     Copied copied{.path = target.path()};
-    const auto to = create_kept(*from.io, *from.store, target, aio::Caching::direct);
+    const auto to = create_kept(from.io(), from.store(), target, aio::Caching::direct);
     ProgressLine line(console, "keep");
-    copy_tiles(*from.io, *from.store, *to, [&](std::uint64_t done, std::uint64_t total) {
+    copy_tiles(from.io(), from.store(), *to, [&](std::uint64_t done, std::uint64_t total) {
         line.show(done, total);
         copied.bytes = done;
     });
-    commit_blocking(*from.io, *to, from.store->client());
+    commit_blocking(from.io(), *to, from.store().client());
     copied.generation = to->origin()->generation;
     copied.seconds = line.seconds();
     return copied;
 }
 
 Copied keep(const CkptRequest& request, Console& console) {
-    CkptStore from = CkptStore::open(request.directory, request.also, store::Sharing::shared);
+    store::OpenStore from = open_store(request.directory, request.also, store::Sharing::shared);
     const std::string folder = kept_folder_of(request);
     make_folder(folder);
     const std::string path = folder + "/" + request.name;
     bool ours = false;  // the directory is this job's and holds nothing that was finished
     try {
-        store::StoreDirectory target(path, from.directories.front().job());
+        store::StoreDirectory target(path, from.directory().job());
         ours = target.content() != store::DirectoryContent::committed;
         if (!ours)
             throw Error(ExitCode::usage,

@@ -33,11 +33,11 @@ std::string step_text(const store::ClientState& client) {
 }
 
 // Copies of manifests that a running training is just writing look unfinished: no problem then.
-std::vector<std::string> problems_of(const StoreLook& look) {
-    return look.in_use ? std::vector<std::string>{} : look.recovery.problems(look.path);
+std::vector<std::string> problems_of(const store::StoreLook& look) {
+    return look.in_use ? std::vector<std::string>{} : look.problems();
 }
 
-ordered_json json_of_store(const StoreLook& look) {
+ordered_json json_of_store(const store::StoreLook& look) {
     ordered_json object = {{"path", look.path},
                            {"uuid", store::to_string(look.lock.uuid)},
                            {"job", look.lock.job},
@@ -73,7 +73,7 @@ ordered_json json_of_kept(const store::KeptSnapshot& snapshot) {
     return object;
 }
 
-std::string text_of_store(const StoreLook& look) {
+std::string text_of_store(const store::StoreLook& look) {
     std::string text;
     if (look.recovery.newest) {
         const store::Manifest& manifest = *look.recovery.newest;
@@ -113,7 +113,7 @@ std::string text_of_kept(const std::string& folder, const std::vector<store::Kep
 }  // namespace
 
 CkptResult ckpt_ls(const CkptRequest& request) {
-    const std::optional<StoreLook> look = look_at_store(request.directory);
+    const std::optional<store::StoreLook> look = look_at_store(request.directory);
     CkptRequest used = request;
     // A folder of snapshots, without a store of its own, is listed as such.
     if (!look && request.kept_folder.empty()) used.kept_folder = request.directory;

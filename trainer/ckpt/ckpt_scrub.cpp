@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 struct Snapshot {
     std::string name;
-    CkptStore opened;
+    store::OpenStore opened;
 };
 
 struct TileFate {
@@ -43,12 +43,12 @@ struct Scrub {
 };
 
 // Those of the same model, newest first.
-std::vector<Snapshot> open_snapshots(const CkptRequest& request, const CkptStore& store, Console& console) {
+std::vector<Snapshot> open_snapshots(const CkptRequest& request, const store::OpenStore& store, Console& console) {
     std::vector<Snapshot> opened;
     for (const store::KeptSnapshot& snapshot : store::list_kept(kept_folder_of(request))) {
-        if (!snapshot.manifest || snapshot.manifest->objects != store.store->layout().objects()) continue;
+        if (!snapshot.manifest || snapshot.manifest->objects != store.store().layout().objects()) continue;
         try {
-            opened.push_back({snapshot.name, CkptStore::open_snapshot(snapshot.path, store.io)});
+            opened.push_back({snapshot.name, open_snapshot(snapshot.path, store)});
         } catch (const Error& error) {
             console.warn(fmt::format("snapshot {} is left aside: {}", snapshot.name, error.what()));
         }
@@ -67,13 +67,12 @@ pool::Region memory_for(const store::TensorStore& store, const std::vector<store
 }
 
 // Sources are the stores of scrub.snapshots. `memory` is as find_bytes() wants it.
-void mend_tiles(Scrub& scrub, CkptStore& opened, const std::vector<store::TensorStore*>& sources,
+void mend_tiles(Scrub& scrub, store::OpenStore& opened, const std::vector<store::TensorStore*>& sources,
                 std::span<std::byte> memory) {
-    store::TensorStore& store = *opened.store;
-    const store::StoreDirectory& first = opened.directories.front();
-    const std::vector<store::TileRecord> records = store::recover(first.fd(), first.uuid()).newest.value().tiles;
+    store::TensorStore& store = opened.store();
+    const std::vector<store::TileRecord> records = store::recover(opened.directory()).newest.value().tiles;
     const auto find = [&](store::TileId tile) {
-        return find_bytes(*opened.io, store, tile, records[store.layout().tile_index(tile)], sources, memory);
+        return find_bytes(opened.io(), store, tile, records[store.layout().tile_index(tile)], sources, memory);
     };
     for (const store::TileId tile : scrub.report.damaged) scrub.fates.push_back({tile, find(tile)});
     const auto found = [](const TileFate& fate) { return fate.source.has_value(); };
@@ -85,23 +84,23 @@ void mend_tiles(Scrub& scrub, CkptStore& opened, const std::vector<store::Tensor
                         fmt::format("snapshot {} had the bytes of a damaged tile and has them no more: nothing was "
                                     "committed; check its drive (dmesg)",
                                     scrub.snapshots[*fate.source].name));
-        write_blocking(*opened.io, store, fate.tile, memory);
+        write_blocking(opened.io(), store, fate.tile, memory);
     }
     const store::ClientState client = store.client();
-    commit_blocking(*opened.io, store, client);
-    for (const TileFate& fate : scrub.fates) read_blocking(*opened.io, store, fate.tile, memory);
+    commit_blocking(opened.io(), store, client);
+    for (const TileFate& fate : scrub.fates) read_blocking(opened.io(), store, fate.tile, memory);
     scrub.mended = true;
 }
 
-void mend_tiles(Scrub& scrub, CkptStore& opened) {
+void mend_tiles(Scrub& scrub, store::OpenStore& opened) {
     std::vector<store::TensorStore*> sources;
-    for (const Snapshot& snapshot : scrub.snapshots) sources.push_back(snapshot.opened.store.get());
-    auto region = std::make_unique<pool::Region>(memory_for(*opened.store, sources));
+    for (const Snapshot& snapshot : scrub.snapshots) sources.push_back(&snapshot.opened.store());
+    auto region = std::make_unique<pool::Region>(memory_for(opened.store(), sources));
     try {
         mend_tiles(scrub, opened, sources, {region->data(), region->bytes()});
     } catch (...) {
         const auto stuck = [](const store::TensorStore* one) { return one->abandoned(); };
-        if (stuck(opened.store.get()) || std::any_of(sources.begin(), sources.end(), stuck))
+        if (stuck(&opened.store()) || std::any_of(sources.begin(), sources.end(), stuck))
             static_cast<void>(region.release());  // a device may still write into it
         throw;
     }
@@ -158,22 +157,22 @@ std::string text_of(const Scrub& scrub, const store::TensorStore& store, const s
 
 CkptResult ckpt_scrub(const CkptRequest& request, Console& console) {
     refuse_if_in_use(request.directory, "the store can be scrubbed when that has ended: wait, or stop it");
-    CkptStore opened = CkptStore::lock(request.directory, request.also, store::Sharing::exclusive);
+    store::OpenStore opened = lock_store(request.directory, request.also, store::Sharing::exclusive);
     Scrub scrub;
     scrub.path = request.directory;
-    scrub.manifests = mend_manifests(opened.directories.front());
-    opened.open_locked();
+    scrub.manifests = mend_manifests(opened.directory());
+    open_locked(opened);
     ProgressLine line(console, "scrub");
-    scrub.report = verify(*opened.io, *opened.store,
+    scrub.report = verify(opened.io(), opened.store(),
                           {.progress = [&](std::uint64_t done, std::uint64_t total) { line.show(done, total); }});
     if (scrub.report.damaged_tiles > 0) {
         scrub.snapshots = open_snapshots(request, opened, console);
         mend_tiles(scrub, opened);
     }
-    for (const std::string& note : opened.store->notes()) console.warn(note);
+    for (const std::string& note : opened.store().notes()) console.warn(note);
     return {.code = scrub.whole() ? ExitCode::ok : ExitCode::storage,
-            .text = request.json ? dump(json_of(scrub, *opened.store))
-                                 : text_of(scrub, *opened.store, kept_folder_of(request))};
+            .text = request.json ? dump(json_of(scrub, opened.store()))
+                                 : text_of(scrub, opened.store(), kept_folder_of(request))};
 }
 
 }  // namespace penstock::trainer

@@ -16,12 +16,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-StoreLook look_for(const CkptRequest& request) {
+store::StoreLook look_for(const CkptRequest& request) {
     const std::string path = request.name.empty() ? request.directory : snapshot_path(request);
-    std::optional<StoreLook> look = look_at_store(path);
+    std::optional<store::StoreLook> look = look_at_store(path);
     if (!look) throw Error(ExitCode::storage, fmt::format("{}: the directory is no store's; check the path", path));
     if (look->recovery.newest) return std::move(*look);
-    const std::vector<std::string> problems = look->recovery.problems(path);
+    const std::vector<std::string> problems = look->problems();
     throw Error(ExitCode::storage,
                 fmt::format("{}: there is nothing to show: {}", path,
                             look->recovery.never_committed() ? "nothing was committed yet"
@@ -49,7 +49,7 @@ ordered_json json_of_object(const store::Manifest& manifest, const store::Layout
     return {{"name", spec.name}, {"bytes", spec.bytes}, {"tile_bytes", spec.tile_bytes}, {"tiles", std::move(tiles)}};
 }
 
-std::string json_text(const StoreLook& look, const store::Layout& layout) {
+std::string json_text(const store::StoreLook& look, const store::Layout& layout) {
     const store::Manifest& manifest = *look.recovery.newest;
     ordered_json object = {{"path", look.path},
                            {"uuid", store::to_string(manifest.store)},
@@ -73,7 +73,7 @@ std::string json_text(const StoreLook& look, const store::Layout& layout) {
     return dump(object);
 }
 
-std::string human_text(const StoreLook& look, const store::Layout& layout) {
+std::string human_text(const store::StoreLook& look, const store::Layout& layout) {
     const store::Manifest& manifest = *look.recovery.newest;
     std::string text = fmt::format("{}: store {}, generation {}, incarnation {}, committed {}\n", look.path,
                                    store::to_string(manifest.store), manifest.generation, manifest.incarnation,
@@ -99,7 +99,7 @@ std::string human_text(const StoreLook& look, const store::Layout& layout) {
 }  // namespace
 
 CkptResult ckpt_show(const CkptRequest& request) {
-    const StoreLook look = look_for(request);
+    const store::StoreLook look = look_for(request);
     const store::Layout layout(look.recovery.newest->objects, look.recovery.newest->geometry);
     return {.text = request.json ? json_text(look, layout) : human_text(look, layout)};
 }

@@ -64,15 +64,15 @@ std::string human_text(const std::string& path, const store::TensorStore& store,
 CkptResult ckpt_verify(const CkptRequest& request, Console& console) {
     const std::string path = request.name.empty() ? request.directory : snapshot_path(request);
     refuse_if_in_use(path, remedy_while_in_use(request));
-    const CkptStore opened =
-        CkptStore::open(path, request.name.empty() ? request.also : std::vector<std::string>{}, store::Sharing::shared);
+    const store::OpenStore opened =
+        open_store(path, request.name.empty() ? request.also : std::vector<std::string>{}, store::Sharing::shared);
     ProgressLine line(console, "verify");
     const store::VerifyReport report =
-        verify(*opened.io, *opened.store,
+        verify(opened.io(), opened.store(),
                {.progress = [&](std::uint64_t done, std::uint64_t total) { line.show(done, total); }});
     const double seconds = line.seconds();
-    for (const std::string& note : opened.store->notes()) console.warn(note);
-    const store::TensorStore& store = *opened.store;
+    const store::TensorStore& store = opened.store();
+    for (const std::string& note : store.notes()) console.warn(note);
     return {.code = report.damaged_tiles == 0 ? ExitCode::ok : ExitCode::storage,
             .text = request.json ? json_text(path, store, report, seconds) : human_text(path, store, report, seconds)};
 }

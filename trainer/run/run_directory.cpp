@@ -2,8 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
-#include "swap/directory/directory_holder.h"
-#include "swap/directory/recovery.h"
+#include "swap/directory/store_look.h"
 #include "trainer/ckpt/ckpt_store.h"
 #include "trainer/run/run_log.h"
 
@@ -42,10 +41,10 @@ std::string absolute(const std::string& path) {
 StoreSeen see_store(const std::string& directory) {
     const store::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd) return {};
-    const auto lock = store::look_at(fd.get()).lock;
-    if (!lock) return {};
-    const store::Recovery found = store::recover(fd.get(), lock->uuid);
-    StoreSeen seen{.uuid = lock->uuid, .committed = !found.never_committed(), .origin = {}};
+    const auto look = store::look_at_store(fd.get(), directory);
+    if (!look) return {};
+    const store::Recovery& found = look->recovery;
+    StoreSeen seen{.uuid = look->lock.uuid, .committed = !found.never_committed(), .origin = {}};
     if (found.newest && found.newest->origin) seen.origin = found.newest->origin->store;
     return seen;
 }

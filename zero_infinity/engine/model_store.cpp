@@ -17,9 +17,9 @@ class Opening {
         : deps_(deps), options_(options), events_(events) {}
 
     ModelStore resume() const {
-        store::StoreDirectory& first = *deps_.directories.front();
+        const store::StoreDirectory& first = deps_.open->directory();
         // Looked at before the store is opened: a run that may not go on must not first wait for the verification.
-        const store::Recovery seen = store::recover(first.fd(), first.uuid());
+        const store::Recovery seen = store::recover(first);
         if (seen.newest && seen.newest->origin) {
             throw Error(ExitCode::usage, fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
                                                      "resume from, and another directory for the run's store",
@@ -27,11 +27,8 @@ class Opening {
         }
         if (seen.newest) accept(seen.newest->client, first.path());
         ModelStore made;
-        made.store = store::TensorStore::open(*deps_.io, deps_.directories,
-                                              {.caching = options_.caching,
-                                               .verify = options_.verify,
-                                               .progress = progress("verifying what was committed"),
-                                               .agree = agree()});
+        made.store = &deps_.open->open(
+            {.verify = options_.verify, .progress = progress("verifying what was committed"), .agree = agree()});
         made.client = made.store->client();
         // Verification may have gone back by a generation.
         if (!seen.newest || seen.newest->generation != made.store->generation()) accept(made.client, first.path());
@@ -44,30 +41,28 @@ class Opening {
     ModelStore initialise_new(const store::ClientState& initial_client) const {
         deps_.weights->check(deps_.layout->units());
         ModelStore made;
-        made.store = create();
-        fill_store({.io = deps_.io, .store = made.store.get(), .layout = deps_.layout}, *deps_.weights,
+        made.store = &create();
+        fill_store({.io = &deps_.open->io(), .store = made.store, .layout = deps_.layout}, *deps_.weights,
                    progress(deps_.weights->doing()));
         made.client = initial_client;
         made.client[fingerprint_key] = deps_.fingerprint;
-        if (durable()) commit_blocking(*deps_.io, *made.store, made.client);
+        if (durable()) commit_blocking(deps_.open->io(), *made.store, made.client);
         note_scratch(made);
         return made;
     }
 
     // Each tile of the snapshot is verified as it is read.
     ModelStore resume_from_snapshot() const {
-        store::StoreDirectory directory = store::StoreDirectory::find(options_.resume_from, store::Sharing::shared);
-        const auto snapshot = store::TensorStore::open(*deps_.io, {&directory}, {.caching = options_.caching});
-        accept(snapshot->client(), options_.resume_from);
-        deps_.layout->check_stored(snapshot->layout());
+        store::OpenStore kept = store::OpenStore::find({options_.resume_from}, store::Sharing::shared);
+        kept.share_io(*deps_.open);
+        store::TensorStore& snapshot = kept.open();
+        accept(snapshot.client(), options_.resume_from);
+        deps_.layout->check_stored(snapshot.layout());
         ModelStore made;
-        made.store = deps_.directories.front()->content() == store::DirectoryContent::committed
-                         ? store::TensorStore::open(*deps_.io, deps_.directories,
-                                                    {.caching = options_.caching, .agree = agree()})
-                         : create();
-        copy_tiles(*deps_.io, *snapshot, *made.store, progress("copying the snapshot"));
-        made.client = snapshot->client();
-        if (durable()) commit_blocking(*deps_.io, *made.store, made.client);
+        made.store = deps_.open->committed() ? &deps_.open->open({.agree = agree()}) : &create();
+        copy_tiles(deps_.open->io(), snapshot, *made.store, progress("copying the snapshot"));
+        made.client = snapshot.client();
+        if (durable()) commit_blocking(deps_.open->io(), *made.store, made.client);
         made.resumed = true;
         note_scratch(made);
         return made;
@@ -83,15 +78,13 @@ class Opening {
                                     : "scratch: nothing of this run is kept when it ends");
     }
 
-    std::unique_ptr<store::TensorStore> create() const {
+    store::TensorStore& create() const {
         const std::span<const store::ObjectSpec> objects = deps_.layout->objects();
-        return store::TensorStore::create(*deps_.io, deps_.directories,
-                                          {.objects = {objects.begin(), objects.end()},
-                                           .kind = durable() ? store::StoreKind::durable : store::StoreKind::scratch,
-                                           .shares = options_.swap_shares,
-                                           .caching = options_.caching,
-                                           .progress = progress("preparing the swap files"),
-                                           .agree = agree()});
+        return deps_.open->create({.objects = {objects.begin(), objects.end()},
+                                   .kind = durable() ? store::StoreKind::durable : store::StoreKind::scratch,
+                                   .shares = options_.swap_shares,
+                                   .progress = progress("preparing the swap files"),
+                                   .agree = agree()});
     }
 
     // Throws where the run may not go on from `client`.
@@ -126,7 +119,7 @@ ModelStore open_model_store(const ModelStoreDeps& deps, const SessionOptions& op
                             const store::ClientState& initial_client, const SessionEvents& events) {
     const Opening opening(deps, options, events);
     if (!options.resume_from.empty()) return opening.resume_from_snapshot();
-    if (deps.directories.front()->content() == store::DirectoryContent::committed) return opening.resume();
+    if (deps.open->committed()) return opening.resume();
     return opening.initialise_new(initial_client);
 }
 

@@ -2,10 +2,9 @@
 // snapshot, or with the first weights.
 #pragma once
 
-#include "swap/directory/store_directory.h"
+#include "swap/store/open_store.h"
 #include "zero_infinity/engine/session.h"
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +12,7 @@ namespace penstock::engine {
 
 // What the store is to hold, and where.
 struct ModelStoreDeps {
-    aio::Io* io = nullptr;
-    std::vector<store::StoreDirectory*> directories;
+    store::OpenStore* open = nullptr;  // locked, with an Io
     const zero::ModelLayout* layout = nullptr;
     std::string fingerprint;
     zero::WeightSource* weights = nullptr;  // of a new store
@@ -22,8 +20,8 @@ struct ModelStoreDeps {
 };
 
 struct ModelStore {
-    std::unique_ptr<store::TensorStore> store;
-    store::ClientState client;  // what the run goes on from
+    store::TensorStore* store = nullptr;  // of deps.open
+    store::ClientState client;            // what the run goes on from
     bool resumed = false;
     std::vector<std::string> notes;  // lines for the log
 };

@@ -1,6 +1,5 @@
 #include "zero_infinity/engine/session.h"
 
-#include "aio/file.h"
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "zero_infinity/engine/drawn_weights.h"
@@ -102,24 +101,9 @@ zero::MemoryRequest memory_request(const Model& model, const zero::ModelLayout& 
             .device_gradient_bytes = gradient_window_bytes(model, layout, options.gradient_type)};
 }
 
-std::vector<store::StoreDirectory> lock_directories(const SessionOptions& options) {
+store::OpenStore lock_directories(const SessionOptions& options) {
     if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    std::vector<store::StoreDirectory> directories;
-    for (const std::string& path : options.swap_directories) directories.emplace_back(path, options.job);
-    return directories;
-}
-
-std::vector<store::StoreDirectory*> pointers(std::vector<store::StoreDirectory>& directories) {
-    std::vector<store::StoreDirectory*> pointers;
-    for (store::StoreDirectory& directory : directories) pointers.push_back(&directory);
-    return pointers;
-}
-
-// Tried on a file that is opened as the store's are: libaio is for direct ones only.
-aio::ChosenBackend choose_backend(const store::StoreDirectory& directory, const SessionOptions& options) {
-    const aio::File probe(directory.fd(), store::StoreDirectory::lock_name, directory.path() + "/lock",
-                          {.mode = aio::FileMode::read_only, .caching = options.caching});
-    return open_backend(probe.fd(), {}, options.backend);
+    return store::OpenStore(options.swap_directories, options.job);
 }
 
 }  // namespace
@@ -150,12 +134,9 @@ struct Session::State {
     zero::MemoryPlan plan;
     std::uint32_t prefetch_depth = 0;
     StepBytes step_bytes;
-    std::vector<store::StoreDirectory> directories;
-    aio::ChosenBackend chosen;
     std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
-    aio::Io io;
+    store::OpenStore open;
     bool resumed = false;
-    std::unique_ptr<store::TensorStore> store;
     store::ClientState client;
     std::unique_ptr<zero::Device> device;
     zero::Workers workers;
@@ -178,10 +159,10 @@ Session::State::State(std::unique_ptr<Model> given_model, zero::ParameterGroups 
       fingerprint(fingerprint_of(*model, optimizers, options.codec)),
       layout(layout_of(*model, format, optimizers, options, communicator->partition())),
       plan(plan_memory(memory_request(*model, layout, options), options.names)),
-      directories((plan.budget.check(pool::MachineMemory::read()), lock_directories(options))),
-      chosen(choose_backend(directories.front(), options)),
-      io(std::move(chosen.backend), options.io),
-      workers(options.worker_threads) {}
+      open((plan.budget.check(pool::MachineMemory::read()), lock_directories(options))),
+      workers(options.worker_threads) {
+    open.start_io({.caching = options.caching, .backend = options.backend, .limits = options.io});
+}
 
 void Session::State::start(const store::ClientState& initial_client, const SessionEvents& events) {
     device = make_device(options.device);
@@ -207,7 +188,7 @@ void Session::State::build_engine() {
     prefetch_depth = plan.training.host.depth();
     driver = std::make_unique<zero::Driver>(
         zero::DriverDeps{
-            .io = &io, .store = store.get(), .pool = pool.get(), .device = device.get(), .layout = &layout},
+            .io = &open.io(), .store = &open.store(), .pool = pool.get(), .device = device.get(), .layout = &layout},
         zero::DriverOptions{.staging_tiles = options.staging_tiles,
                             .deadline = options.io_deadline,
                             .keeping = options.keeping,
@@ -229,7 +210,7 @@ void Session::State::build_engine() {
 // Saves 12 to 19 % of the CPU time of I/O (bench/RESULTS.md). Not offered where the limit on locked memory is too
 // small: the kernel would refuse it. All works without.
 void Session::State::register_pool() {
-    if (std::string_view(io.backend_name()) != to_string(aio::BackendKind::io_uring)) return;
+    if (std::string_view(open.io().backend_name()) != to_string(aio::BackendKind::io_uring)) return;
     const std::uint64_t lockable = pool::MachineMemory::read().lockable_bytes;
     if (lockable < pool->arena_bytes()) {
         notes.push_back(
@@ -238,7 +219,7 @@ void Session::State::register_pool() {
                         lockable >> 10, pool->arena_bytes() >> 10));
         return;
     }
-    std::string refusal = io.register_memory(pool->ring_ranges());
+    std::string refusal = open.io().register_memory(pool->ring_ranges());
     if (!refusal.empty()) notes.push_back(std::move(refusal));
 }
 
@@ -248,21 +229,16 @@ bool Session::State::stuck() {
         driver->stop();  // what hangs may only now become too old
         return driver->stuck();
     }
-    return io.finish_all().has_value();
+    return open.io().finish_all().has_value();
 }
 
 void Session::State::open_store(const store::ClientState& initial_client, const SessionEvents& events) {
-    ModelStore opened = open_model_store({.io = &io,
-                                          .directories = pointers(directories),
-                                          .layout = &layout,
-                                          .fingerprint = fingerprint,
-                                          .weights = source,
-                                          .communicator = communicator},
-                                         options, initial_client, events);
-    store = std::move(opened.store);
+    ModelStore opened = open_model_store(
+        {.open = &open, .layout = &layout, .fingerprint = fingerprint, .weights = source, .communicator = communicator},
+        options, initial_client, events);
     client = std::move(opened.client);
     resumed = opened.resumed;
-    notes = store->notes();  // later ones come through the driver, whose thread owns the store from now on
+    notes = open.store().notes();  // later ones come through the driver, whose thread owns the store from now on
     for (std::string& note : opened.notes) notes.push_back(std::move(note));
 }
 
@@ -280,7 +256,7 @@ void Session::State::measure_step() {
 }
 
 void Session::State::note_start() {
-    if (!chosen.note.empty()) notes.push_back(chosen.note);
+    if (!open.backend_note().empty()) notes.push_back(open.backend_note());
     for (const std::string& note : pool->notes()) notes.push_back(note);
     if (prefetch_depth < options.prefetch_depth)
         notes.push_back(fmt::format("{} is {}, but the host budget {} has room for {}", options.names.prefetch_depth,
@@ -315,7 +291,7 @@ const store::ClientState& Session::client() const noexcept {
     return state_->client;
 }
 const aio::IoStatistics& Session::io_statistics() const noexcept {
-    return state_->io.statistics();
+    return state_->open.io().statistics();
 }
 const zero::WaitTimes& Session::waits() const noexcept {
     return state_->driver->waits();
@@ -330,7 +306,7 @@ std::string Session::memory_table() const {
     return state_->plan.budget.table();
 }
 std::string Session::io_name() const {
-    return fmt::format("{}, {}", state_->io.backend_name(),
+    return fmt::format("{}, {}", state_->open.io().backend_name(),
                        state_->options.caching == aio::Caching::direct ? "direct" : "page cache");
 }
 std::uint32_t Session::prefetch_depth() const noexcept {
@@ -361,7 +337,7 @@ void Session::keep(const std::string& path) {
     state_->driver->begin_snapshot(path);
 }
 const store::StoreUuid& Session::store_uuid() const noexcept {
-    return state_->store->uuid();
+    return state_->open.store().uuid();
 }
 zero::SnapshotProgress Session::keep_progress() const {
     return state_->driver->snapshot_progress();

@@ -1,8 +1,8 @@
 #include "swap/directory/kept_list.h"
 #include "aio/words/error.h"
 
-#include "swap/directory/directory_holder.h"
 #include "swap/directory/recovery.h"
+#include "swap/directory/store_look.h"
 #include "swap/snapshot/keep.h"
 #include "tests/refusal.h"
 #include "tests/swap/power/power_device.h"
@@ -237,21 +237,21 @@ TEST_F(KeptListTest, AFolderThatCannotBeReadIsNamed) {
 TEST_F(KeptListTest, TheHolderOfADirectoryIsSeenWithoutItsLock) {
     const auto look = [](const std::string& path) {
         const store::Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-        return store::look_at(fd.get());
+        return store::look_at_store(fd.get(), path);
     };
-    const store::DirectoryLook held = look(directory.path());
-    ASSERT_TRUE(held.lock);
-    EXPECT_TRUE(held.in_use);
-    EXPECT_EQ(held.lock->pid, ::getpid());
-    EXPECT_TRUE(contains(describe_holder(*held.lock), fmt::format("this process, {} on ", ::getpid())));
+    const auto held = look(directory.path());
+    ASSERT_TRUE(held);
+    EXPECT_TRUE(held->in_use);
+    EXPECT_EQ(held->lock.pid, ::getpid());
+    EXPECT_TRUE(contains(describe_holder(held->lock), fmt::format("this process, {} on ", ::getpid())));
     { const store::StoreDirectory before(folder + "/a", "test"); }
-    EXPECT_TRUE(look(folder + "/a").lock);
-    EXPECT_FALSE(look(folder + "/a").in_use);
+    ASSERT_TRUE(look(folder + "/a"));
+    EXPECT_FALSE(look(folder + "/a")->in_use);
     {
         const store::StoreDirectory reader = store::StoreDirectory::find(folder + "/a", store::Sharing::shared);
-        EXPECT_FALSE(look(folder + "/a").in_use);
+        EXPECT_FALSE(look(folder + "/a")->in_use);
     }
-    EXPECT_FALSE(look(folder).lock);
+    EXPECT_FALSE(look(folder));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "swap/directory/directory_holder.h"
+#include "swap/directory/store_look.h"
 
 #include "swap/directory/descriptor.h"
 #include "swap/directory/store_directory.h"
@@ -13,6 +13,7 @@
 #include <array>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 namespace penstock::store {
 namespace {
@@ -28,18 +29,35 @@ bool is_locked(const struct stat& file) {
     return false;
 }
 
-}  // namespace
+struct HeldLock {
+    LockText text;
+    bool held = false;
+};
 
-DirectoryLook look_at(int directory_fd) {
+std::optional<HeldLock> look_at_lock(int directory_fd) {
     const Descriptor file(
         ::openat(directory_fd, StoreDirectory::lock_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
-    if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+    if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
     std::array<char, lock_text_bytes> text{};
     const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
-    DirectoryLook look;
-    look.lock = parse_lock({text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))});
-    look.in_use = look.lock && is_locked(status);
+    auto lock = parse_lock({text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))});
+    if (!lock) return std::nullopt;
+    return HeldLock{.text = std::move(*lock), .held = is_locked(status)};
+}
+
+}  // namespace
+
+// Four copies are read one after the other while a training may write them; that none is whole in any of three looks is
+// no coincidence.
+std::optional<StoreLook> look_at_store(int directory_fd, std::string path) {
+    auto lock = look_at_lock(directory_fd);
+    if (!lock) return std::nullopt;
+    StoreLook look{.path = std::move(path), .lock = std::move(lock->text), .in_use = lock->held, .recovery = {}};
+    for (int tries = 0; tries < 3 && !look.recovery.newest; ++tries) {
+        look.recovery = recover(directory_fd, look.lock.uuid);
+        if (!look.in_use) break;
+    }
     return look;
 }
 

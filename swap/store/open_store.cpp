@@ -1,0 +1,78 @@
+#include "swap/store/open_store.h"
+
+#include "aio/file.h"
+#include "aio/words/check.h"
+
+#include <utility>
+
+namespace penstock::store {
+
+OpenStore::OpenStore(const std::vector<std::string>& paths, const std::string& job) {
+    PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
+    directories_.reserve(paths.size());
+    for (const std::string& path : paths) directories_.emplace_back(path, job);
+}
+
+OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing) {
+    PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
+    OpenStore found;
+    found.directories_.reserve(paths.size());
+    for (const std::string& path : paths) found.directories_.push_back(StoreDirectory::find(path, sharing));
+    return found;
+}
+
+// What it had ends in the order of the destructor.
+OpenStore& OpenStore::operator=(OpenStore&& other) noexcept {
+    store_ = std::move(other.store_);
+    io_ = std::move(other.io_);
+    backend_note_ = std::move(other.backend_note_);
+    ready_fd_ = other.ready_fd_;
+    caching_ = other.caching_;
+    directories_ = std::move(other.directories_);
+    return *this;
+}
+
+// libaio is for direct files only: a file that is opened otherwise would say less.
+void OpenStore::start_io(const StoreIoOptions& options) {
+    const aio::File probe(directory().fd(), StoreDirectory::lock_name,
+                          directory().path() + "/" + StoreDirectory::lock_name,
+                          {.mode = aio::FileMode::read_only, .caching = options.caching});
+    start_io(options, aio::open_backend(probe.fd(), {}, options.backend));
+}
+
+void OpenStore::start_io(const StoreIoOptions& options, aio::ChosenBackend chosen) {
+    PENSTOCK_CHECK(io_ == nullptr, "{} has an Io already", directory().path());
+    caching_ = options.caching;
+    backend_note_ = std::move(chosen.note);
+    ready_fd_ = chosen.backend->ready_fd();
+    io_ = std::make_shared<aio::Io>(std::move(chosen.backend), options.limits);
+}
+
+void OpenStore::share_io(const OpenStore& other) {
+    PENSTOCK_CHECK(io_ == nullptr && other.io_ != nullptr, "{} has an Io already, or {} has none", directory().path(),
+                   other.directory().path());
+    caching_ = other.caching_;
+    io_ = other.io_;
+}
+
+TensorStore& OpenStore::create(CreateOptions options) {
+    PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
+    options.caching = caching_;
+    store_ = TensorStore::create(*io_, pointers(), std::move(options));
+    return *store_;
+}
+
+TensorStore& OpenStore::open(OpenOptions options) {
+    PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
+    options.caching = caching_;
+    store_ = TensorStore::open(*io_, pointers(), options);
+    return *store_;
+}
+
+std::vector<StoreDirectory*> OpenStore::pointers() {
+    std::vector<StoreDirectory*> pointers;
+    for (StoreDirectory& directory : directories_) pointers.push_back(&directory);
+    return pointers;
+}
+
+}  // namespace penstock::store

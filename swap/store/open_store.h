@@ -1,0 +1,68 @@
+// A store with all that it stands on: its directories, locked; an Io on their devices; the store in them.
+#pragma once
+
+#include "aio/backend.h"
+#include "aio/io.h"
+#include "swap/directory/store_directory.h"
+#include "swap/store/tensor_store.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::store {
+
+struct StoreIoOptions {
+    aio::Caching caching = aio::Caching::direct;   // of the store's files
+    std::optional<aio::BackendKind> backend = {};  // none: the fastest that works
+    aio::IoLimits limits = {};
+};
+
+// Built step by step, because callers look or work between the steps: locked, then with an Io, then open; destroyed in
+// reverse. Owned by the thread that owns the Io.
+//
+//   OpenStore open({"/nvme/run1"}, "my job");
+//   open.start_io({});
+//   TensorStore& store = open.committed() ? open.open() : open.create({.objects = {{"weights", 1 << 30, 4 << 20}}});
+class OpenStore {
+   public:
+    // Locks the directories, one per device, the first of which holds the manifests. Throws Error as StoreDirectory.
+    OpenStore(const std::vector<std::string>& paths, const std::string& job);
+    // Those of a store that is there, whichever job's: StoreDirectory::find().
+    static OpenStore find(const std::vector<std::string>& paths, Sharing sharing);
+    OpenStore(OpenStore&& other) noexcept = default;
+    OpenStore& operator=(OpenStore&& other) noexcept;
+
+    StoreDirectory& directory() { return directories_.front(); }
+    const StoreDirectory& directory() const { return directories_.front(); }
+    bool committed() const { return directory().content() == DirectoryContent::committed; }
+
+    // An Io of its own, over a backend that was tried on a file opened as the store's are, or over the one given.
+    // Throws Error as open_backend(). REQUIRES: it has none yet.
+    void start_io(const StoreIoOptions& options);
+    void start_io(const StoreIoOptions& options, aio::ChosenBackend chosen);
+    // That of another store, which it keeps alive. REQUIRES: it has none yet.
+    void share_io(const OpenStore& other);
+    aio::Io& io() const { return *io_; }
+    int ready_fd() const noexcept { return ready_fd_; }  // Backend::ready_fd(), of an Io of its own
+    const std::string& backend_note() const noexcept { return backend_note_; }  // ChosenBackend::note
+
+    // As those of TensorStore, with the caching of start_io(). REQUIRES: it has an Io and no store yet.
+    TensorStore& create(CreateOptions options);
+    TensorStore& open(OpenOptions options = {});
+    TensorStore& store() const { return *store_; }
+
+   private:
+    OpenStore() = default;
+    std::vector<StoreDirectory*> pointers();
+
+    std::vector<StoreDirectory> directories_;
+    aio::Caching caching_ = aio::Caching::direct;
+    int ready_fd_ = -1;
+    std::string backend_note_;
+    std::shared_ptr<aio::Io> io_;
+    std::unique_ptr<TensorStore> store_;
+};
+
+}  // namespace penstock::store
