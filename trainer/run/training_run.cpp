@@ -7,7 +7,7 @@
 #include "trainer/cli/step_record.h"
 #include "trainer/config/io_settings.h"
 #include "trainer/config/resume_rule.h"
-#include "trainer/config/session_options.h"
+#include "trainer/config/swap_directories.h"
 #include "trainer/models/gpt.h"
 #include "trainer/run/sample.h"
 #include "zero_infinity/threads/usable_cores.h"
@@ -97,14 +97,13 @@ std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& 
 TrainingRun::TrainingRun(Settings settings, Console& console, RunRequest request)
     : console_(console),
       request_(std::move(request)),
-      settings_(std::move(settings)),
-      config_(make_config(settings_)),
+      config_(make_config(std::move(settings))),
       data_(open_data(config_.train_file)),
-      batches_(data_, batch_shape(config_), config_.seed, compute_device(config_.device)),
-      threads_(start_threads(config_.threads)),
+      batches_(data_, batch_shape(config_), config_.session.seed, compute_device(config_.session.device)),
+      threads_(start_threads(config_.session.worker_threads)),
       directory_(config_.run_directory, config_.swap_directory()),
       session_(open_session()),
-      snapshot_(config_snapshot(settings_, threads_)),
+      snapshot_(config_snapshot(config_.settings, threads_)),
       state_(read_state(session_->client())),
       committed_(session_->resumed() || durable() ? std::optional(state_.step) : std::nullopt),
       keeping_(config_.keep, *session_, console_) {
@@ -117,7 +116,7 @@ TrainingRun::TrainingRun(Settings settings, Console& console, RunRequest request
 
 std::unique_ptr<engine::Session> TrainingRun::open_session() {
     check_vocabulary(data_, config_);
-    store::ClientState initial = config_snapshot(settings_, threads_);
+    store::ClientState initial = config_snapshot(config_.settings, threads_);
     write_state({.step = 0, .rows = 0, .data_hash = data_.info().hash, .first_loss = {}, .last_loss = {}}, initial);
     std::optional<ProgressLine> line;
     std::string told;
@@ -131,7 +130,9 @@ std::unique_ptr<engine::Session> TrainingRun::open_session() {
     };
     const IoSettings io = io_settings(config_);
     if (!io.note.empty()) console_.info(io.note);
-    engine::SessionOptions options = session_options(config_, threads_, io.limits);
+    engine::SessionOptions options = config_.session;
+    options.worker_threads = threads_;
+    options.io = io.limits;
     if (!request_.resume_from.empty()) {
         options.resume_from = snapshot_to_resume_from(request_.resume_from, config_);
         origin_ = see_store(options.resume_from).origin;
@@ -147,7 +148,8 @@ std::unique_ptr<engine::Session> TrainingRun::open_session() {
 
 void TrainingRun::accept(const store::ClientState& stored) {
     const RunState state = read_state(stored);
-    for (const std::string& note : check_resume(settings_, stored, config_.swap_directory())) console_.info(note);
+    for (const std::string& note : check_resume(config_.settings, stored, config_.swap_directory()))
+        console_.info(note);
     if (state.data_hash != data_.info().hash) {
         throw Error(
             ExitCode::usage,
@@ -288,8 +290,8 @@ StepRecord TrainingRun::measure(const engine::StepReport& report, double seconds
 void TrainingRun::write_sample_text() {
     const SampleRequest request{.options = config_.sample,
                                 .context = config_.model.context,
-                                .seed = config_.seed,
-                                .device = compute_device(config_.device)};
+                                .seed = config_.session.seed,
+                                .device = compute_device(config_.session.device)};
     ProgressLine line(console_, "writing a sample");
     summary_.sample = printable(write_sample(session_->engine(), request, [&](std::int64_t written) {
         line.show(static_cast<std::uint64_t>(written), static_cast<std::uint64_t>(config_.sample.tokens));

@@ -46,7 +46,7 @@ class TrainingRun {
 
     // Commits the newest step out of turn when it is not committed yet; a scratch run says that nothing is kept.
     void settle();
-    bool durable() const noexcept { return config_.durability != zero::Durability::scratch; }
+    bool durable() const noexcept { return config_.durable(); }
 
     // Says and gives the summary, with a sample when the run is finished, and saves it in RUN/summary.json. Where that
     // fails it says so, and saved() is false.
@@ -73,7 +73,6 @@ class TrainingRun {
     // Built in this order and destroyed in reverse.
     Console& console_;
     const RunRequest request_;
-    Settings settings_;
     TrainConfig config_;
     TokenFile data_;
     Batches batches_;

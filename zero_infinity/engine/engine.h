@@ -9,6 +9,7 @@
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/engine/gradients.h"
 #include "zero_infinity/engine/model.h"
+#include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/optimizer/optimizer.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/ranks/commit_barrier.h"
@@ -23,17 +24,6 @@
 #include <vector>
 
 namespace penstock::engine {
-
-enum class Activations : std::uint8_t {
-    recompute,  // keep unit inputs, run forward again in backward
-    keep,       // keep the graph of every unit and micro-batch between forward and backward
-};
-
-struct EngineOptions {
-    double gradient_clipping = 0;  // global norm; 0: none
-    Activations activations = Activations::recompute;
-    zero::Durability durability;
-};
 
 struct EngineDeps {
     Model* model = nullptr;

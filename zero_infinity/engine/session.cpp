@@ -48,7 +48,7 @@ SessionOptions checked(SessionOptions options) {
     if (options.codec == "plain_fp16")
         refuse("codec plain_fp16 needs a loss scale, which the engine does not have yet");
     if (options.gradient_type != zero::PlaneType::fp32 && options.gradient_type != zero::PlaneType::bf16)
-        refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", to_string(options.gradient_type)));
+        refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", word_of(options.gradient_type)));
     options.io.deadline = options.io_deadline;
     return options;
 }
@@ -229,7 +229,7 @@ void Session::State::build_engine() {
 // Saves 12 to 19 % of the CPU time of I/O (bench/RESULTS.md). Not offered where the limit on locked memory is too
 // small: the kernel would refuse it. All works without.
 void Session::State::register_pool() {
-    if (std::string_view(io.backend_name()) != to_string(aio::BackendKind::io_uring)) return;
+    if (std::string_view(io.backend_name()) != word_of(aio::BackendKind::io_uring)) return;
     const std::uint64_t lockable = pool::MachineMemory::read().lockable_bytes;
     if (lockable < pool->arena_bytes()) {
         notes.push_back(

@@ -6,6 +6,7 @@
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/engine/engine.h"
+#include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/traffic.h"
 #include "zero_infinity/ranks/communicator.h"
@@ -21,40 +22,6 @@
 #include <vector>
 
 namespace penstock::engine {
-
-struct SessionOptions {
-    // Where and whose.
-    std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
-    std::string job;                            // names the owner of the directories
-    std::vector<std::uint16_t>
-        swap_shares;  // of a new store's tiles, by directory (swap/format/striping.h); empty: equal
-    // Directory of a kept snapshot to go on from. What the store has committed stays whole until the snapshot is copied
-    // over it and committed. Empty: the store's own newest generation.
-    std::string resume_from;
-    // Memory.
-    std::uint64_t host_budget_bytes =
-        0;                             // hard limit of the pool: weights window, staging, gradients, resident objects
-    std::uint32_t prefetch_depth = 2;  // visits ahead, as far as the budget allows
-    std::uint32_t staging_tiles = 4;
-    std::uint64_t tile_numel = 1U << 20;  // part of the store's format: the same at every resume
-    zero::Residency residency;
-    zero::DeviceOptions device;
-    // Safety. engine.durability says which steps are committed; a new store of a scratch run has one slot.
-    store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
-    bool keeping = false;                                 // plans memory for keep()
-    // Arithmetic. These decide bits.
-    std::string codec = "split";
-    zero::PlaneType gradient_type = zero::PlaneType::bf16;
-    std::uint64_t seed = 1;  // of the initial weights
-    EngineOptions engine;
-    // Work.
-    unsigned worker_threads = 1;
-    std::optional<aio::BackendKind> backend;  // none: the fastest that works
-    aio::IoLimits io;                         // its deadline is io_deadline
-    aio::Caching caching = aio::Caching::direct;
-    std::chrono::seconds io_deadline{120};
-    zero::SettingNames names;
-};
 
 // What a session tells while it is built, on the caller's thread. Any may be empty.
 struct SessionEvents {

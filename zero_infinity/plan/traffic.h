@@ -1,8 +1,10 @@
 // Bytes of NVMe traffic per parameter and step, as one function of the three things that decide them.
 #pragma once
 
+#include "aio/words/enum_words.h"
 #include "zero_infinity/codec/codec.h"
 
+#include <array>
 #include <cstdint>
 
 namespace penstock::zero {
@@ -20,6 +22,9 @@ inline constexpr Durability Durability::every_step{1};
 inline constexpr Durability Durability::scratch{0};
 
 enum class Tier : std::uint8_t { host, nvme };  // where a kind of bytes is kept between its uses
+constexpr auto words_of(Tier) noexcept {        // DeepSpeed's
+    return std::array{Word{Tier::host, "cpu"}, Word{Tier::nvme, "nvme"}};
+}
 
 struct Residency {
     Tier weights = Tier::nvme;
