@@ -104,14 +104,12 @@ TrainingRun::TrainingRun(Settings settings, Console& console, RunRequest request
       directory_(config_.run_directory, config_.swap_directory()),
       session_(open_session()),
       snapshot_(config_snapshot(config_.settings, threads_)),
-      state_(read_state(session_->client())),
-      committed_(session_->resumed() || durable() ? std::optional(state_.step) : std::nullopt),
+      state_(read_state(session_->info().client)),
+      committed_(session_->info().resumed || durable() ? std::optional(state_.step) : std::nullopt),
       keeping_(config_.keep, *session_, console_) {
     open_log();
     say_start();
-    read_bytes_ = session_->io_statistics().total_read_bytes();
-    write_bytes_ = session_->io_statistics().total_write_bytes();
-    waits_ = session_->waits();
+    counters_ = session_->counters();
 }
 
 std::unique_ptr<engine::Session> TrainingRun::open_session() {
@@ -161,10 +159,10 @@ void TrainingRun::accept(const store::ClientState& stored) {
 }
 
 void TrainingRun::open_log() {
-    const auto start = session_->resumed() ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
-    for (const std::string& line : directory_.adopt(session_->store_uuid(), start, origin_)) console_.warn(line);
+    const auto start = session_->info().resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
+    for (const std::string& line : directory_.adopt(session_->info().store, start, origin_)) console_.warn(line);
     log_ = std::make_unique<RunLog>(directory_.log(), state_.step);
-    summary_.store = store::to_string(session_->store_uuid());
+    summary_.store = store::to_string(session_->info().store);
     summary_.resumed_from_step = state_.step;
 }
 
@@ -177,9 +175,9 @@ void TrainingRun::say_start() {
     console_.info(
         fmt::format("data: {}, {} tokens, {} per step", data_.path(), data_.info().count, config_.tokens_per_step()));
     console_.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory(),
-                              session_->io_name(), session_->prefetch_depth(), threads_));
-    console_.info("memory:\n" + session_->memory_table());
-    if (session_->resumed()) console_.info(fmt::format("resumed at step {} of {}", state_.step, config_.steps));
+                              session_->info().io, session_->info().prefetch_depth, threads_));
+    console_.info("memory:\n" + session_->info().memory_table);
+    if (session_->info().resumed) console_.info(fmt::format("resumed at step {} of {}", state_.step, config_.steps));
 }
 
 void TrainingRun::next_step() {
@@ -249,9 +247,7 @@ void TrainingRun::finish_snapshot(const std::function<bool()>& wanted) {
 }
 
 StepRecord TrainingRun::measure(const engine::StepReport& report, double seconds) {
-    const zero::WaitTimes waits = session_->waits();
-    const std::uint64_t read_bytes = session_->io_statistics().total_read_bytes();
-    const std::uint64_t write_bytes = session_->io_statistics().total_write_bytes();
+    const engine::SessionCounters now = session_->counters();
     smooth_seconds_ = step_seconds_.empty() ? seconds : 0.8 * smooth_seconds_ + 0.2 * seconds;
     smooth_loss_ = step_seconds_.empty() ? report.loss : 0.9 * smooth_loss_ + 0.1 * report.loss;
     step_seconds_.push_back(seconds);
@@ -269,18 +265,16 @@ StepRecord TrainingRun::measure(const engine::StepReport& report, double seconds
                             .backward_seconds = seconds_of(report.backward),
                             .update_seconds = seconds_of(report.update),
                             .commit_seconds = seconds_of(report.commit),
-                            .wait_weights_seconds = seconds_of(waits.weights - waits_.weights),
-                            .wait_tiles_seconds = seconds_of(waits.tiles - waits_.tiles),
-                            .wait_commit_seconds = seconds_of(waits.commit - waits_.commit),
-                            .read_bytes = read_bytes - read_bytes_,
-                            .write_bytes = write_bytes - write_bytes_,
-                            .pool_peak_bytes = session_->pool().peak_bytes(),
-                            .pool_budget_bytes = session_->pool().budget_bytes(),
+                            .wait_weights_seconds = seconds_of(now.waits.weights - counters_.waits.weights),
+                            .wait_tiles_seconds = seconds_of(now.waits.tiles - counters_.waits.tiles),
+                            .wait_commit_seconds = seconds_of(now.waits.commit - counters_.waits.commit),
+                            .read_bytes = now.read_bytes - counters_.read_bytes,
+                            .write_bytes = now.write_bytes - counters_.write_bytes,
+                            .pool_peak_bytes = session_->counters().pool_peak_bytes,
+                            .pool_budget_bytes = session_->info().pool_budget_bytes,
                             .peak_rss_bytes = peak_rss_bytes(),
                             .seconds_left = smooth_seconds_ * static_cast<double>(config_.steps - state_.step)};
-    waits_ = waits;
-    read_bytes_ = read_bytes;
-    write_bytes_ = write_bytes;
+    counters_ = now;
     summary_.nvme_read_bytes += record.read_bytes;
     summary_.nvme_write_bytes += record.write_bytes;
     summary_.step_seconds_total += seconds;
@@ -325,10 +319,10 @@ void TrainingRun::fill_summary() {
     summary_.final_loss = state_.last_loss;
     summary_.tokens_per_step = config_.tokens_per_step();
     summary_.step_seconds_p50 = median(step_seconds_);
-    summary_.planned_bytes_per_param_step = session_->planned_bytes() / trainable;
-    summary_.formula_bytes_per_param_step = session_->nominal_traffic().total();
-    summary_.pool_peak_bytes = session_->pool().peak_bytes();
-    summary_.pool_budget_bytes = session_->pool().budget_bytes();
+    summary_.planned_bytes_per_param_step = session_->info().planned_bytes / trainable;
+    summary_.formula_bytes_per_param_step = session_->info().nominal_traffic.total();
+    summary_.pool_peak_bytes = session_->counters().pool_peak_bytes;
+    summary_.pool_budget_bytes = session_->info().pool_budget_bytes;
     summary_.peak_rss_bytes = peak_rss_bytes();
     summary_.checkpoint = config_.swap_directory();
     summary_.log = directory_.log();

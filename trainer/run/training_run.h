@@ -94,9 +94,7 @@ class TrainingRun {
     std::string live_;  // line of the last step, for a terminal
     std::chrono::steady_clock::time_point left_standing_ =
         std::chrono::steady_clock::now();  // when a live line last was
-    zero::WaitTimes waits_;                // at the end of the last step, as the next two
-    std::uint64_t read_bytes_ = 0;
-    std::uint64_t write_bytes_ = 0;
+    engine::SessionCounters counters_;     // at the end of the last step
 };
 
 }  // namespace penstock::trainer

@@ -49,4 +49,13 @@ struct Traffic {
 // see WeightSchedule::retained_bytes().
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency);
 
+// What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
+// top.
+struct StepBytes {
+    std::uint64_t read = 0;
+    std::uint64_t write = 0;
+    std::uint64_t resident_write = 0;                   // on top, in a step that commits: what host memory holds
+    double mean(Durability durability) const noexcept;  // read and written over the steps of one commit
+};
+
 }  // namespace penstock::zero
