@@ -79,7 +79,8 @@ zero::SettingNames setting_names() {
             .gradient_type = "data_types.grad_accum_dtype",
             .resident_weights = "zero_optimization.offload_param.device",
             .resident_states = "zero_optimization.offload_optimizer.device",
-            .keep = "keep.every and keep.folder"};
+            .keep = "keep.every and keep.folder",
+            .codec = "memory.codec"};
 }
 
 // The keys that are members as they stand.

@@ -56,7 +56,7 @@ constexpr KeyPlace keep_default = place_with_default<&Config::keep, Member>;
 template <auto Member>
 constexpr KeyPlace sample = place<&Config::sample, Member>;
 
-// A key is one line or two here, not seven.
+// A key is two or three lines here, not eight.
 // clang-format off
 constexpr std::array key_list = {
     // The model. A GPT-style decoder; each number changes the parameters.

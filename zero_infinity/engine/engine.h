@@ -32,7 +32,8 @@ struct EngineDeps {
     Gradients* gradients = nullptr;
     zero::Workers* workers = nullptr;
     zero::Communicator* communicator = nullptr;
-    std::string fingerprint;  // of model, codec and optimizer: committed with every step under fingerprint_key
+    std::string codec_setting;  // what the setting of the codec is called, for refusals
+    std::string fingerprint;    // of model, codec and optimizer: committed with every step under fingerprint_key
     at::Device device = at::Device(at::kCPU);  // where units compute
 };
 

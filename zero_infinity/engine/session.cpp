@@ -134,6 +134,7 @@ struct Compute {
                   .gradients = &gradients,
                   .workers = &workers,
                   .communicator = &communicator,
+                  .codec_setting = plan.options.names.codec,
                   .fingerprint = plan.fingerprint,
                   .device = torch_device(*machine.device),
               },
