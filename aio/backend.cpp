@@ -12,16 +12,4 @@ std::string Backend::register_files(std::span<const RegisteredFile> files) {
     return files.empty() ? std::string() : fmt::format("{} cannot register files", name());
 }
 
-const char* to_string(BackendKind kind) noexcept {
-    switch (kind) {
-        case BackendKind::io_uring:
-            return "io_uring";
-        case BackendKind::libaio:
-            return "libaio";
-        case BackendKind::threads:
-            return "threads";
-    }
-    return "?";
-}
-
 }  // namespace penstock::aio

@@ -2,8 +2,10 @@
 // retries nor chunks (aio/io.h) and are replaced in tests by one that injects faults.
 #pragma once
 
+#include "aio/words/enum_words.h"
 #include "aio/words/io_error.h"
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -79,7 +81,10 @@ class Backend {
 };
 
 enum class BackendKind : std::uint8_t { io_uring, libaio, threads };
-const char* to_string(BackendKind kind) noexcept;
+constexpr auto words_of(BackendKind) noexcept {
+    return std::array{Word{BackendKind::io_uring, "io_uring"}, Word{BackendKind::libaio, "libaio"},
+                      Word{BackendKind::threads, "threads"}};
+}
 
 // How io_uring is waited for with a timeout.
 enum class UringWait : std::uint8_t {

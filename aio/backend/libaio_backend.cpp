@@ -79,7 +79,7 @@ class LibaioBackend final : public Backend {
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
     int ready_fd() override;
     std::size_t depth() const noexcept override { return depth_; }
-    const char* name() const noexcept override { return "libaio"; }
+    const char* name() const noexcept override { return word_of(BackendKind::libaio); }
 
    private:
     void hand_over(AttemptList& finished) noexcept;

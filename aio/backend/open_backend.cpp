@@ -95,11 +95,11 @@ ChosenBackend open_backend(int probe_fd, const BackendOptions& options, std::opt
             }
             ChosenBackend chosen{.backend = make_backend(kind, options), .note = {}};
             require_read(chosen.backend, probe_fd, options.probe_deadline);
-            if (!refusals.empty()) chosen.note = fmt::format("I/O goes through {}: {}", to_string(kind), refusals);
+            if (!refusals.empty()) chosen.note = fmt::format("I/O goes through {}: {}", word_of(kind), refusals);
             return chosen;
         } catch (const Error& error) {
             refusals +=
-                fmt::format("{}{} cannot be used ({})", refusals.empty() ? "" : ", ", to_string(kind), error.what());
+                fmt::format("{}{} cannot be used ({})", refusals.empty() ? "" : ", ", word_of(kind), error.what());
         }
     }
     throw Error(ExitCode::storage, fmt::format("no I/O backend works here: {}.", refusals));

@@ -56,7 +56,7 @@ class ThreadBackend final : public Backend {
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
     int ready_fd() override { return event_.fd(); }
     std::size_t depth() const noexcept override { return depth_; }
-    const char* name() const noexcept override { return "threads"; }
+    const char* name() const noexcept override { return word_of(BackendKind::threads); }
 
    private:
     void start_workers(std::size_t count);

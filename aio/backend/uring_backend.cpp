@@ -99,7 +99,7 @@ class UringBackend final : public Backend {
 
     int ready_fd() override { return ring_.ring.ring_fd; }
     std::size_t depth() const noexcept override { return depth_; }
-    const char* name() const noexcept override { return "io_uring"; }
+    const char* name() const noexcept override { return word_of(BackendKind::io_uring); }
 
    private:
     io_uring_sqe& next_entry();

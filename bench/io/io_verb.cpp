@@ -4,6 +4,7 @@
 #include "bench/harness/byte_option.h"
 #include "bench/harness/huge_pages.h"
 #include "bench/harness/verbs.h"
+#include "bench/harness/word_option.h"
 #include "bench/io/io_cases.h"
 #include "bench/io/mixed_case.h"
 #include "bench/io/tensor_case.h"
@@ -33,7 +34,7 @@ constexpr const char* demand = "demand";
 struct Arguments {
     IoBenchOptions options;
     std::string bytes = "2GiB";
-    std::string cases, points, backend = "auto", sustained_bytes;
+    std::string cases, points, backend = auto_word, sustained_bytes;
     bool unregistered = false;
 };
 
@@ -63,12 +64,10 @@ std::vector<std::string> case_names() {
 }
 
 std::optional<aio::BackendKind> parse_backend(const std::string& text) {
-    if (text == "auto") return std::nullopt;
-    for (const aio::BackendKind kind :
-         {aio::BackendKind::io_uring, aio::BackendKind::libaio, aio::BackendKind::threads}) {
-        if (text == to_string(kind)) return kind;
-    }
-    refuse(fmt::format("--backend {}: expected auto, io_uring, libaio or threads", text));
+    const auto found = find_word<aio::BackendKind>(text);
+    if (!found && text != auto_word)
+        refuse(fmt::format("--backend {}: expected {}", text, auto_or_words_text<aio::BackendKind>()));
+    return found;
 }
 
 IoBenchOptions checked(const Arguments& arguments) {
@@ -223,7 +222,7 @@ BenchRun add_io_verb(CLI::App& app) {
     verb->add_option("--seconds", options.seconds, "of one contender in one round (2)");
     verb->add_option("--cases", arguments->cases, fmt::format("some of: {}", fmt::join(case_names(), ",")));
     verb->add_option("--points", arguments->points, "block and depth of the block cases, e.g. 1MiBx8,4MiBx4");
-    verb->add_option("--backend", arguments->backend, "auto, io_uring, libaio or threads");
+    verb->add_option("--backend", arguments->backend, auto_or_words_text<aio::BackendKind>());
     verb->add_flag("--unregistered", arguments->unregistered, "neither side registers memory and file with the ring");
     verb->add_option("--reader-rate", options.reader_bytes_per_second, "bytes per second of the demand reads (200e6)");
     verb->add_flag("--reserve-huge-pages", options.reserve_huge_pages,

@@ -3,24 +3,20 @@
 #include "bench/harness/byte_option.h"
 #include "bench/harness/interruption.h"
 #include "bench/harness/verbs.h"
+#include "bench/harness/word_option.h"
 #include "bench/swap/swap_rounds.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <map>
 #include <memory>
 
 namespace penstock::bench {
 namespace {
 
-const std::map<std::string, aio::BackendKind> backends = {{"io_uring", aio::BackendKind::io_uring},
-                                                          {"libaio", aio::BackendKind::libaio},
-                                                          {"threads", aio::BackendKind::threads}};
-
 struct VerbOptions {
     SwapBenchOptions bench;
-    std::string backend = "auto";
+    std::string backend = auto_word;
 };
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -41,7 +37,7 @@ void check(const SwapBenchOptions& options) {
 
 void run_swap(const VerbOptions& given, Report& report) {
     SwapBenchOptions options = given.bench;
-    if (given.backend != "auto") options.rig.backend = backends.at(given.backend);
+    options.rig.backend = find_word<aio::BackendKind>(given.backend);  // none: auto
     check(options);
     Interruption stop;
     run_swap_bench(options, stop, report);
@@ -69,8 +65,8 @@ BenchRun add_swap_verb(CLI::App& app) {
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     verb->add_option("--seconds", bench.seconds, "of one side in one round")->capture_default_str();
-    verb->add_option("--backend", options->backend, "auto, io_uring, libaio or threads")
-        ->check(CLI::IsMember({"auto", "io_uring", "libaio", "threads"}))
+    verb->add_option("--backend", options->backend, auto_or_words_text<aio::BackendKind>())
+        ->check(CLI::IsMember(auto_or_words<aio::BackendKind>()))
         ->capture_default_str();
     verb->footer("Example:\n  penstock bench swap --dir /nvme --json\n");
     return [options](Report& report) { run_swap(*options, report); };

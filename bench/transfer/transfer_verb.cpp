@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "bench/harness/byte_option.h"
 #include "bench/harness/verbs.h"
+#include "bench/harness/word_option.h"
 #include "bench/transfer/transfer_rig.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ namespace {
 
 struct VerbOptions {
     TransferOptions transfer;
-    std::string device = "auto";
+    std::string device = auto_word;
     int rounds = static_cast<int>(min_rounds);
 };
 
@@ -131,10 +132,9 @@ zero::DeviceKind best_device() {
 }
 
 void measure_transfer(const VerbOptions& options, Report& report) {
-    static const std::map<std::string, zero::DeviceKind> kinds = {
-        {"cpu", zero::DeviceKind::cpu}, {"emulated", zero::DeviceKind::emulated}, {"cuda", zero::DeviceKind::cuda}};
     TransferOptions transfer = options.transfer;
-    transfer.device = options.device == "auto" ? best_device() : kinds.at(options.device);
+    const auto wanted = find_word<zero::DeviceKind>(options.device);
+    transfer.device = wanted ? *wanted : best_device();
     Rounds rounds(transfer);
     rounds.measure(options.rounds);
     rounds.report(report);
@@ -149,7 +149,7 @@ BenchRun add_transfer_verb(CLI::App& app) {
     verb->add_option("--dir", transfer.directory, "a directory on the drive; needs twice --size, leaves nothing")
         ->required();
     verb->add_option("--device", options->device, "auto: cuda where there is one, else emulated")
-        ->check(CLI::IsMember({"auto", "cpu", "emulated", "cuda"}))
+        ->check(CLI::IsMember(auto_or_words<zero::DeviceKind>()))
         ->capture_default_str();
     verb->add_option("--size", transfer.bytes, "bytes in each direction, e.g. 1GiB; the device gets twice as much")
         ->transform(bytes_of_text)

@@ -7,12 +7,14 @@
 
 #include "aio/file.h"
 #include "aio/io.h"
+#include "aio/words/enum_words.h"
 #include "swap/directory/store_directory.h"
 #include "swap/format/hash.h"
 #include "swap/format/layout.h"
 #include "swap/format/manifest.h"
 #include "swap/store/long_work.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -132,6 +134,10 @@ enum class VerifyScope : std::uint8_t {
     sample,  // the first and last tile of each object and every 16th of all
     all,
 };
+constexpr auto words_of(VerifyScope) noexcept {
+    return std::array{Word{VerifyScope::all, "all"}, Word{VerifyScope::sample, "sample"},
+                      Word{VerifyScope::none, "none"}};
+}
 
 struct OpenOptions {
     aio::Caching caching = aio::Caching::direct;

@@ -107,7 +107,7 @@ TEST_P(IoAllocationOver, NothingWhileItRunsAndItsStatisticsAreRead) {
 
 INSTANTIATE_TEST_SUITE_P(EachBackend, IoAllocationOver,
                          ::testing::Values(BackendKind::io_uring, BackendKind::libaio, BackendKind::threads),
-                         [](const auto& each) { return std::string(to_string(each.param)); });
+                         [](const auto& each) { return std::string(word_of(each.param)); });
 
 // Pauses and short transfers, which no backend at hand makes by itself.
 class Hesitant final : public Backend {

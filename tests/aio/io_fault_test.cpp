@@ -70,7 +70,7 @@ TEST(IoFaultMatrix, ARunDependsOnItsSeedAlone) {
             std::cout << error.what() << '\n';
             continue;
         }
-        EXPECT_EQ(together.tally(), sum) << to_string(kind);
+        EXPECT_EQ(together.tally(), sum) << word_of(kind);
     }
 }
 
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(All, IoFaults,
                                             ::testing::ValuesIn(fault_backends())),
                          [](const auto& each) {
                              return std::string(faults()[std::get<0>(each.param)].name) + "_" +
-                                    to_string(std::get<1>(each.param));
+                                    word_of(std::get<1>(each.param));
                          });
 
 }  // namespace

@@ -79,7 +79,7 @@ TEST_P(ReadyFd, IsReadableOnceSomethingHasEndedAndNoLongerWhenPollsHaveTakenIt) 
 
 INSTANTIATE_TEST_SUITE_P(All, ReadyFd,
                          ::testing::Values(BackendKind::io_uring, BackendKind::libaio, BackendKind::threads),
-                         [](const auto& kind) { return std::string(to_string(kind.param)); });
+                         [](const auto& kind) { return std::string(word_of(kind.param)); });
 
 }  // namespace
 }  // namespace penstock::aio

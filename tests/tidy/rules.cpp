@@ -97,8 +97,8 @@ const std::array layer_namespaces{
     LayerNamespace{"bench/", "penstock::bench"},
 };
 
-// The words of every layer: errors, checks, counts of bytes.
-const std::regex common_words(R"(^aio/words/(error|check|byte_count)\.(h|cpp)$)");
+// The words of every layer: errors, checks, counts of bytes, the words of enums.
+const std::regex common_words(R"(^aio/words/(error|check|byte_count|enum_words)\.(h|cpp)$)");
 
 Complaints check_namespace(const std::string& path, const std::string& text) {
     const auto layer =

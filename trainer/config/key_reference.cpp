@@ -4,6 +4,7 @@
 #include "trainer/config/key_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
@@ -25,12 +26,6 @@ std::vector<std::string_view> sections() {
         }
     }
     return found;
-}
-
-std::string choices_text(std::string_view choices, std::string_view separator) {
-    std::string text;
-    for (char letter : choices) letter == '|' ? text.append(separator) : text.append(1, letter);
-    return text;
 }
 
 std::string limit_text(double bytes) {
@@ -91,13 +86,13 @@ std::string expectation(const KeySpec& key) {
         case KeyType::bytes:
             return "bytes " + range_text(key) + ", as a number or text such as \"300MiB\" (KiB, MiB, GiB, TiB)";
         case KeyType::integer_or_word:
-            return fmt::format("an integer {}, or \"{}\"", range_text(key), key.choices);
+            return fmt::format("an integer {}, or \"{}\"", range_text(key), key.choices.front());
         case KeyType::bytes_or_auto:
             return "\"auto\", or bytes " + range_text(key) + ", as a number or text such as \"300MiB\"";
         case KeyType::text:
             return "text that is not empty";
         case KeyType::choice:
-            return "\"" + choices_text(key.choices, "\" or \"") + "\"";
+            return fmt::format("\"{}\"", fmt::join(key.choices, "\" or \""));
         case KeyType::pair:
             return "two numbers in brackets, each " + range_text(key);
         case KeyType::names:
@@ -112,15 +107,16 @@ std::string expectation(const KeySpec& key) {
 
 std::string group_expectation(const KeySpec& key) {
     return fmt::format("a pattern and keys of {}, such as {{\"params\": \"*.norm*\", \"weight_decay\": 0}}",
-                       key.choices);
+                       key.choices.front());
 }
 
 std::string reference_table() {
     std::string table = "| key | expects | default | may change at resume | what it is |\n|---|---|---|---|---|\n";
     for (const KeySpec& key : keys()) {
-        std::string fallback = key.fallback.empty()     ? "required"
-                               : key.fallback[0] == '(' ? std::string(key.fallback.substr(1, key.fallback.size() - 2))
-                                                        : fmt::format("`{}`", key.fallback);
+        const std::string text = default_text(key);
+        const std::string fallback = text.empty()            ? "required"
+                                     : text.starts_with('(') ? text.substr(1, text.size() - 2)
+                                                             : fmt::format("`{}`", text);
         table += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path, expectation(key), fallback,
                              resume_text(key.at_resume), key.help);
     }

@@ -2,6 +2,8 @@
 // derived from this table. Names are DeepSpeed's wherever DeepSpeed has one.
 #pragma once
 
+#include "trainer/config/setting_value.h"
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,12 +12,14 @@
 
 namespace penstock::trainer {
 
+struct TrainConfig;
+
 enum class KeyType : std::uint8_t {
     boolean,
     integer,
     number,
     bytes,            // a number of bytes, or text such as "300MiB"
-    integer_or_word,  // an integer, or the text in KeySpec::choices
+    integer_or_word,  // an integer, or the word in KeySpec::choices
     bytes_or_auto,
     text,
     choice,       // one of KeySpec::choices
@@ -40,18 +44,27 @@ struct KeyRange {
     double high = 0;
 };
 
+// The member of the configuration that a key fills (trainer/config/key_place.h).
+struct KeyPlace {
+    void (*fill)(const SettingValue& value, TrainConfig& config) = nullptr;  // null: config.cpp does it
+    SettingValue (*read)(const TrainConfig& config) = nullptr;  // not null: the key's default is the member's
+};
+
 struct KeySpec {
     std::string_view path;  // "model.hidden": section and key, joined by dots
     KeyType type;
-    std::string_view fallback;  // JSON text; empty: the key is required; "(…)": follows from what the parentheses say
+    std::string_view fallback;  // JSON text; "(…)": follows from what the parentheses say; empty: see default_text()
     KeyRange range;             // of numeric types
-    std::string_view choices;   // of `choice`, separated by '|'; of integer_or_word, one; of `groups`, a section
+    std::span<const std::string_view> choices;  // of `choice`; of integer_or_word, one; of `groups`, a section
     AtResume at_resume;
     std::string_view help;  // one line
+    KeyPlace place = {};
 };
 
 std::span<const KeySpec> keys() noexcept;
-const KeySpec* find_key(std::string_view path) noexcept;                // null when unknown
+const KeySpec* find_key(std::string_view path) noexcept;  // null when unknown
+// The default as JSON: of the table, or of the member that the key fills; empty: the key is required.
+std::string default_text(const KeySpec& key);
 bool is_section(std::string_view path) noexcept;                        // a proper prefix of a key
 std::vector<std::string_view> words_of_section(std::string_view path);  // the last words of its own keys
 // The known key or section whose name is nearest to an unknown one (by edit distance; the same last word in another

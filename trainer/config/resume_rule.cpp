@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "trainer/config/key_table.h"
+#include "trainer/config/schedule.h"
 
 #include <fmt/format.h>
 
@@ -81,8 +82,8 @@ std::vector<std::string> check_resume(const Settings& settings, const store::Cli
     std::vector<std::string> notes;
     const std::string* steps = find(stored, std::string(prefix) + "run.steps");
     if (steps != nullptr && *steps != settings.spelled("run.steps")) {
-        const bool schedule = settings.text("scheduler.type") != "none" &&
-                              settings.text("scheduler.type") != "WarmupLR" &&
+        const auto kind = find_word<ScheduleKind>(settings.text("scheduler.type"));
+        const bool schedule = kind != ScheduleKind::constant && kind != ScheduleKind::warmup &&
                               !settings.given("scheduler.params.total_num_steps");
         notes.push_back(fmt::format("run.steps was {} and is {}{}", *steps, settings.spelled("run.steps"),
                                     schedule ? "; the learning rate's end moves with it" : ""));

@@ -10,8 +10,8 @@
 
 namespace penstock::trainer {
 
-// The keys that decide the result, as "config.KEY" → spelling, for the client state. REQUIRES: make_config() has filled
-// the settings. `threads` is what run.threads became.
+// The keys that decide the result, as "config.KEY" → spelling, for the client state. REQUIRES: the settings are
+// TrainConfig::settings. `threads` is what run.threads became.
 store::ClientState config_snapshot(const Settings& settings, unsigned threads);
 
 // Compares the settings with the snapshot that a checkpoint holds. Returns notes on what changed and is allowed. Throws

@@ -1,12 +1,23 @@
 // The learning rate of each step: DeepSpeed's schedulers, value for value.
 #pragma once
 
+#include "aio/words/enum_words.h"
+
+#include <array>
 #include <cstdint>
 
 namespace penstock::trainer {
 
 enum class ScheduleKind : std::uint8_t { constant, warmup, warmup_decay, warmup_cosine };
+constexpr auto words_of(ScheduleKind) noexcept {  // DeepSpeed's
+    return std::array{Word{ScheduleKind::constant, "none"}, Word{ScheduleKind::warmup, "WarmupLR"},
+                      Word{ScheduleKind::warmup_decay, "WarmupDecayLR"},
+                      Word{ScheduleKind::warmup_cosine, "WarmupCosineLR"}};
+}
 enum class WarmupCourse : std::uint8_t { logarithmic, linear };
+constexpr auto words_of(WarmupCourse) noexcept {
+    return std::array{Word{WarmupCourse::logarithmic, "log"}, Word{WarmupCourse::linear, "linear"}};
+}
 
 struct ScheduleOptions {
     ScheduleKind kind = ScheduleKind::constant;

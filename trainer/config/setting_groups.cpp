@@ -23,7 +23,7 @@ std::vector<double> flat(const SettingValue& value) {
 }
 
 SettingGroup read_group(const KeySpec& key, const std::string& name, const json& group, const std::string& place) {
-    const std::string section(key.choices);
+    const std::string section(key.choices.front());
     if (!group.is_object() || !group.contains("params") || group.size() < 2)
         refuse(place, fmt::format("'{}' is {}; expected {}", name, found_text(group), group_expectation(key)));
     SettingGroup made;

@@ -5,8 +5,10 @@
 #include "trainer/config/key_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock::trainer {
@@ -18,13 +20,8 @@ bool within(const KeySpec& key, double value) {
     return value >= key.range.low && value <= key.range.high;
 }
 
-bool allowed(std::string_view choices, std::string_view value) {
-    while (!choices.empty()) {
-        const auto bar = choices.find('|');
-        if (choices.substr(0, bar) == value) return true;
-        choices = bar == std::string_view::npos ? std::string_view{} : choices.substr(bar + 1);
-    }
-    return false;
+bool allowed(const KeySpec& key, std::string_view value) {
+    return std::ranges::find(key.choices, value) != key.choices.end();
 }
 
 std::optional<std::int64_t> to_integer(const json& value) {
@@ -113,7 +110,44 @@ std::optional<SettingValue> to_directories(const json& value) {
     return directories;
 }
 
+struct Spell {
+    std::string operator()(bool value) const { return value ? "true" : "false"; }
+    std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+    std::string operator()(double value) const { return fmt::format("{}", value); }  // shortest that reads back equal
+    std::string operator()(const std::string& value) const { return value; }
+    std::string operator()(const std::vector<double>& value) const {
+        return fmt::format("[{}]", fmt::join(value, ", "));
+    }
+    std::string operator()(const std::vector<std::string>& value) const {
+        return fmt::format("[{}]", fmt::join(value, ", "));
+    }
+    std::string operator()(const std::vector<SettingGroup>& value) const {
+        std::string text;
+        for (const SettingGroup& group : value) {
+            text += fmt::format("{}{{\"{}\"", text.empty() ? "" : ", ", group.params);
+            for (const auto& [name, numbers] : group.values)
+                text += fmt::format(", {}: {}", name, fmt::join(numbers, " "));
+            text += "}";
+        }
+        return "[" + text + "]";
+    }
+    std::string operator()(const std::vector<SettingDirectory>& value) const {
+        std::string text;
+        for (const SettingDirectory& directory : value) {
+            text += (text.empty() ? "" : ", ") + directory.path;
+            if (!directory.bandwidth) continue;
+            const double bandwidth = directory.bandwidth->bytes_per_second;
+            text += bandwidth > 0 ? fmt::format(" at {}", bandwidth) : fmt::format(" at {}", auto_text);
+        }
+        return text;
+    }
+};
+
 }  // namespace
+
+std::string spelled(const SettingValue& value) {
+    return std::visit(Spell{}, value);
+}
 
 std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
     switch (key.type) {
@@ -123,7 +157,7 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
         case KeyType::integer:
             return to_whole(key, value);
         case KeyType::integer_or_word:
-            if (is_word(value, key.choices)) return std::string(key.choices);
+            if (is_word(value, key.choices.front())) return std::string(key.choices.front());
             return to_whole(key, value);
         case KeyType::number:
             if (value.is_number() && within(key, value.get<double>())) return value.get<double>();
@@ -137,7 +171,7 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             if (value.is_string() && !value.get<std::string>().empty()) return value.get<std::string>();
             return {};
         case KeyType::choice:
-            if (value.is_string() && allowed(key.choices, value.get<std::string>())) return value.get<std::string>();
+            if (value.is_string() && allowed(key, value.get<std::string>())) return value.get<std::string>();
             return {};
         case KeyType::pair:
             return to_pair(key, value);

@@ -39,6 +39,9 @@ struct SettingDirectory {
 using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
                                   std::vector<std::string>, std::vector<SettingGroup>, std::vector<SettingDirectory>>;
 
+// One spelling per value, so that equal values have equal text: 0.001, 1048576, a, [0.9, 0.999].
+std::string spelled(const SettingValue& value);
+
 // Nothing when type or range do not fit the key. Whole numbers may be written as 1e9, as DeepSpeed's files do.
 // REQUIRES: the key's type is not groups.
 std::optional<SettingValue> convert(const KeySpec& key, const nlohmann::json& value);

@@ -104,12 +104,14 @@ class SettingsReader {
 
     void fill_fallbacks() {
         for (const KeySpec& key : keys()) {
-            if (settings_.has(key.path) || key.fallback.starts_with('(')) continue;
-            if (key.fallback.empty()) {
+            if (settings_.has(key.path)) continue;
+            const std::string text = default_text(key);
+            if (text.starts_with('(')) continue;
+            if (text.empty()) {
                 refuse(settings_.file_,
                        fmt::format("key '{}' is missing: {}; expected {}", key.path, key.help, expectation(key)));
             }
-            set(key, json::parse(key.fallback), "key table", Settings::Source::fallback);
+            set(key, json::parse(text), "key table", Settings::Source::fallback);
         }
     }
 
@@ -163,22 +165,21 @@ bool Settings::given(std::string_view key) const {
     return source == Source::file || source == Source::command_line;
 }
 
+const SettingValue& Settings::value(std::string_view key) const {
+    PENSTOCK_CHECK(has(key), "key {} has no value", key);
+    return entries_.find(key)->second.value;
+}
+
 template <typename Value>
 const Value& Settings::get(std::string_view key) const {
-    PENSTOCK_CHECK(has(key), "key {} has no value", key);
-    const auto* value = std::get_if<Value>(&entries_.find(key)->second.value);
-    PENSTOCK_CHECK(value != nullptr, "key {} is of another type", key);
-    return *value;
+    const auto* found = std::get_if<Value>(&value(key));
+    PENSTOCK_CHECK(found != nullptr, "key {} is of another type", key);
+    return *found;
 }
 
 bool Settings::is_auto(std::string_view key) const {
-    return is_word(key, auto_text);
-}
-
-bool Settings::is_word(std::string_view key, std::string_view word) const {
-    PENSTOCK_CHECK(has(key), "key {} has no value", key);
-    const auto* text = std::get_if<std::string>(&entries_.find(key)->second.value);
-    return text != nullptr && *text == word;
+    const auto* text = std::get_if<std::string>(&value(key));
+    return text != nullptr && *text == auto_text;
 }
 
 bool Settings::boolean(std::string_view key) const {
@@ -213,41 +214,7 @@ const std::vector<SettingDirectory>& Settings::directories(std::string_view key)
 
 std::string Settings::spelled(std::string_view key) const {
     if (!has(key)) return "unset";
-    struct Spell {
-        std::string operator()(bool value) const { return value ? "true" : "false"; }
-        std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
-        std::string operator()(double value) const {
-            return fmt::format("{}", value);
-        }  // shortest that reads back equal
-        std::string operator()(const std::string& value) const { return value; }
-        std::string operator()(const std::vector<double>& value) const {
-            return fmt::format("[{}]", fmt::join(value, ", "));
-        }
-        std::string operator()(const std::vector<std::string>& value) const {
-            return fmt::format("[{}]", fmt::join(value, ", "));
-        }
-        std::string operator()(const std::vector<SettingGroup>& value) const {
-            std::string text;
-            for (const SettingGroup& group : value) {
-                text += fmt::format("{}{{\"{}\"", text.empty() ? "" : ", ", group.params);
-                for (const auto& [name, numbers] : group.values)
-                    text += fmt::format(", {}: {}", name, fmt::join(numbers, " "));
-                text += "}";
-            }
-            return "[" + text + "]";
-        }
-        std::string operator()(const std::vector<SettingDirectory>& value) const {
-            std::string text;
-            for (const SettingDirectory& directory : value) {
-                text += (text.empty() ? "" : ", ") + directory.path;
-                if (!directory.bandwidth) continue;
-                const double bandwidth = directory.bandwidth->bytes_per_second;
-                text += bandwidth > 0 ? fmt::format(" at {}", bandwidth) : fmt::format(" at {}", auto_text);
-            }
-            return text;
-        }
-    };
-    return std::visit(Spell{}, entries_.find(key)->second.value);
+    return trainer::spelled(entries_.find(key)->second.value);
 }
 
 void Settings::derive(std::string_view key, SettingValue value) {

@@ -23,10 +23,10 @@ class Settings {
     static Settings parse(std::string_view json, const std::string& file, const std::vector<std::string>& overrides);
 
     // REQUIRES (of all below): `key` is in the table; for values, that it is set and of that type.
-    bool has(std::string_view key) const;                             // it has a value
-    bool given(std::string_view key) const;                           // file or command line says it
-    bool is_auto(std::string_view key) const;                         // of a key that allows it: then it has no number
-    bool is_word(std::string_view key, std::string_view word) const;  // the same, of any other word
+    bool has(std::string_view key) const;      // it has a value
+    bool given(std::string_view key) const;    // file or command line says it
+    bool is_auto(std::string_view key) const;  // of a key that allows it: then it has no number
+    const SettingValue& value(std::string_view key) const;
     bool boolean(std::string_view key) const;
     std::int64_t integer(std::string_view key) const;
     std::uint64_t bytes(std::string_view key) const;
@@ -37,8 +37,7 @@ class Settings {
     const std::vector<SettingGroup>& groups(std::string_view key) const;
     const std::vector<SettingDirectory>& directories(std::string_view key) const;
 
-    // One spelling per value, so that equal values have equal text: 0.001, 1048576, a, [0.9, 0.999]; "unset" without a
-    // value.
+    // spelled() of its value; "unset" without one.
     std::string spelled(std::string_view key) const;
 
     // Fills in what follows from other keys.

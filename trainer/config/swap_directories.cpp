@@ -45,7 +45,7 @@ std::optional<double> measured_bandwidth(const std::string& directory) {
 
 }  // namespace
 
-std::vector<SettingDirectory> swap_directories(Settings& settings) {
+std::vector<SettingDirectory> swap_directories(const Settings& settings) {
     constexpr auto param = "zero_optimization.offload_param.nvme_path";
     constexpr auto optimizer = "zero_optimization.offload_optimizer.nvme_path";
     constexpr auto own = "run.swap_directory";
@@ -64,7 +64,6 @@ std::vector<SettingDirectory> swap_directories(Settings& settings) {
     if (found_key == nullptr)
         refuse(settings, fmt::format("no directory for the checkpoint store: give {} or {}", param, own));
     check(settings, found);
-    if (!settings.has(own)) settings.derive(own, found);
     return found;
 }
 

@@ -10,8 +10,8 @@
 namespace penstock::trainer {
 
 // The nvme_path of either offload section, else run.swap_directory; where more than one is given, they must agree.
-// Fills in run.swap_directory. Throws Error (usage).
-std::vector<SettingDirectory> swap_directories(Settings& settings);
+// Throws Error (usage).
+std::vector<SettingDirectory> swap_directories(const Settings& settings);
 
 struct SwapShares {
     std::vector<std::uint16_t> shares;  // empty: equal ones

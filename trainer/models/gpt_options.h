@@ -1,6 +1,9 @@
 // The shape of the GPT-style decoder, without torch.
 #pragma once
 
+#include "aio/words/enum_words.h"
+
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,7 +11,13 @@
 namespace penstock::trainer {
 
 enum class NormKind : std::uint8_t { rms, layer };
+constexpr auto words_of(NormKind) noexcept {
+    return std::array{Word{NormKind::rms, "rms"}, Word{NormKind::layer, "layer"}};
+}
 enum class PositionKind : std::uint8_t { rotary, learned };
+constexpr auto words_of(PositionKind) noexcept {
+    return std::array{Word{PositionKind::rotary, "rotary"}, Word{PositionKind::learned, "learned"}};
+}
 enum class HeadKind : std::uint8_t { own, tied };
 
 struct GptOptions {

@@ -30,6 +30,12 @@ void put(store::ClientState& client, const char* key, const std::optional<double
 
 }  // namespace
 
+std::string with_what_is_safe(const std::string& problem, const RunProgress& progress, const std::string& store) {
+    return fmt::format("{}; {}", problem,
+                       progress.committed ? fmt::format("step {} is committed in {}", *progress.committed, store)
+                                          : "nothing of a scratch run is kept");
+}
+
 void write_state(const RunState& state, store::ClientState& client) {
     client[format_key] = state_format;
     client["step"] = std::to_string(state.step);

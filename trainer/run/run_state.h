@@ -18,6 +18,15 @@ struct RunState {
     std::optional<double> last_loss;   // of `step`
 };
 
+// How far a run is.
+struct RunProgress {
+    RunState state;                         // of the newest finished step
+    std::optional<std::int64_t> committed;  // the newest committed step; nothing in a scratch run that began anew
+};
+
+// A problem, and what of the run is safe all the same.
+std::string with_what_is_safe(const std::string& problem, const RunProgress& progress, const std::string& store);
+
 // Writes its keys into `client` (over the configuration's snapshot).
 void write_state(const RunState& state, store::ClientState& client);
 // Throws Error (storage) when the state was not written by the trainer or by a newer one.

@@ -76,7 +76,7 @@ void SnapshotKeeping::begin(std::int64_t step) {
     const std::string path = options_.folder + "/" + name;
     try {
         // Of a run that went back and has come here again, with the same bits.
-        if (exists(path) && was_kept(session_.store_uuid(), options_.folder, name)) {
+        if (exists(path) && was_kept(session_.info().store, options_.folder, name)) {
             session_.engine().settle();
             console_.info(fmt::format("{} was kept before and is left as it is", path));
             return;
@@ -112,7 +112,7 @@ void SnapshotKeeping::remove_old() {
     if (options_.last == 0) return;
     try {
         for (const store::KeptSnapshot& old :
-             store::beyond_retention(store::list_kept(options_.folder), session_.store_uuid(), options_.last)) {
+             store::beyond_retention(store::list_kept(options_.folder), session_.info().store, options_.last)) {
             store::remove_kept(old.path);
             console_.info(fmt::format("removed {}: keep.last is {}", old.path, options_.last));
         }

@@ -4,7 +4,11 @@
 #include "swap/directory/descriptor.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/stop_signals.h"
-#include "trainer/run/training_run.h"
+#include "trainer/run/opened_run.h"
+#include "trainer/run/run_report.h"
+#include "trainer/run/snapshot_keeping.h"
+#include "trainer/run/step_log.h"
+#include "trainer/run/training_loop.h"
 
 #include <ATen/Parallel.h>
 #include <fcntl.h>
@@ -12,6 +16,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 namespace penstock::trainer {
@@ -40,38 +45,65 @@ std::string read_config(const std::string& path) {
     return text;
 }
 
+// One step, from its tokens to its line in the log.
+void take_step(TrainingLoop& loop, StepLog& log) {
+    const auto start = std::chrono::steady_clock::now();
+    engine::StepReport report;
+    {
+        const LiveClock clock = log.clock(loop.step() + 1);
+        report = loop.next_step();
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    log.add(loop.progress(), report, seconds.count());
+}
+
+// Nothing is under way any more and the newest step is committed, or everybody knows that it will not be.
+void come_to_rest(OpenedRun& run, TrainingLoop& loop, SnapshotKeeping& keeping, Console& console,
+                  StopSignals& signals) {
+    if (run.config().durable())
+        loop.settle();
+    else
+        console.info(fmt::format("scratch: steps {} to {} are not kept", run.start().state.step + 1, loop.step()));
+    signals.react(StopSignals::Reaction::end_copy);
+    using End = SnapshotKeeping::RunEnd;
+    keeping.finish(loop.step(), loop.finished() ? End::finished : End::stopped,
+                   [&] { return !signals.copy_unwanted(); });
+    signals.react(StopSignals::Reaction::end_at_once);
+    if (loop.finished()) return;
+    console.warn(run.config().durable()
+                     ? "stopped by a signal after a committed step; run the same command again to go on"
+                     : "stopped by a signal; nothing of a scratch run is kept, so there is nothing to go on with");
+}
+
 }  // namespace
 
 TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
     at::set_num_interop_threads(1);
-    TrainingRun run(Settings::parse(read_config(request.config_file), request.config_file, request.overrides), console,
-                    {.resume_from = request.resume_from});
-    const auto code = [&](ExitCode otherwise) { return run.saved() ? otherwise : ExitCode::storage; };
-    if (run.finished()) {
-        const Summary& summary = run.recall();
+    OpenedRun run(
+        make_config(Settings::parse(read_config(request.config_file), request.config_file, request.overrides)),
+        request.resume_from, console);
+    TrainingLoop loop(run);
+    StepLog log(run, console);
+    SnapshotKeeping keeping(run.config().keep, run.session(), console);
+    RunReport report(run, console);
+    const auto code = [&](ExitCode otherwise) { return report.saved() ? otherwise : ExitCode::storage; };
+    if (loop.finished()) {
+        const Summary& summary = report.recall(loop.progress());
         return {.code = code(ExitCode::ok), .summary = summary};
     }
 
     signals.react(StopSignals::Reaction::finish_step);
-    while (!run.finished() && !signals.requested()) {
-        run.next_step();
-        run.keep_snapshot(signals.take_snapshot_request());
+    while (!loop.finished() && !signals.requested()) {
+        take_step(loop, log);
+        const Asked asked = signals.take_snapshot_request() ? Asked::yes : Asked::no;
+        if (keeping.step_ended(loop.step(), asked)) loop.was_settled();
     }
-    run.settle();
-    signals.react(StopSignals::Reaction::end_copy);
-    run.finish_snapshot([&] { return !signals.copy_unwanted(); });
-    signals.react(StopSignals::Reaction::end_at_once);
-
-    const bool stopped = !run.finished();
-    if (stopped)
-        console.warn(run.durable()
-                         ? "stopped by a signal after a committed step; run the same command again to go on"
-                         : "stopped by a signal; nothing of a scratch run is kept, so there is nothing to go on "
-                           "with");
-    const Summary& summary = run.conclude();
+    come_to_rest(run, loop, keeping, console, signals);
+    const Summary& summary = report.conclude(loop.progress(), log.totals());
+    if (loop.finished()) return {.code = code(ExitCode::ok), .summary = summary};
     // 75 asks for the same command again: whoever obeys would begin a scratch run anew for ever.
-    return {.code = code(stopped ? ExitCode::interrupted : ExitCode::ok),
-            .signal = stopped && !run.durable() ? signals.requested_by() : 0,
+    return {.code = code(ExitCode::interrupted),
+            .signal = run.config().durable() ? 0 : signals.requested_by(),
             .summary = summary};
 }
 

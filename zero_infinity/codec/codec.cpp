@@ -93,20 +93,4 @@ std::uint64_t StateFormat::master_offset_bytes(std::uint64_t tile_numel) const n
     return offset_bytes(*plane, tile_numel);
 }
 
-const char* to_string(PlaneType type) noexcept {
-    switch (type) {
-        case PlaneType::u8:
-            return "u8";
-        case PlaneType::u16:
-            return "u16";
-        case PlaneType::bf16:
-            return "bf16";
-        case PlaneType::fp16:
-            return "fp16";
-        case PlaneType::fp32:
-            return "fp32";
-    }
-    return "unknown";
-}
-
 }  // namespace penstock::zero

@@ -15,6 +15,9 @@
 //   device->released(window, bytes);
 #pragma once
 
+#include "aio/words/enum_words.h"
+
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +40,10 @@ struct Ticket {
 inline constexpr std::uint64_t device_alignment_bytes = 512;
 
 enum class DeviceKind : std::uint8_t { cpu, emulated, cuda };
+constexpr auto words_of(DeviceKind) noexcept {
+    return std::array{Word{DeviceKind::cpu, "cpu"}, Word{DeviceKind::emulated, "emulated"},
+                      Word{DeviceKind::cuda, "cuda"}};
+}
 
 struct DeviceOptions {
     DeviceKind kind = DeviceKind::cpu;
@@ -52,7 +59,7 @@ class Device {
    public:
     virtual ~Device() = default;
     virtual DeviceKind kind() const noexcept = 0;
-    virtual const char* name() const noexcept = 0;
+    const char* name() const noexcept { return word_of(kind()); }
     virtual int index() const noexcept { return 0; }  // among the devices of its kind
     bool shares_host_memory() const noexcept { return kind() == DeviceKind::cpu; }
 

@@ -9,7 +9,6 @@ namespace {
 class CpuDevice final : public Device {
    public:
     DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
-    const char* name() const noexcept override { return "cpu"; }
 
     std::byte* allocate(std::uint64_t bytes, const std::string& use) override {
         PENSTOCK_CHECK(false, "'{}' ({} bytes): the cpu device has no memory of its own", use, bytes);

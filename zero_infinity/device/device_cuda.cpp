@@ -184,7 +184,6 @@ class CudaDevice final : public Device {
     ~CudaDevice() override { (void)cudaSetDevice(index_); }
 
     DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
-    const char* name() const noexcept override { return "cuda"; }
     int index() const noexcept override { return index_; }
 
     std::byte* allocate(std::uint64_t bytes, const std::string& use) override {

@@ -134,14 +134,13 @@ bool CopyLane::touches(const std::byte* data, std::uint64_t bytes) {
 class EmulatedDevice final : public Device {
    public:
     explicit EmulatedDevice(const DeviceOptions& options)
-        : arena_("emulated", options.budget_bytes),
+        : arena_(word_of(DeviceKind::emulated), options.budget_bytes),
           memory_(options.budget_bytes == 0 ? pool::Region()
                                             : pool::Region(options.budget_bytes, 1, pool::Registration::none)),
           in_(Ticket::Lane::in, options.copy_delay),
           out_(Ticket::Lane::out, options.copy_delay) {}
 
     DeviceKind kind() const noexcept override { return DeviceKind::emulated; }
-    const char* name() const noexcept override { return "emulated"; }
 
     std::byte* allocate(std::uint64_t bytes, const std::string& use) override {
         std::byte* data = memory_.data() + arena_.allocate(bytes, use);

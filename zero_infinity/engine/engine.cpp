@@ -60,9 +60,9 @@ std::string parameter_at(const zero::UnitLayout& layout, std::uint64_t element) 
 }
 
 // What a value is that an update refuses.
-std::string beyond(const zero::Codec& codec) {
+std::string beyond(const zero::Codec& codec, const std::string& setting) {
     return codec.exact ? "infinite or NaN"
-                       : fmt::format("infinite, NaN or larger than codec '{}' holds (memory.codec)", codec.name);
+                       : fmt::format("infinite, NaN or larger than codec '{}' holds ({})", codec.name, setting);
 }
 
 }  // namespace
@@ -298,7 +298,7 @@ void Engine::update(const zero::StepValues& values, const FinishedGradients& gra
                     "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a new run "
                     "with a lower learning rate",
                     values.step, layout.spec().name, parameter_at(layout, tile_update.pieces.first + *bad),
-                    beyond(*deps_.layout->format().codec)));
+                    beyond(*deps_.layout->format().codec, deps_.codec_setting)));
         }
         deps_.driver->put_back(*staged);
     }

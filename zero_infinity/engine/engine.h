@@ -9,6 +9,7 @@
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/engine/gradients.h"
 #include "zero_infinity/engine/model.h"
+#include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/optimizer/optimizer.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/ranks/commit_barrier.h"
@@ -24,17 +25,6 @@
 
 namespace penstock::engine {
 
-enum class Activations : std::uint8_t {
-    recompute,  // keep unit inputs, run forward again in backward
-    keep,       // keep the graph of every unit and micro-batch between forward and backward
-};
-
-struct EngineOptions {
-    double gradient_clipping = 0;  // global norm; 0: none
-    Activations activations = Activations::recompute;
-    zero::Durability durability;
-};
-
 struct EngineDeps {
     Model* model = nullptr;
     const zero::ModelLayout* layout = nullptr;
@@ -42,7 +32,8 @@ struct EngineDeps {
     Gradients* gradients = nullptr;
     zero::Workers* workers = nullptr;
     zero::Communicator* communicator = nullptr;
-    std::string fingerprint;  // of model, codec and optimizer: committed with every step under fingerprint_key
+    std::string codec_setting;  // what the setting of the codec is called, for refusals
+    std::string fingerprint;    // of model, codec and optimizer: committed with every step under fingerprint_key
     at::Device device = at::Device(at::kCPU);  // where units compute
 };
 

@@ -1,60 +1,23 @@
-// The composition of everything below a training loop: directory, I/O, store, pool, device, driver, engine, built in
-// this order and destroyed in reverse. What `initialize` is to a DeepSpeed user.
+// The composition of everything below a training loop, in three stages: plan (session_plan.h), open, build. Destroyed
+// in reverse. What `initialize` is to a DeepSpeed user.
 #pragma once
 
-#include "aio/io.h"
-#include "swap/store/tensor_store.h"
-#include "zero_infinity/device/device.h"
+#include "swap/format/manifest.h"
+#include "zero_infinity/driver/driver.h"
 #include "zero_infinity/engine/engine.h"
-#include "zero_infinity/plan/memory_plan.h"
+#include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/plan/traffic.h"
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/weights/read_out.h"
 #include "zero_infinity/weights/weight_source.h"
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace penstock::engine {
-
-struct SessionOptions {
-    // Where and whose.
-    std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
-    std::string job;                            // names the owner of the directories
-    std::vector<std::uint16_t>
-        swap_shares;  // of a new store's tiles, by directory (swap/format/striping.h); empty: equal
-    // Directory of a kept snapshot to go on from. What the store has committed stays whole until the snapshot is copied
-    // over it and committed. Empty: the store's own newest generation.
-    std::string resume_from;
-    // Memory.
-    std::uint64_t host_budget_bytes =
-        0;                             // hard limit of the pool: weights window, staging, gradients, resident objects
-    std::uint32_t prefetch_depth = 2;  // visits ahead, as far as the budget allows
-    std::uint32_t staging_tiles = 4;
-    std::uint64_t tile_numel = 1U << 20;  // part of the store's format: the same at every resume
-    zero::Residency residency;
-    zero::DeviceOptions device;
-    // Safety. engine.durability says which steps are committed; a new store of a scratch run has one slot.
-    store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
-    bool keeping = false;                                 // plans memory for keep()
-    // Arithmetic. These decide bits.
-    std::string codec = "split";
-    zero::PlaneType gradient_type = zero::PlaneType::bf16;
-    std::uint64_t seed = 1;  // of the initial weights
-    EngineOptions engine;
-    // Work.
-    unsigned worker_threads = 1;
-    std::optional<aio::BackendKind> backend;  // none: the fastest that works
-    aio::IoLimits io;                         // its deadline is io_deadline
-    aio::Caching caching = aio::Caching::direct;
-    std::chrono::seconds io_deadline = aio::default_deadline;
-    zero::SettingNames names;
-};
 
 // What a session tells while it is built, on the caller's thread. Any may be empty.
 struct SessionEvents {
@@ -69,6 +32,29 @@ struct SessionEvents {
 struct SessionSeams {
     zero::WeightSource* weights = nullptr;       // of a new store; null: drawn from options.seed
     zero::Communicator* communicator = nullptr;  // null: one rank alone
+};
+
+// What stays as it is while the session lives.
+struct SessionInfo {
+    bool resumed = false;              // false: freshly initialised
+    store::ClientState client;         // of the newest committed generation when the session began
+    store::StoreUuid store;            // that its snapshots name as their origin
+    std::string io;                    // "io_uring, direct"
+    std::uint32_t prefetch_depth = 0;  // what the budget allowed
+    std::uint64_t pool_budget_bytes = 0;
+    std::string memory_table;  // one line per use, and the limit
+    zero::StepBytes step_bytes;
+    double planned_bytes = 0;  // step_bytes.mean() of this session's durability
+    // The formula's bytes per trainable parameter and step, before what the turn from forward to backward saves.
+    zero::Traffic nominal_traffic;
+};
+
+// What has been counted since the session began.
+struct SessionCounters {
+    std::uint64_t read_bytes = 0;
+    std::uint64_t write_bytes = 0;
+    zero::WaitTimes waits;
+    std::uint64_t pool_peak_bytes = 0;
 };
 
 // All calls on the compute thread. When a device is stuck its destructor keeps everything that the device may still
@@ -86,30 +72,8 @@ class Session {
 
     Engine& engine() noexcept;
     const Model& model() const noexcept;
-
-    bool resumed() const noexcept;                      // false: freshly initialised
-    const store::ClientState& client() const noexcept;  // of the newest committed generation when the session began
-
-    const aio::IoStatistics& io_statistics() const noexcept;
-    const zero::WaitTimes& waits() const noexcept;
-    const pool::PinnedPool& pool() const noexcept;
-    const pool::Budget& budget() const noexcept;    // the pool's
-    std::string memory_table() const;               // one line per use, and the limit
-    std::string io_name() const;                    // "io_uring, direct"
-    std::uint32_t prefetch_depth() const noexcept;  // what the budget allowed
-
-    // What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
-    // top.
-    struct StepBytes {
-        std::uint64_t read = 0;
-        std::uint64_t write = 0;
-        std::uint64_t resident_write = 0;  // on top, in a step that commits: what host memory holds
-        double mean(zero::Durability durability) const noexcept;  // read and written over the steps of one commit
-    };
-    StepBytes step_bytes() const noexcept;
-    double planned_bytes() const noexcept;  // step_bytes().mean() of this session's durability
-    // The formula's bytes per trainable parameter and step, before what the turn from forward to backward saves.
-    zero::Traffic nominal_traffic() const;
+    const SessionInfo& info() const noexcept;
+    SessionCounters counters() const;
 
     // Gives the newest step, which is committed first, to the sink, by names (zero_infinity/weights/read_out.h). Takes
     // memory for one tile outside the pool. REQUIRES: durable, not within train_batch().
@@ -118,14 +82,9 @@ class Session {
     // Copies the newest step, which is committed first, into a snapshot in the new directory `path` while training goes
     // on. Progress, end and outcome: see Driver. REQUIRES: options.keeping, durable, no copy is under way.
     void keep(const std::string& path);
-    const store::StoreUuid& store_uuid() const noexcept;  // that its snapshots name as their origin
     zero::SnapshotProgress keep_progress() const;
     void finish_keep(const std::function<bool(const zero::SnapshotProgress&)>& wanted);
     std::vector<zero::EndedSnapshot> take_kept();
-
-    // The user's own part of the client state: keys that begin with "user.", committed with every later step and found
-    // here again at a resume. What ClientStateOf gives for the same key goes before.
-    store::ClientState& user_state() noexcept;
 
     // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
     std::vector<std::string> take_notes();

@@ -17,7 +17,7 @@ at::ScalarType scalar_type(zero::PlaneType type) {
         default:
             break;
     }
-    PENSTOCK_CHECK(false, "compute has no type for plane type {}", to_string(type));
+    PENSTOCK_CHECK(false, "compute has no type for plane type {}", word_of(type));
 }
 
 at::Device torch_device(const zero::Device& device) {

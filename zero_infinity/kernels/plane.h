@@ -1,6 +1,9 @@
 // What an element of a plane is, and how a master weight is taken apart into two halves: what kernels and codecs share.
 #pragma once
 
+#include "aio/words/enum_words.h"
+
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -10,7 +13,10 @@ enum class PlaneType : std::uint8_t { u8, u16, bf16, fp16, fp32 };
 constexpr std::uint64_t bytes_of(PlaneType type) noexcept {
     return type == PlaneType::u8 ? 1 : type == PlaneType::fp32 ? 4 : 2;
 }
-const char* to_string(PlaneType type) noexcept;
+constexpr auto words_of(PlaneType) noexcept {
+    return std::array{Word{PlaneType::u8, "u8"}, Word{PlaneType::u16, "u16"}, Word{PlaneType::bf16, "bf16"},
+                      Word{PlaneType::fp16, "fp16"}, Word{PlaneType::fp32, "fp32"}};
+}
 
 struct SplitMaster {
     std::uint16_t hi;

@@ -26,7 +26,7 @@ void widen(PlaneType type, const std::byte* from, float* to, std::size_t count) 
         case PlaneType::u16:
             break;
     }
-    PENSTOCK_CHECK(false, "gradients of type {}", to_string(type));
+    PENSTOCK_CHECK(false, "gradients of type {}", word_of(type));
 }
 
 void narrow(PlaneType type, const float* from, std::byte* to, std::size_t count) noexcept {
@@ -44,7 +44,7 @@ void narrow(PlaneType type, const float* from, std::byte* to, std::size_t count)
         case PlaneType::u16:
             break;
     }
-    PENSTOCK_CHECK(false, "gradients of type {}", to_string(type));
+    PENSTOCK_CHECK(false, "gradients of type {}", word_of(type));
 }
 
 }  // namespace

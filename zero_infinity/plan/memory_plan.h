@@ -21,6 +21,7 @@ struct SettingNames {
     std::string resident_weights = "residency.weights";
     std::string resident_states = "residency.states";
     std::string keep = "keeping";
+    std::string codec = "codec";
 };
 
 // Names of the budget's uses: who takes memory from the pool.

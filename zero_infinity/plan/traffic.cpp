@@ -28,4 +28,9 @@ Traffic traffic(const StateFormat& format, Durability durability, Residency resi
     return result;
 }
 
+double StepBytes::mean(Durability durability) const noexcept {
+    const auto steps = static_cast<double>(durability.commit_steps);
+    return static_cast<double>(read + write) + (steps == 0 ? 0 : static_cast<double>(resident_write) / steps);
+}
+
 }  // namespace penstock::zero

@@ -1,8 +1,10 @@
 // Bytes of NVMe traffic per parameter and step, as one function of the three things that decide them.
 #pragma once
 
+#include "aio/words/enum_words.h"
 #include "zero_infinity/codec/codec.h"
 
+#include <array>
 #include <cstdint>
 
 namespace penstock::zero {
@@ -20,6 +22,9 @@ inline constexpr Durability Durability::every_step{1};
 inline constexpr Durability Durability::scratch{0};
 
 enum class Tier : std::uint8_t { host, nvme };  // where a kind of bytes is kept between its uses
+constexpr auto words_of(Tier) noexcept {        // DeepSpeed's
+    return std::array{Word{Tier::host, "cpu"}, Word{Tier::nvme, "nvme"}};
+}
 
 struct Residency {
     Tier weights = Tier::nvme;
@@ -43,5 +48,14 @@ struct Traffic {
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
 // see WeightSchedule::retained_bytes().
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency);
+
+// What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
+// top.
+struct StepBytes {
+    std::uint64_t read = 0;
+    std::uint64_t write = 0;
+    std::uint64_t resident_write = 0;                   // on top, in a step that commits: what host memory holds
+    double mean(Durability durability) const noexcept;  // read and written over the steps of one commit
+};
 
 }  // namespace penstock::zero

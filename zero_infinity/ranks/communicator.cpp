@@ -21,8 +21,7 @@ void LocalCommunicator::all_gather(std::span<const std::byte> shard, std::span<s
 }
 
 void LocalCommunicator::reduce_scatter(std::span<const std::byte> all, PlaneType type, std::span<std::byte> shard) {
-    PENSTOCK_CHECK(all.size() % bytes_of(type) == 0, "{} bytes are no whole elements of {}", all.size(),
-                   to_string(type));
+    PENSTOCK_CHECK(all.size() % bytes_of(type) == 0, "{} bytes are no whole elements of {}", all.size(), word_of(type));
     copy_unless_there(all, shard);
 }
 

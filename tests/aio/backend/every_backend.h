@@ -28,7 +28,7 @@ inline auto every_backend() {
 }
 
 inline std::string name_of_backend(const ::testing::TestParamInfo<BackendCase>& each) {
-    return std::string(to_string(each.param.kind)) + (each.param.wait == UringWait::by_poll ? "_by_poll" : "");
+    return std::string(word_of(each.param.kind)) + (each.param.wait == UringWait::by_poll ? "_by_poll" : "");
 }
 
 }  // namespace penstock::aio

@@ -1,7 +1,6 @@
 #include "trainer/config/config.h"
 #include "aio/words/error.h"
 #include "tests/refusal.h"
-#include "trainer/config/session_options.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +8,9 @@ namespace penstock::trainer {
 namespace {
 
 TrainConfig config_with(const std::vector<std::string>& overrides) {
-    Settings settings = Settings::parse(R"({"data": {"train": "x"}, "memory": {"host_budget": "64MiB"},
-                                            "run": {"directory": "r", "steps": 30}})",
-                                        "test.json", overrides);
-    return make_config(settings);
+    return make_config(Settings::parse(R"({"data": {"train": "x"}, "memory": {"host_budget": "64MiB"},
+                                           "run": {"directory": "r", "steps": 30}})",
+                                       "test.json", overrides));
 }
 
 TrainConfig config(std::vector<std::string> overrides) {
@@ -43,22 +41,19 @@ TEST(Config, DerivesBatchSizesAsDeepSpeedDoes) {
 }
 
 TEST(Config, CommitsEveryStepUnlessToldOtherwise) {
-    EXPECT_EQ(config({}).durability, zero::Durability::every_step);
-    EXPECT_EQ(config({"run.commit_every=7"}).durability, zero::Durability{7});
-    EXPECT_EQ(config({"run.commit_every=scratch"}).durability, zero::Durability::scratch);
+    EXPECT_EQ(config({}).session.engine.durability, zero::Durability::every_step);
+    EXPECT_EQ(config({"run.commit_every=7"}).session.engine.durability, zero::Durability{7});
+    EXPECT_EQ(config({"run.commit_every=scratch"}).session.engine.durability, zero::Durability::scratch);
     for (const char* bad : {"run.commit_every=0", "run.commit_every=never", "run.commit_every=auto"})
         EXPECT_NE(refusal({bad}).find("or \"scratch\""), std::string::npos) << refusal({bad});
-    EXPECT_EQ(config({}).verify, store::VerifyScope::all);
-    EXPECT_EQ(config({"run.verify=sample"}).verify, store::VerifyScope::sample);
-    EXPECT_EQ(config({"run.verify=none"}).verify, store::VerifyScope::none);
-    const engine::SessionOptions options = session_options(config({"run.commit_every=7", "run.verify=sample"}), 1, {});
-    EXPECT_EQ(options.engine.durability, zero::Durability{7});
-    EXPECT_EQ(options.verify, store::VerifyScope::sample);
+    EXPECT_EQ(config({}).session.verify, store::VerifyScope::all);
+    EXPECT_EQ(config({"run.verify=sample"}).session.verify, store::VerifyScope::sample);
+    EXPECT_EQ(config({"run.verify=none"}).session.verify, store::VerifyScope::none);
 }
 
 TEST(Config, PlansForSnapshotsOnlyWhereTheyAreWanted) {
     EXPECT_FALSE(config({}).keep.planned);
-    EXPECT_FALSE(session_options(config({}), 1, {}).keeping);
+    EXPECT_FALSE(config({}).session.keeping);
     const KeepOptions every = config({"keep.every=5", "keep.last=2"}).keep;
     EXPECT_TRUE(every.planned);
     EXPECT_EQ(every.every, 5);
@@ -67,7 +62,7 @@ TEST(Config, PlansForSnapshotsOnlyWhereTheyAreWanted) {
     const TrainConfig folder = config({"keep.folder=f"});
     EXPECT_TRUE(folder.keep.planned);
     EXPECT_EQ(folder.keep.folder, "f");
-    EXPECT_TRUE(session_options(folder, 1, {}).keeping);
+    EXPECT_TRUE(folder.session.keeping);
 }
 
 TEST(Config, RefusesBatchSizesThatDisagree) {
@@ -81,10 +76,10 @@ TEST(Config, RefusesBatchSizesThatDisagree) {
 }
 
 TEST(Config, KnowsEveryIoBackendByItsWord) {
-    EXPECT_EQ(config({}).io, IoChoice::automatic);
-    EXPECT_EQ(config({"run.io_backend=io_uring"}).io, IoChoice::io_uring);
-    EXPECT_EQ(config({"run.io_backend=libaio"}).io, IoChoice::libaio);
-    EXPECT_EQ(config({"run.io_backend=threads"}).io, IoChoice::threads);
+    EXPECT_EQ(config({}).session.backend, std::nullopt);
+    EXPECT_EQ(config({"run.io_backend=io_uring"}).session.backend, aio::BackendKind::io_uring);
+    EXPECT_EQ(config({"run.io_backend=libaio"}).session.backend, aio::BackendKind::libaio);
+    EXPECT_EQ(config({"run.io_backend=threads"}).session.backend, aio::BackendKind::threads);
 }
 
 TEST(Config, FindsTheStoresDirectory) {
@@ -102,27 +97,22 @@ TEST(Config, FindsTheStoresDirectory) {
 
 TEST(Config, ChoosesTypesAndTiers) {
     const TrainConfig plain = config({});
-    EXPECT_EQ(plain.compute_type, ComputeType::fp32);
-    EXPECT_EQ(plain.gradient_type, zero::PlaneType::fp32);
-    EXPECT_EQ(plain.residency.weights, zero::Tier::host);
+    EXPECT_EQ(plain.session.gradient_type, zero::PlaneType::fp32);
+    EXPECT_EQ(plain.session.residency.weights, zero::Tier::host);
     const TrainConfig split = config({"bf16.enabled=true", "zero_optimization.offload_optimizer.device=nvme"});
-    EXPECT_EQ(split.compute_type, ComputeType::bf16);
-    EXPECT_EQ(split.gradient_type, zero::PlaneType::bf16);
-    EXPECT_EQ(split.residency.weights, zero::Tier::host);
-    EXPECT_EQ(split.residency.states, zero::Tier::nvme);
-    EXPECT_EQ(config({"bf16.enabled=true", "data_types.grad_accum_dtype=fp32"}).gradient_type, zero::PlaneType::fp32);
+    EXPECT_EQ(split.session.gradient_type, zero::PlaneType::bf16);
+    EXPECT_EQ(split.session.residency.weights, zero::Tier::host);
+    EXPECT_EQ(split.session.residency.states, zero::Tier::nvme);
+    EXPECT_EQ(config({"bf16.enabled=true", "data_types.grad_accum_dtype=fp32"}).session.gradient_type,
+              zero::PlaneType::fp32);
     EXPECT_NE(refusal({"run.swap_directory=s", "data_types.grad_accum_dtype=bf16"}).find("needs bf16.enabled"),
               std::string::npos);
 }
 
 TEST(Config, TheLossyCodecIsAskedForByName) {
-    EXPECT_EQ(config({}).codec, CodecChoice::exact);
-    EXPECT_EQ(config({"bf16.enabled=true"}).codec, CodecChoice::exact);
-    EXPECT_EQ(session_options(config({"bf16.enabled=true"}), 1, {}).codec, "split");
-    EXPECT_EQ(session_options(config({}), 1, {}).codec, "plain_fp32");
-    const TrainConfig compact = config({"bf16.enabled=true", "memory.codec=compact"});
-    EXPECT_EQ(compact.codec, CodecChoice::compact);
-    EXPECT_EQ(session_options(compact, 1, {}).codec, "compact");
+    EXPECT_EQ(config({"bf16.enabled=true"}).session.codec, "split");
+    EXPECT_EQ(config({}).session.codec, "plain_fp32");
+    EXPECT_EQ(config({"bf16.enabled=true", "memory.codec=compact"}).session.codec, "compact");
     EXPECT_NE(refusal({"run.swap_directory=s", "memory.codec=compact"}).find("needs bf16.enabled"), std::string::npos);
     const std::string adagrad =
         refusal({"run.swap_directory=s", "bf16.enabled=true", "memory.codec=compact", "optimizer.type=Adagrad"});
@@ -130,8 +120,8 @@ TEST(Config, TheLossyCodecIsAskedForByName) {
 }
 
 TEST(Config, ClipsAtOneUnlessSaid) {
-    EXPECT_EQ(config({}).gradient_clipping, 1.0);
-    EXPECT_EQ(config({"gradient_clipping=0"}).gradient_clipping, 0.0);
+    EXPECT_EQ(config({}).session.engine.gradient_clipping, 1.0);
+    EXPECT_EQ(config({"gradient_clipping=0"}).session.engine.gradient_clipping, 0.0);
 }
 
 TEST(Config, RefusesShapesThatCannotBe) {
@@ -177,6 +167,58 @@ TEST(Config, RefusesSchedulerParametersWithoutEffect) {
     EXPECT_NE(
         refusal({"run.swap_directory=s", "scheduler.type=WarmupDecayLR", "optimizer.params.lr=0.02"}).find("say which"),
         std::string::npos);
+}
+
+// The options' own, so that a program of one's own and a configuration that says nothing are the same.
+TEST(Config, WhatNobodySaysIsAsTheEngineHasIt) {
+    const engine::SessionOptions own;
+    const engine::SessionOptions made = config({}).session;
+    EXPECT_EQ(made.prefetch_depth, own.prefetch_depth);
+    EXPECT_EQ(made.staging_tiles, own.staging_tiles);
+    EXPECT_EQ(made.tile_numel, own.tile_numel);
+    EXPECT_EQ(made.seed, own.seed);
+    EXPECT_EQ(made.verify, own.verify);
+    EXPECT_EQ(made.engine.activations, own.engine.activations);
+    EXPECT_EQ(made.engine.durability, own.engine.durability);
+    EXPECT_EQ(made.device.kind, own.device.kind);
+}
+
+TEST(Config, EveryMemberOfTheSessionThatHasAKeyIsFilled) {
+    const engine::SessionOptions made =
+        config({"run.name=n", "memory.host_budget=1GiB", "memory.prefetch_depth=7", "memory.staging_tiles=9",
+                "memory.tile_elements=8192", "memory.activations=keep", "memory.device=emulated",
+                "memory.device_budget=2GiB", "memory.emulated_copy_delay_us=11", "run.seed=13", "run.threads=5"})
+            .session;
+    EXPECT_EQ(made.swap_directories, std::vector<std::string>{"s"});
+    EXPECT_EQ(made.job, "n");
+    EXPECT_EQ(made.host_budget_bytes, 1ULL << 30);
+    EXPECT_EQ(made.prefetch_depth, 7U);
+    EXPECT_EQ(made.staging_tiles, 9U);
+    EXPECT_EQ(made.tile_numel, 8192U);
+    EXPECT_EQ(made.engine.activations, engine::Activations::keep);
+    EXPECT_EQ(made.device.kind, zero::DeviceKind::emulated);
+    EXPECT_EQ(made.device.budget_bytes, 2ULL << 30);
+    EXPECT_EQ(made.device.copy_delay, std::chrono::microseconds(11));
+    EXPECT_EQ(made.seed, 13U);
+    EXPECT_EQ(made.worker_threads, 5U);
+    EXPECT_EQ(made.names.host_budget, "memory.host_budget");
+}
+
+TEST(Config, TheModelIsWhatItsKeysSay) {
+    const GptOptions made =
+        config({"model.vocabulary=300", "model.layers=3", "model.heads=4", "model.feed_forward=7", "model.context=9",
+                "model.norm=layer", "model.positions=learned", "model.tied_head=true", "model.frozen=[\"embedding\"]"})
+            .model;
+    EXPECT_EQ(made.vocabulary, 300);
+    EXPECT_EQ(made.hidden, GptOptions{}.hidden);
+    EXPECT_EQ(made.layers, 3);
+    EXPECT_EQ(made.heads, 4);
+    EXPECT_EQ(made.feed_forward, 7);
+    EXPECT_EQ(made.context, 9);
+    EXPECT_EQ(made.norm, NormKind::layer);
+    EXPECT_EQ(made.positions, PositionKind::learned);
+    EXPECT_EQ(made.head, HeadKind::tied);
+    EXPECT_EQ(made.frozen, std::vector<std::string>{"embedding"});
 }
 
 }  // namespace

@@ -21,6 +21,19 @@ TEST(KeyTable, HasEachKeyOnceAndNoKeyThatIsASection) {
     }
 }
 
+TEST(KeyTable, ADefaultStandsInTheTableOrInTheMemberThatIsFilled) {
+    for (const KeySpec& key : keys()) {
+        EXPECT_EQ(default_text(key) == key.fallback, key.place.read == nullptr) << key.path;
+        if (key.place.read != nullptr) {
+            EXPECT_TRUE(key.fallback.empty()) << key.path;
+            EXPECT_NE(key.place.fill, nullptr) << key.path;
+        }
+    }
+    EXPECT_EQ(default_text(*find_key("memory.prefetch_depth")), "2");
+    EXPECT_EQ(default_text(*find_key("model.norm")), "\"rms\"");
+    EXPECT_EQ(default_text(*find_key("run.directory")), "") << "required";
+}
+
 TEST(KeyTable, KnowsSectionsAtEachDepth) {
     EXPECT_TRUE(is_section("model"));
     EXPECT_TRUE(is_section("optimizer.params"));

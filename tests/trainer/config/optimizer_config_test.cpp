@@ -11,10 +11,9 @@ namespace {
 
 TrainConfig config(std::vector<std::string> overrides) {
     overrides.push_back("run.swap_directory=s");
-    Settings settings = Settings::parse(R"({"data": {"train": "x"}, "memory": {"host_budget": "64MiB"},
-                                            "run": {"directory": "r", "steps": 30}})",
-                                        "test.json", overrides);
-    return make_config(settings);
+    return make_config(Settings::parse(R"({"data": {"train": "x"}, "memory": {"host_budget": "64MiB"},
+                                           "run": {"directory": "r", "steps": 30}})",
+                                       "test.json", overrides));
 }
 
 std::string refusal(const std::vector<std::string>& overrides) {
@@ -37,11 +36,11 @@ TEST(OptimizerConfig, ChoosesTheOptimizerAsDeepSpeedDoes) {
 }
 
 TEST(OptimizerConfig, DefaultsFollowTheType) {
-    EXPECT_EQ(config({}).optimizer.others.beta2, 0.999);
+    EXPECT_EQ(config({}).optimizer.others.betas[1], 0.999);
     EXPECT_EQ(config({}).optimizer.others.epsilon, 1e-8);
-    EXPECT_EQ(config({"optimizer.type=Lion"}).optimizer.others.beta2, 0.99);
+    EXPECT_EQ(config({"optimizer.type=Lion"}).optimizer.others.betas[1], 0.99);
     EXPECT_EQ(config({"optimizer.type=Adagrad"}).optimizer.others.epsilon, 1e-10);
-    EXPECT_EQ(config({"optimizer.type=Lion", "optimizer.params.betas=[0.8, 0.7]"}).optimizer.others.beta2, 0.7);
+    EXPECT_EQ(config({"optimizer.type=Lion", "optimizer.params.betas=[0.8, 0.7]"}).optimizer.others.betas[1], 0.7);
 }
 
 TEST(OptimizerConfig, EveryParameterReachesItsOptimizer) {
@@ -100,10 +99,10 @@ TEST(OptimizerConfig, AGroupHasItsOwnOptionsAndTheOthersForTheRest) {
     ASSERT_EQ(made.groups.size(), 2U);
     EXPECT_EQ(made.groups[0].pattern, "*.norm");
     EXPECT_EQ(made.groups[0].options.weight_decay, 0.0);
-    EXPECT_EQ(made.groups[0].options.beta2, 0.999);
+    EXPECT_EQ(made.groups[0].options.betas[1], 0.999);
     EXPECT_EQ(made.groups[1].options.weight_decay, 0.1);
-    EXPECT_EQ(made.groups[1].options.beta1, 0.8);
-    EXPECT_EQ(made.groups[1].options.beta2, 0.9);
+    EXPECT_EQ(made.groups[1].options.betas[0], 0.8);
+    EXPECT_EQ(made.groups[1].options.betas[1], 0.9);
     EXPECT_EQ(made.groups[1].options.epsilon, 1e-6);
     const zero::ParameterGroups groups = make_optimizers(made);
     EXPECT_EQ(groups.group_of("blocks.1", "norm").learning_rate_factor, 1.0);

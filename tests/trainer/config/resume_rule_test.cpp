@@ -12,11 +12,10 @@ namespace {
 
 Settings settings_with(std::vector<std::string> overrides) {
     overrides.insert(overrides.begin(), {"run.swap_directory=s", "scheduler.type=WarmupCosineLR"});
-    Settings settings = Settings::parse(R"({"data": {"train": "x"}, "memory": {"host_budget": "64MiB"},
-                                            "run": {"directory": "r", "steps": 30}})",
-                                        "test.json", overrides);
-    make_config(settings);
-    return settings;
+    return make_config(Settings::parse(R"({"data": {"train": "x"}, "memory": {"host_budget": "64MiB"},
+                                           "run": {"directory": "r", "steps": 30}})",
+                                       "test.json", overrides))
+        .settings;
 }
 
 store::ClientState snapshot(const std::vector<std::string>& overrides = {}) {

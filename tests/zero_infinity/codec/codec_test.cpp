@@ -253,8 +253,8 @@ TEST(StateFormat, AsksForNoPlaneThatIsNotThere) {
 }
 
 TEST(PlaneType, HasANameAndAWidth) {
-    EXPECT_STREQ(to_string(PlaneType::bf16), "bf16");
-    EXPECT_STREQ(to_string(PlaneType::u8), "u8");
+    EXPECT_STREQ(word_of(PlaneType::bf16), "bf16");
+    EXPECT_STREQ(word_of(PlaneType::u8), "u8");
     EXPECT_EQ(bytes_of(PlaneType::u8), 1U);
     EXPECT_EQ(bytes_of(PlaneType::u16), 2U);
     EXPECT_EQ(bytes_of(PlaneType::fp16), 2U);

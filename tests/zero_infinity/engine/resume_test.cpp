@@ -45,7 +45,7 @@ Opened open_session(const RunOptions& options) {
                                            }};
     engine::Session session(make_toy_model(options.model), options.optimizers(), options.session, {{"step", "0"}},
                             events);
-    opened.step = session.client().at("step");
+    opened.step = session.info().client.at("step");
     for (const std::string& note : session.take_notes()) opened.notes += note + "\n";
     return opened;
 }
@@ -213,22 +213,22 @@ TEST_F(Resume, TheUsersOwnStateComesBack) {
     options_.session.engine.durability = {2};
     {
         const auto session = session_of(options_);
-        session->user_state()["user.note"] = std::string("any\0bytes", 9);
-        session->user_state()["user.both"] = "of the session";
+        session->engine().user_state()["user.note"] = std::string("any\0bytes", 9);
+        session->engine().user_state()["user.both"] = "of the session";
         session->engine().train_batch(toy_step(5, options_), {.step = 5, .learning_rate = options_.learning_rate},
                                       [](const engine::StepReport&) {
                                           return store::ClientState{{"step", "5"}, {"user.both", "of the step"}};
                                       });
-        session->user_state()["user.late"] = "after the step";
+        session->engine().user_state()["user.late"] = "after the step";
         session->engine().settle();
     }
     const auto session = session_of(options_);
-    EXPECT_EQ(session->client().at("step"), "5");
-    EXPECT_EQ(session->user_state(), (store::ClientState{{"user.note", std::string("any\0bytes", 9)},
-                                                         {"user.both", "of the step"},
-                                                         {"user.late", "after the step"}}));
-    session->user_state().erase("user.late");
-    session->user_state()["step"] = "99";
+    EXPECT_EQ(session->info().client.at("step"), "5");
+    EXPECT_EQ(session->engine().user_state(), (store::ClientState{{"user.note", std::string("any\0bytes", 9)},
+                                                                  {"user.both", "of the step"},
+                                                                  {"user.late", "after the step"}}));
+    session->engine().user_state().erase("user.late");
+    session->engine().user_state()["step"] = "99";
     EXPECT_THROW(train_step(*session, 6, options_), Error);
 }
 
@@ -253,7 +253,7 @@ std::vector<double> noisy_losses(RunOptions options, std::uint64_t last) {
                             {{"step", "0"}}, {});
     const std::vector<engine::Bundle> batch{{{"hidden", at::ones({2, 8}, at::kBFloat16)}}};
     std::vector<double> losses;
-    for (std::uint64_t step = std::stoull(session.client().at("step")) + 1; step <= last; ++step)
+    for (std::uint64_t step = std::stoull(session.info().client.at("step")) + 1; step <= last; ++step)
         losses.push_back(session.engine()
                              .train_batch(batch, {.step = step, .learning_rate = 0.01},
                                           [&](const engine::StepReport&) {

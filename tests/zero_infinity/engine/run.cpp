@@ -40,16 +40,16 @@ std::uint64_t process_io(const std::string& key) {
 RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     engine::Session session(make_toy_model(options.model), options.optimizers(), options.session, {{"step", "0"}}, {});
     RunResult result;
-    result.predicted = session.step_bytes();
-    result.planned_bytes = session.planned_bytes();
-    result.formula_bytes = session.nominal_traffic().total();
-    result.resumed = session.resumed();
+    result.predicted = session.info().step_bytes;
+    result.planned_bytes = session.info().planned_bytes;
+    result.formula_bytes = session.info().nominal_traffic.total();
+    result.resumed = session.info().resumed;
     result.trainable_numel = session.model().trainable_numel();
-    const std::uint64_t read_before = session.io_statistics().total_read_bytes();
-    const std::uint64_t written_before = session.io_statistics().total_write_bytes();
+    const std::uint64_t read_before = session.counters().read_bytes;
+    const std::uint64_t written_before = session.counters().write_bytes;
     const std::uint64_t kernel_read_before = process_io("read_bytes");
     const std::uint64_t kernel_written_before = process_io("write_bytes");
-    for (std::uint64_t step = std::stoull(session.client().at("step")) + 1; step <= options.steps; ++step) {
+    for (std::uint64_t step = std::stoull(session.info().client.at("step")) + 1; step <= options.steps; ++step) {
         const engine::StepReport report = session.engine().train_batch(
             toy_step(step, options), {.step = step, .learning_rate = options.learning_rate},
             [&](const engine::StepReport&) {
@@ -58,8 +58,8 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
         result.losses.push_back(report.loss);
         result.norms.push_back(report.gradient_norm);
     }
-    result.read_bytes = session.io_statistics().total_read_bytes() - read_before;
-    result.write_bytes = session.io_statistics().total_write_bytes() - written_before;
+    result.read_bytes = session.counters().read_bytes - read_before;
+    result.write_bytes = session.counters().write_bytes - written_before;
     result.kernel_read_bytes = process_io("read_bytes") - kernel_read_before;
     result.kernel_write_bytes = process_io("write_bytes") - kernel_written_before;
     if (at_end == AtEnd::settle && options.session.engine.durability != zero::Durability::scratch)

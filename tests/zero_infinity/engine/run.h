@@ -34,7 +34,7 @@ struct RunResult {
     // The same as the kernel's block layer counted it (/proc/self/io); both 0 where the file system is not counted.
     std::uint64_t kernel_read_bytes = 0;
     std::uint64_t kernel_write_bytes = 0;
-    engine::Session::StepBytes predicted;  // of one step
+    zero::StepBytes predicted;  // of one step
     double planned_bytes = 0;              // per step
     double formula_bytes = 0;              // per parameter and step
     bool resumed = false;

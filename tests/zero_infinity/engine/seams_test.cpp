@@ -151,12 +151,12 @@ TEST(Communicator, IncarnationNormAndCommitGoThroughIt) {
         RecordingCommunicator communicator;
         std::vector<std::string>& log = communicator.log;
         engine::Session session = session_of(options, {.communicator = &communicator});
-        EXPECT_EQ(session.resumed(), resumed);
+        EXPECT_EQ(session.info().resumed, resumed);
         EXPECT_EQ(log, (std::vector<std::string>{"all_gather 8"}));
         log.clear();
-        std::uint64_t committed_bytes = session.io_statistics().total_write_bytes();
+        std::uint64_t committed_bytes = session.counters().write_bytes;
         communicator.watch = [&] {
-            EXPECT_EQ(session.io_statistics().total_write_bytes(), committed_bytes) << "written before the norm";
+            EXPECT_EQ(session.counters().write_bytes, committed_bytes) << "written before the norm";
         };
         for (std::uint64_t step = 1; step <= 2; ++step) {
             session.engine().train_batch(toy_step(step, options), {.step = step, .learning_rate = 1e-3},
@@ -165,7 +165,7 @@ TEST(Communicator, IncarnationNormAndCommitGoThroughIt) {
                                              return store::ClientState{{"step", std::to_string(step)}};
                                          });
             log.emplace_back("committed");
-            committed_bytes = session.io_statistics().total_write_bytes();
+            committed_bytes = session.counters().write_bytes;
         }
         ASSERT_EQ(log.size(), 6U) << fmt::format("{}", fmt::join(log, ", "));
         EXPECT_TRUE(log[0].starts_with("all_reduce ")) << log[0];

@@ -91,7 +91,7 @@ TEST(Kernels, AnUpdateOfEncodedElementsIsTheLoopsOneAfterTheOther) {
     const std::vector<KernelCase> cases = kernel_cases();
     const auto check = [&compiled](const Kernels& twin, const KernelCase& each, std::size_t length) {
         for (const auto& [form, type] : compiled) {
-            SCOPED_TRACE("form " + std::to_string(int(form)) + ", gradients of " + to_string(type));
+            SCOPED_TRACE("form " + std::to_string(int(form)) + ", gradients of " + word_of(type));
             const std::uint64_t seed = length;
             auto p = finite_values(seed, length);
             for (float& value : p) value = std::clamp(value, -1e10F, 1e10F);

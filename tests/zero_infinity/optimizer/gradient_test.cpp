@@ -46,7 +46,7 @@ TEST(Gradient, SumOfSquaresIsTheTreeOfTheHeader) {
     for (const PlaneType type : types) {
         for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 100U, 2047U, 2048U, 2049U, 10007U}) {
             Flat flat(type, finite_values(count + 1, count, 1e-3F));
-            EXPECT_EQ(sum_of_squares(flat.view()), naive_sum_of_squares(flat.wide)) << to_string(type) << ' ' << count;
+            EXPECT_EQ(sum_of_squares(flat.view()), naive_sum_of_squares(flat.wide)) << word_of(type) << ' ' << count;
         }
     }
 }
@@ -72,9 +72,9 @@ TEST(Gradient, SumOfSquaresPassesInfinityAndNaNOn) {
             auto values = finite_values(3, 3000, 1e-3F);
             for (float& value : values) value = std::min(std::max(value, -100.0F), 100.0F);
             values[position] = -std::numeric_limits<float>::infinity();
-            EXPECT_TRUE(std::isinf(sum_of_squares(Flat(type, values).view()))) << to_string(type) << ' ' << position;
+            EXPECT_TRUE(std::isinf(sum_of_squares(Flat(type, values).view()))) << word_of(type) << ' ' << position;
             values[position] = std::numeric_limits<float>::quiet_NaN();
-            EXPECT_TRUE(std::isnan(sum_of_squares(Flat(type, values).view()))) << to_string(type) << ' ' << position;
+            EXPECT_TRUE(std::isnan(sum_of_squares(Flat(type, values).view()))) << word_of(type) << ' ' << position;
         }
     }
 }
@@ -86,7 +86,7 @@ TEST(Gradient, ScaledToFp32WidensThenMultipliesOnce) {
             std::vector<float> out(flat.wide.size());
             scaled_to_fp32(flat.view(), scale, out.data());
             for (std::size_t i = 0; i < out.size(); ++i)
-                ASSERT_TRUE(test::same(out[i], flat.wide[i] * scale)) << to_string(type) << ' ' << i;
+                ASSERT_TRUE(test::same(out[i], flat.wide[i] * scale)) << word_of(type) << ' ' << i;
         }
     }
 }

@@ -123,7 +123,7 @@ TEST(Update, IsDecodeScaleOptimizerEncodeForEveryCodecAndGradientType) {
     const auto adamw = make_adamw({});
     for (const StateFormat& format : formats()) {
         for (const PlaneType type : {PlaneType::fp32, PlaneType::bf16, PlaneType::fp16}) {
-            SCOPED_TRACE(std::string(format.codec->name) + " with gradients of " + to_string(type));
+            SCOPED_TRACE(std::string(format.codec->name) + " with gradients of " + word_of(type));
             const std::size_t count = 70001;
             auto p = start_values(seed, count);
             Tile tile(format, p);
@@ -295,7 +295,7 @@ TEST(Update, GivesTheSameBytesInRegistersAndInBlocks) {
     const std::size_t count = 131'072 + 5000;
     for (const StateFormat& format : exact_formats()) {
         for (const PlaneType type : {PlaneType::fp32, PlaneType::bf16, PlaneType::fp16}) {
-            SCOPED_TRACE(std::string(format.codec->name) + " with gradients of " + to_string(type));
+            SCOPED_TRACE(std::string(format.codec->name) + " with gradients of " + word_of(type));
             const auto masters = start_values(60, count);
             Tile one(format, masters), other(format, masters);
             for (std::uint64_t step = 1; step <= 2; ++step) {

@@ -56,7 +56,7 @@ int main(int, char** arguments) try {
     engine::Session session(std::make_unique<engine::Model>(std::move(units)), zero::make_adamw({}), options,
                             {{"step", "0"}}, {});
 
-    const std::uint64_t done = std::stoull(session.client().at("step"));
+    const std::uint64_t done = std::stoull(session.info().client.at("step"));
     for (std::uint64_t step = done + 1; step <= done + 10; ++step) {
         const engine::StepReport report = session.engine().train_batch(
             micro_batches_of(step), {.step = step, .learning_rate = 1e-3}, [&](const engine::StepReport&) {

@@ -1,0 +1,115 @@
+// The member of TrainConfig that a key of the table fills, and the default that it has there.
+#pragma once
+
+#include "aio/words/enum_words.h"
+#include "trainer/config/config.h"
+#include "trainer/config/key_table.h"
+#include "trainer/config/setting_value.h"
+
+#include <array>
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace penstock::trainer {
+
+// From a value of the key's type, which is checked, to the member.
+inline void take(bool& member, const SettingValue& value) {
+    member = std::get<bool>(value);
+}
+inline void take(double& member, const SettingValue& value) {
+    member = std::get<double>(value);
+}
+inline void take(std::string& member, const SettingValue& value) {
+    member = std::get<std::string>(value);
+}
+inline void take(std::vector<std::string>& member, const SettingValue& value) {
+    member = std::get<std::vector<std::string>>(value);
+}
+inline void take(std::vector<SettingDirectory>& member, const SettingValue& value) {
+    member = std::get<std::vector<SettingDirectory>>(value);
+}
+inline void take(std::array<double, 2>& member, const SettingValue& value) {
+    const auto& numbers = std::get<std::vector<double>>(value);
+    member = {numbers.at(0), numbers.at(1)};
+}
+inline void take(std::chrono::microseconds& member, const SettingValue& value) {
+    member = std::chrono::microseconds(std::get<std::int64_t>(value));
+}
+inline void take(HeadKind& member, const SettingValue& value) {
+    member = std::get<bool>(value) ? HeadKind::tied : HeadKind::own;
+}
+inline void take(zero::Durability& member, const SettingValue& value) {
+    const auto* steps = std::get_if<std::int64_t>(&value);
+    member = steps == nullptr ? zero::Durability::scratch : zero::Durability{static_cast<std::uint64_t>(*steps)};
+}
+template <std::integral Integer>
+void take(Integer& member, const SettingValue& value) {
+    member = static_cast<Integer>(std::get<std::int64_t>(value));
+}
+template <HasWords Enum>
+void take(Enum& member, const SettingValue& value) {
+    member = find_word<Enum>(std::get<std::string>(value)).value();
+}
+template <typename Value>
+void take(std::optional<Value>& member, const SettingValue& value) {
+    const auto* word = std::get_if<std::string>(&value);
+    member.reset();
+    if (word == nullptr || *word != auto_text) take(member.emplace(), value);
+}
+
+// The way back, of the members whose defaults are the options' own.
+inline SettingValue setting_of(bool member) {
+    return member;
+}
+inline SettingValue setting_of(double member) {
+    return member;
+}
+inline SettingValue setting_of(const std::vector<std::string>& member) {
+    return member;
+}
+inline SettingValue setting_of(std::chrono::microseconds member) {
+    return std::int64_t{member.count()};
+}
+inline SettingValue setting_of(HeadKind member) {
+    return member == HeadKind::tied;
+}
+inline SettingValue setting_of(zero::Durability member) {
+    return static_cast<std::int64_t>(member.commit_steps);
+}
+template <std::integral Integer>
+SettingValue setting_of(Integer member) {
+    return static_cast<std::int64_t>(member);
+}
+template <HasWords Enum>
+SettingValue setting_of(Enum member) {
+    return std::string(word_of(member));
+}
+template <HasWords Enum>
+SettingValue setting_of(std::optional<Enum> member) {
+    return std::string(member ? word_of(*member) : auto_text);
+}
+
+// A path of members, e.g. place<&TrainConfig::session, &engine::SessionOptions::seed>.
+template <auto First, auto... Rest, typename Object>
+constexpr auto& member_of(Object& object) noexcept {
+    if constexpr (sizeof...(Rest) == 0)
+        return object.*First;
+    else
+        return member_of<Rest...>(object.*First);
+}
+
+template <auto... Path>
+inline constexpr KeyPlace place{
+    .fill = [](const SettingValue& value, TrainConfig& config) { take(member_of<Path...>(config), value); }};
+// Of a key whose default is the member's.
+template <auto... Path>
+inline constexpr KeyPlace place_with_default{.fill = place<Path...>.fill, .read = [](const TrainConfig& config) {
+                                                 return setting_of(member_of<Path...>(config));
+                                             }};
+
+}  // namespace penstock::trainer

@@ -1,0 +1,179 @@
+#include "trainer/run/opened_run.h"
+
+#include "aio/words/error.h"
+#include "trainer/ckpt/find_snapshot.h"
+#include "trainer/cli/ckpt_words.h"
+#include "trainer/cli/console.h"
+#include "trainer/config/io_settings.h"
+#include "trainer/config/resume_rule.h"
+#include "trainer/config/swap_directories.h"
+#include "trainer/models/gpt.h"
+#include "zero_infinity/threads/usable_cores.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace penstock::trainer {
+namespace {
+
+double millions(std::uint64_t count) {
+    return static_cast<double>(count) / 1e6;
+}
+
+// torch's thread count changes bits: it is decided here and recorded with the run.
+unsigned start_threads(unsigned wanted) {
+    const unsigned threads = wanted > 0 ? wanted : zero::UsableCores::read().count;
+    at::set_num_threads(static_cast<int>(threads));
+    return threads;
+}
+
+at::Device compute_device(const zero::DeviceOptions& options) {
+    if (options.kind != zero::DeviceKind::cuda) return at::Device(at::kCPU);
+    return {at::kCUDA, static_cast<at::DeviceIndex>(options.index)};
+}
+
+BatchShape batch_shape(const TrainConfig& config) {
+    return {.rows = config.micro_batch_rows, .micro_batches = config.micro_batches, .context = config.model.context};
+}
+
+TokenFile open_data(const std::string& path) {
+    std::error_code unknown;  // e.g. no permission to look: then opening says so
+    const auto status = std::filesystem::status(path, unknown);
+    if (status.type() == std::filesystem::file_type::not_found) {
+        throw Error(
+            ExitCode::usage,
+            fmt::format("data.train: there is no {}; `penstock prepare --out {} TEXT...` makes it", path, path));
+    }
+    if (!unknown && !std::filesystem::is_regular_file(status)) {
+        throw Error(ExitCode::usage,
+                    fmt::format("data.train: {} is no regular file, and tokens are read in any order; give a file of "
+                                "`penstock prepare`",
+                                path));
+    }
+    return TokenFile(path);
+}
+
+void check_vocabulary(const TokenFile& data, const TrainConfig& config) {
+    if (data.info().vocabulary <= static_cast<std::uint64_t>(config.model.vocabulary)) return;
+    throw Error(ExitCode::usage,
+                fmt::format("data.train {} has a vocabulary of {}; model.vocabulary {} is too small: set "
+                            "it to at least the data's",
+                            data.path(), data.info().vocabulary, config.model.vocabulary));
+}
+
+std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& config) {
+    const auto refuse = [&](const std::string& problem) {
+        throw Error(ExitCode::usage, fmt::format("--resume-from {}: {}", name, problem));
+    };
+    std::string path;
+    try {
+        path = find_snapshot(config.keep.folder, name);
+    } catch (const Error& error) {
+        refuse(error.what());
+    }
+    for (const SettingDirectory& own : config.swap_directories) {
+        std::error_code missing;
+        if (std::filesystem::equivalent(path, own.path, missing) && !missing)
+            refuse("it is the run's own store; without --resume-from the run goes on from the newest commit there");
+    }
+    return path;
+}
+
+}  // namespace
+
+OpenedRun::OpenedRun(TrainConfig config, const std::string& resume_from, Console& console)
+    : config_(std::move(config)),
+      data_(open_data(config_.train_file)),
+      batches_(data_, batch_shape(config_), config_.session.seed, device()),
+      threads_(start_threads(config_.session.worker_threads)),
+      directory_(config_.run_directory, config_.swap_directory()),
+      session_(open_session(resume_from, console)),
+      start_{.state = read_state(session_->info().client), .committed = {}} {
+    const engine::SessionInfo& opened = session_->info();
+    if (opened.resumed || config_.durable()) start_.committed = start_.state.step;
+    const auto how = opened.resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
+    for (const std::string& line : directory_.adopt(opened.store, how, origin_)) console.warn(line);
+    say_start(console);
+}
+
+at::Device OpenedRun::device() const {
+    return compute_device(config_.session.device);
+}
+
+std::unique_ptr<engine::Session> OpenedRun::open_session(const std::string& resume_from, Console& console) {
+    check_vocabulary(data_, config_);
+    const store::ClientState initial =
+        client_state({.step = 0, .rows = 0, .data_hash = data_.info().hash, .first_loss = {}, .last_loss = {}});
+    std::optional<ProgressLine> line;
+    std::string told;
+    const engine::SessionEvents events{
+        .recovered = [&](const store::ClientState& stored) { accept(stored, console); },
+        .progress =
+            [&](const char* what, std::uint64_t done, std::uint64_t total) {
+                if (told != what) line.emplace(console, told = what);
+                line->show(done, total);
+            },
+    };
+    return std::make_unique<engine::Session>(make_gpt(config_.model), make_optimizers(config_.optimizer),
+                                             session_options(resume_from, console), initial, events);
+}
+
+// The configuration's, and what only the directories and their devices say.
+engine::SessionOptions OpenedRun::session_options(const std::string& resume_from, Console& console) {
+    engine::SessionOptions options = config_.session;
+    options.worker_threads = threads_;
+    const IoSettings io = io_settings(config_);
+    if (!io.note.empty()) console.info(io.note);
+    options.io = io.limits;
+    if (!resume_from.empty()) {
+        options.resume_from = snapshot_to_resume_from(resume_from, config_);
+        origin_ = see_store(options.resume_from).origin;
+    } else if (!see_store(config_.swap_directory()).committed) {
+        console.info(fmt::format("a new run: nothing is committed in {}", config_.swap_directory()));
+    }
+    const SwapShares shares = swap_shares(config_.swap_directories);
+    if (!shares.note.empty()) console.info(shares.note);
+    options.swap_shares = shares.shares;
+    return options;
+}
+
+// Throws where the run may not go on from what the store holds.
+void OpenedRun::accept(const store::ClientState& stored, Console& console) {
+    const RunState state = read_state(stored);
+    for (const std::string& note : check_resume(config_.settings, stored, config_.swap_directory())) console.info(note);
+    if (state.data_hash != data_.info().hash) {
+        throw Error(
+            ExitCode::usage,
+            fmt::format("data.train {} has contents {} but the run in {} was started with {}; give the same tokens, or "
+                        "start a new run with another store directory",
+                        data_.path(), data_.info().hash, config_.swap_directory(), state.data_hash));
+    }
+    threads_ = start_threads(recorded_threads(stored));
+}
+
+store::ClientState OpenedRun::client_state(const RunState& state) const {
+    store::ClientState client = config_snapshot(config_.settings, threads_);
+    write_state(state, client);
+    return client;
+}
+
+void OpenedRun::say_start(Console& console) {
+    const engine::SessionInfo& opened = session_->info();
+    for (const std::string& note : session_->take_notes()) console.info(note);
+    const engine::Model& model = session_->model();
+    console.info(fmt::format("model: {:.2f} M parameters, {:.2f} M of them trainable, in {} units",
+                             millions(model.parameter_numel()), millions(model.trainable_numel()),
+                             model.units().size()));
+    console.info(
+        fmt::format("data: {}, {} tokens, {} per step", data_.path(), data_.info().count, config_.tokens_per_step()));
+    console.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory(), opened.io,
+                             opened.prefetch_depth, threads_));
+    console.info("memory:\n" + opened.memory_table);
+    if (opened.resumed) console.info(fmt::format("resumed at step {} of {}", start_.state.step, config_.steps));
+}
+
+}  // namespace penstock::trainer

@@ -1,0 +1,56 @@
+// A training run that is open: its configuration, data, directory and session, resumed or new.
+#pragma once
+
+#include "trainer/config/config.h"
+#include "trainer/data/batches.h"
+#include "trainer/data/token_file.h"
+#include "trainer/run/run_directory.h"
+#include "trainer/run/run_state.h"
+#include "zero_infinity/engine/session.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace penstock::trainer {
+
+class Console;
+
+// Compute thread. Stays where it is made. After an exception of the session it may only be destroyed.
+class OpenedRun {
+   public:
+    // Checks the data, opens the store, resumes or initialises, and says what it found. `resume_from` names a snapshot
+    // (trainer/ckpt/find_snapshot.h); empty: the store's newest commit. Throws Error: usage (data, a key that must not
+    // change at a resume), does_not_fit, storage.
+    OpenedRun(TrainConfig config, const std::string& resume_from, Console& console);
+    OpenedRun(const OpenedRun&) = delete;
+    OpenedRun& operator=(const OpenedRun&) = delete;
+
+    const TrainConfig& config() const noexcept { return config_; }
+    const RunDirectory& directory() const noexcept { return directory_; }
+    const RunProgress& start() const noexcept { return start_; }  // where it goes on
+    Batches& batches() noexcept { return batches_; }
+    engine::Session& session() noexcept { return *session_; }
+    at::Device device() const;  // where compute reads
+
+    // What is committed with a step beside weights and states: the state, and the configuration that must not change.
+    store::ClientState client_state(const RunState& state) const;
+
+   private:
+    std::unique_ptr<engine::Session> open_session(const std::string& resume_from, Console& console);
+    engine::SessionOptions session_options(const std::string& resume_from, Console& console);
+    void accept(const store::ClientState& stored, Console& console);
+    void say_start(Console& console);
+
+    // Built in this order and destroyed in reverse.
+    TrainConfig config_;
+    TokenFile data_;
+    Batches batches_;
+    unsigned threads_;
+    RunDirectory directory_;
+    std::optional<store::StoreUuid> origin_;  // of the snapshot that the run goes on from
+    std::unique_ptr<engine::Session> session_;
+    RunProgress start_;
+};
+
+}  // namespace penstock::trainer

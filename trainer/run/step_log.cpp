@@ -1,0 +1,42 @@
+#include "trainer/run/step_log.h"
+
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
+
+namespace penstock::trainer {
+
+StepLog::StepLog(OpenedRun& run, Console& console)
+    : run_(run),
+      console_(console),
+      file_(run.directory().log(), run.start().state.step),
+      meter_(run.config(), run.session().counters()) {}
+
+LiveClock StepLog::clock(std::int64_t step) const {
+    return {console_, live_.empty() ? fmt::format("{}/{} first step", step, run_.config().steps) : live_};
+}
+
+void StepLog::add(const RunProgress& progress, const engine::StepReport& report, double seconds) {
+    for (const std::string& note : run_.session().take_notes()) console_.warn(note);
+    const StepRecord record = meter_.measure(progress, report, seconds, run_.session().counters());
+    try {
+        file_.append(record);
+    } catch (const Error& error) {
+        throw Error(error.code(), with_what_is_safe(error.what(), progress, run_.config().swap_directory()));
+    }
+    show(record);
+}
+
+// A terminal keeps the line of every tenth of the run, and one every ten minutes: how the loss went stays to be seen.
+void StepLog::show(const StepRecord& record) {
+    if (!console_.is_terminal()) return console_.info(line_of(record));
+    live_ = live_line_of(record, console_.columns());
+    console_.live(live_);
+    const auto now = std::chrono::steady_clock::now();
+    const bool tenth = record.step * 10 / record.steps != (record.step - 1) * 10 / record.steps;
+    if (!tenth && now - left_standing_ < std::chrono::minutes(10)) return;
+    left_standing_ = now;
+    console_.settle();
+}
+
+}  // namespace penstock::trainer

@@ -1,0 +1,71 @@
+// What a session is told, with every default; without torch, so that a program can read its configuration into it.
+#pragma once
+
+#include "aio/backend.h"
+#include "aio/file.h"
+#include "aio/io.h"
+#include "aio/words/enum_words.h"
+#include "swap/store/tensor_store.h"
+#include "zero_infinity/device/device.h"
+#include "zero_infinity/kernels/plane.h"
+#include "zero_infinity/plan/memory_plan.h"
+#include "zero_infinity/plan/traffic.h"
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::engine {
+
+enum class Activations : std::uint8_t {
+    recompute,  // keep unit inputs, run forward again in backward
+    keep,       // keep the graph of every unit and micro-batch between forward and backward
+};
+constexpr auto words_of(Activations) noexcept {
+    return std::array{Word{Activations::recompute, "recompute"}, Word{Activations::keep, "keep"}};
+}
+
+struct EngineOptions {
+    double gradient_clipping = 0;  // global norm; 0: none
+    Activations activations = Activations::recompute;
+    zero::Durability durability;
+};
+
+struct SessionOptions {
+    // Where and whose.
+    std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
+    std::string job;                            // names the owner of the directories
+    std::vector<std::uint16_t>
+        swap_shares;  // of a new store's tiles, by directory (swap/format/striping.h); empty: equal
+    // Directory of a kept snapshot to go on from. What the store has committed stays whole until the snapshot is copied
+    // over it and committed. Empty: the store's own newest generation.
+    std::string resume_from;
+    // Memory.
+    std::uint64_t host_budget_bytes =
+        0;                             // hard limit of the pool: weights window, staging, gradients, resident objects
+    std::uint32_t prefetch_depth = 2;  // visits ahead, as far as the budget allows
+    std::uint32_t staging_tiles = 4;
+    std::uint64_t tile_numel = 1U << 20;  // part of the store's format: the same at every resume
+    zero::Residency residency;
+    zero::DeviceOptions device;
+    // Safety. engine.durability says which steps are committed; a new store of a scratch run has one slot.
+    store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
+    bool keeping = false;                                 // plans memory for keep()
+    // Arithmetic. These decide bits.
+    std::string codec = "split";  // a codec's name (zero_infinity/codec/codec.h)
+    zero::PlaneType gradient_type = zero::PlaneType::bf16;
+    std::uint64_t seed = 1;  // of the initial weights
+    EngineOptions engine;
+    // Work.
+    unsigned worker_threads = 1;
+    std::optional<aio::BackendKind> backend;  // none: the fastest that works
+    aio::IoLimits io;                         // its deadline is io_deadline
+    aio::Caching caching = aio::Caching::direct;
+    std::chrono::seconds io_deadline = aio::default_deadline;
+    zero::SettingNames names;
+};
+
+}  // namespace penstock::engine
