@@ -56,8 +56,8 @@ struct OldestTransfer {
 //
 // Direct I/O in flight cannot be cancelled. The destructor waits until all of it is back or has been with the kernel
 // longer than the deadline. Transfers that are not done by then become idle with the error ECANCELED, without a call of
-// done(); those that a stuck device still has become lost, with ETIMEDOUT (Transfer::lost). The backend is then left to
-// the kernel, and the process can exit.
+// done(); those that a stuck device still has become orphaned, with ETIMEDOUT (Transfer::orphaned). The backend is then
+// left to the kernel, and the process can exit.
 //
 //   struct Load : Transfer { void done() noexcept override { loaded = !error(); } bool loaded = false; } load;
 //   Io io(open_backend(file.fd(), {}).backend, {});

@@ -146,12 +146,12 @@ void Io::leave_to_kernel() noexcept {
     for (Chunk& chunk : chunks_) {
         if (chunk.state != Chunk::State::handed_over) continue;
         Transfer& transfer = *chunk.transfer;
-        if (transfer.lost()) continue;
+        if (transfer.orphaned()) continue;
         transfer.fail(ETIMEDOUT);
         transfer.error_->offset_bytes = chunk.offset_bytes;
         transfer.error_->bytes = chunk.bytes;
         transfer.error_->tries = chunk.tries + 1;
-        transfer.transition(Transfer::State::lost);
+        transfer.transition(Transfer::State::orphaned);
     }
     static_cast<void>(chunk_memory_.release());
     static_cast<void>(backend_.release());

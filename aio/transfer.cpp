@@ -35,7 +35,7 @@ void check_request(const TransferRequest& request, std::uint32_t chunk_bytes) {
 }
 
 Transfer::~Transfer() {
-    PENSTOCK_CHECK(idle() || lost(), "a {} of {} bytes at offset {} is destroyed before it is done",
+    PENSTOCK_CHECK(idle() || orphaned(), "a {} of {} bytes at offset {} is destroyed before it is done",
                    to_string(request_.kind), request_.bytes, request_.offset_bytes);
 }
 
@@ -54,7 +54,7 @@ void Transfer::transition(State to) noexcept {
         (state_ == State::active && to == State::drained) || (state_ == State::drained && to == State::idle) ||
         (state_ == State::queued && to == State::drained) ||  // cancelled before it began, at the end of the Io
         (state_ == State::idle && to == State::drained) ||    // posted
-        (state_ == State::active && to == State::lost);
+        (state_ == State::active && to == State::orphaned);
     PENSTOCK_CHECK(allowed, "transfer state {} cannot become {}", static_cast<int>(state_), static_cast<int>(to));
     state_ = to;
 }

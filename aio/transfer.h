@@ -33,7 +33,8 @@ struct TransferRequest {
 };
 
 // Caller-owned and intrusive: starting one allocates nothing. The caller derives from it, keeps it and the memory alive
-// until done() was called, and may start it again from within done(). The destructor checks that it is idle or lost.
+// until done() was called, and may start it again from within done(). The destructor checks that it is idle or
+// orphaned.
 class Transfer {
    public:
     Transfer() noexcept = default;
@@ -44,8 +45,8 @@ class Transfer {
     // May be started; its memory is the caller's again.
     bool idle() const noexcept { return state_ == State::idle; }
     // The Io ended while a stuck device still had this transfer. It may be destroyed, and so may its File; its memory
-    // may be written to until the process has ended, so the caller keeps that for ever (Lease::forsake).
-    bool lost() const noexcept { return state_ == State::lost; }
+    // may be written to until the process has ended, so the caller keeps that for ever (Lease::orphan).
+    bool orphaned() const noexcept { return state_ == State::orphaned; }
     const TransferRequest& request() const noexcept { return request_; }
     // The outcome, valid from done() until the next start. All bytes were moved when there is no error.
     const std::optional<IoError>& error() const noexcept { return error_; }
@@ -60,11 +61,11 @@ class Transfer {
     friend class Io;
     friend class TransferQueue;
     enum class State : std::uint8_t {
-        idle,     // the caller's
-        queued,   // no byte was issued yet
-        active,   // some chunks were issued; the rest, if any, waits in its queue
-        drained,  // all chunks are back: done() is due
-        lost,     // a stuck device has it for ever
+        idle,      // the caller's
+        queued,    // no byte was issued yet
+        active,    // some chunks were issued; the rest, if any, waits in its queue
+        drained,   // all chunks are back: done() is due
+        orphaned,  // a stuck device has it for ever
     };
     void transition(State to) noexcept;
     void fail(int errno_value) noexcept;  // the whole of it

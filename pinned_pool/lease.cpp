@@ -28,10 +28,10 @@ void Hold::reset() noexcept {
     block.arena->end_hold(block);
 }
 
-void Hold::forsake() noexcept {
+void Hold::orphan() noexcept {
     if (block_ == nullptr) return;
     Block& block = *std::exchange(block_, nullptr);
-    block.arena->forsake(block);
+    block.arena->orphan(block);
 }
 
 Lease::Lease(Lease&& other) noexcept
@@ -62,12 +62,12 @@ void Lease::reset() noexcept {
     block.arena->end_lease(block);
 }
 
-void Lease::forsake() noexcept {
+void Lease::orphan() noexcept {
     if (block_ == nullptr) return;
     Block& block = *std::exchange(block_, nullptr);
     data_ = nullptr;
     bytes_ = 0;
-    block.arena->forsake(block);
+    block.arena->orphan(block);
 }
 
 }  // namespace penstock::pool

@@ -61,15 +61,15 @@ PinnedPool::PinnedPool(const Budget& budget, const MachineMemory& machine, PoolO
 }
 
 PinnedPool::~PinnedPool() {
-    std::uint64_t forsaken_bytes = 0;
+    std::uint64_t orphaned_bytes = 0;
     for (const UseArena& arena : state_->arenas) {
         const UseFigures figures = arena.figures();
-        PENSTOCK_CHECK(figures.granted_bytes == figures.forsaken_bytes,
+        PENSTOCK_CHECK(figures.granted_bytes == figures.orphaned_bytes,
                        "the pool ends while {} bytes of {} are leased, {} of them parked",
-                       figures.granted_bytes - figures.forsaken_bytes, arena.name(), figures.parked_bytes);
-        forsaken_bytes += figures.forsaken_bytes;
+                       figures.granted_bytes - figures.orphaned_bytes, arena.name(), figures.parked_bytes);
+        orphaned_bytes += figures.orphaned_bytes;
     }
-    if (forsaken_bytes == 0) return;
+    if (orphaned_bytes == 0) return;
     // The one place where memory is kept on purpose: a stuck device may write into it, and claims on it may still end.
     // The chain is read by nobody but leak checkers.
     static std::atomic<State*> kept{nullptr};

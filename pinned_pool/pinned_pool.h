@@ -34,7 +34,7 @@ struct UseId {
 // and takes the use's lock only when it is the last claim, so Transfer::done() and a stream's host callback may do it.
 //
 // Dropping a hold says that nothing works on the memory for it any more. Who owns a Transfer and its hold calls
-// forsake() when the transfer is lost().
+// orphan() when the transfer is orphaned().
 class Hold {
    public:
     Hold() noexcept = default;
@@ -45,7 +45,7 @@ class Hold {
     explicit operator bool() const noexcept { return block_ != nullptr; }
     Hold hold() const noexcept;  // REQUIRES: not empty
     void reset() noexcept;
-    void forsake() noexcept;  // as Lease::forsake
+    void orphan() noexcept;  // as Lease::orphan
 
    private:
     friend class Lease;
@@ -71,7 +71,7 @@ class Lease {
     void reset() noexcept;
     // A stuck device may write to this memory until the process has ended: it is never granted again and never
     // unmapped. Empties the lease; nothing happens to an empty one. Other claims then have no more effect than to end.
-    void forsake() noexcept;
+    void orphan() noexcept;
 
    private:
     friend class PinnedPool;
@@ -83,11 +83,11 @@ class Lease {
 // What became of the memory of one use: a snapshot under the use's lock. Free bytes are bytes - granted_bytes.
 struct UseFigures {
     std::uint64_t bytes = 0;          // the use's whole range
-    std::uint64_t granted_bytes = 0;  // now, parked and forsaken ones included
+    std::uint64_t granted_bytes = 0;  // now, parked and orphaned ones included
     std::uint64_t peak_bytes = 0;     // granted at most so far
     std::uint64_t parked_bytes = 0;   // now: lease gone, holds left
     std::uint64_t peak_parked_bytes = 0;
-    std::uint64_t forsaken_bytes = 0;
+    std::uint64_t orphaned_bytes = 0;
     std::uint64_t longest_free_bytes = 0;  // the longest request that would be granted now
     std::uint64_t reach_bytes = 0;         // end of the highest byte ever granted: what the use would have had to have
     // So far:
@@ -119,7 +119,7 @@ struct PoolOptions {
 // Memory is registered in pieces of piece_bytes, counted from the arena's begin. Leases ignore the seams; whoever
 // copies to a device cuts at seam_after(). A transfer needs no cut.
 //
-// Outlives its leases and holds (checked), except claims on forsaken memory: when there is any, the arena stays mapped
+// Outlives its leases and holds (checked), except claims on orphaned memory: when there is any, the arena stays mapped
 // and registered, and its records stay, until the process has ended. Destroy every Io first: its destructor decides
 // what is lost.
 //

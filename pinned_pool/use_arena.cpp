@@ -61,7 +61,7 @@ Block& UseArena::unused_block() {
 void UseArena::end_lease(Block& block) noexcept {
     const std::lock_guard lock(mutex_);
     const bool last = block.claims.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    if (block.state == BlockState::forsaken) return;
+    if (block.state == BlockState::orphaned) return;
     PENSTOCK_CHECK(block.state == BlockState::leased, "{}: a lease of {} bytes ends twice", name_, block.bytes);
     if (last) {
         take_back(block);
@@ -75,7 +75,7 @@ void UseArena::end_lease(Block& block) noexcept {
 void UseArena::end_hold(Block& block) noexcept {
     if (block.claims.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     const std::lock_guard lock(mutex_);
-    if (block.state == BlockState::forsaken) return;
+    if (block.state == BlockState::orphaned) return;
     PENSTOCK_CHECK(block.state == BlockState::parked, "{}: the last hold on {} bytes ends before the lease", name_,
                    block.bytes);
     counts_.parked_bytes -= block.bytes;
@@ -83,12 +83,12 @@ void UseArena::end_hold(Block& block) noexcept {
 }
 
 // The caller's claim ends last: until then nobody can find the block without one.
-void UseArena::forsake(Block& block) noexcept {
+void UseArena::orphan(Block& block) noexcept {
     const std::lock_guard lock(mutex_);
-    if (block.state != BlockState::forsaken) {
+    if (block.state != BlockState::orphaned) {
         if (block.state == BlockState::parked) counts_.parked_bytes -= block.bytes;
-        block.state = BlockState::forsaken;
-        counts_.forsaken_bytes += block.bytes;
+        block.state = BlockState::orphaned;
+        counts_.orphaned_bytes += block.bytes;
     }
     block.claims.fetch_sub(1, std::memory_order_acq_rel);
 }

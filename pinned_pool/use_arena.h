@@ -31,7 +31,7 @@ enum class BlockState : std::uint8_t {
     unused,    // a record without memory, in the arena's list
     leased,    // memory that a lease, and perhaps holds, claim
     parked,    // the same without the lease
-    forsaken,  // memory that is never granted again, claimed or not
+    orphaned,  // memory that is never granted again, claimed or not
 };
 
 // A granted part of a use's range. The record is the arena's and serves again when the memory has come back.
@@ -55,10 +55,10 @@ class UseArena {
 
     // With one claim, the lease's; null when no free range is long enough. REQUIRES: requested_bytes > 0.
     Block* take(std::size_t requested_bytes);
-    // Each ends one claim of the caller's; the last one returns the memory, unless it is forsaken.
+    // Each ends one claim of the caller's; the last one returns the memory, unless it is orphaned.
     void end_lease(Block& block) noexcept;
     void end_hold(Block& block) noexcept;
-    void forsake(Block& block) noexcept;
+    void orphan(Block& block) noexcept;
 
     const std::string& name() const noexcept { return name_; }
     std::span<std::byte> memory() const noexcept { return memory_; }

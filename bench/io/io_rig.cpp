@@ -89,7 +89,7 @@ IoRig::~IoRig() {
     section_.over = true;
     io_.reset();  // decides what is lost
     for (const auto& mover : movers_) {
-        if (mover->lost()) leases_[mover->slot].forsake();
+        if (mover->orphaned()) leases_[mover->slot].orphan();
     }
 }
 

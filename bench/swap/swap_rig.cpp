@@ -191,7 +191,7 @@ void SwapRig::give_up(const aio::OldestTransfer& stuck) {
     for (auto& mover : plain_movers_) static_cast<void>(mover.release());
     store_movers_.clear();
     plain_movers_.clear();
-    for (pool::Lease& lease : leases_) lease.forsake();
+    for (pool::Lease& lease : leases_) lease.orphan();
     throw Error(ExitCode::storage, stuck.message() + "; check the device (dmesg).");
 }
 

@@ -21,7 +21,7 @@ constexpr std::chrono::seconds copy_deadline{60};
 }  // namespace
 
 TileTransfer::~TileTransfer() {
-    if (lost()) lease.forsake();
+    if (orphaned()) lease.orphan();
 }
 
 std::uint64_t TransferStream::bytes_of(std::uint64_t tile) const noexcept {

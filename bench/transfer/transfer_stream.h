@@ -22,7 +22,7 @@ enum class Links : std::uint8_t { both, drive, copy };
 // One tile's transfer and what it claims. Idle when it has neither.
 struct TileTransfer final : aio::Transfer {
     TileTransfer() noexcept = default;
-    ~TileTransfer() override;  // memory that a stuck device still has is forsaken
+    ~TileTransfer() override;  // memory that a stuck device still has is orphaned
 
     pool::Lease lease;
     std::uint64_t tile = 0;

@@ -48,7 +48,7 @@ penstock_status penstock_pool_destroy(penstock_pool* pool, penstock_error* error
     return guarded(error, [&] {
         if (pool == nullptr) return PENSTOCK_OK;
         const penstock::pool::UseFigures figures = pool->pool.figures(pool->leases);
-        const std::uint64_t claimed = figures.granted_bytes - figures.forsaken_bytes;
+        const std::uint64_t claimed = figures.granted_bytes - figures.orphaned_bytes;
         if (claimed > 0) {
             throw Refusal(PENSTOCK_BUSY,
                           fmt::format("{} bytes of the pool are leased or in use by an operation: release "

@@ -35,7 +35,7 @@ class Request {
     Request(const Request&) = delete;
     Request& operator=(const Request&) = delete;
     // A stuck device has it: neither it nor its memory is ever freed.
-    virtual void forsake() noexcept {}
+    virtual void orphan() noexcept {}
 
     void fail(const std::optional<StoreError>& error);  // the first error counts
 
@@ -58,7 +58,7 @@ class RangeRequest final : public Request {
     // REQUIRES: no other operation on the tiles; for a read all were written; for a write no commit is under way, until
     // it has ended.
     void begin();
-    void forsake() noexcept override { hold_.forsake(); }
+    void orphan() noexcept override { hold_.orphan(); }
 
    private:
     struct Part final : TileOperation {

@@ -244,7 +244,7 @@ void CStore::give_up_running() {
         finished_.push_back(std::move(told));
         Request& lost = *running_.front().release();
         running_.pop_front();
-        lost.forsake();
+        lost.orphan();
     }
 }
 

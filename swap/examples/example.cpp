@@ -30,7 +30,7 @@ int main(int argc, char** argv) try {
         }
         commit_blocking(open.io(), store, {{"by", "example.cpp"}});  // from here on a crash finds these numbers
     } catch (const Error&) {
-        if (store.abandoned()) lease.forsake();  // a device that does not answer may still write there
+        if (store.abandoned()) lease.orphan();  // a device that does not answer may still write there
         throw;
     }
     std::printf("run %d\n", numbers[bytes / sizeof(int) - 1]);

@@ -1,6 +1,6 @@
 #include "swap/store/remedy.h"
 
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ std::string remedy_of_loss(const std::string& directory) {
     return fmt::format(
         "Check the drive (dmesg, smartctl), then put a copy of the directory in its place; or move the kept snapshots "
         "out of it ({}/{}, if there are any), remove the rest, and start again, from a snapshot with --resume-from",
-        directory, kept_folder_name);
+        directory, snapshot_folder_name);
 }
 
 }  // namespace penstock::store

@@ -45,7 +45,7 @@ StoreState::~StoreState() {
 
 void StoreState::check_writable() const {
     PENSTOCK_CHECK(access == Access::read_write, "the store is open for reading");
-    PENSTOCK_CHECK(kind() != StoreKind::kept || !generation, "a kept store is written once");
+    PENSTOCK_CHECK(kind() != StoreKind::snapshot || !generation, "a kept store is written once");
 }
 
 void StoreState::check_operation(const TileOperation& operation, TileId tile, std::span<std::byte> memory) const {
@@ -234,7 +234,7 @@ TileHash StoreState::hash(const TileOperation& operation) const noexcept {
 }
 
 StoreKind StoreState::kind() const noexcept {
-    if (pending.origin) return StoreKind::kept;
+    if (pending.origin) return StoreKind::snapshot;
     return layout.geometry().slots == 1 ? StoreKind::scratch : StoreKind::durable;
 }
 
@@ -251,7 +251,7 @@ std::string StoreState::describe(const TileOperation& operation) const {
 }
 
 std::string StoreState::remedy() const {
-    if (kind() == StoreKind::kept) return remedy_of_damaged_snapshot();
+    if (kind() == StoreKind::snapshot) return remedy_of_damaged_snapshot();
     return remedy_of_damage(std::filesystem::path(files.manifests.front().path()).parent_path().string());
 }
 

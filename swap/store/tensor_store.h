@@ -107,9 +107,9 @@ class CommitOperation {
 
 // What may become of a store. Fixed at its creation.
 enum class StoreKind : std::uint8_t {
-    durable,  // two slots per tile; each commit is a generation that survives
-    scratch,  // one slot: half the room, no commit, nothing to open after the process has ended
-    kept,     // one slot: filled once, committed once as a snapshot of another store, then only read
+    durable,   // two slots per tile; each commit is a generation that survives
+    scratch,   // one slot: half the room, no commit, nothing to open after the process has ended
+    snapshot,  // one slot: filled once, committed once as a snapshot of another store, then only read
 };
 
 // Asked once when a life begins on a store that may be written, with the incarnation that this store would take; what
@@ -161,7 +161,7 @@ struct StoredTile {
 };
 
 // Keeps the tiles of the newest generation as they are while the store goes on to later ones: a write that would
-// overwrite a pinned tile waits until the tile is released. For copies of a generation (swap/snapshot/keep.h).
+// overwrite a pinned tile waits until the tile is released. For copies of a generation (swap/snapshot/snapshot_copy.h).
 // Caller-owned; not destroyed while it is pinned (checked).
 class GenerationPin {
    public:

@@ -11,7 +11,7 @@ namespace penstock::store {
 namespace {
 
 Manifest new_manifest(const Directories& directories, CreateOptions& options) {
-    PENSTOCK_CHECK(options.origin.has_value() == (options.kind == StoreKind::kept), "an origin is a kept store's");
+    PENSTOCK_CHECK(options.origin.has_value() == (options.kind == StoreKind::snapshot), "an origin is a kept store's");
     Manifest manifest;
     manifest.store = directories.front()->uuid();
     manifest.incarnation = 1;
@@ -42,7 +42,7 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
     manifest.tiles.resize(layout.tile_count());
     reserve(files, directories, layout);
     for (const StoreDirectory* directory : directories) directory->sync();
-    const Contents contents = options.kind == StoreKind::kept ? Contents::manifests : Contents::all;
+    const Contents contents = options.kind == StoreKind::snapshot ? Contents::manifests : Contents::all;
     fill_files(io, files, whole_ranges(files, layout, contents), options.progress);
     return std::make_unique<TensorStore>(std::make_unique<StoreState>(io, std::move(files), std::move(manifest),
                                                                       std::nullopt, StoreState::Access::read_write));

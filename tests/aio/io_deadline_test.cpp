@@ -130,7 +130,7 @@ TEST_F(IoDeadline, TheEndWaitsForTheDeadlineAndThenOnlyWhatIsStuckIsLost) {
         ASSERT_TRUE(transfer->error().has_value());
         EXPECT_EQ(transfer->error()->errno_value, ECANCELED);
     }
-    EXPECT_TRUE(stuck.lost());
+    EXPECT_TRUE(stuck.orphaned());
     EXPECT_FALSE(stuck.idle());
     ASSERT_TRUE(stuck.error().has_value());
     EXPECT_EQ(stuck.error()->errno_value, ETIMEDOUT);
@@ -165,8 +165,8 @@ TEST_F(IoDeadline, TheEndGivesEachAttemptItsWholeDeadline) {
     const auto before = backend_->now();
     io_.reset();
     EXPECT_EQ(backend_->now() - before, seconds(2) + std::chrono::nanoseconds(1));
-    EXPECT_TRUE(first.lost());
-    EXPECT_TRUE(second.lost());
+    EXPECT_TRUE(first.orphaned());
+    EXPECT_TRUE(second.orphaned());
 }
 
 TEST_F(IoDeadline, WhatTheBackendNeverBeganIsCancelledAndNothingIsLost) {
@@ -239,7 +239,7 @@ TEST(IoDeadlineOverSimulated, AHaltedDeviceCostsItsTransfersOnly) {
         ASSERT_TRUE(stuck.has_value());
         EXPECT_EQ(stuck->path, path);
     }
-    EXPECT_TRUE(transfer.lost());
+    EXPECT_TRUE(transfer.orphaned());
     EXPECT_EQ(simulated.in_flight().size(), 8U);
 }
 

@@ -124,7 +124,7 @@ void exercise(aio::Io& io, const Directories& directories, aio::Caching caching)
     const std::uint64_t incarnation = store->incarnation();
     constexpr std::uint64_t last = (1ULL << 63) - 1;  // FORMAT.md, recovery
     if (generation == last || incarnation > last) return;
-    if (store->kind() == store::StoreKind::kept) return;  // only read
+    if (store->kind() == store::StoreKind::snapshot) return;  // only read
     const auto [index, bytes] = go_on(io, *store, memory);
     if (!bytes.empty()) expected[index] = bytes;
     store = nullptr;

@@ -94,10 +94,10 @@ TEST_F(LeaseTest, ChecksThatOnlyAClaimMakesAClaim) {
 
 TEST_F(LeaseTest, NothingHappensWhenAnEmptyOneIsForsaken) {
     Lease lease;
-    lease.forsake();
+    lease.orphan();
     Hold hold;
-    hold.forsake();
-    EXPECT_EQ(pool.figures(staging).forsaken_bytes, 0U);
+    hold.orphan();
+    EXPECT_EQ(pool.figures(staging).orphaned_bytes, 0U);
 }
 
 // A sanitizer that looks for leaks must find none at the end of this program.
@@ -110,16 +110,16 @@ TEST(Lease, ForsakenMemoryOutlivesThePoolAndIsNeverGrantedAgain) {
     Hold hold = lease.hold();
     Hold further = lease.hold();
     Hold of_parked = parked.hold();
-    lease.forsake();
+    lease.orphan();
     EXPECT_FALSE(static_cast<bool>(lease));
     EXPECT_EQ(lease.data(), nullptr);
     EXPECT_EQ(lease.bytes(), 0U);
     hold.reset();
     parked.reset();
     EXPECT_EQ(pool->figures(staging).parked_bytes, 16 * kib);
-    of_parked.forsake();
+    of_parked.orphan();
     EXPECT_EQ(pool->figures(staging).parked_bytes, 0U);
-    EXPECT_EQ(pool->figures(staging).forsaken_bytes, 32 * kib);
+    EXPECT_EQ(pool->figures(staging).orphaned_bytes, 32 * kib);
     EXPECT_FALSE(pool->try_acquire(staging, 33 * kib).has_value());
     EXPECT_EQ(pool->acquire(staging, 32 * kib).data(), data + 32 * kib);
     pool.reset();
@@ -141,7 +141,7 @@ TEST(Lease, ChecksThatThePoolOutlivesLeasesAndHolds) {
     EXPECT_DEATH(
         {
             auto pool = std::make_unique<PinnedPool>(staging_only(), machine, PoolOptions{});
-            pool->acquire(pool->use("staging"), 1).forsake();
+            pool->acquire(pool->use("staging"), 1).orphan();
             const Lease lease = pool->acquire(pool->use("staging"), 8192);
             pool.reset();
         },

@@ -106,7 +106,7 @@ TEST_F(RegistrationTest, IsOfThePoolsPieces) {
 TEST_F(RegistrationTest, StaysForForsakenMemoryWhenThePoolEnds) {
     {
         PinnedPool pool(one_use(), roomy(), {.registration = Registration::device});
-        pool.acquire(pool.use("staging"), 1).forsake();
+        pool.acquire(pool.use("staging"), 1).orphan();
     }
     EXPECT_EQ(device.known.size(), 1U);
 }

@@ -88,13 +88,13 @@ TEST(UseArena, NeverGrantsForsakenMemoryAgain) {
     Block* by_hold = arena.take(g);
     ++by_lease->claims;
     ++by_hold->claims;
-    arena.forsake(*by_lease);
+    arena.orphan(*by_lease);
     arena.end_lease(*by_hold);
     EXPECT_EQ(arena.figures().parked_bytes, g);
-    arena.forsake(*by_hold);
+    arena.orphan(*by_hold);
     arena.end_hold(*by_lease);
     const UseFigures figures = arena.figures();
-    EXPECT_EQ(figures.forsaken_bytes, 2 * g);
+    EXPECT_EQ(figures.orphaned_bytes, 2 * g);
     EXPECT_EQ(figures.granted_bytes, 2 * g);
     EXPECT_EQ(figures.parked_bytes, 0U);
     EXPECT_EQ(figures.longest_free_bytes, 2 * g);
@@ -112,10 +112,10 @@ TEST(UseArena, CountsMemoryAsForsakenOnceWhoeverSaysSo) {
     UseArena arena("use", addresses.span(), pool);
     Block* block = arena.take(g);
     block->claims += 2;
-    arena.forsake(*block);  // a hold
+    arena.orphan(*block);  // a hold
     arena.end_lease(*block);
-    arena.forsake(*block);  // the other one
-    EXPECT_EQ(arena.figures().forsaken_bytes, g);
+    arena.orphan(*block);  // the other one
+    EXPECT_EQ(arena.figures().orphaned_bytes, g);
     EXPECT_EQ(arena.figures().parked_bytes, 0U);
     EXPECT_EQ(arena.figures().peak_parked_bytes, 0U);
 }

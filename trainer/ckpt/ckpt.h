@@ -15,7 +15,7 @@ struct CkptRequest {
     std::string directory;          // the store's; of a store over several devices the first
     std::vector<std::string> also;  // its further directories, in the order they were created with
     std::string name;               // of a snapshot: a name, a step's number, or a path; empty: the store itself
-    std::string kept_folder;        // empty: DIRECTORY/kept
+    std::string snapshot_folder;    // empty: DIRECTORY/kept
     bool json = false;              // the result is one JSON object
 };
 
@@ -40,7 +40,7 @@ CkptResult ckpt_verify(const CkptRequest& request, Console& console);
 // remains.
 CkptResult ckpt_scrub(const CkptRequest& request, Console& console);
 
-// Makes the snapshot `name` of a store that is not in use, in kept_folder. What is not finished is removed again.
+// Makes the snapshot `name` of a store that is not in use, in snapshot_folder. What is not finished is removed again.
 CkptResult ckpt_keep(const CkptRequest& request, Console& console);
 CkptResult ckpt_rm(const CkptRequest& request);
 

@@ -35,7 +35,7 @@ CLI::App* add(CLI::App& ckpt, CkptRequest& request, const char* verb, const char
 }
 
 void add_folder(CLI::App* app, CkptRequest& request, const char* option) {
-    app->add_option(option, request.kept_folder, "folder of the kept snapshots, if it is not DIR/kept");
+    app->add_option(option, request.snapshot_folder, "folder of the kept snapshots, if it is not DIR/kept");
 }
 
 void add_devices(CLI::App* app, CkptRequest& request) {

@@ -1,7 +1,7 @@
 // Makes and removes kept snapshots of a store that no training uses.
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 
 #include "swap/store/blocking.h"
 #include "trainer/ckpt/ckpt.h"
@@ -21,7 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 
 void check_name(const std::string& name) {
-    if (store::is_kept_name(name)) return;
+    if (store::is_snapshot_name(name)) return;
     throw Error(ExitCode::usage, fmt::format("'{}' is no name for a snapshot: 1 to 100 of the characters A-Z a-z 0-9 . "
                                              "_ -, not beginning with a dot",
                                              value_text(name)));
@@ -54,7 +54,7 @@ struct Copied {
 // What fails leaves an unfinished store in `target`.
 Copied copy(store::OpenStore& from, store::StoreDirectory& target, Console& console) {
     Copied copied{.path = target.path()};
-    const auto to = create_kept(from.io(), from.store(), target, aio::Caching::direct);
+    const auto to = create_snapshot(from.io(), from.store(), target, aio::Caching::direct);
     ProgressLine line(console, "keep");
     copy_tiles(from.io(), from.store(), *to, [&](std::uint64_t done, std::uint64_t total) {
         line.show(done, total);
@@ -68,7 +68,7 @@ Copied copy(store::OpenStore& from, store::StoreDirectory& target, Console& cons
 
 Copied keep(const CkptRequest& request, Console& console) {
     store::OpenStore from = open_store(request.directory, request.also, store::Sharing::shared);
-    const std::string folder = kept_folder_of(request);
+    const std::string folder = snapshot_folder_of(request);
     make_folder(folder);
     const std::string path = folder + "/" + request.name;
     bool ours = false;  // the directory is this job's and holds nothing that was finished
@@ -83,7 +83,7 @@ Copied keep(const CkptRequest& request, Console& console) {
     } catch (...) {
         if (ours) {
             try {
-                store::remove_kept(path);
+                store::remove_snapshot(path);
             } catch (const Error& error) {
                 console.warn(fmt::format("the unfinished snapshot is still there: {}", error.what()));
             }
@@ -110,7 +110,7 @@ CkptResult ckpt_keep(const CkptRequest& request, Console& console) {
 
 CkptResult ckpt_rm(const CkptRequest& request) {
     const std::string path = snapshot_path(request);
-    store::remove_kept(path);
+    store::remove_snapshot(path);
     if (request.json) return {.text = dump({{"removed", path}})};
     return {.text = fmt::format("{} is removed\n", path)};
 }

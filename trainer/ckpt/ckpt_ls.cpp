@@ -58,7 +58,7 @@ ordered_json json_of_store(const store::StoreLook& look) {
     return object;
 }
 
-ordered_json json_of_kept(const store::KeptSnapshot& snapshot) {
+ordered_json json_of_snapshots(const store::ListedSnapshot& snapshot) {
     ordered_json object = {{"name", snapshot.name},
                            {"path", snapshot.path},
                            {"complete", snapshot.manifest.has_value()},
@@ -95,10 +95,10 @@ std::string text_of_store(const store::StoreLook& look) {
     return text;
 }
 
-std::string text_of_kept(const std::string& folder, const std::vector<store::KeptSnapshot>& snapshots) {
+std::string text_of_snapshots(const std::string& folder, const std::vector<store::ListedSnapshot>& snapshots) {
     if (snapshots.empty()) return fmt::format("no kept snapshots in {}\n", folder);
     std::vector<std::vector<std::string>> rows = {{"NAME", "STEP", "GENERATION", "KEPT", "BYTES", "STATE"}};
-    for (const store::KeptSnapshot& snapshot : snapshots) {
+    for (const store::ListedSnapshot& snapshot : snapshots) {
         if (!snapshot.manifest) {
             rows.push_back({snapshot.name, "-", "-", "-", size_text(snapshot.disk_bytes), snapshot.problem});
             continue;
@@ -116,17 +116,17 @@ CkptResult ckpt_ls(const CkptRequest& request) {
     const std::optional<store::StoreLook> look = look_at_store(request.directory);
     CkptRequest used = request;
     // A folder of snapshots, without a store of its own, is listed as such.
-    if (!look && request.kept_folder.empty()) used.kept_folder = request.directory;
-    const std::string folder = kept_folder_of(used);
-    const std::vector<store::KeptSnapshot> snapshots = store::list_kept(folder);
+    if (!look && request.snapshot_folder.empty()) used.snapshot_folder = request.directory;
+    const std::string folder = snapshot_folder_of(used);
+    const std::vector<store::ListedSnapshot> snapshots = store::list_snapshots(folder);
     if (!look && snapshots.empty())
         throw Error(ExitCode::storage,
                     fmt::format("{} holds neither a store nor kept snapshots; check the path", request.directory));
-    if (!request.json) return {.text = (look ? text_of_store(*look) : "") + text_of_kept(folder, snapshots)};
+    if (!request.json) return {.text = (look ? text_of_store(*look) : "") + text_of_snapshots(folder, snapshots)};
     ordered_json object = {{"store", look ? json_of_store(*look) : ordered_json(nullptr)},
-                           {"kept_folder", folder},
+                           {"snapshot_folder", folder},
                            {"kept", ordered_json::array()}};
-    for (const store::KeptSnapshot& snapshot : snapshots) object["kept"].push_back(json_of_kept(snapshot));
+    for (const store::ListedSnapshot& snapshot : snapshots) object["kept"].push_back(json_of_snapshots(snapshot));
     return {.text = dump(object)};
 }
 

@@ -1,7 +1,7 @@
 // Finds what is damaged in a store, and puts right what can be put right without losing anything.
 #include "aio/words/error.h"
 #include "pinned_pool/region.h"
-#include "swap/snapshot/mend.h"
+#include "swap/snapshot/repair.h"
 #include "swap/store/blocking.h"
 #include "swap/store/verify.h"
 #include "trainer/ckpt/ckpt.h"
@@ -45,7 +45,7 @@ struct Scrub {
 // Those of the same model, newest first.
 std::vector<Snapshot> open_snapshots(const CkptRequest& request, const store::OpenStore& store, Console& console) {
     std::vector<Snapshot> opened;
-    for (const store::KeptSnapshot& snapshot : store::list_kept(kept_folder_of(request))) {
+    for (const store::ListedSnapshot& snapshot : store::list_snapshots(snapshot_folder_of(request))) {
         if (!snapshot.manifest || snapshot.manifest->objects != store.store().layout().objects()) continue;
         try {
             opened.push_back({snapshot.name, open_snapshot(snapshot.path, store)});
@@ -160,7 +160,7 @@ CkptResult ckpt_scrub(const CkptRequest& request, Console& console) {
     store::OpenStore opened = lock_store(request.directory, request.also, store::Sharing::exclusive);
     Scrub scrub;
     scrub.path = request.directory;
-    scrub.manifests = mend_manifests(opened.directory());
+    scrub.manifests = repair_manifests(opened.directory());
     open_locked(opened);
     ProgressLine line(console, "scrub");
     scrub.report = verify(opened.io(), opened.store(),
@@ -172,7 +172,7 @@ CkptResult ckpt_scrub(const CkptRequest& request, Console& console) {
     for (const std::string& note : opened.store().notes()) console.warn(note);
     return {.code = scrub.whole() ? ExitCode::ok : ExitCode::storage,
             .text = request.json ? dump(json_of(scrub, opened.store()))
-                                 : text_of(scrub, opened.store(), kept_folder_of(request))};
+                                 : text_of(scrub, opened.store(), snapshot_folder_of(request))};
 }
 
 }  // namespace penstock::trainer

@@ -31,12 +31,13 @@ std::optional<store::StoreLook> look_at_store(const std::string& path) {
     return look;
 }
 
-std::string kept_folder_of(const CkptRequest& request) {
-    return request.kept_folder.empty() ? request.directory + "/" + store::kept_folder_name : request.kept_folder;
+std::string snapshot_folder_of(const CkptRequest& request) {
+    return request.snapshot_folder.empty() ? request.directory + "/" + store::snapshot_folder_name
+                                           : request.snapshot_folder;
 }
 
 std::string snapshot_path(const CkptRequest& request) {
-    return find_snapshot(kept_folder_of(request), request.name);
+    return find_snapshot(snapshot_folder_of(request), request.name);
 }
 
 void refuse_if_in_use(const std::string& path, const std::string& remedy) {

@@ -1,7 +1,7 @@
 // Finds a store or a snapshot by what the user calls it, and opens it.
 #pragma once
 
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "swap/directory/store_look.h"
 #include "swap/store/open_store.h"
 #include "trainer/ckpt/ckpt.h"
@@ -16,7 +16,7 @@ namespace penstock::trainer {
 // device of a store).
 std::optional<store::StoreLook> look_at_store(const std::string& path);
 
-std::string kept_folder_of(const CkptRequest& request);
+std::string snapshot_folder_of(const CkptRequest& request);
 // Of request.name (trainer/ckpt/find_snapshot.h).
 std::string snapshot_path(const CkptRequest& request);
 

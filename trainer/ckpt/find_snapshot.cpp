@@ -2,7 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "trainer/cli/ckpt_words.h"
 
 #include <fcntl.h>
@@ -24,11 +24,11 @@ bool may_be_directory(const std::string& path) {
 }
 
 std::optional<std::string> of_step(const std::string& folder, std::int64_t step,
-                                   const std::vector<store::KeptSnapshot>& snapshots) {
+                                   const std::vector<store::ListedSnapshot>& snapshots) {
     const std::string usual =
         folder + "/" + store::step_name(static_cast<std::uint64_t>(step));  // as a run names its own
     if (may_be_directory(usual)) return usual;
-    const auto found = std::find_if(snapshots.rbegin(), snapshots.rend(), [&](const store::KeptSnapshot& snapshot) {
+    const auto found = std::find_if(snapshots.rbegin(), snapshots.rend(), [&](const store::ListedSnapshot& snapshot) {
         return snapshot.manifest && step_of(snapshot.manifest->client) == step;
     });
     return found == snapshots.rend() ? std::nullopt : std::optional(found->path);
@@ -41,12 +41,12 @@ std::string find_snapshot(const std::string& folder, const std::string& name) {
         if (may_be_directory(name)) return name;
         throw Error(ExitCode::usage, fmt::format("there is no directory {}; check the path of the snapshot", name));
     }
-    if (store::is_kept_name(name) && may_be_directory(folder + "/" + name)) return folder + "/" + name;
-    const std::vector<store::KeptSnapshot> snapshots = store::list_kept(folder);
+    if (store::is_snapshot_name(name) && may_be_directory(folder + "/" + name)) return folder + "/" + name;
+    const std::vector<store::ListedSnapshot> snapshots = store::list_snapshots(folder);
     if (const auto step = number_in(name); step && *step >= 0)
         if (const auto found = of_step(folder, *step, snapshots)) return *found;
     std::vector<std::string> names;
-    for (const store::KeptSnapshot& snapshot : snapshots) names.push_back(snapshot.name);
+    for (const store::ListedSnapshot& snapshot : snapshots) names.push_back(snapshot.name);
     throw Error(ExitCode::usage,
                 fmt::format("{} has no snapshot '{}'; {}", folder, name,
                             names.empty() ? "there are none" : fmt::format("there are: {}", fmt::join(names, ", "))));

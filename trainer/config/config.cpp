@@ -1,7 +1,7 @@
 #include "trainer/config/config.h"
 
 #include "aio/words/error.h"
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "trainer/config/derived_settings.h"
 #include "trainer/config/key_table.h"
 #include "zero_infinity/codec/codec.h"
@@ -60,13 +60,13 @@ const zero::Codec& codec_of(const TrainConfig& config) {
 }
 
 // Planned where either key says that snapshots are wanted.
-void complete_keep(TrainConfig& config) {
-    KeepOptions& keep = config.keep;
-    keep.planned = !keep.folder.empty() || keep.every > 0;
-    if (keep.folder.empty()) keep.folder = config.swap_directory() + "/" + store::kept_folder_name;
-    if (!keep.planned && keep.last > 0)
+void complete_snapshot(TrainConfig& config) {
+    SnapshotOptions& snapshots = config.snapshots;
+    snapshots.planned = !snapshots.folder.empty() || snapshots.every > 0;
+    if (snapshots.folder.empty()) snapshots.folder = config.swap_directory() + "/" + store::snapshot_folder_name;
+    if (!snapshots.planned && snapshots.last > 0)
         refuse(config, "keep.last has no effect without keep.every or keep.folder; leave it out");
-    if (keep.planned && !config.durable())
+    if (snapshots.planned && !config.durable())
         refuse(config, "keep.every and keep.folder need commits, and run.commit_every is \"scratch\"; leave them out");
 }
 
@@ -79,7 +79,7 @@ zero::SettingNames setting_names() {
             .gradient_type = "data_types.grad_accum_dtype",
             .resident_weights = "zero_optimization.offload_param.device",
             .resident_states = "zero_optimization.offload_optimizer.device",
-            .keep = "keep.every and keep.folder",
+            .snapshots = "keep.every and keep.folder",
             .codec = "memory.codec"};
 }
 
@@ -101,12 +101,12 @@ TrainConfig make_config(Settings settings) {
     make_optimizers(config.optimizer);  // to refuse what makes no sense before anything is opened
     check_io(config);
     check_memory(config);
-    complete_keep(config);
+    complete_snapshot(config);
     config.schedule.learning_rate = config.optimizer.others.learning_rate;
     for (const SettingDirectory& directory : config.swap_directories)
         config.session.swap_directories.push_back(directory.path);
     config.session.codec = codec_of(config).name;
-    config.session.keeping = config.keep.planned;
+    config.session.snapshots = config.snapshots.planned;
     config.session.names = setting_names();
     return config;
 }

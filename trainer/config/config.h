@@ -2,10 +2,10 @@
 #pragma once
 
 #include "aio/words/enum_words.h"
-#include "trainer/config/keep_options.h"
 #include "trainer/config/optimizer_config.h"
 #include "trainer/config/schedule.h"
 #include "trainer/config/settings.h"
+#include "trainer/config/snapshot_options.h"
 #include "trainer/models/gpt_options.h"
 #include "zero_infinity/engine/session_options.h"
 
@@ -51,7 +51,7 @@ struct TrainConfig {
     std::string run_directory;
     std::int64_t steps = 0;
     SampleOptions sample;
-    KeepOptions keep;
+    SnapshotOptions snapshots;
 
     Settings settings;  // that all this was made of, with what follows from others
 

@@ -50,9 +50,9 @@ constexpr KeyPlace session = place<&Config::session, Path...>;
 template <auto... Path>
 constexpr KeyPlace session_default = place_with_default<&Config::session, Path...>;
 template <auto Member>
-constexpr KeyPlace keep = place<&Config::keep, Member>;
+constexpr KeyPlace snapshots = place<&Config::snapshots, Member>;
 template <auto Member>
-constexpr KeyPlace keep_default = place_with_default<&Config::keep, Member>;
+constexpr KeyPlace snapshots_default = place_with_default<&Config::snapshots, Member>;
 template <auto Member>
 constexpr KeyPlace sample = place<&Config::sample, Member>;
 
@@ -199,13 +199,13 @@ constexpr std::array key_list = {
 
     KeySpec{"keep.every", integer, "", {0, trillion}, {}, free,
             "steps from one kept snapshot to the next; 0: only when SIGUSR1 asks and keep.folder is given",
-            keep_default<&KeepOptions::every>},
+            snapshots_default<&SnapshotOptions::every>},
     KeySpec{"keep.last", integer, "", {0, million}, {}, free,
             "how many step-N snapshots stay, the older ones go when a new one is complete; 0: all",
-            keep_default<&KeepOptions::last>},
+            snapshots_default<&SnapshotOptions::last>},
     KeySpec{"keep.folder", text, "(\"kept\" in the first swap directory)", {}, {}, free,
             "where snapshots go; may be on another file system",
-            keep<&KeepOptions::folder>},
+            snapshots<&SnapshotOptions::folder>},
 
     KeySpec{"run.directory", text, "", {}, {}, free, "where log and summary go; made when missing",
             place<&Config::run_directory>},

@@ -71,7 +71,7 @@ std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& 
     };
     std::string path;
     try {
-        path = find_snapshot(config.keep.folder, name);
+        path = find_snapshot(config.snapshots.folder, name);
     } catch (const Error& error) {
         refuse(error.what());
     }

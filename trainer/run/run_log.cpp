@@ -24,7 +24,7 @@ bool is_kept(std::string_view line, std::int64_t committed) {
 }
 
 // Where the last kept line ends.
-std::uint64_t kept_bytes(const PlainFile& file, std::int64_t committed) {
+std::uint64_t snapshot_bytes_on_disk(const PlainFile& file, std::int64_t committed) {
     std::uint64_t kept = 0;
     std::uint64_t offset = 0;
     std::string pending;
@@ -45,7 +45,7 @@ std::uint64_t kept_bytes(const PlainFile& file, std::int64_t committed) {
 }  // namespace
 
 RunLog::RunLog(const std::string& path, std::int64_t committed) : file_(path, PlainFile::Mode::read_write_create) {
-    end_bytes_ = kept_bytes(file_, committed);
+    end_bytes_ = snapshot_bytes_on_disk(file_, committed);
     file_.truncate(end_bytes_);
 }
 

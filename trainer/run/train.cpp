@@ -6,7 +6,7 @@
 #include "trainer/cli/stop_signals.h"
 #include "trainer/run/opened_run.h"
 #include "trainer/run/run_report.h"
-#include "trainer/run/snapshot_keeping.h"
+#include "trainer/run/snapshot_policy.h"
 #include "trainer/run/step_log.h"
 #include "trainer/run/training_loop.h"
 
@@ -58,16 +58,16 @@ void take_step(TrainingLoop& loop, StepLog& log) {
 }
 
 // Nothing is under way any more and the newest step is committed, or everybody knows that it will not be.
-void come_to_rest(OpenedRun& run, TrainingLoop& loop, SnapshotKeeping& keeping, Console& console,
+void come_to_rest(OpenedRun& run, TrainingLoop& loop, SnapshotPolicy& snapshots, Console& console,
                   StopSignals& signals) {
     if (run.config().durable())
         loop.settle();
     else
         console.info(fmt::format("scratch: steps {} to {} are not kept", run.start().state.step + 1, loop.step()));
     signals.react(StopSignals::Reaction::end_copy);
-    using End = SnapshotKeeping::RunEnd;
-    keeping.finish(loop.step(), loop.finished() ? End::finished : End::stopped,
-                   [&] { return !signals.copy_unwanted(); });
+    using End = SnapshotPolicy::RunEnd;
+    snapshots.finish(loop.step(), loop.finished() ? End::finished : End::stopped,
+                     [&] { return !signals.copy_unwanted(); });
     signals.react(StopSignals::Reaction::end_at_once);
     if (loop.finished()) return;
     console.warn(run.config().durable()
@@ -84,7 +84,7 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
         request.resume_from, console);
     TrainingLoop loop(run);
     StepLog log(run, console);
-    SnapshotKeeping keeping(run.config().keep, run.session(), console);
+    SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);
     RunReport report(run, console);
     const auto code = [&](ExitCode otherwise) { return report.saved() ? otherwise : ExitCode::storage; };
     if (loop.finished()) {
@@ -96,9 +96,9 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     while (!loop.finished() && !signals.requested()) {
         take_step(loop, log);
         const Asked asked = signals.take_snapshot_request() ? Asked::yes : Asked::no;
-        if (keeping.step_ended(loop.step(), asked)) loop.was_settled();
+        if (snapshots.step_ended(loop.step(), asked)) loop.was_settled();
     }
-    come_to_rest(run, loop, keeping, console, signals);
+    come_to_rest(run, loop, snapshots, console, signals);
     const Summary& summary = report.conclude(loop.progress(), log.totals());
     if (loop.finished()) return {.code = code(ExitCode::ok), .summary = summary};
     // 75 asks for the same command again: whoever obeys would begin a scratch run anew for ever.

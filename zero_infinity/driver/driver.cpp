@@ -16,8 +16,8 @@ SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverOptions& opti
             .store = deps.store,
             .caching = options.caching,
             .job = options.job,
-            .memory = options.keeping ? deps.pool->acquire(deps.pool->use(snapshot_use), snapshot_bytes(*deps.layout))
-                                      : pool::Lease()};
+            .memory = options.snapshots ? deps.pool->acquire(deps.pool->use(snapshot_use), snapshot_bytes(*deps.layout))
+                                        : pool::Lease()};
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ namespace penstock::zero {
 struct DriverOptions {
     std::uint32_t staging_tiles = 4;                        // in memory at once during the update
     std::chrono::seconds deadline = aio::default_deadline;  // for a device copy; the Io has its own
-    bool keeping = false;                         // begin_snapshot() may be called: takes snapshot_bytes() of the pool
+    bool snapshots = false;                       // begin_snapshot() may be called: takes snapshot_bytes() of the pool
     aio::Caching caching = aio::Caching::direct;  // of snapshots
     std::string job = "penstock";                 // owner of snapshots
 };

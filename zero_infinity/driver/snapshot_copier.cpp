@@ -14,7 +14,7 @@ SnapshotCopier::~SnapshotCopier() {
     if (idle()) return;
     PENSTOCK_CHECK(deps_.store->abandoned(), "the copy to {} is under way", path_);
     static_cast<void>(directory_.release());  // the device still works on its files, so it stays locked
-    deps_.memory.forsake();
+    deps_.memory.orphan();
 }
 
 void SnapshotCopier::begin(const std::string& path) {
@@ -23,12 +23,12 @@ void SnapshotCopier::begin(const std::string& path) {
     try {
         std::filesystem::create_directories(std::filesystem::path(path).parent_path());
         directory_ = std::make_unique<store::StoreDirectory>(path, deps_.job);
-        std::unique_ptr<store::TensorStore> copy = create_kept(*deps_.io, *deps_.store, *directory_, deps_.caching);
+        std::unique_ptr<store::TensorStore> copy = create_snapshot(*deps_.io, *deps_.store, *directory_, deps_.caching);
         if (copy->granule_bytes() > pool::granule_bytes)
             throw Error(ExitCode::storage, fmt::format("the file system asks for direct I/O in units of {} bytes; keep "
                                                        "snapshots on another one",
                                                        copy->granule_bytes()));
-        keeper_ = std::make_unique<store::Keeper>(*deps_.store, std::move(copy), deps_.memory.span());
+        copy_ = std::make_unique<store::SnapshotCopy>(*deps_.store, std::move(copy), deps_.memory.span());
     } catch (const std::exception& error) {  // Error, or of std::filesystem
         refused_ = EndedSnapshot{.path = path, .bytes = 0, .problem = error.what()};
         directory_.reset();
@@ -36,20 +36,20 @@ void SnapshotCopier::begin(const std::string& path) {
 }
 
 void SnapshotCopier::stop() noexcept {
-    if (keeper_) keeper_->stop();
+    if (copy_) copy_->stop();
 }
 
 SnapshotProgress SnapshotCopier::progress() const noexcept {
-    if (!keeper_) return {};
-    return {.under_way = true, .copied_bytes = keeper_->copied_bytes(), .total_bytes = keeper_->total_bytes()};
+    if (!copy_) return {};
+    return {.under_way = true, .copied_bytes = copy_->copied_bytes(), .total_bytes = copy_->total_bytes()};
 }
 
 std::optional<EndedSnapshot> SnapshotCopier::take_ended() {
     if (refused_) return std::exchange(refused_, std::nullopt);
-    if (!keeper_ || !keeper_->finished()) return std::nullopt;
-    EndedSnapshot ended{.path = path_, .bytes = keeper_->copied_bytes()};
-    if (keeper_->error()) ended.problem = keeper_->error()->message;
-    keeper_.reset();
+    if (!copy_ || !copy_->finished()) return std::nullopt;
+    EndedSnapshot ended{.path = path_, .bytes = copy_->copied_bytes()};
+    if (copy_->error()) ended.problem = copy_->error()->message;
+    copy_.reset();
     directory_.reset();
     return ended;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 
 #include <cstdint>
 #include <memory>
@@ -44,7 +44,7 @@ class SnapshotCopier {
     // commit under way.
     void begin(const std::string& path);
     void stop() noexcept;  // the copy ends soon, with a problem
-    bool idle() const noexcept { return !keeper_ || keeper_->finished(); }
+    bool idle() const noexcept { return !copy_ || copy_->finished(); }
     SnapshotProgress progress() const noexcept;
 
     // Once for each copy that has ended.
@@ -53,8 +53,8 @@ class SnapshotCopier {
    private:
     SnapshotCopierDeps deps_;
     std::string path_;
-    std::unique_ptr<store::StoreDirectory> directory_;  // outlives the store that the keeper holds
-    std::unique_ptr<store::Keeper> keeper_;
+    std::unique_ptr<store::StoreDirectory> directory_;  // outlives the store that the copying holds
+    std::unique_ptr<store::SnapshotCopy> copy_;
     std::optional<EndedSnapshot> refused_;
 };
 

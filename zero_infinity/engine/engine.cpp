@@ -211,15 +211,15 @@ FinishedGradients Engine::forward_and_backward(std::span<const Bundle> micro_bat
 }
 
 void Engine::forward(std::uint32_t unit, std::size_t count) {
-    const bool keep = options_.activations == Activations::keep;
-    const at::AutoGradMode graph(keep);
+    const bool retain = options_.activations == Activations::retain;
+    const at::AutoGradMode graph(retain);
     bind(visit_, unit);
     for (std::size_t index = 0; index < count; ++index) {
         SavedActivations& saved = saved_[unit][index];
         const Bundle output = deps_.model->units()[unit]->forward(saved.input);
         saved_[unit + 1][index].input = cut(output, /*wants_gradient=*/true);
         check_output(unit, output);
-        if (keep) saved.output = output;
+        if (retain) saved.output = output;
     }
     release(unit);
     deps_.driver->reshard(visit_++);

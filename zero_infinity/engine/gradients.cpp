@@ -97,7 +97,7 @@ Gradients::~Gradients() {
     }
     if (ended) return;
     // The device is lost and may write at any time: the memory is never given to anyone else.
-    for (UnitGradients& unit : units_) unit.memory.forsake();
+    for (UnitGradients& unit : units_) unit.memory.orphan();
 }
 
 std::byte* Gradients::target(const UnitGradients& unit) const {

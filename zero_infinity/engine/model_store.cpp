@@ -2,7 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/recovery.h"
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
 #include "zero_infinity/weights/fill_store.h"
 

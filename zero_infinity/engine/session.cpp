@@ -101,7 +101,7 @@ struct Compute {
               },
               {.staging_tiles = plan.options.staging_tiles,
                .deadline = plan.options.io_deadline,
-               .keeping = plan.options.keeping,
+               .snapshots = plan.options.snapshots,
                .caching = plan.options.caching,
                .job = plan.options.job},
               plan.memory.training, plan.memory.inference),
@@ -241,20 +241,20 @@ void Session::read_out(const zero::ReadOut& what, zero::WeightSink& sink) {
                    what, sink);
 }
 
-void Session::keep(const std::string& path) {
+void Session::begin_snapshot(const std::string& path) {
     engine().settle();
     state_->compute->driver.begin_snapshot(path);
 }
 
-zero::SnapshotProgress Session::keep_progress() const {
+zero::SnapshotProgress Session::snapshot_progress() const {
     return state_->compute->driver.snapshot_progress();
 }
 
-void Session::finish_keep(const std::function<bool(const zero::SnapshotProgress&)>& wanted) {
+void Session::finish_snapshot(const std::function<bool(const zero::SnapshotProgress&)>& wanted) {
     state_->compute->driver.finish_snapshot(wanted);
 }
 
-std::vector<zero::EndedSnapshot> Session::take_kept() {
+std::vector<zero::EndedSnapshot> Session::take_snapshots() {
     return state_->compute->driver.take_snapshots();
 }
 

@@ -80,11 +80,11 @@ class Session {
     void read_out(const zero::ReadOut& what, zero::WeightSink& sink);
 
     // Copies the newest step, which is committed first, into a snapshot in the new directory `path` while training goes
-    // on. Progress, end and outcome: see Driver. REQUIRES: options.keeping, durable, no copy is under way.
-    void keep(const std::string& path);
-    zero::SnapshotProgress keep_progress() const;
-    void finish_keep(const std::function<bool(const zero::SnapshotProgress&)>& wanted);
-    std::vector<zero::EndedSnapshot> take_kept();
+    // on. Progress, end and outcome: see Driver. REQUIRES: options.snapshots, durable, no copy is under way.
+    void begin_snapshot(const std::string& path);
+    zero::SnapshotProgress snapshot_progress() const;
+    void finish_snapshot(const std::function<bool(const zero::SnapshotProgress&)>& wanted);
+    std::vector<zero::EndedSnapshot> take_snapshots();
 
     // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
     std::vector<std::string> take_notes();

@@ -22,10 +22,10 @@ namespace penstock::engine {
 
 enum class Activations : std::uint8_t {
     recompute,  // keep unit inputs, run forward again in backward
-    keep,       // keep the graph of every unit and micro-batch between forward and backward
+    retain,     // keep the graph of every unit and micro-batch between forward and backward
 };
 constexpr auto words_of(Activations) noexcept {
-    return std::array{Word{Activations::recompute, "recompute"}, Word{Activations::keep, "keep"}};
+    return std::array{Word{Activations::recompute, "recompute"}, Word{Activations::retain, "keep"}};
 }
 
 struct EngineOptions {
@@ -53,7 +53,7 @@ struct SessionOptions {
     zero::DeviceOptions device;
     // Safety. engine.durability says which steps are committed; a new store of a scratch run has one slot.
     store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
-    bool keeping = false;                                 // plans memory for keep()
+    bool snapshots = false;                               // plans memory for begin_snapshot()
     // Arithmetic. These decide bits.
     std::string codec = "split";  // a codec's name (zero_infinity/codec/codec.h)
     zero::PlaneType gradient_type = zero::PlaneType::bf16;

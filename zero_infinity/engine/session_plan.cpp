@@ -39,8 +39,8 @@ SessionOptions checked(SessionOptions options) {
     if (options.staging_tiles == 0)
         refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
-    if (options.keeping && options.engine.durability == zero::Durability::scratch)
-        refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.keep));
+    if (options.snapshots && options.engine.durability == zero::Durability::scratch)
+        refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
     if (options.codec == "plain_fp16")
         refuse("codec plain_fp16 needs a loss scale, which the engine does not have yet");
@@ -92,7 +92,7 @@ zero::MemoryRequest memory_request(const Model& model, const zero::ModelLayout& 
             .prefetch_depth = options.prefetch_depth,
             .staging_tiles = options.staging_tiles,
             .gradient_bytes = gradient_bytes(model, layout, options.gradient_type),
-            .keeping = options.keeping,
+            .snapshots = options.snapshots,
             .host_budget_bytes = options.host_budget_bytes,
             .device_has_memory = options.device.kind != zero::DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,

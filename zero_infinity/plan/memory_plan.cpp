@@ -41,7 +41,7 @@ pool::Budget fixed_uses(const MemoryRequest& request, const SettingNames& names)
     add(staging_use, request.staging_tiles * request.layout->staging_tile_bytes(), names.staging);
     add(resident_weights_use, request.layout->resident_weights_bytes(), names.resident_weights);
     add(resident_states_use, request.layout->resident_states_bytes(), names.resident_states);
-    if (request.keeping) add(snapshot_use, snapshot_bytes(*request.layout), names.keep);
+    if (request.snapshots) add(snapshot_use, snapshot_bytes(*request.layout), names.snapshots);
     return budget;
 }
 

@@ -20,7 +20,7 @@ struct SettingNames {
     std::string gradient_type = "gradient_type";
     std::string resident_weights = "residency.weights";
     std::string resident_states = "residency.states";
-    std::string keep = "keeping";
+    std::string snapshots = "snapshots";
     std::string codec = "codec";
 };
 
@@ -42,7 +42,7 @@ struct MemoryRequest {
     std::uint32_t prefetch_depth = 2;  // as far as the budgets allow
     std::uint32_t staging_tiles = 4;
     std::uint64_t gradient_bytes = 0;
-    bool keeping = false;  // snapshots are copied during training
+    bool snapshots = false;  // snapshots are copied during training
     std::uint64_t host_budget_bytes = 0;
     bool device_has_memory = false;           // of its own
     std::uint64_t device_budget_bytes = 0;    // all of it

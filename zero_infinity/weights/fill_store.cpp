@@ -14,7 +14,7 @@ namespace {
 // Memory for one tile, and the way of its planes into the store.
 class TileWriter {
    public:
-    TileWriter(const FillParts& parts, const store::WorkProgress& progress)
+    TileWriter(const FillDeps& parts, const store::WorkProgress& progress)
         : parts_(parts),
           progress_(progress),
           master_(largest_tile(parts.layout->units())),
@@ -59,7 +59,7 @@ class TileWriter {
         if (progress_) progress_(done_bytes_, total_bytes_);
     }
 
-    const FillParts& parts_;
+    const FillDeps& parts_;
     const store::WorkProgress& progress_;
     std::vector<float> master_;
     std::uint64_t weights_bytes_;
@@ -70,7 +70,7 @@ class TileWriter {
 
 }  // namespace
 
-void fill_store(const FillParts& parts, WeightSource& source, const store::WorkProgress& progress) {
+void fill_store(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress) {
     TileWriter writer(parts, progress);
     for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
         const UnitLayout& layout = parts.layout->unit(unit);

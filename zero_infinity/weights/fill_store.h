@@ -7,7 +7,7 @@
 
 namespace penstock::zero {
 
-struct FillParts {
+struct FillDeps {
     aio::Io* io = nullptr;
     store::TensorStore* store = nullptr;
     const ModelLayout* layout = nullptr;  // the store has its objects
@@ -16,6 +16,6 @@ struct FillParts {
 // Writes every tile of every unit: masters from the source, moments as the optimizers of the pieces begin, padding
 // zero. Commits nothing. Takes one tile of memory, in fp32 and encoded, beside what the source takes. REQUIRES: called
 // on the thread that owns the Io. Throws Error (storage), and what source and progress throw.
-void fill_store(const FillParts& parts, WeightSource& source, const store::WorkProgress& progress);
+void fill_store(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress);
 
 }  // namespace penstock::zero

@@ -16,7 +16,7 @@ namespace {
 // Memory for one tile, and the way of its values to the sink.
 class TileValues {
    public:
-    TileValues(const ReadOutParts& parts, const ReadOut& what, WeightSink& sink)
+    TileValues(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink)
         : parts_(parts),
           what_(what),
           sink_(sink),
@@ -103,7 +103,7 @@ class TileValues {
                         {value, type, data + stretch.offset * bytes_of(type), stretch.first, stretch.count});
     }
 
-    const ReadOutParts& parts_;
+    const ReadOutDeps& parts_;
     const ReadOut& what_;
     WeightSink& sink_;
     std::vector<float> decoded_;
@@ -117,7 +117,7 @@ ReadTile blocking_reads(aio::Io& io, store::TensorStore& store) {
     return [&io, &store](store::TileId tile, std::span<std::byte> memory) { read_blocking(io, store, tile, memory); };
 }
 
-void read_out(const ReadOutParts& parts, const ReadOut& what, WeightSink& sink) {
+void read_out(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink) {
     TileValues values(parts, what, sink);
     for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
         const UnitLayout& layout = parts.layout->unit(unit);

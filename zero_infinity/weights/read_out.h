@@ -52,7 +52,7 @@ struct ReadOut {
 using ReadTile = std::function<void(store::TileId tile, std::span<std::byte> memory)>;
 ReadTile blocking_reads(aio::Io& io, store::TensorStore& store);
 
-struct ReadOutParts {
+struct ReadOutDeps {
     const ModelLayout* layout = nullptr;  // the store has its objects
     ReadTile read;
 };
@@ -61,6 +61,6 @@ struct ReadOutParts {
 // Takes memory for one tile as it is stored and for one in fp32. REQUIRES: nothing was written since the last commit (a
 // session is settled); no moment is asked for that the format does not keep. Throws Error (storage), and what the sink
 // throws.
-void read_out(const ReadOutParts& parts, const ReadOut& what, WeightSink& sink);
+void read_out(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink);
 
 }  // namespace penstock::zero

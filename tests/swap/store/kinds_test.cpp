@@ -17,7 +17,8 @@ class KindsTest : public ::testing::Test {
    protected:
     std::unique_ptr<store::TensorStore> create(store::StoreDirectory& directory, store::StoreKind kind) {
         store::CreateOptions options{.objects = {{"a", 20'000, 8192}}, .kind = kind};
-        if (kind == store::StoreKind::kept) options.origin = store::Origin{.store = {std::byte{3}}, .generation = 12};
+        if (kind == store::StoreKind::snapshot)
+            options.origin = store::Origin{.store = {std::byte{3}}, .generation = 12};
         return store::TensorStore::create(io, {&directory}, std::move(options));
     }
     void write_all(store::TensorStore& store, int value) {
@@ -85,7 +86,7 @@ TEST_F(KindsTest, AScratchStoreIsNotMadeOverADurableOne) {
 
 TEST_F(KindsTest, AKeptStoreIsCommittedOnceAndThenOnlyRead) {
     store::StoreDirectory directory(path, "test");
-    auto store = create(directory, store::StoreKind::kept);
+    auto store = create(directory, store::StoreKind::snapshot);
     write_all(*store, 6);
     ASSERT_FALSE(commit(io, *store, {{"step", "9"}}));
     TestTile tile;
@@ -93,7 +94,7 @@ TEST_F(KindsTest, AKeptStoreIsCommittedOnceAndThenOnlyRead) {
                  "a kept store is written once");
     store = nullptr;
     store = store::TensorStore::open(io, {&directory}, {.verify = store::VerifyScope::all});
-    EXPECT_EQ(store->kind(), store::StoreKind::kept);
+    EXPECT_EQ(store->kind(), store::StoreKind::snapshot);
     EXPECT_EQ(store->origin(), (store::Origin{.store = {std::byte{3}}, .generation = 12}));
     EXPECT_EQ(store->client().at("step"), "9");
     EXPECT_EQ(byte_of(*store, 0), 6);

@@ -1,7 +1,7 @@
 // The verbs of `penstock ckpt`, from the command line to standard output and the exit code.
 #include "aio/words/error.h"
-#include "swap/directory/kept_list.h"
-#include "swap/snapshot/keep.h"
+#include "swap/directory/snapshot_list.h"
+#include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
 #include "tests/swap/store/moving_store.h"
 #include "trainer/ckpt/ckpt_command.h"
@@ -419,7 +419,7 @@ TEST_F(CkptTest, KeepCopiesAGenerationAndRmRemovesIt) {
         store::StoreDirectory directory = store::StoreDirectory::find(path + "/kept/best", store::Sharing::shared);
         aio::Io io(aio::make_thread_backend({}), {});
         const auto store = store::TensorStore::open(io, {&directory});
-        EXPECT_EQ(store->kind(), store::StoreKind::kept);
+        EXPECT_EQ(store->kind(), store::StoreKind::snapshot);
         EXPECT_EQ(store->client().at("step"), "2");
         EXPECT_EQ(difference(io, *store, first), "");
     }
@@ -470,7 +470,7 @@ TEST_F(CkptTest, AKeepLeavesAnotherJobsSnapshotOfThatNameAlone) {
 
 TEST_F(CkptTest, AStepIsFirstTheSnapshotThatARunNamesSo) {
     ASSERT_EQ(ckpt({"keep", path, "best"}).code, 0);  // of the same step as the next
-    const auto listed = store::list_kept(path + "/kept");
+    const auto listed = store::list_snapshots(path + "/kept");
     ASSERT_EQ(listed.size(), 1U);
     fs::copy(path + "/kept/best", path + "/kept/step-7", fs::copy_options::recursive);
     EXPECT_EQ(ckpt({"rm", path, "7"}).code, 0);

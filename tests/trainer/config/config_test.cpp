@@ -52,17 +52,17 @@ TEST(Config, CommitsEveryStepUnlessToldOtherwise) {
 }
 
 TEST(Config, PlansForSnapshotsOnlyWhereTheyAreWanted) {
-    EXPECT_FALSE(config({}).keep.planned);
-    EXPECT_FALSE(config({}).session.keeping);
-    const KeepOptions every = config({"keep.every=5", "keep.last=2"}).keep;
+    EXPECT_FALSE(config({}).snapshots.planned);
+    EXPECT_FALSE(config({}).session.snapshots);
+    const SnapshotOptions every = config({"keep.every=5", "keep.last=2"}).snapshots;
     EXPECT_TRUE(every.planned);
     EXPECT_EQ(every.every, 5);
     EXPECT_EQ(every.last, 2U);
     EXPECT_EQ(every.folder, "s/kept");
     const TrainConfig folder = config({"keep.folder=f"});
-    EXPECT_TRUE(folder.keep.planned);
-    EXPECT_EQ(folder.keep.folder, "f");
-    EXPECT_TRUE(folder.session.keeping);
+    EXPECT_TRUE(folder.snapshots.planned);
+    EXPECT_EQ(folder.snapshots.folder, "f");
+    EXPECT_TRUE(folder.session.snapshots);
 }
 
 TEST(Config, RefusesBatchSizesThatDisagree) {
@@ -195,7 +195,7 @@ TEST(Config, EveryMemberOfTheSessionThatHasAKeyIsFilled) {
     EXPECT_EQ(made.prefetch_depth, 7U);
     EXPECT_EQ(made.staging_tiles, 9U);
     EXPECT_EQ(made.tile_numel, 8192U);
-    EXPECT_EQ(made.engine.activations, engine::Activations::keep);
+    EXPECT_EQ(made.engine.activations, engine::Activations::retain);
     EXPECT_EQ(made.device.kind, zero::DeviceKind::emulated);
     EXPECT_EQ(made.device.budget_bytes, 2ULL << 30);
     EXPECT_EQ(made.device.copy_delay, std::chrono::microseconds(11));

@@ -131,7 +131,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                                .inference = inference_,
                                                .prefetch_depth = options.depth,
                                                .staging_tiles = 3,
-                                               .keeping = options.keeping,
+                                               .snapshots = options.snapshots,
                                                .host_budget_bytes = options.host_budget_bytes,
                                                .device_has_memory = options.device != zero::DeviceKind::cpu,
                                                .device_budget_bytes = 4 << 20},
@@ -140,7 +140,8 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
     driver_ = std::make_unique<zero::Driver>(
         zero::DriverDeps{
             .io = io_.get(), .store = store_.get(), .pool = pool_.get(), .device = device_.get(), .layout = &layout_},
-        zero::DriverOptions{.staging_tiles = 3, .deadline = options.deadline, .keeping = options.keeping, .job = "rig"},
+        zero::DriverOptions{
+            .staging_tiles = 3, .deadline = options.deadline, .snapshots = options.snapshots, .job = "rig"},
         std::move(plan.training), std::move(plan.inference));
 }
 
@@ -180,7 +181,7 @@ std::uint64_t DriverRig::wrong_in_snapshot(const std::string& path, std::uint64_
     store::StoreDirectory directory = store::StoreDirectory::find(path, store::Sharing::shared);
     const auto snapshot = store::TensorStore::open(*io_, {&directory}, {.verify = store::VerifyScope::all});
     const bool same =
-        snapshot->kind() == store::StoreKind::kept && snapshot->client().at("step") == std::to_string(updates);
+        snapshot->kind() == store::StoreKind::snapshot && snapshot->client().at("step") == std::to_string(updates);
     return wrong_in(*snapshot, updates) + (same ? 0 : 1);
 }
 

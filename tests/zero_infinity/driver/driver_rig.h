@@ -47,7 +47,7 @@ struct RigOptions {
     std::chrono::microseconds copy_delay{50};  // of the emulated device
     std::chrono::seconds deadline{60};
     std::uint64_t host_budget_bytes = 16 << 20;
-    bool keeping = false;
+    bool snapshots = false;
 };
 
 // Adds one to every master: an optimizer of the user's own, on one moment that counts steps.

@@ -1,5 +1,5 @@
 // Generations are copied while the driver goes on with passes, updates and commits.
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/driver/driver_rig.h"
 #include "zero_infinity/optimizer/optimizers.h"
@@ -13,7 +13,7 @@ class DriverSnapshot : public ::testing::TestWithParam<zero::Residency> {
    protected:
     std::string path() const { return parent_ / "swap"; }
     std::string kept(const std::string& name) const { return path() + "/kept/" + name; }
-    RigOptions options() const { return {.residency = GetParam(), .keeping = true}; }
+    RigOptions options() const { return {.residency = GetParam(), .snapshots = true}; }
 
     static void step(DriverRig& rig, std::uint64_t number) {
         rig.update(number);
@@ -71,7 +71,7 @@ TEST_P(DriverSnapshot, ACopyThatIsNotWantedAnyMoreEndsEarlyAndIsNoSnapshot) {
     rig.driver().finish_snapshot([&](const zero::SnapshotProgress&) { return ++asked < 1; });
     const std::vector<zero::EndedSnapshot> ended = rig.driver().take_snapshots();
     ASSERT_EQ(ended.size(), 1U);
-    const std::vector<store::KeptSnapshot> snapshots = store::list_kept(path() + "/kept");
+    const std::vector<store::ListedSnapshot> snapshots = store::list_snapshots(path() + "/kept");
     ASSERT_EQ(snapshots.size(), 1U);
     EXPECT_EQ(snapshots[0].manifest.has_value(), !ended[0].problem) << "it may have been faster than the question";
     step(rig, 2);
@@ -90,7 +90,7 @@ TEST_P(DriverSnapshot, ADriverThatEndsWithinACopyEndsTheCopy) {
         // Refused where the first life was quick enough to complete it.
         EXPECT_TRUE(!copy.problem || copy.problem->find("committed") != std::string::npos) << *copy.problem;
     }
-    EXPECT_EQ(store::list_kept(path() + "/kept").size(), 1U);
+    EXPECT_EQ(store::list_snapshots(path() + "/kept").size(), 1U);
 }
 
 TEST_P(DriverSnapshot, ACopyBeginsBetweenStepsOnly) {
@@ -122,7 +122,7 @@ TEST(SnapshotMemory, IsTwoOfTheLongestExtentsAndPlannedOnlyWhereCopiesAre) {
         return bytes;
     };
     EXPECT_EQ(planned(), 0U);
-    request.keeping = true;
+    request.snapshots = true;
     EXPECT_EQ(planned(), zero::snapshot_bytes(layout));
 }
 

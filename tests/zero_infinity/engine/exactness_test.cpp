@@ -99,16 +99,16 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "nine_staging_tiles", .residency = on_nvme, .staging_tiles = 9},
         Case{.name = "libaio_backend", .residency = on_nvme, .backend = aio::BackendKind::libaio},
         Case{.name = "threads_backend", .residency = on_nvme, .backend = aio::BackendKind::threads},
-        Case{.name = "kept_graphs", .residency = on_nvme, .activations = engine::Activations::keep},
+        Case{.name = "kept_graphs", .residency = on_nvme, .activations = engine::Activations::retain},
         Case{.name = "kept_graphs_emulated",
              .residency = on_nvme,
              .device = zero::DeviceKind::emulated,
-             .activations = engine::Activations::keep},
+             .activations = engine::Activations::retain},
         Case{.name = "accumulation_of_3", .residency = on_nvme, .micro_batches = 3},
         Case{.name = "accumulation_of_3_emulated_kept",
              .residency = on_nvme,
              .device = zero::DeviceKind::emulated,
-             .activations = engine::Activations::keep,
+             .activations = engine::Activations::retain,
              .micro_batches = 3},
         Case{.name = "tied_head", .residency = on_nvme, .tied_head = true},
         Case{.name = "tied_head_emulated",
@@ -130,7 +130,7 @@ TEST(Exactness, TiedHeadWithAccumulationIsTheSameOnEveryTier) {
     const RunOptions nvme = run_options(each, one.path());
     each.residency = in_host_memory;
     each.device = zero::DeviceKind::emulated;
-    each.activations = engine::Activations::keep;
+    each.activations = engine::Activations::retain;
     const RunOptions host = run_options(each, other.path());
     EXPECT_EQ(run_toy(nvme).losses, run_toy(host).losses);
     EXPECT_EQ(read_snapshot(nvme.session.swap_directories[0], "toy"),

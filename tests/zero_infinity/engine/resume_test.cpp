@@ -116,22 +116,22 @@ void train_step(engine::Session& session, std::uint64_t step, const RunOptions& 
                                  });
 }
 
-void finish_keep(engine::Session& session) {
-    session.finish_keep([](const zero::SnapshotProgress&) { return true; });
-    for (const zero::EndedSnapshot& copy : session.take_kept()) EXPECT_EQ(copy.problem.value_or(""), "");
+void finish_snapshot(engine::Session& session) {
+    session.finish_snapshot([](const zero::SnapshotProgress&) { return true; });
+    for (const zero::EndedSnapshot& copy : session.take_snapshots()) EXPECT_EQ(copy.problem.value_or(""), "");
 }
 
 class Snapshots : public ::testing::Test {
    protected:
     Snapshots() : options_(toy_run(directory_.path())) {
-        options_.session.keeping = true;
+        options_.session.snapshots = true;
         options_.steps = 6;
         const auto session = session_of(options_);
         for (std::uint64_t step = 1; step <= 6; ++step) {
             train_step(*session, step, options_);
-            if (step == 3) session->keep(kept());
+            if (step == 3) session->begin_snapshot(kept());
         }
-        finish_keep(*session);
+        finish_snapshot(*session);
     }
     std::string kept() const { return store() + "/kept/step-3"; }
     const std::string& store() const { return options_.session.swap_directories[0]; }
@@ -194,9 +194,9 @@ TEST_F(Snapshots, KeepingCommitsTheStepThatItKeeps) {
         const auto session = session_of(options_);
         train_step(*session, 7, options_);
         train_step(*session, 8, options_);
-        session->keep(store() + "/kept/step-8");
+        session->begin_snapshot(store() + "/kept/step-8");
         train_step(*session, 9, options_);
-        finish_keep(*session);
+        finish_snapshot(*session);
     }
     EXPECT_EQ(read_snapshot(store(), "toy").client.at("step"), "8");
     EXPECT_EQ(read_snapshot(store() + "/kept/step-8", "toy").objects, read_snapshot(store(), "toy").objects);
@@ -267,7 +267,7 @@ TEST(Generator, AUnitThatDrawsWhileItRunsDrawsTheSameAfterAResume) {
     const TemporaryDirectory one, other;
     RunOptions whole = toy_run(one.path());
     RunOptions parts = toy_run(other.path());
-    whole.session.engine.activations = parts.session.engine.activations = engine::Activations::keep;
+    whole.session.engine.activations = parts.session.engine.activations = engine::Activations::retain;
     at::manual_seed(7);
     const std::vector<double> expected = noisy_losses(whole, 8);
     at::manual_seed(7);

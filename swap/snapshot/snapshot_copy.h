@@ -16,15 +16,15 @@ namespace penstock::store {
 // store wants to overwrite is copied before all others and holds that write up for so long. All calls on the store's
 // thread; the work is done from within Io::poll() and wait(). `from`, its Io, the directory of `to` and the memory
 // outlive it, and `to` is its own; it is destroyed when it has finished, or after `from` was abandoned (checked).
-class Keeper {
+class SnapshotCopy {
    public:
-    // Pins the newest generation of `from` and begins. `to` is create_kept()'s, made for that generation. `memory`
+    // Pins the newest generation of `from` and begins. `to` is create_snapshot()'s, made for that generation. `memory`
     // holds copies under way: at least one longest extent, aligned to both granules; two or more make it overlap.
     // REQUIRES: as TensorStore::pin(); `from` is not kept itself (copy_tiles() copies such a one).
-    Keeper(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory);
-    ~Keeper();
-    Keeper(const Keeper&) = delete;
-    Keeper& operator=(const Keeper&) = delete;
+    SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory);
+    ~SnapshotCopy();
+    SnapshotCopy(const SnapshotCopy&) = delete;
+    SnapshotCopy& operator=(const SnapshotCopy&) = delete;
 
     // Ends it early: what is under way comes back, then it has finished with an error, and the copy stays uncommitted.
     void stop() noexcept;
@@ -42,8 +42,8 @@ class Keeper {
 
 // A new kept store in `directory` for a copy of what `from` holds now. Polls the Io for some milliseconds. Throws Error
 // as TensorStore::create().
-std::unique_ptr<TensorStore> create_kept(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
-                                         aio::Caching caching);
+std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
+                                             aio::Caching caching);
 
 // Copies the newest bytes of all written tiles of `from` into `to`, which has the same objects; the caller commits.
 // With a kept store as `from` this is how a run goes back to a snapshot: what `to` had committed stays whole until that

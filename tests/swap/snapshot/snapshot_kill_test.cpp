@@ -1,7 +1,7 @@
 // A process that commits generation after generation and keeps some of them meanwhile is killed at random instants.
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "tests/seeds.h"
 #include "tests/swap/store/exercise.h"
 
@@ -29,7 +29,7 @@ struct Told {
 };
 
 // In the child, for ever: keeps the newest generation while it commits the next ones, then the newest one again.
-int commit_keep_and_tell(const TemporaryDirectory& scratch, const Exercise& exercise, int pipe_fd) {
+int commit_copy_and_tell(const TemporaryDirectory& scratch, const Exercise& exercise, int pipe_fd) {
     store::StoreDirectory directory(scratch.file("store"), "kill");
     aio::Io io(aio::open_backend(directory.lock_fd(), {}).backend, {});
     const bool fresh = directory.content() != store::DirectoryContent::committed;
@@ -46,19 +46,20 @@ int commit_keep_and_tell(const TemporaryDirectory& scratch, const Exercise& exer
         const std::uint64_t kept = *store->generation();
         store::StoreDirectory target(scratch.file("kept") + "/" + store::step_name(kept), "kill");
         if (target.content() != store::DirectoryContent::committed) {
-            store::Keeper keeper(*store, create_kept(io, *store, target, aio::Caching::direct), memory.span());
-            while (!keeper.finished()) {
+            store::SnapshotCopy copying(*store, create_snapshot(io, *store, target, aio::Caching::direct),
+                                        memory.span());
+            while (!copying.finished()) {
                 if (!advance()) return 2;
             }
-            if (keeper.error() || !tell({.generation = kept, .kept = true})) return 3;
+            if (copying.error() || !tell({.generation = kept, .kept = true})) return 3;
         }
         if (!advance()) return 4;
     }
 }
 
-class KeepKillTest : public ::testing::Test {
+class SnapshotKillTest : public ::testing::Test {
    protected:
-    KeepKillTest() { std::filesystem::create_directory(folder()); }
+    SnapshotKillTest() { std::filesystem::create_directory(folder()); }
     std::string folder() const { return scratch_.file("kept"); }
 
     // Runs a child, kills it after the pause, and returns what it told.
@@ -69,7 +70,7 @@ class KeepKillTest : public ::testing::Test {
         if (pid == 0) {
             int code = 9;
             try {
-                code = commit_keep_and_tell(scratch_, exercise, pipe[1]);
+                code = commit_copy_and_tell(scratch_, exercise, pipe[1]);
             } catch (const std::exception& error) {
                 std::cerr << error.what() << '\n';
             }
@@ -87,7 +88,7 @@ class KeepKillTest : public ::testing::Test {
         return all;
     }
 
-    void check_snapshot(const Exercise& exercise, const store::KeptSnapshot& snapshot) {
+    void check_snapshot(const Exercise& exercise, const store::ListedSnapshot& snapshot) {
         store::StoreDirectory directory = store::StoreDirectory::find(snapshot.path, store::Sharing::shared);
         aio::Io io(aio::make_thread_backend({}), {});
         const auto copy = store::TensorStore::open(io, {&directory});
@@ -106,7 +107,7 @@ class KeepKillTest : public ::testing::Test {
     TemporaryDirectory scratch_;
 };
 
-TEST_F(KeepKillTest, AfterAnyKillEachSnapshotIsWholeOrUnfinishedAndReclaimed) {
+TEST_F(SnapshotKillTest, AfterAnyKillEachSnapshotIsWholeOrUnfinishedAndReclaimed) {
     const std::uint64_t seed = first_seed();
     std::mt19937_64 random(seed);
     const Exercise exercise(seed);
@@ -122,15 +123,15 @@ TEST_F(KeepKillTest, AfterAnyKillEachSnapshotIsWholeOrUnfinishedAndReclaimed) {
             if (told.kept) kept.push_back(store::step_name(told.generation));
             if (!told.kept) committed = told.generation;
         }
-        std::map<std::string, store::KeptSnapshot> found;
-        for (const store::KeptSnapshot& snapshot : store::list_kept(folder())) found[snapshot.name] = snapshot;
+        std::map<std::string, store::ListedSnapshot> found;
+        for (const store::ListedSnapshot& snapshot : store::list_snapshots(folder())) found[snapshot.name] = snapshot;
         for (const std::string& name : kept) ASSERT_TRUE(found[name].manifest) << name << ": " << found[name].problem;
         for (const auto& [name, snapshot] : found) {
             ++(snapshot.manifest ? finished : unfinished);
             if (snapshot.manifest) check_snapshot(exercise, snapshot);
             EXPECT_TRUE(snapshot.manifest || snapshot.problem.find("unfinished") == 0) << snapshot.problem;
             // Now and then what is unfinished stays, and the next life keeps over it if it comes to that generation.
-            if (snapshot.manifest || random() % 2 == 0) store::remove_kept(snapshot.path);
+            if (snapshot.manifest || random() % 2 == 0) store::remove_snapshot(snapshot.path);
         }
         if (committed) check_store(exercise, *committed);
         if (HasFatalFailure() || HasNonfatalFailure()) return;

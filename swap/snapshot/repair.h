@@ -14,7 +14,7 @@ namespace penstock::store {
 // whole copy of the newest generation in the same file; a missing manifest file is made again, empty. One line per
 // thing done. Does nothing where no manifest is whole. Throws Error (storage). REQUIRES: the directory is exclusive, a
 // store's first, and the store is not open.
-std::vector<std::string> mend_manifests(const StoreDirectory& directory);
+std::vector<std::string> repair_manifests(const StoreDirectory& directory);
 
 // Looks for the very bytes that `record` names among the same tiles of `sources`, which may carry another identity
 // there. Returns which source has them, and leaves them in `memory`, as write() wants them; nothing when none has.

@@ -1,4 +1,4 @@
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
@@ -54,18 +54,18 @@ std::uint64_t disk_bytes(int directory_fd) {
 }
 
 // Nothing when it is another kind of store, or none.
-std::optional<KeptSnapshot> look_for_snapshot(int folder_fd, const std::string& folder, const std::string& name) {
+std::optional<ListedSnapshot> look_for_snapshot(int folder_fd, const std::string& folder, const std::string& name) {
     const Descriptor directory(::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!directory) return std::nullopt;
     std::optional<StoreLook> look = look_at_store(directory.get(), folder + "/" + name);
     if (!look || (look->lock.role && look->lock.role->device_count != 1)) return std::nullopt;
     Recovery& recovery = look->recovery;
     if (recovery.newest && !recovery.newest->origin) return std::nullopt;
-    KeptSnapshot snapshot{.name = name,
-                          .path = look->path,
-                          .manifest = std::move(recovery.newest),
-                          .problem = {},
-                          .disk_bytes = disk_bytes(directory.get())};
+    ListedSnapshot snapshot{.name = name,
+                            .path = look->path,
+                            .manifest = std::move(recovery.newest),
+                            .problem = {},
+                            .disk_bytes = disk_bytes(directory.get())};
     if (snapshot.manifest) return snapshot;
     snapshot.problem = recovery.never_committed() ? "unfinished: the copy was interrupted, or is under way"
                                                   : fmt::format("damaged: {}", fmt::join(look->problems(), "; "));
@@ -110,7 +110,7 @@ std::string why_not_removed(const StoreDirectory& directory) {
 
 }  // namespace
 
-bool is_kept_name(const std::string& name) noexcept {
+bool is_snapshot_name(const std::string& name) noexcept {
     constexpr std::size_t longest = 100;
     if (name.empty() || name.size() > longest || name.front() == '.') return false;
     return std::all_of(name.begin(), name.end(), [](char c) {
@@ -123,24 +123,24 @@ std::string step_name(std::uint64_t step) {
     return fmt::format("{}{}", step_prefix, step);
 }
 
-std::vector<KeptSnapshot> list_kept(const std::string& folder) {
+std::vector<ListedSnapshot> list_snapshots(const std::string& folder) {
     const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd && errno == ENOENT) return {};
     if (!fd) fail_errno(folder, "the folder of kept snapshots cannot be opened", errno);
-    std::vector<KeptSnapshot> snapshots;
+    std::vector<ListedSnapshot> snapshots;
     for (const std::string& name : names_in(fd.get(), folder)) {
-        if (!is_kept_name(name)) continue;
+        if (!is_snapshot_name(name)) continue;
         if (auto snapshot = look_for_snapshot(fd.get(), folder, name)) snapshots.push_back(std::move(*snapshot));
     }
-    const auto time = [](const KeptSnapshot& snapshot) {  // what has none comes last
+    const auto time = [](const ListedSnapshot& snapshot) {  // what has none comes last
         return snapshot.manifest ? snapshot.manifest->time_s : std::numeric_limits<std::uint64_t>::max();
     };
     std::stable_sort(snapshots.begin(), snapshots.end(),
-                     [&](const KeptSnapshot& a, const KeptSnapshot& b) { return time(a) < time(b); });
+                     [&](const ListedSnapshot& a, const ListedSnapshot& b) { return time(a) < time(b); });
     return snapshots;
 }
 
-void remove_kept(const std::string& path) {
+void remove_snapshot(const std::string& path) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) fail_errno(path, "the snapshot cannot be found", errno);
     if (!S_ISDIR(status.st_mode)) fail(path, "it is not a directory (links are not followed); nothing was removed.");
@@ -155,19 +155,20 @@ void remove_kept(const std::string& path) {
     if (::rmdir(path.c_str()) != 0) fail_errno(path, "the emptied directory cannot be removed", errno);
 }
 
-bool is_copy_of(const KeptSnapshot& snapshot, const StoreUuid& of) noexcept {
+bool is_copy_of(const ListedSnapshot& snapshot, const StoreUuid& of) noexcept {
     return snapshot.manifest && snapshot.manifest->origin && snapshot.manifest->origin->store == of;
 }
 
-std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, const StoreUuid& of,
-                                           std::uint64_t count) {
-    std::vector<KeptSnapshot> own;
+std::vector<ListedSnapshot> beyond_retention(const std::vector<ListedSnapshot>& snapshots, const StoreUuid& of,
+                                             std::uint64_t count) {
+    std::vector<ListedSnapshot> own;
     std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(own),
-                 [&of](const KeptSnapshot& snapshot) { return is_copy_of(snapshot, of) && step_of(snapshot.name); });
-    const auto age = [](const KeptSnapshot& one) {
+                 [&of](const ListedSnapshot& snapshot) { return is_copy_of(snapshot, of) && step_of(snapshot.name); });
+    const auto age = [](const ListedSnapshot& one) {
         return std::pair(one.manifest->origin->generation, *step_of(one.name));
     };
-    std::sort(own.begin(), own.end(), [&age](const KeptSnapshot& a, const KeptSnapshot& b) { return age(a) < age(b); });
+    std::sort(own.begin(), own.end(),
+              [&age](const ListedSnapshot& a, const ListedSnapshot& b) { return age(a) < age(b); });
     own.resize(own.size() - std::min<std::uint64_t>(count, own.size()));
     return own;
 }

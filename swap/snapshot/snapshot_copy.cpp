@@ -1,4 +1,4 @@
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
@@ -15,7 +15,7 @@ namespace penstock::store {
 
 // ---------------------------------------------------------------- beside a store that goes on
 
-struct Keeper::State final : GenerationPin, TileCopyListener {
+struct SnapshotCopy::State final : GenerationPin, TileCopyListener {
     enum class Phase : std::uint8_t {
         copying,     // tiles are pinned, or the last ones are being written
         committing,  // all tiles are in the copy, nothing is pinned
@@ -45,7 +45,7 @@ struct Keeper::State final : GenerationPin, TileCopyListener {
     Committing commit;
 };
 
-Keeper::State::State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory)
+SnapshotCopy::State::State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory)
     : from(store),
       to(std::move(copy)),
       client(store.client()),
@@ -53,7 +53,7 @@ Keeper::State::State(TensorStore& store, std::unique_ptr<TensorStore> copy, std:
     commit.owner = this;
 }
 
-void Keeper::State::copy_ended() noexcept {
+void SnapshotCopy::State::copy_ended() noexcept {
     if (stopped) {
         fail({.kind = StoreError::Kind::io, .message = "it was stopped before the copy was complete"});
     } else if (tiles.error()) {
@@ -64,20 +64,20 @@ void Keeper::State::copy_ended() noexcept {
     }
 }
 
-void Keeper::State::commit_ended() noexcept {
+void SnapshotCopy::State::commit_ended() noexcept {
     phase = Phase::finished;
     if (commit.error()) fail(*commit.error());
 }
 
-void Keeper::State::fail(const StoreError& cause) {
+void SnapshotCopy::State::fail(const StoreError& cause) {
     phase = Phase::finished;
     error =
         StoreError{.kind = cause.kind,
                    .message = fmt::format("generation {} is not kept: {}", to->origin()->generation, cause.message)};
 }
 
-Keeper::Keeper(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory) {
-    PENSTOCK_CHECK(to != nullptr && to->kind() == StoreKind::kept && !to->generation(),
+SnapshotCopy::SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory) {
+    PENSTOCK_CHECK(to != nullptr && to->kind() == StoreKind::snapshot && !to->generation(),
                    "a copy goes to a new kept store");
     const std::uint64_t kept = to->origin()->generation;
     PENSTOCK_CHECK(from.generation().value_or(kept) == kept,
@@ -87,38 +87,38 @@ Keeper::Keeper(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std
     state_->tiles.start();
 }
 
-Keeper::~Keeper() {
+SnapshotCopy::~SnapshotCopy() {
     if (finished()) return;
     PENSTOCK_CHECK(state_->from.abandoned(), "a copy is destroyed before it has finished");
     state_->to->abandon();
     static_cast<void>(state_.release());  // the device still holds its operations
 }
 
-void Keeper::stop() noexcept {
+void SnapshotCopy::stop() noexcept {
     if (state_->phase != State::Phase::copying || state_->stopped) return;
     state_->stopped = true;
     state_->tiles.stop();
 }
 
-bool Keeper::finished() const noexcept {
+bool SnapshotCopy::finished() const noexcept {
     return state_->phase == State::Phase::finished;
 }
-std::uint64_t Keeper::copied_bytes() const noexcept {
+std::uint64_t SnapshotCopy::copied_bytes() const noexcept {
     return state_->tiles.copied_bytes();
 }
-std::uint64_t Keeper::total_bytes() const noexcept {
+std::uint64_t SnapshotCopy::total_bytes() const noexcept {
     return state_->tiles.total_bytes();
 }
-const std::optional<StoreError>& Keeper::error() const noexcept {
+const std::optional<StoreError>& SnapshotCopy::error() const noexcept {
     return state_->error;
 }
 
-std::unique_ptr<TensorStore> create_kept(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
-                                         aio::Caching caching) {
+std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
+                                             aio::Caching caching) {
     const Origin itself{.store = from.uuid(), .generation = from.generation().value_or(0)};
     return TensorStore::create(io, {&directory},
                                {.objects = from.layout().objects(),
-                                .kind = StoreKind::kept,
+                                .kind = StoreKind::snapshot,
                                 .origin = from.origin().value_or(itself),
                                 .caching = caching});
 }

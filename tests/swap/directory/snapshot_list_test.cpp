@@ -1,9 +1,9 @@
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "aio/words/error.h"
 
 #include "swap/directory/recovery.h"
 #include "swap/directory/store_look.h"
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 #include "tests/refusal.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/moving_store.h"
@@ -23,32 +23,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(KeptName, NamesAreShortPlainAndNotHidden) {
+TEST(SnapshotName, NamesAreShortPlainAndNotHidden) {
     for (const char* name : {"a", "step-100", "best_loss.v2", "0", "A-Z", "x..y"})
-        EXPECT_TRUE(store::is_kept_name(name)) << name;
-    EXPECT_TRUE(store::is_kept_name(std::string(100, 'n')));
+        EXPECT_TRUE(store::is_snapshot_name(name)) << name;
+    EXPECT_TRUE(store::is_snapshot_name(std::string(100, 'n')));
     for (const char* name : {"", ".", "..", ".hidden", "a/b", "a b", "a\n", "é", "../x", "a\\b"})
-        EXPECT_FALSE(store::is_kept_name(name)) << name;
-    EXPECT_FALSE(store::is_kept_name(std::string(101, 'n')));
-    EXPECT_FALSE(store::is_kept_name(std::string("a\0b", 3)));
+        EXPECT_FALSE(store::is_snapshot_name(name)) << name;
+    EXPECT_FALSE(store::is_snapshot_name(std::string(101, 'n')));
+    EXPECT_FALSE(store::is_snapshot_name(std::string("a\0b", 3)));
     EXPECT_EQ(store::step_name(100), "step-100");
 }
 
 TEST(Retention, OnlyFinishedStepsOfTheStoreBeyondTheCountGoOldestFirst) {
     const store::StoreUuid own{std::byte{1}};
     const auto snapshot_of = [](const std::string& name, const store::StoreUuid& store, std::uint64_t generation) {
-        store::KeptSnapshot snapshot{.name = name, .manifest = store::Manifest{}};
+        store::ListedSnapshot snapshot{.name = name, .manifest = store::Manifest{}};
         snapshot.manifest->origin = store::Origin{.store = store, .generation = generation};
         return snapshot;
     };
-    std::vector<store::KeptSnapshot> snapshots;
+    std::vector<store::ListedSnapshot> snapshots;
     for (const char* name : {"step-30", "step-4", "best", "step-200", "step-007", "step-x", "step-", "step-5"})
         snapshots.push_back(snapshot_of(name, own, 7));
     snapshots.push_back(snapshot_of("step-2", {std::byte{2}}, 7));  // another run's in the same folder
     snapshots.push_back({.name = "step-1", .manifest = {}, .problem = "unfinished"});
     const auto names = [&](std::uint64_t count) {
         std::vector<std::string> gone;
-        for (const store::KeptSnapshot& snapshot : beyond_retention(snapshots, own, count))
+        for (const store::ListedSnapshot& snapshot : beyond_retention(snapshots, own, count))
             gone.push_back(snapshot.name);
         return gone;
     };
@@ -60,23 +60,23 @@ TEST(Retention, OnlyFinishedStepsOfTheStoreBeyondTheCountGoOldestFirst) {
     EXPECT_EQ(names(1), (std::vector<std::string>{"step-4", "step-5", "step-30", "step-200"}));
 }
 
-class KeptListTest : public ::testing::Test {
+class SnapshotListTest : public ::testing::Test {
    protected:
-    KeptListTest() { fs::create_directory(folder); }
+    SnapshotListTest() { fs::create_directory(folder); }
 
     void keep(const std::string& name) {
         store::StoreDirectory target(folder + "/" + name, "test");
-        store::Keeper keeper(*store, create_kept(io, *store, target, aio::Caching::direct), memory.span());
-        while (!keeper.finished()) io.wait(std::chrono::seconds(1));
-        ASSERT_FALSE(keeper.error());
+        store::SnapshotCopy copying(*store, create_snapshot(io, *store, target, aio::Caching::direct), memory.span());
+        while (!copying.finished()) io.wait(std::chrono::seconds(1));
+        ASSERT_FALSE(copying.error());
     }
     void begin_only(const std::string& name) {
         store::StoreDirectory target(folder + "/" + name, "test");
-        create_kept(io, *store, target, aio::Caching::direct);
+        create_snapshot(io, *store, target, aio::Caching::direct);
     }
     std::vector<std::string> names() const {
         std::vector<std::string> found;
-        for (const store::KeptSnapshot& snapshot : store::list_kept(folder)) found.push_back(snapshot.name);
+        for (const store::ListedSnapshot& snapshot : store::list_snapshots(folder)) found.push_back(snapshot.name);
         return found;
     }
     // The message of the refusal; the files there are the same afterwards.
@@ -88,7 +88,7 @@ class KeptListTest : public ::testing::Test {
             return text;
         };
         const std::string before = files();
-        std::string words = refusal_of(ExitCode::storage, [&] { store::remove_kept(path); });
+        std::string words = refusal_of(ExitCode::storage, [&] { store::remove_snapshot(path); });
         if (words != "accepted") {
             EXPECT_EQ(files(), before);
         }
@@ -108,9 +108,9 @@ class KeptListTest : public ::testing::Test {
     aio::ScratchMemory memory{2 * 16'384};
 };
 
-TEST_F(KeptListTest, SnapshotsAreListedWithWhatTheyHold) {
-    EXPECT_TRUE(store::list_kept(scratch.file("nothing")).empty());
-    EXPECT_TRUE(store::list_kept(folder).empty());
+TEST_F(SnapshotListTest, SnapshotsAreListedWithWhatTheyHold) {
+    EXPECT_TRUE(store::list_snapshots(scratch.file("nothing")).empty());
+    EXPECT_TRUE(store::list_snapshots(folder).empty());
     ASSERT_FALSE(moving.round());
     keep("step-1");
     ASSERT_FALSE(moving.round());
@@ -120,10 +120,10 @@ TEST_F(KeptListTest, SnapshotsAreListedWithWhatTheyHold) {
     std::ofstream(folder + "/file") << "x";
     fs::create_directory_symlink(folder + "/first", folder + "/link");
     { const store::StoreDirectory only_locked(folder + "/.hidden", "test"); }
-    const std::vector<store::KeptSnapshot> found = store::list_kept(folder);
+    const std::vector<store::ListedSnapshot> found = store::list_snapshots(folder);
     ASSERT_EQ(found.size(), 3U);
     EXPECT_EQ(names().back(), "half");
-    const store::KeptSnapshot& step = found[found[0].name == "step-1" ? 0 : 1];
+    const store::ListedSnapshot& step = found[found[0].name == "step-1" ? 0 : 1];
     EXPECT_EQ(step.path, folder + "/step-1");
     EXPECT_EQ(step.problem, "");
     ASSERT_TRUE(step.manifest);
@@ -134,10 +134,10 @@ TEST_F(KeptListTest, SnapshotsAreListedWithWhatTheyHold) {
     EXPECT_TRUE(contains(found[2].problem, "unfinished")) << found[2].problem;
 }
 
-TEST_F(KeptListTest, TheOrderIsByTimeThenName) {
+TEST_F(SnapshotListTest, TheOrderIsByTimeThenName) {
     ASSERT_FALSE(moving.round());
     for (const char* name : {"b", "a", "c"}) keep(name);
-    std::vector<store::KeptSnapshot> found = store::list_kept(folder);
+    std::vector<store::ListedSnapshot> found = store::list_snapshots(folder);
     ASSERT_EQ(found.size(), 3U);
     for (std::size_t i = 1; i < found.size(); ++i) {
         const auto key = [&](std::size_t at) { return std::pair(found[at].manifest->time_s, found[at].name); };
@@ -145,7 +145,7 @@ TEST_F(KeptListTest, TheOrderIsByTimeThenName) {
     }
 }
 
-TEST_F(KeptListTest, ADamagedSnapshotIsListedAsDamagedAndNotRemoved) {
+TEST_F(SnapshotListTest, ADamagedSnapshotIsListedAsDamagedAndNotRemoved) {
     ASSERT_FALSE(moving.round());
     keep("bad");
     for (const std::uint64_t copy : {0, 1}) {
@@ -153,14 +153,14 @@ TEST_F(KeptListTest, ADamagedSnapshotIsListedAsDamagedAndNotRemoved) {
         file.seekp(static_cast<std::streamoff>(copy * fs::file_size(folder + "/bad/manifest.0") / 2 + 60));
         file << "rubbish";
     }
-    const std::vector<store::KeptSnapshot> found = store::list_kept(folder);
+    const std::vector<store::ListedSnapshot> found = store::list_snapshots(folder);
     ASSERT_EQ(found.size(), 1U);
     EXPECT_FALSE(found[0].manifest);
     EXPECT_TRUE(contains(found[0].problem, "damaged")) << found[0].problem;
     EXPECT_TRUE(contains(refusal(folder + "/bad"), "manifests are damaged"));
 }
 
-TEST_F(KeptListTest, LiveStoresAndPartsOfThemAreNotListedAndNotRemoved) {
+TEST_F(SnapshotListTest, LiveStoresAndPartsOfThemAreNotListedAndNotRemoved) {
     ASSERT_FALSE(moving.round());
     {
         store::StoreDirectory live(folder + "/live", "test");
@@ -180,18 +180,18 @@ TEST_F(KeptListTest, LiveStoresAndPartsOfThemAreNotListedAndNotRemoved) {
     EXPECT_TRUE(contains(refusal(directory.path()), "in use by"));
 }
 
-TEST_F(KeptListTest, RemovingTakesFinishedAndUnfinishedSnapshotsAway) {
+TEST_F(SnapshotListTest, RemovingTakesFinishedAndUnfinishedSnapshotsAway) {
     ASSERT_FALSE(moving.round());
     keep("a");
     begin_only("b");
     { const store::StoreDirectory only_locked(folder + "/c", "test"); }
     ASSERT_EQ(names().size(), 3U);
-    for (const char* name : {"a", "b", "c"}) store::remove_kept(folder + "/" + name);
+    for (const char* name : {"a", "b", "c"}) store::remove_snapshot(folder + "/" + name);
     EXPECT_TRUE(fs::is_empty(folder));
     EXPECT_TRUE(contains(refusal(folder + "/a"), "cannot be found"));
 }
 
-TEST_F(KeptListTest, WhatAnInterruptedRemovalLeavesIsRemovedTheNextTime) {
+TEST_F(SnapshotListTest, WhatAnInterruptedRemovalLeavesIsRemovedTheNextTime) {
     ASSERT_FALSE(moving.round());
     const std::vector<std::string> order = {"manifest.0", "manifest.1", "data"};
     for (std::size_t done = 1; done <= order.size(); ++done) {
@@ -203,7 +203,7 @@ TEST_F(KeptListTest, WhatAnInterruptedRemovalLeavesIsRemovedTheNextTime) {
     EXPECT_TRUE(fs::is_empty(folder));
 }
 
-TEST_F(KeptListTest, RemovingRefusesWhatIsForeignInUseOrBehindALink) {
+TEST_F(SnapshotListTest, RemovingRefusesWhatIsForeignInUseOrBehindALink) {
     ASSERT_FALSE(moving.round());
     keep("a");
     std::ofstream(folder + "/a/notes.txt") << "mine";
@@ -223,10 +223,10 @@ TEST_F(KeptListTest, RemovingRefusesWhatIsForeignInUseOrBehindALink) {
     EXPECT_TRUE(fs::exists(scratch.file("data")));
 }
 
-TEST_F(KeptListTest, AFolderThatCannotBeReadIsNamed) {
+TEST_F(SnapshotListTest, AFolderThatCannotBeReadIsNamed) {
     std::ofstream(scratch.file("plain")) << "x";
     try {
-        store::list_kept(scratch.file("plain"));
+        store::list_snapshots(scratch.file("plain"));
         FAIL() << "a file was taken for a folder";
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::storage);
@@ -234,7 +234,7 @@ TEST_F(KeptListTest, AFolderThatCannotBeReadIsNamed) {
     }
 }
 
-TEST_F(KeptListTest, TheHolderOfADirectoryIsSeenWithoutItsLock) {
+TEST_F(SnapshotListTest, TheHolderOfADirectoryIsSeenWithoutItsLock) {
     const auto look = [](const std::string& path) {
         const store::Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         return store::look_at_store(fd.get(), path);

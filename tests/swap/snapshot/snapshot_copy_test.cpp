@@ -1,8 +1,8 @@
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
 
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "swap/store/blocking.h"
 #include "tests/aio/fakes/faulty_backend.h"
 #include "tests/seeds.h"
@@ -20,57 +20,58 @@ namespace {
 
 constexpr std::size_t longest_extent = 16'384;
 
-class KeepTest : public ::testing::Test {
+class SnapshotCopyTest : public ::testing::Test {
    protected:
     std::unique_ptr<store::TensorStore> create(store::StoreKind kind = store::StoreKind::durable) {
         return store::TensorStore::create(io, {&directory}, {.objects = MovingStore::objects(), .kind = kind});
     }
-    std::unique_ptr<store::Keeper> keep(store::TensorStore& store, std::size_t lanes = 2) {
-        return std::make_unique<store::Keeper>(store, create_kept(io, store, kept_directory, aio::Caching::direct),
-                                               memory.span().first(lanes * longest_extent));
+    std::unique_ptr<store::SnapshotCopy> keep(store::TensorStore& store, std::size_t lanes = 2) {
+        return std::make_unique<store::SnapshotCopy>(
+            store, create_snapshot(io, store, snapshot_directory, aio::Caching::direct),
+            memory.span().first(lanes * longest_extent));
     }
-    void finish(const store::Keeper& keeper) {
-        while (!keeper.finished()) io.wait(std::chrono::seconds(1));
+    void finish(const store::SnapshotCopy& copying) {
+        while (!copying.finished()) io.wait(std::chrono::seconds(1));
     }
     // What a new process finds in the kept store.
     std::string kept_difference(const TileSeeds& seeds, const store::ClientState& client) {
-        const auto copy = store::TensorStore::open(io, {&kept_directory}, {.verify = store::VerifyScope::all});
-        if (copy->kind() != store::StoreKind::kept) return "it is no kept store";
+        const auto copy = store::TensorStore::open(io, {&snapshot_directory}, {.verify = store::VerifyScope::all});
+        if (copy->kind() != store::StoreKind::snapshot) return "it is no kept store";
         if (copy->client() != client) return "the client's state";
         return difference(io, *copy, seeds);
     }
 
     TemporaryDirectory scratch{aio::quick_temporary_path()};
     store::StoreDirectory directory{scratch.file("store"), "test"};
-    store::StoreDirectory kept_directory{scratch.file("kept"), "test"};
+    store::StoreDirectory snapshot_directory{scratch.file("kept"), "test"};
     PowerDevice device{1};
     aio::Io io{device.backend(), {}};
     aio::ScratchMemory memory{8 * longest_extent};
 };
 
-TEST_F(KeepTest, ACopyOfAStoreAtRestIsThatGenerationAndNamesItsOrigin) {
+TEST_F(SnapshotCopyTest, ACopyOfAStoreAtRestIsThatGenerationAndNamesItsOrigin) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     for (int i = 0; i < 3; ++i) ASSERT_FALSE(moving.round());
-    const auto keeper = keep(*store);
-    finish(*keeper);
-    ASSERT_FALSE(keeper->error()) << keeper->error()->message;
-    EXPECT_EQ(keeper->copied_bytes(), keeper->total_bytes());
-    EXPECT_GE(keeper->total_bytes(), 209'004U);
+    const auto copying = keep(*store);
+    finish(*copying);
+    ASSERT_FALSE(copying->error()) << copying->error()->message;
+    EXPECT_EQ(copying->copied_bytes(), copying->total_bytes());
+    EXPECT_GE(copying->total_bytes(), 209'004U);
     EXPECT_EQ(kept_difference(moving.committed(), moving.client()), "");
-    const auto copy = store::TensorStore::open(io, {&kept_directory});
+    const auto copy = store::TensorStore::open(io, {&snapshot_directory});
     EXPECT_EQ(copy->origin(), (store::Origin{.store = store->uuid(), .generation = 2}));
     EXPECT_NE(copy->uuid(), store->uuid());
 }
 
 // The order of the writes, the order in which the device answers and the memory of the copy are drawn from the seed.
-class MovingKeepTest : public ::testing::TestWithParam<store::StoreKind> {};
+class MovingSnapshotCopyTest : public ::testing::TestWithParam<store::StoreKind> {};
 
 void keep_while_all_moves(store::StoreKind kind, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     const TemporaryDirectory scratch(aio::quick_temporary_path());
     store::StoreDirectory directory(scratch.file("store"), "test");
-    store::StoreDirectory kept_directory(scratch.file("kept"), "test");
+    store::StoreDirectory snapshot_directory(scratch.file("kept"), "test");
     aio::Io io(std::make_unique<aio::FaultyBackend>(aio::make_thread_backend({}),
                                                     aio::FaultChances{.short_transfer = 20, .delay = 40}, 1, seed),
                {});
@@ -83,21 +84,21 @@ void keep_while_all_moves(store::StoreKind kind, std::uint64_t seed) {
     }
     const TileSeeds pinned = kind == store::StoreKind::scratch ? moving.newest() : moving.committed();
     const store::ClientState client = store->client();
-    auto copy = create_kept(io, *store, kept_directory, aio::Caching::direct);
+    auto copy = create_snapshot(io, *store, snapshot_directory, aio::Caching::direct);
     const aio::ScratchMemory memory((1 + random() % 3) * longest_extent);
-    store::Keeper keeper(*store, std::move(copy), memory.span());
-    for (int i = 0; i < 3 || !keeper.finished(); ++i) {
+    store::SnapshotCopy copying(*store, std::move(copy), memory.span());
+    for (int i = 0; i < 3 || !copying.finished(); ++i) {
         const auto error = round();
         ASSERT_FALSE(error) << error->message;
     }
-    ASSERT_FALSE(keeper.error()) << keeper.error()->message;
+    ASSERT_FALSE(copying.error()) << copying.error()->message;
     EXPECT_EQ(difference(io, *store, moving.newest()), "");
-    const auto kept = store::TensorStore::open(io, {&kept_directory}, {.verify = store::VerifyScope::all});
+    const auto kept = store::TensorStore::open(io, {&snapshot_directory}, {.verify = store::VerifyScope::all});
     EXPECT_EQ(difference(io, *kept, pinned), "");
     EXPECT_EQ(kept->client(), client);
 }
 
-TEST_P(MovingKeepTest, ACopyIsItsGenerationBitForBitWhileAllTilesAreRewritten) {
+TEST_P(MovingSnapshotCopyTest, ACopyIsItsGenerationBitForBitWhileAllTilesAreRewritten) {
     const std::uint64_t first = first_seed();
     for (std::uint64_t seed = first; seed < first + seed_count(20); ++seed) {
         SCOPED_TRACE(replay(seed));
@@ -106,12 +107,12 @@ TEST_P(MovingKeepTest, ACopyIsItsGenerationBitForBitWhileAllTilesAreRewritten) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, MovingKeepTest, ::testing::Values(store::StoreKind::durable, store::StoreKind::scratch),
-                         [](const auto& kind) {
+INSTANTIATE_TEST_SUITE_P(Kinds, MovingSnapshotCopyTest,
+                         ::testing::Values(store::StoreKind::durable, store::StoreKind::scratch), [](const auto& kind) {
                              return kind.param == store::StoreKind::durable ? "Durable" : "Scratch";
                          });
 
-TEST_F(KeepTest, ATileThatAWriteWaitsForIsCopiedBeforeAllOthers) {
+TEST_F(SnapshotCopyTest, ATileThatAWriteWaitsForIsCopiedBeforeAllOthers) {
     auto store = create(store::StoreKind::scratch);
     MovingStore moving(io, *store, 1);
     ASSERT_FALSE(moving.write_round());
@@ -122,19 +123,19 @@ TEST_F(KeepTest, ATileThatAWriteWaitsForIsCopiedBeforeAllOthers) {
             reads.push_back(attempt.offset_bytes);
         return std::nullopt;
     };
-    const auto keeper = keep(*store, 1);
+    const auto copying = keep(*store, 1);
     const store::TileId last{1, 9};
     const std::uint64_t offset = store->location(last).offset_bytes;
     TestTile write;
     aio::ScratchMemory bytes(store->extent_bytes(last));
     aio::fill_random(bytes.span(), 77);
     store->write(write, last, bytes.span(), aio::Urgency::write_back);
-    finish(*keeper);
+    finish(*copying);
     while (!write.idle()) io.wait(std::chrono::seconds(1));
     ASSERT_GT(reads.size(), 10U);
     EXPECT_EQ(reads[1], offset);  // the first was under way
     EXPECT_TRUE(std::is_sorted(reads.begin() + 2, reads.end()));
-    EXPECT_FALSE(keeper->error());
+    EXPECT_FALSE(copying->error());
     EXPECT_FALSE(write.error());
     EXPECT_EQ(kept_difference(pinned, {}), "");
     ASSERT_FALSE(read_tile(io, *store, last, bytes.span()));
@@ -154,7 +155,7 @@ struct Busy final : store::TileOperation {
     bool stopped = false;
 };
 
-TEST_F(KeepTest, AWriteThatWaitsForATileIsNotStarvedByOthersOnABusyDevice) {
+TEST_F(SnapshotCopyTest, AWriteThatWaitsForATileIsNotStarvedByOthersOnABusyDevice) {
     aio::IoLimits limits{.chunk_bytes = 4096};
     limits.in_flight = {.read_bytes = 65'536,
                         .prefetch_bytes = 16'384,
@@ -168,8 +169,8 @@ TEST_F(KeepTest, AWriteThatWaitsForATileIsNotStarvedByOthersOnABusyDevice) {
     MovingStore moving(narrow, *store, 1);
     ASSERT_FALSE(moving.write_round());
     const TileSeeds pinned = moving.newest();
-    store::Keeper keeper(*store, create_kept(narrow, *store, kept_directory, aio::Caching::direct),
-                         memory.span().first(longest_extent));
+    store::SnapshotCopy copying(*store, create_snapshot(narrow, *store, snapshot_directory, aio::Caching::direct),
+                                memory.span().first(longest_extent));
     std::deque<Busy> busy;  // on tiles that were never written, so not pinned
     for (std::uint32_t tile = 0; tile < 3; ++tile) busy.emplace_back(*store, store::TileId{3, tile}).start();
     TestTile write;
@@ -178,14 +179,14 @@ TEST_F(KeepTest, AWriteThatWaitsForATileIsNotStarvedByOthersOnABusyDevice) {
     for (int i = 0; i < 10'000 && !write.idle(); ++i) narrow.poll();
     EXPECT_TRUE(write.idle());
     for (int i = 0; i < 1000; ++i) narrow.poll();
-    EXPECT_FALSE(keeper.finished());  // the rest leaves the device to those that wait
+    EXPECT_FALSE(copying.finished());  // the rest leaves the device to those that wait
     for (Busy& one : busy) one.stopped = true;
-    while (!keeper.finished() || !write.idle()) narrow.wait(std::chrono::seconds(1));
-    EXPECT_FALSE(keeper.error());
+    while (!copying.finished() || !write.idle()) narrow.wait(std::chrono::seconds(1));
+    EXPECT_FALSE(copying.error());
     EXPECT_EQ(kept_difference(pinned, {}), "");
 }
 
-TEST_F(KeepTest, AnErrorOfTheDeviceEndsTheCopyAndTheStoreGoesOn) {
+TEST_F(SnapshotCopyTest, AnErrorOfTheDeviceEndsTheCopyAndTheStoreGoesOn) {
     for (const char* where : {"/kept/data", "/kept/manifest.0", "/store/data"}) {
         SCOPED_TRACE(where);
         auto store = directory.content() == store::DirectoryContent::committed
@@ -194,60 +195,60 @@ TEST_F(KeepTest, AnErrorOfTheDeviceEndsTheCopyAndTheStoreGoesOn) {
         MovingStore moving(io, *store, 1);
         for (int i = 0; i < 2; ++i) ASSERT_FALSE(moving.round());
         const bool reading = std::string_view(where) == "/store/data";
-        auto copy = create_kept(io, *store, kept_directory, aio::Caching::direct);
+        auto copy = create_snapshot(io, *store, snapshot_directory, aio::Caching::direct);
         int left = 5;
         device.hook = [&](const aio::Attempt& attempt, const std::string& path) -> std::optional<std::int32_t> {
             const bool struck = path.find(where) != std::string::npos && (attempt.kind == aio::IoKind::read) == reading;
             return struck && (reading || path.find("data") == std::string::npos || --left < 0) ? std::optional(-EIO)
                                                                                                : std::nullopt;
         };
-        store::Keeper keeper(*store, std::move(copy), memory.span());
-        finish(keeper);
+        store::SnapshotCopy copying(*store, std::move(copy), memory.span());
+        finish(copying);
         device.hook = {};
-        ASSERT_TRUE(keeper.error());
-        EXPECT_NE(keeper.error()->message.find("generation"), std::string::npos) << keeper.error()->message;
-        EXPECT_NE(keeper.error()->message.find(where), std::string::npos) << keeper.error()->message;
+        ASSERT_TRUE(copying.error());
+        EXPECT_NE(copying.error()->message.find("generation"), std::string::npos) << copying.error()->message;
+        EXPECT_NE(copying.error()->message.find(where), std::string::npos) << copying.error()->message;
         for (int i = 0; i < 3; ++i) ASSERT_FALSE(moving.round());
         EXPECT_EQ(difference(io, *store, moving.newest()), "");
-        EXPECT_EQ(kept_directory.content(), store::DirectoryContent::unfinished);
+        EXPECT_EQ(snapshot_directory.content(), store::DirectoryContent::unfinished);
     }
 }
 
-TEST_F(KeepTest, StoppingEndsTheCopyUncommittedAndReleasesWaitingWrites) {
+TEST_F(SnapshotCopyTest, StoppingEndsTheCopyUncommittedAndReleasesWaitingWrites) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     for (int i = 0; i < 2; ++i) ASSERT_FALSE(moving.round());
-    auto keeper = keep(*store, 1);
-    EXPECT_DEATH(keeper.reset(), "before it has finished");
-    keeper->stop();
+    auto copying = keep(*store, 1);
+    EXPECT_DEATH(copying.reset(), "before it has finished");
+    copying->stop();
     int copied = 0;
     device.hook = [&](const aio::Attempt& attempt, const std::string& path) -> std::optional<std::int32_t> {
-        if (attempt.kind == aio::IoKind::write && path == kept_directory.path() + "/data") ++copied;
+        if (attempt.kind == aio::IoKind::write && path == snapshot_directory.path() + "/data") ++copied;
         return std::nullopt;
     };
     for (int i = 0; i < 3; ++i) ASSERT_FALSE(moving.round());
-    finish(*keeper);
+    finish(*copying);
     device.hook = {};
     EXPECT_EQ(copied, 0);
-    ASSERT_TRUE(keeper->error());
-    EXPECT_NE(keeper->error()->message.find("stopped"), std::string::npos) << keeper->error()->message;
-    EXPECT_LT(keeper->copied_bytes(), keeper->total_bytes());
-    EXPECT_EQ(kept_directory.content(), store::DirectoryContent::unfinished);
-    keeper = keep(*store);  // over what the stopped one left
-    finish(*keeper);
-    EXPECT_FALSE(keeper->error());
+    ASSERT_TRUE(copying->error());
+    EXPECT_NE(copying->error()->message.find("stopped"), std::string::npos) << copying->error()->message;
+    EXPECT_LT(copying->copied_bytes(), copying->total_bytes());
+    EXPECT_EQ(snapshot_directory.content(), store::DirectoryContent::unfinished);
+    copying = keep(*store);  // over what the stopped one left
+    finish(*copying);
+    EXPECT_FALSE(copying->error());
     EXPECT_EQ(kept_difference(moving.committed(), moving.client()), "");
 }
 
-TEST_F(KeepTest, AKeeperOfAnAbandonedStoreIsLeftToTheDevice) {
+TEST_F(SnapshotCopyTest, AKeeperOfAnAbandonedStoreIsLeftToTheDevice) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     ASSERT_FALSE(moving.round());
     const auto leave_and_exit = [&] {
-        auto keeper = keep(*store);
+        auto copying = keep(*store);
         io.poll();  // what was read is being written to the copy
         store->abandon();
-        keeper.reset();
+        copying.reset();
         store.reset();
         for (int i = 0; i < 10; ++i) io.poll();
         std::_Exit(7);
@@ -255,29 +256,30 @@ TEST_F(KeepTest, AKeeperOfAnAbandonedStoreIsLeftToTheDevice) {
     EXPECT_EXIT(leave_and_exit(), ::testing::ExitedWithCode(7), "");
 }
 
-TEST_F(KeepTest, ACopyForAnotherGenerationIsRefused) {
+TEST_F(SnapshotCopyTest, ACopyForAnotherGenerationIsRefused) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     ASSERT_FALSE(moving.round());
-    auto copy = create_kept(io, *store, kept_directory, aio::Caching::direct);
+    auto copy = create_snapshot(io, *store, snapshot_directory, aio::Caching::direct);
     ASSERT_FALSE(moving.round());
-    EXPECT_DEATH(store::Keeper(*store, std::move(copy), memory.span()), "made for generation 0, and 1 is the newest");
+    EXPECT_DEATH(store::SnapshotCopy(*store, std::move(copy), memory.span()),
+                 "made for generation 0, and 1 is the newest");
 }
 
 // ---------------------------------------------------------------- copy_tiles
 
-TEST_F(KeepTest, ARunGoesBackToASnapshotByCopyAndCommit) {
+TEST_F(SnapshotCopyTest, ARunGoesBackToASnapshotByCopyAndCommit) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     for (int i = 0; i < 2; ++i) ASSERT_FALSE(moving.round());
     const TileSeeds kept = moving.committed();
     const store::ClientState client = moving.client();
     {
-        const auto keeper = keep(*store);
-        finish(*keeper);
+        const auto copying = keep(*store);
+        finish(*copying);
     }
     for (int i = 0; i < 3; ++i) ASSERT_FALSE(moving.round());
-    const auto snapshot = store::TensorStore::open(io, {&kept_directory});
+    const auto snapshot = store::TensorStore::open(io, {&snapshot_directory});
     std::uint64_t last = 0;
     std::uint64_t total = 1;
     copy_tiles(io, *snapshot, *store, [&](std::uint64_t done, std::uint64_t all) {
@@ -299,23 +301,23 @@ TEST_F(KeepTest, ARunGoesBackToASnapshotByCopyAndCommit) {
     EXPECT_EQ(difference(io, *store, kept), "");
 }
 
-TEST_F(KeepTest, ACopyOfASnapshotKeepsTheOriginOfTheFirst) {
+TEST_F(SnapshotCopyTest, ACopyOfASnapshotKeepsTheOriginOfTheFirst) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     ASSERT_FALSE(moving.round());
     finish(*keep(*store));
-    const auto first = store::TensorStore::open(io, {&kept_directory});
+    const auto first = store::TensorStore::open(io, {&snapshot_directory});
     store::StoreDirectory second_directory(scratch.file("second"), "test");
-    const auto second = create_kept(io, *first, second_directory, aio::Caching::direct);
+    const auto second = create_snapshot(io, *first, second_directory, aio::Caching::direct);
     EXPECT_EQ(second->origin(), first->origin());
     EXPECT_EQ(second->origin()->store, store->uuid());
 }
 
-TEST_F(KeepTest, CopyingBetweenDifferentStoresNamesTheDifference) {
+TEST_F(SnapshotCopyTest, CopyingBetweenDifferentStoresNamesTheDifference) {
     auto store = create();
     auto other = MovingStore::objects();
     other[1].tile_bytes = 8192;
-    const auto copy = store::TensorStore::create(io, {&kept_directory}, {.objects = other});
+    const auto copy = store::TensorStore::create(io, {&snapshot_directory}, {.objects = other});
     try {
         copy_tiles(io, *store, *copy, {});
         FAIL() << "the difference was not seen";
@@ -328,11 +330,11 @@ TEST_F(KeepTest, CopyingBetweenDifferentStoresNamesTheDifference) {
     }
 }
 
-TEST_F(KeepTest, ACopyThatCannotBeReadOrWrittenThrowsAndSoDoesItsProgress) {
+TEST_F(SnapshotCopyTest, ACopyThatCannotBeReadOrWrittenThrowsAndSoDoesItsProgress) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     ASSERT_FALSE(moving.round());
-    const auto copy = store::TensorStore::create(io, {&kept_directory}, {.objects = MovingStore::objects()});
+    const auto copy = store::TensorStore::create(io, {&snapshot_directory}, {.objects = MovingStore::objects()});
     for (const char* path : {"/kept/data", "/store/data"}) {
         device.hook = [path](const aio::Attempt&, const std::string& hit) {
             return hit.find(path) != std::string::npos ? std::optional<std::int32_t>(-EIO) : std::nullopt;

@@ -10,14 +10,15 @@
 
 namespace penstock::store {
 
-inline constexpr const char* kept_folder_name = "kept";  // beneath a store's first directory, unless another is given
+inline constexpr const char* snapshot_folder_name =
+    "kept";  // beneath a store's first directory, unless another is given
 
 // A snapshot is the directory FOLDER/NAME. Names have 1 to 100 of the characters A-Z a-z 0-9 . _ - and do not begin
 // with a dot. Those that a run makes by itself are "step-NUMBER"; only these are ever removed by retention.
-bool is_kept_name(const std::string& name) noexcept;
+bool is_snapshot_name(const std::string& name) noexcept;
 std::string step_name(std::uint64_t step);  // "step-100"
 
-struct KeptSnapshot {
+struct ListedSnapshot {
     std::string name;
     std::string path;
     std::optional<Manifest> manifest;  // nothing: unfinished or damaged, `problem` says which
@@ -27,18 +28,18 @@ struct KeptSnapshot {
 
 // All in `folder`, by time and then name; empty when there is no such folder. Directories that are no store's are
 // passed over. Takes no lock and changes nothing. Throws Error (storage) when the folder cannot be read.
-std::vector<KeptSnapshot> list_kept(const std::string& folder);
+std::vector<ListedSnapshot> list_snapshots(const std::string& folder);
 
 // Removes the files of a kept or unfinished store and its directory. Throws Error (storage): it is in use, it is a
 // durable store, or there is something in it that is not a store's (which is named; nothing was removed then).
-void remove_kept(const std::string& path);
+void remove_snapshot(const std::string& path);
 
 // Whether it is finished and a copy of the store `of`: several runs may keep in one folder.
-bool is_copy_of(const KeptSnapshot& snapshot, const StoreUuid& of) noexcept;
+bool is_copy_of(const ListedSnapshot& snapshot, const StoreUuid& of) noexcept;
 
 // The finished step-NUMBER snapshots of the store `of` that are more than `count`, oldest first: by the generation
 // that they are of, since a run that went back comes to lower steps in higher ones.
-std::vector<KeptSnapshot> beyond_retention(const std::vector<KeptSnapshot>& snapshots, const StoreUuid& of,
-                                           std::uint64_t count);
+std::vector<ListedSnapshot> beyond_retention(const std::vector<ListedSnapshot>& snapshots, const StoreUuid& of,
+                                             std::uint64_t count);
 
 }  // namespace penstock::store

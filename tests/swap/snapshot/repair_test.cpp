@@ -1,8 +1,8 @@
-#include "swap/snapshot/mend.h"
+#include "swap/snapshot/repair.h"
 #include "aio/words/error.h"
 
 #include "swap/directory/recovery.h"
-#include "swap/snapshot/keep.h"
+#include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/moving_store.h"
@@ -47,7 +47,7 @@ class MendTest : public ::testing::Test {
             EXPECT_EQ(copy.state, store::ManifestCopy::State::whole);
             EXPECT_EQ(copy.generation, generation);
         }
-        EXPECT_TRUE(mend_manifests(directory).empty());
+        EXPECT_TRUE(repair_manifests(directory).empty());
     }
     void expect_store() {
         const auto store = store::TensorStore::open(io, {&directory}, {.verify = store::VerifyScope::all});
@@ -65,7 +65,7 @@ class MendTest : public ::testing::Test {
 
 TEST_F(MendTest, NothingIsDoneToWhatIsWhole) {
     const std::string before = bytes_of(manifest(0)) + bytes_of(manifest(1));
-    EXPECT_TRUE(mend_manifests(directory).empty());
+    EXPECT_TRUE(repair_manifests(directory).empty());
     EXPECT_EQ(bytes_of(manifest(0)) + bytes_of(manifest(1)), before);
 }
 
@@ -75,7 +75,7 @@ TEST_F(MendTest, ADamagedOrEmptyCopyIsRewrittenFromTheOtherOne) {
         for (const std::uint64_t copy : {0, 1}) {
             for (const std::string& damage : {std::string("rubbish"), std::string(place_bytes(), '\0')}) {
                 overwrite(file, copy * place_bytes(), damage);
-                const std::vector<std::string> lines = mend_manifests(directory);
+                const std::vector<std::string> lines = repair_manifests(directory);
                 ASSERT_EQ(lines.size(), 1U);
                 EXPECT_NE(lines[0].find(manifest(file)), std::string::npos) << lines[0];
                 EXPECT_NE(lines[0].find(fmt::format("rewritten from copy {}", 2 - copy)), std::string::npos)
@@ -92,7 +92,7 @@ TEST_F(MendTest, TwoDamagedCopiesStayAsTheyAre) {
     overwrite(0, 0, "rubbish");
     overwrite(0, place_bytes(), "rubbish");
     const std::string before = bytes_of(manifest(0));
-    EXPECT_TRUE(mend_manifests(directory).empty());
+    EXPECT_TRUE(repair_manifests(directory).empty());
     EXPECT_EQ(bytes_of(manifest(0)), before);
 }
 
@@ -105,7 +105,7 @@ TEST_F(MendTest, ACommitThatWasInterruptedBetweenItsCopiesIsFinished) {
         newest = moving.committed();
     }
     overwrite(1, place_bytes(), older.substr(place_bytes()));  // as if the kill came before copy 2
-    const std::vector<std::string> lines = mend_manifests(directory);
+    const std::vector<std::string> lines = repair_manifests(directory);
     ASSERT_EQ(lines.size(), 1U);
     EXPECT_NE(lines[0].find("copy 2 was still of generation 3"), std::string::npos) << lines[0];
     expect_whole(1, 5);
@@ -114,7 +114,7 @@ TEST_F(MendTest, ACommitThatWasInterruptedBetweenItsCopiesIsFinished) {
 TEST_F(MendTest, AMissingManifestFileIsMadeAgainSoThatTheStoreOpens) {
     fs::remove(manifest(0));
     EXPECT_THROW(store::TensorStore::open(io, {&directory}), Error);
-    const std::vector<std::string> lines = mend_manifests(directory);
+    const std::vector<std::string> lines = repair_manifests(directory);
     ASSERT_EQ(lines.size(), 1U);
     EXPECT_NE(lines[0].find("was missing"), std::string::npos) << lines[0];
     EXPECT_EQ(fs::file_size(manifest(0)), manifest_bytes);
@@ -124,7 +124,7 @@ TEST_F(MendTest, AMissingManifestFileIsMadeAgainSoThatTheStoreOpens) {
 
 TEST_F(MendTest, AManifestFileThatWasCutGetsItsLengthAndItsSecondCopyAgain) {
     fs::resize_file(manifest(1), place_bytes() + 100);
-    const std::vector<std::string> lines = mend_manifests(directory);
+    const std::vector<std::string> lines = repair_manifests(directory);
     ASSERT_EQ(lines.size(), 2U);
     EXPECT_NE(lines[0].find("has its"), std::string::npos) << lines[0];
     expect_whole(1, 3);
@@ -135,18 +135,18 @@ TEST_F(MendTest, AManifestThatIsALinkIsNotFollowed) {
     fs::rename(manifest(0), scratch.file("elsewhere"));
     fs::create_symlink(scratch.file("elsewhere"), manifest(0));
     const std::string before = bytes_of(scratch.file("elsewhere"));
-    EXPECT_THROW(mend_manifests(directory), Error);
+    EXPECT_THROW(repair_manifests(directory), Error);
     EXPECT_EQ(bytes_of(scratch.file("elsewhere")), before);
 }
 
 TEST_F(MendTest, BytesAreFoundUnderTheIdentityOfAnotherStoreAndOnlyTheSameBytes) {
     auto store = store::TensorStore::open(io, {&directory});
-    store::StoreDirectory kept_directory(scratch.file("kept"), "test");
+    store::StoreDirectory snapshot_directory(scratch.file("kept"), "test");
     store::StoreDirectory older_directory(scratch.file("older"), "test");
-    auto kept = create_kept(io, *store, kept_directory, aio::Caching::direct);
+    auto kept = create_snapshot(io, *store, snapshot_directory, aio::Caching::direct);
     copy_tiles(io, *store, *kept, {});
     // One tile of the other copy is not what this store has.
-    auto older = create_kept(io, *store, older_directory, aio::Caching::direct);
+    auto older = create_snapshot(io, *store, older_directory, aio::Caching::direct);
     copy_tiles(io, *store, *older, {});
     aio::ScratchMemory memory(16'384);
     aio::fill_random(memory.span(), 99);

@@ -1,7 +1,7 @@
-#include "trainer/run/snapshot_keeping.h"
+#include "trainer/run/snapshot_policy.h"
 
 #include "aio/words/error.h"
-#include "swap/directory/kept_list.h"
+#include "swap/directory/snapshot_list.h"
 #include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/step_record.h"
@@ -22,15 +22,15 @@ bool exists(const std::string& path) {
     return std::filesystem::exists(path, unknown) || unknown;
 }
 
-bool was_kept(const store::StoreUuid& store, const std::string& folder, const std::string& name) {
-    const std::vector<store::KeptSnapshot> all = store::list_kept(folder);
+bool was_taken(const store::StoreUuid& store, const std::string& folder, const std::string& name) {
+    const std::vector<store::ListedSnapshot> all = store::list_snapshots(folder);
     return std::any_of(all.begin(), all.end(),
-                       [&](const store::KeptSnapshot& one) { return one.name == name && is_copy_of(one, store); });
+                       [&](const store::ListedSnapshot& one) { return one.name == name && is_copy_of(one, store); });
 }
 
 }  // namespace
 
-KeepSchedule::Decision KeepSchedule::step_ended(std::int64_t step, Asked asked, bool copying) {
+SnapshotSchedule::Decision SnapshotSchedule::step_ended(std::int64_t step, Asked asked, bool copying) {
     const bool due = asked == Asked::yes || (every_ > 0 && step % every_ == 0);
     if (!due && !waiting_) return Decision::nothing;
     if (!copying) {
@@ -40,14 +40,14 @@ KeepSchedule::Decision KeepSchedule::step_ended(std::int64_t step, Asked asked, 
     return std::exchange(waiting_, true) ? Decision::nothing : Decision::wait;
 }
 
-bool KeepSchedule::take_waiting() {
+bool SnapshotSchedule::take_waiting() {
     return std::exchange(waiting_, false);
 }
 
-SnapshotKeeping::SnapshotKeeping(KeepOptions options, engine::Session& session, Console& console)
+SnapshotPolicy::SnapshotPolicy(SnapshotOptions options, engine::Session& session, Console& console)
     : options_(std::move(options)), schedule_(options_.every), session_(session), console_(console) {}
 
-bool SnapshotKeeping::step_ended(std::int64_t step, Asked asked) {
+bool SnapshotPolicy::step_ended(std::int64_t step, Asked asked) {
     if (!options_.planned) {
         if (asked == Asked::yes)
             console_.warn(
@@ -55,15 +55,15 @@ bool SnapshotKeeping::step_ended(std::int64_t step, Asked asked) {
         return false;
     }
     tell_ended();
-    const auto decision = schedule_.step_ended(step, asked, session_.keep_progress().under_way);
-    if (decision == KeepSchedule::Decision::wait)
+    const auto decision = schedule_.step_ended(step, asked, session_.snapshot_progress().under_way);
+    if (decision == SnapshotSchedule::Decision::wait)
         console_.info(fmt::format("the next snapshot waits: the copy of step {} is still under way", copied_step_));
-    if (decision != KeepSchedule::Decision::begin) return false;
+    if (decision != SnapshotSchedule::Decision::begin) return false;
     begin(step);
     return true;
 }
 
-void SnapshotKeeping::finish(std::int64_t step, RunEnd end, const std::function<bool()>& wanted) {
+void SnapshotPolicy::finish(std::int64_t step, RunEnd end, const std::function<bool()>& wanted) {
     if (!options_.planned) return;
     wait(wanted);
     if (!schedule_.take_waiting() || end == RunEnd::stopped || !wanted()) return;
@@ -71,12 +71,12 @@ void SnapshotKeeping::finish(std::int64_t step, RunEnd end, const std::function<
     wait(wanted);
 }
 
-void SnapshotKeeping::begin(std::int64_t step) {
+void SnapshotPolicy::begin(std::int64_t step) {
     const std::string name = store::step_name(static_cast<std::uint64_t>(step));
     const std::string path = options_.folder + "/" + name;
     try {
         // Of a run that went back and has come here again, with the same bits.
-        if (exists(path) && was_kept(session_.info().store, options_.folder, name)) {
+        if (exists(path) && was_taken(session_.info().store, options_.folder, name)) {
             session_.engine().settle();
             console_.info(fmt::format("{} was kept before and is left as it is", path));
             return;
@@ -85,20 +85,20 @@ void SnapshotKeeping::begin(std::int64_t step) {
         console_.warn(error.what());
     }
     copied_step_ = step;
-    session_.keep(path);
+    session_.begin_snapshot(path);
 }
 
-void SnapshotKeeping::wait(const std::function<bool()>& wanted) {
+void SnapshotPolicy::wait(const std::function<bool()>& wanted) {
     ProgressLine line(console_, fmt::format("copying step {}", copied_step_));
-    session_.finish_keep([&](const zero::SnapshotProgress& progress) {
+    session_.finish_snapshot([&](const zero::SnapshotProgress& progress) {
         if (progress.total_bytes > 0) line.show(progress.copied_bytes, progress.total_bytes);
         return wanted();
     });
     tell_ended();
 }
 
-void SnapshotKeeping::tell_ended() {
-    for (const zero::EndedSnapshot& copy : session_.take_kept()) {
+void SnapshotPolicy::tell_ended() {
+    for (const zero::EndedSnapshot& copy : session_.take_snapshots()) {
         if (copy.problem) {
             console_.warn(fmt::format("{} is no snapshot: {}", copy.path, *copy.problem));
         } else {
@@ -108,12 +108,12 @@ void SnapshotKeeping::tell_ended() {
     }
 }
 
-void SnapshotKeeping::remove_old() {
+void SnapshotPolicy::remove_old() {
     if (options_.last == 0) return;
     try {
-        for (const store::KeptSnapshot& old :
-             store::beyond_retention(store::list_kept(options_.folder), session_.info().store, options_.last)) {
-            store::remove_kept(old.path);
+        for (const store::ListedSnapshot& old :
+             store::beyond_retention(store::list_snapshots(options_.folder), session_.info().store, options_.last)) {
+            store::remove_snapshot(old.path);
             console_.info(fmt::format("removed {}: keep.last is {}", old.path, options_.last));
         }
     } catch (const Error& error) {

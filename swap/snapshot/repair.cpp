@@ -1,4 +1,4 @@
-#include "swap/snapshot/mend.h"
+#include "swap/snapshot/repair.h"
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
@@ -69,7 +69,7 @@ std::string why_rewritten(const ManifestCopy& copy) {
 
 }  // namespace
 
-std::vector<std::string> mend_manifests(const StoreDirectory& directory) {
+std::vector<std::string> repair_manifests(const StoreDirectory& directory) {
     PENSTOCK_CHECK(!directory.shared(), "{} is only read", directory.path());
     Recovery recovery = recover(directory);
     if (!recovery.newest) return {};

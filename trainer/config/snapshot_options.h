@@ -6,7 +6,7 @@
 
 namespace penstock::trainer {
 
-struct KeepOptions {
+struct SnapshotOptions {
     bool planned = false;    // memory is planned for it: keep.every or keep.folder is given
     std::int64_t every = 0;  // steps; 0: only when it is asked for
     std::uint64_t last = 0;  // so many "step-N" stay; 0: all

@@ -1,14 +1,14 @@
-#include "trainer/run/snapshot_keeping.h"
+#include "trainer/run/snapshot_policy.h"
 
 #include <gtest/gtest.h>
 
 namespace penstock::trainer {
 namespace {
 
-using Decision = KeepSchedule::Decision;
+using Decision = SnapshotSchedule::Decision;
 
-TEST(KeepSchedule, KeepsEachNthStepAndWhatIsAskedFor) {
-    KeepSchedule schedule(3);
+TEST(SnapshotSchedule, KeepsEachNthStepAndWhatIsAskedFor) {
+    SnapshotSchedule schedule(3);
     EXPECT_EQ(schedule.step_ended(1, Asked::no, false), Decision::nothing);
     EXPECT_EQ(schedule.step_ended(2, Asked::yes, false), Decision::begin);
     EXPECT_EQ(schedule.step_ended(3, Asked::no, false), Decision::begin);
@@ -16,14 +16,14 @@ TEST(KeepSchedule, KeepsEachNthStepAndWhatIsAskedFor) {
     EXPECT_FALSE(schedule.take_waiting());
 }
 
-TEST(KeepSchedule, KeepsNothingByItselfWithoutANumber) {
-    KeepSchedule schedule(0);
+TEST(SnapshotSchedule, KeepsNothingByItselfWithoutANumber) {
+    SnapshotSchedule schedule(0);
     for (int step = 1; step < 100; ++step) EXPECT_EQ(schedule.step_ended(step, Asked::no, false), Decision::nothing);
     EXPECT_EQ(schedule.step_ended(100, Asked::yes, false), Decision::begin);
 }
 
-TEST(KeepSchedule, NeverBeginsASecondCopyAndSaysOnceThatOneWaits) {
-    KeepSchedule schedule(2);
+TEST(SnapshotSchedule, NeverBeginsASecondCopyAndSaysOnceThatOneWaits) {
+    SnapshotSchedule schedule(2);
     EXPECT_EQ(schedule.step_ended(2, Asked::no, false), Decision::begin);
     EXPECT_EQ(schedule.step_ended(3, Asked::no, true), Decision::nothing);
     EXPECT_EQ(schedule.step_ended(4, Asked::no, true), Decision::wait);

@@ -1,7 +1,7 @@
 // When a run keeps snapshots of itself, where, and how many of them stay.
 #pragma once
 
-#include "trainer/config/keep_options.h"
+#include "trainer/config/snapshot_options.h"
 
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@ class Console;
 enum class Asked : std::uint8_t { no, yes };  // by a signal
 
 // Which steps are kept. Pure.
-class KeepSchedule {
+class SnapshotSchedule {
    public:
     enum class Decision : std::uint8_t {
         nothing,
@@ -26,7 +26,7 @@ class KeepSchedule {
         wait,  // it is due, but another is still being copied: it begins at the end of a later step
     };
 
-    explicit KeepSchedule(std::int64_t every) : every_(every) {}
+    explicit SnapshotSchedule(std::int64_t every) : every_(every) {}
     // At the end of each step. Says `wait` once, however long it takes.
     Decision step_ended(std::int64_t step, Asked asked, bool copying);
     bool take_waiting();  // one waits; it does not any more
@@ -38,9 +38,9 @@ class KeepSchedule {
 
 // Compute thread. Session and console outlive it. Throws what Session's calls throw; what becomes of a copy or of the
 // removal of old ones is said and never ends the run.
-class SnapshotKeeping {
+class SnapshotPolicy {
    public:
-    SnapshotKeeping(KeepOptions options, engine::Session& session, Console& console);
+    SnapshotPolicy(SnapshotOptions options, engine::Session& session, Console& console);
 
     // At the end of each step. Begins a copy of it when it is due or was asked for, and a step later when one is still
     // under way then. True when it has begun one: then the step is committed.
@@ -57,8 +57,8 @@ class SnapshotKeeping {
     void tell_ended();
     void remove_old();
 
-    KeepOptions options_;
-    KeepSchedule schedule_;
+    SnapshotOptions options_;
+    SnapshotSchedule schedule_;
     engine::Session& session_;
     Console& console_;
     std::int64_t copied_step_ = 0;  // the newest that was begun
