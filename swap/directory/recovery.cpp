@@ -18,9 +18,11 @@ namespace {
 
 using Copies = std::array<ManifestCopy, 2>;
 
-void break_all(Copies& copies, const std::string& problem) {
+using State = ManifestCopy::State;
+
+void set_both(Copies& copies, State state, const std::string& problem) {
     for (ManifestCopy& copy : copies) {
-        copy.state = ManifestCopy::State::broken;
+        copy.state = state;
         copy.problem = problem;
     }
 }
@@ -63,7 +65,7 @@ bool precedes(const Manifest& previous, const Manifest& newest) {
 void judge(ManifestCopy& copy, std::span<const std::byte> place, std::size_t file, const StoreUuid& store,
            Recovery& recovery) {
     if (std::all_of(place.begin(), place.end(), [](std::byte value) { return value == std::byte{0}; })) {
-        copy.state = ManifestCopy::State::blank;
+        copy.state = State::blank;
         return;
     }
     DecodedManifest decoded = decode(place);
@@ -82,7 +84,7 @@ void judge(ManifestCopy& copy, std::span<const std::byte> place, std::size_t fil
         decoded.problem = fmt::format("it is of generation {}, which belongs into {}", manifest.generation,
                                       manifest_file_names[manifest.generation % manifest_file_names.size()]);
     }
-    copy.state = decoded.valid ? ManifestCopy::State::whole : ManifestCopy::State::broken;
+    copy.state = decoded.valid ? State::whole : State::broken;
     copy.problem = std::move(decoded.problem);
     if (!decoded.valid) return;
     copy.generation = manifest.generation;
@@ -94,22 +96,23 @@ void read_file(int directory_fd, std::size_t number, const StoreUuid& store, Rec
     const Descriptor file(
         ::openat(directory_fd, manifest_file_names[number], O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!file) {
-        if (errno != ENOENT) break_all(copies, fmt::format("it cannot be opened: {}", aio::errno_text(errno)));
+        if (errno != ENOENT)
+            set_both(copies, State::unread, fmt::format("it cannot be opened: {}", aio::errno_text(errno)));
         return;
     }
     struct stat status {};
     if (::fstat(file.get(), &status) != 0)
-        return break_all(copies, fmt::format("it cannot be examined: {}", aio::errno_text(errno)));
+        return set_both(copies, State::unread, fmt::format("it cannot be examined: {}", aio::errno_text(errno)));
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
-    if (!S_ISREG(status.st_mode) || file_bytes > max_manifest_file_bytes) {
-        return break_all(copies, "it is no manifest file of a store");
-    }
+    if (!S_ISREG(status.st_mode)) return set_both(copies, State::unread, "it is no regular file");
+    if (file_bytes > max_manifest_file_bytes)
+        return set_both(copies, State::broken, "it is longer than any manifest file of a store");
     const std::uint64_t place_bytes = file_bytes / 2;
     std::vector<std::byte> place(place_bytes);
     for (std::size_t i = 0; i < copies.size(); ++i) {
         copies[i].offset_bytes = i * place_bytes;
         if (const int error = read_all(file.get(), place, copies[i].offset_bytes); error != 0) {
-            copies[i].state = ManifestCopy::State::broken;
+            copies[i].state = State::unread;
             copies[i].problem = fmt::format("it cannot be read: {}", aio::errno_text(error));
         } else {
             judge(copies[i], place, number, store, recovery);
@@ -136,8 +139,7 @@ void Recovery::use_previous() {
     PENSTOCK_CHECK(newest && previous, "there is no generation to go back to");
     for (auto& file : copies) {
         for (ManifestCopy& copy : file) {
-            if (copy.state == ManifestCopy::State::whole && copy.generation == newest->generation)
-                copy.state = ManifestCopy::State::disproved;
+            if (copy.state == State::whole && copy.generation == newest->generation) copy.state = State::disproved;
         }
     }
     newest = std::exchange(previous, std::nullopt);
@@ -147,22 +149,48 @@ void Recovery::use_previous() {
 // on disk. So unless that one copy alone is broken, something was committed here and is damaged now.
 bool Recovery::never_committed() const noexcept {
     const auto empty = [](const ManifestCopy& copy) {
-        return copy.state == ManifestCopy::State::missing || copy.state == ManifestCopy::State::blank;
+        return copy.state == State::missing || copy.state == State::blank;
     };
     return !newest && empty(copies[0][1]) && empty(copies[1][0]) && empty(copies[1][1]);
 }
 
-std::vector<std::string> Recovery::problems(const std::string& directory_path) const {
+std::vector<std::string> Recovery::hidden(const std::string& directory_path) const {
     std::vector<std::string> lines;
     for (std::size_t file = 0; file < copies.size(); ++file) {
-        for (std::size_t i = 0; i < copies[file].size(); ++i) {
-            const ManifestCopy& copy = copies[file][i];
-            if (copy.state != ManifestCopy::State::broken) continue;
-            lines.push_back(fmt::format("{}/{} at offset {}: copy {} of the manifest is unfinished or damaged: {}",
-                                        directory_path, manifest_file_names[file], copy.offset_bytes, i + 1,
-                                        copy.problem));
-        }
+        const auto tells = [](const ManifestCopy& copy) {
+            return copy.state != State::unread && copy.state != State::broken;
+        };
+        const bool unread = copies[file][0].state == State::unread || copies[file][1].state == State::unread;
+        if (unread && !tells(copies[file][0]) && !tells(copies[file][1])) add_problems(file, directory_path, lines);
     }
+    return lines;
+}
+
+// After the commit of g, the file of g-1 holds it until the first copy of g+1 is begun there, and its second copy until
+// that one is whole.
+bool Recovery::doubtful() const noexcept {
+    if (!newest || newest->generation == 0) return false;
+    const Copies& before = copies[(newest->generation - 1) % copies.size()];
+    return std::none_of(before.begin(), before.end(), [&](const ManifestCopy& copy) {
+        return copy.state == State::whole && copy.generation + 1 == newest->generation;
+    });
+}
+
+void Recovery::add_problems(std::size_t file, const std::string& directory_path,
+                            std::vector<std::string>& lines) const {
+    for (std::size_t i = 0; i < copies[file].size(); ++i) {
+        const ManifestCopy& copy = copies[file][i];
+        if (copy.state != State::broken && copy.state != State::unread) continue;
+        lines.push_back(fmt::format("{}/{} at offset {}: copy {} of the manifest {}: {}", directory_path,
+                                    manifest_file_names[file], copy.offset_bytes, i + 1,
+                                    copy.state == State::broken ? "is unfinished or damaged" : "could not be read",
+                                    copy.problem));
+    }
+}
+
+std::vector<std::string> Recovery::problems(const std::string& directory_path) const {
+    std::vector<std::string> lines;
+    for (std::size_t file = 0; file < copies.size(); ++file) add_problems(file, directory_path, lines);
     return lines;
 }
 

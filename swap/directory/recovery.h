@@ -22,7 +22,8 @@ struct ManifestCopy {
         missing,    // there is no such file
         blank,      // zeros: never committed to
         whole,      // a manifest of this store
-        broken,     // unfinished, damaged, unreadable or of another store; `problem` says why
+        broken,     // read, and not right: unfinished, damaged or of another store; `problem` says why
+        unread,     // opening or reading it failed; nobody knows what it holds; `problem` says why
         disproved,  // whole, but tiles that it names are damaged, and the generation before is used
     };
     State state = State::missing;
@@ -40,13 +41,24 @@ struct Recovery {
     void use_previous();
     // No commit of this store was ever reported: nothing is there but what an interrupted creation leaves.
     bool never_committed() const noexcept;
-    // One line per broken copy, with path and offset.
+    // Whether a generation above `newest` may have been reported and be in a file that could not be read: its lines of
+    // problems(), else nothing. A commit is reported when both copies are in their file, so one copy that is whole or
+    // blank says that no other was.
+    std::vector<std::string> hidden(const std::string& directory_path) const;
+    // Whether the file of the generation before `newest` says nothing of it, neither whole nor cut by a kill: then
+    // files were damaged, lost or put back from elsewhere, and the store may be older than what it had reported.
+    bool doubtful() const noexcept;
+    // One line per copy that is broken or unread, with path and offset.
     std::vector<std::string> problems(const std::string& directory_path) const;
+
+   private:
+    void add_problems(std::size_t file, const std::string& directory_path, std::vector<std::string>& lines) const;
 };
 
 class StoreDirectory;
 
-// `store` is the uuid that manifests must carry. Problems of reading are states of copies, not exceptions.
+// `store` is the uuid that manifests must carry. Problems of reading are states of copies, not exceptions: only what
+// was read can be broken.
 Recovery recover(int directory_fd, const StoreUuid& store);
 Recovery recover(const StoreDirectory& directory);  // of the store whose first directory it is
 

@@ -219,9 +219,12 @@ void StoreDirectory::write_lock() {
 
 DirectoryContent StoreDirectory::content() const {
     if (role() && role()->device > 0) return DirectoryContent::committed;
-    const bool any =
-        exists(fd(), data_file_name) || exists(fd(), manifest_file_names[0]) || exists(fd(), manifest_file_names[1]);
-    if (!any) return DirectoryContent::nothing;
+    const bool data = exists(fd(), data_file_name);
+    const bool both = exists(fd(), manifest_file_names[0]) && exists(fd(), manifest_file_names[1]);
+    if (!data && !exists(fd(), manifest_file_names[0]) && !exists(fd(), manifest_file_names[1]))
+        return DirectoryContent::nothing;
+    // Manifests are made before data: they were there, and are missing now.
+    if (data && !both) return DirectoryContent::committed;
     return recover(*this).never_committed() ? DirectoryContent::unfinished : DirectoryContent::committed;
 }
 

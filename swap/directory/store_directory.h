@@ -13,8 +13,8 @@ namespace penstock::store {
 enum class DirectoryContent : std::uint8_t {
     nothing,     // empty but for our lock: free to create a store in
     unfinished,  // a store of this job whose first commit never came: create again
-    committed,   // a store of this job with a committed generation (maybe damaged: open() says), or a further device of
-                 // one
+    committed,   // a store of this job with a committed generation (maybe damaged, or its manifests missing: open()
+                 // says), or a further device of one
 };
 
 enum class Sharing : std::uint8_t { exclusive, shared };

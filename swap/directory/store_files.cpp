@@ -32,11 +32,14 @@ template <typename ModeOf>
 StoreFiles open_all(const std::vector<StoreDirectory*>& directories, aio::Caching caching, ModeOf mode_of) {
     StoreFiles files;
     const StoreDirectory& first = *directories.front();
+    bool made = false;  // a data file without manifests is never what an interrupted creation leaves
     for (const char* name : manifest_file_names) {
         const aio::FileMode mode = mode_of(first, name);
+        made = made || mode == aio::FileMode::create;
         files.manifests.push_back(
             open_file(first, name, {.mode = mode, .caching = caching, .sync = aio::Sync::each_write}));
     }
+    if (made) first.sync();
     for (const StoreDirectory* directory : directories) {
         const aio::FileMode mode = mode_of(*directory, data_file_name);
         const aio::File& file = files.data.emplace_back(

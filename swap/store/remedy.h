@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace penstock::store {
 
@@ -12,5 +13,8 @@ std::string remedy_of_damage(const std::string& directory);
 std::string remedy_of_damaged_snapshot();
 // It cannot be opened at all.
 std::string remedy_of_loss(const std::string& directory);
+
+// Where manifests could not be read: `lines` says which and why.
+std::string refusal_of_unread(const std::string& directory, const std::vector<std::string>& lines);
 
 }  // namespace penstock::store

@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "swap/directory/device_roles.h"
 #include "swap/directory/recovery.h"
+#include "swap/store/manifest_write.h"
 #include "swap/store/remedy.h"
 #include "swap/store/store_state.h"
 #include "swap/store/tensor_store.h"
@@ -20,22 +21,37 @@ bool is_shared(const Directories& directories) {
     return std::any_of(directories.begin(), directories.end(), [](const auto* one) { return one->shared(); });
 }
 
+std::string first_manifest_missing(const Recovery& recovery) {
+    for (std::size_t file = 0; file < recovery.copies.size(); ++file) {
+        if (recovery.copies[file][0].state == ManifestCopy::State::missing) return manifest_file_names[file];
+    }
+    return {};
+}
+
 Recovery recover_newest(const StoreDirectory& directory) {
     Recovery recovery = recover(directory);
+    const std::vector<std::string> hidden = recovery.hidden(directory.path());
+    if (!hidden.empty()) throw Error(ExitCode::storage, refusal_of_unread(directory.path(), hidden));
     if (recovery.newest) return recovery;
     const std::vector<std::string> problems = recovery.problems(directory.path());
-    if (problems.empty())
-        throw Error(ExitCode::storage,
-                    fmt::format("{}: nothing is committed here: the store is scratch, its first run ended before its "
-                                "first step, or its manifests were removed",
-                                directory.path()));
+    if (problems.empty()) {
+        const std::string missing = first_manifest_missing(recovery);
+        const std::string why = missing.empty()
+                                    ? "the store is scratch, or its first run ended before its first step"
+                                    : fmt::format(
+                                          "there is no '{}', without which nobody can tell what its data is; put the "
+                                          "manifests back, from where the data came, or remove the directory to start "
+                                          "anew",
+                                          missing);
+        throw Error(ExitCode::storage, fmt::format("{}: nothing is committed here: {}.", directory.path(), why));
+    }
     throw Error(ExitCode::storage,
                 fmt::format("{}: no manifest is whole, so the store cannot be opened. {}. {}.", directory.path(),
                             fmt::join(problems, "; "), remedy_of_loss(directory.path())));
 }
 
-// A copy that cannot be read now may be readable again later, when the slots it names were overwritten: what is broken
-// (or disproved) where the next generation comes is erased before anything is written.
+// A copy that is no good now may be whole again later, when the slots it names were overwritten: what is broken, unread
+// or disproved where the next generation comes is erased before anything is written.
 void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, std::uint64_t generation,
                          const Recovery& recovery) {
     fit_manifests(files, layout);
@@ -44,10 +60,19 @@ void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, s
     std::vector<ZeroRange> broken;
     for (std::uint64_t copy = 0; copy < 2; ++copy) {
         const ManifestCopy::State state = recovery.copies[next][copy].state;
-        if (state != ManifestCopy::State::broken && state != ManifestCopy::State::disproved) continue;
+        if (state != ManifestCopy::State::broken && state != ManifestCopy::State::unread &&
+            state != ManifestCopy::State::disproved)
+            continue;
         broken.push_back({.file = &files.manifests[next], .offset_bytes = copy * place_bytes, .bytes = place_bytes});
     }
     if (!broken.empty()) fill_files(io, files, broken, {});
+}
+
+// What was found may be in memory only, where a commit failed on its way to the disk, and tiles are about to be written
+// over the generation before. The copy beside a whole one is written again, so that one is durable for certain.
+std::uint32_t copy_to_write(const Recovery& recovery, std::uint64_t generation) {
+    const ManifestCopy& first = recovery.copies[generation % 2][0];
+    return first.state == ManifestCopy::State::whole && first.generation == generation ? 1 : 0;
 }
 
 void check_files(const StoreFiles& files, const Layout& layout, const std::string& directory) {
@@ -101,13 +126,23 @@ VerifyReport verify_generation(aio::Io& io, const Directories& directories, cons
     return verify(io, store, {.scope = scope, .progress = options.progress});
 }
 
+// A tile that the device has an error for need not be wrong: nothing is given up for it.
+void refuse_unread(const VerifyReport& report, const StoreDirectory& directory, std::uint64_t generation) {
+    if (report.unread_tiles == 0) return;
+    throw Error(ExitCode::storage,
+                fmt::format("{}: {} of {} verified tiles of generation {} could not be read, e.g. {} Nothing was "
+                            "changed.",
+                            directory.path(), report.unread_tiles, report.tiles, generation, report.damages.front()));
+}
+
 // Generation g-1 is whole from the commit of g to the first write after it, and nothing has been written yet: so g can
 // be given up as long as all of g-1 is right.
-void verify_newest(aio::Io& io, const Directories& directories, const OpenOptions& options, Recovery& recovery,
-                   std::vector<std::string>& notes) {
-    const VerifyReport report = verify_generation(io, directories, *recovery.newest, options, options.verify);
-    if (report.damaged_tiles == 0) return;
+void verify_newest(aio::Io& io, const Directories& directories, const OpenOptions& options, VerifyScope scope,
+                   Recovery& recovery, std::vector<std::string>& notes) {
     const std::uint64_t generation = recovery.newest->generation;
+    const VerifyReport report = verify_generation(io, directories, *recovery.newest, options, scope);
+    refuse_unread(report, *directories.front(), generation);
+    if (report.damaged_tiles == 0) return;
     const bool shared = is_shared(directories);
     const bool back =
         !shared && recovery.previous &&
@@ -124,6 +159,20 @@ void verify_newest(aio::Io& io, const Directories& directories, const OpenOption
                                 damage, generation - 1));
 }
 
+// Where a newer generation may have been lost, the slots of this one may have been written since: all of it is read
+// before anything is built on it or erased for it.
+VerifyScope scope_of(const OpenOptions& options, const Recovery& recovery, const Directories& directories) {
+    return recovery.doubtful() && !is_shared(directories) ? VerifyScope::all : options.verify;
+}
+
+std::string note_of_doubt(const StoreDirectory& directory, std::uint64_t generation) {
+    return fmt::format(
+        "{}/{} says nothing of generation {}, which came before: it was damaged, lost or put back from "
+        "elsewhere. Generation {} is used; what was committed after it, if anything was, is lost.",
+        directory.path(), manifest_file_names[(generation - 1) % manifest_file_names.size()], generation - 1,
+        generation);
+}
+
 }  // namespace
 
 std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& directories,
@@ -135,12 +184,16 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     check_numbers(*recovery.newest, *directories.front());
     check_device_count(*recovery.newest, directories);
     std::vector<std::string> notes;
-    if (options.verify != VerifyScope::none) verify_newest(io, directories, options, recovery, notes);
+    if (recovery.doubtful()) notes.push_back(note_of_doubt(*directories.front(), recovery.newest->generation));
+    const VerifyScope scope = scope_of(options, recovery, directories);
+    if (scope != VerifyScope::none) verify_newest(io, directories, options, scope, recovery, notes);
     StoreFiles files = find_files(directories, options.caching, *recovery.newest);
     Manifest manifest = std::move(*recovery.newest);
     const std::uint64_t generation = manifest.generation;
     if (!shared) {
-        prepare_next_commit(io, files, Layout(manifest.objects, manifest.geometry), generation, recovery);
+        const Layout layout(manifest.objects, manifest.geometry);
+        write_manifest_copy(io, files, manifest, copy_to_write(recovery, generation));
+        prepare_next_commit(io, files, layout, generation, recovery);
         manifest.incarnation = agreed_incarnation(options.agree, next_incarnation(manifest.incarnation));
     }
     const auto access = shared ? StoreState::Access::read_only : StoreState::Access::read_write;

@@ -38,6 +38,7 @@ class SecondReading final : public LongWork {
     SecondReading(TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency);
     void start() { start_next(); }
     const std::vector<TileId>& damaged() const noexcept { return damaged_; }
+    std::uint64_t unread_tiles() const noexcept { return unread_tiles_; }
     const std::vector<std::string>& messages() const noexcept { return messages_; }
 
     bool finished() const noexcept override { return operation_.idle(); }
@@ -64,6 +65,7 @@ class SecondReading final : public LongWork {
     std::size_t next_ = 0;
     std::uint64_t done_bytes_ = 0;
     std::vector<TileId> damaged_;
+    std::uint64_t unread_tiles_ = 0;
     std::vector<std::string> messages_;  // of the first ones
 };
 
@@ -89,6 +91,7 @@ void SecondReading::tile_done() noexcept {
     done_bytes_ += store_.extent_bytes(operation_.tile());
     if (operation_.error()) {
         damaged_.push_back(operation_.tile());
+        if (operation_.error()->kind == StoreError::Kind::io) ++unread_tiles_;
         if (messages_.size() < max_messages) messages_.push_back(operation_.error()->message);
     }
     start_next();
@@ -114,6 +117,7 @@ void read_again(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tile
     const auto second = start_and_finish(io, std::move(reading), progress);
     report.damaged = second->damaged();
     report.damages = second->messages();
+    report.unread_tiles = second->unread_tiles();
     report.damaged_tiles = report.damaged.size();
 }
 

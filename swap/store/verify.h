@@ -13,6 +13,7 @@ struct VerifyReport {
     std::uint64_t tiles = 0;  // read, damaged ones included
     std::uint64_t bytes = 0;
     std::uint64_t damaged_tiles = 0;   // wrong, or not readable
+    std::uint64_t unread_tiles = 0;    // of these, those that the device gave an error for: they need not be wrong
     std::vector<TileId> damaged;       // all of them
     std::vector<std::string> damages;  // of the first hundred: object, tile, file, offset, what is wrong
 };

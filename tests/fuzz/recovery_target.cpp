@@ -20,8 +20,8 @@ void check_newest(const store::Recovery& recovery, const store::StoreUuid& store
     std::optional<std::uint64_t> newest;
     for (const auto& file : recovery.copies) {
         for (const store::ManifestCopy& copy : file) {
-            PENSTOCK_CHECK((copy.state == State::broken) == !copy.problem.empty(), "state {}: '{}'",
-                           static_cast<int>(copy.state), copy.problem);
+            PENSTOCK_CHECK((copy.state == State::broken || copy.state == State::unread) == !copy.problem.empty(),
+                           "state {}: '{}'", static_cast<int>(copy.state), copy.problem);
             if (copy.state == State::whole && (!newest || copy.generation > *newest)) newest = copy.generation;
         }
     }
