@@ -118,6 +118,7 @@ class Io {
     std::string register_files(std::span<const File* const> files);
 
     const IoStatistics& statistics() const noexcept { return statistics_; }
+    std::chrono::nanoseconds deadline() const noexcept { return limits_.deadline; }
     const char* backend_name() const noexcept { return backend_->name(); }
 
    private:

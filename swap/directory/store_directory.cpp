@@ -167,6 +167,10 @@ StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing) : path_
     write_lock();
 }
 
+StoreDirectory::~StoreDirectory() {
+    if (lock_) ::flock(lock_.get(), LOCK_UN);
+}
+
 StoreDirectory StoreDirectory::find(const std::string& path, Sharing sharing) {
     return {path, sharing};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "swap/directory/descriptor.h"
+#include "swap/directory/file_hold.h"
 #include "swap/format/lock_text.h"
 
 #include <cstdint>
@@ -16,8 +17,6 @@ enum class DirectoryContent : std::uint8_t {
     committed,   // a store of this job with a committed generation (maybe damaged, or its manifests missing: open()
                  // says), or a further device of one
 };
-
-enum class Sharing : std::uint8_t { exclusive, shared };
 
 // Holds the directory locked (flock on its file `lock`) while it lives; the kernel releases the lock when the process
 // dies, so what a dead process left is simply taken over. A second object for the same directory in this process is
@@ -36,6 +35,7 @@ class StoreDirectory {
     // readers and never beside a user; nothing in it is changed, and read permission is enough. Throws as above, and
     // Error (storage) when it does not exist or is no store's.
     static StoreDirectory find(const std::string& path, Sharing sharing);
+    ~StoreDirectory();  // gives the lock up, also where a child of this process has the descriptor, too
     StoreDirectory(StoreDirectory&& other) noexcept = default;
     StoreDirectory& operator=(StoreDirectory&& other) noexcept = default;
 

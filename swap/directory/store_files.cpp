@@ -28,6 +28,14 @@ aio::File open_file(const StoreDirectory& directory, const char* name, aio::File
     return aio::File(directory.fd(), name, directory.path() + "/" + name, options);
 }
 
+void hold_all(StoreFiles& files, Sharing sharing, std::chrono::nanoseconds patience) {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    for (const std::vector<aio::File>* some : {&files.data, &files.manifests}) {
+        for (const aio::File& file : *some)
+            files.holds.emplace_back(file, sharing, until - std::chrono::steady_clock::now());
+    }
+}
+
 template <typename ModeOf>
 StoreFiles open_all(const std::vector<StoreDirectory*>& directories, aio::Caching caching, ModeOf mode_of) {
     StoreFiles files;
@@ -129,16 +137,22 @@ const aio::File* StoreFiles::removed() const noexcept {
     return nullptr;
 }
 
-StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, aio::Caching caching) {
-    return open_all(directories, caching, [](const StoreDirectory& directory, const char* name) {
+StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
+                            std::chrono::nanoseconds patience) {
+    StoreFiles files = open_all(directories, caching, [](const StoreDirectory& directory, const char* name) {
         return exists(directory, name) ? aio::FileMode::read_write : aio::FileMode::create;
     });
+    hold_all(files, Sharing::exclusive, patience);
+    return files;
 }
 
-StoreFiles StoreFiles::find(const std::vector<StoreDirectory*>& directories, aio::Caching caching) {
-    return open_all(directories, caching, [](const StoreDirectory& directory, const char*) {
+StoreFiles StoreFiles::find(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
+                            std::chrono::nanoseconds patience) {
+    StoreFiles files = open_all(directories, caching, [](const StoreDirectory& directory, const char*) {
         return directory.shared() ? aio::FileMode::read_only : aio::FileMode::read_write;
     });
+    hold_all(files, directories.front()->shared() ? Sharing::shared : Sharing::exclusive, patience);
+    return files;
 }
 
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout) {

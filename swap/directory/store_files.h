@@ -5,6 +5,7 @@
 #include "swap/directory/store_directory.h"
 #include "swap/format/layout.h"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct StoreFiles {
     std::vector<aio::File> data;       // one per device
     std::vector<aio::File> manifests;  // two, in the first directory
     std::vector<std::string> notes;    // direct I/O refused
+    std::vector<FileHold> holds;       // of all of them; given up before they are closed
 
     // What every file asks of offsets, lengths and memory, at least 4096. Throws Error (storage) above
     // max_granule_bytes.
@@ -23,10 +25,13 @@ struct StoreFiles {
     // The first file that has no name any more: what is written to it ends with the process. Null when there is none.
     const aio::File* removed() const noexcept;
 
-    // Both throw Error (storage). make() takes over files of an interrupted creation; what find() opens in a shared
-    // directory can only be read.
-    static StoreFiles make(const std::vector<StoreDirectory*>& directories, aio::Caching caching);
-    static StoreFiles find(const std::vector<StoreDirectory*>& directories, aio::Caching caching);
+    // Both hold every file, and wait for that as FileHold does: from then on nothing of an earlier user changes them.
+    // make() takes over files of an interrupted creation; what find() opens in a shared directory can only be read.
+    // Both throw Error (storage).
+    static StoreFiles make(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
+                           std::chrono::nanoseconds patience);
+    static StoreFiles find(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
+                           std::chrono::nanoseconds patience);
 };
 
 // Reserves room for `layout` and its manifests. Throws Error (does_not_fit) naming directory, needed and free bytes,

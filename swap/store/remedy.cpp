@@ -26,6 +26,20 @@ std::string remedy_of_loss(const std::string& directory) {
         directory, snapshot_folder_name);
 }
 
+std::string refusal_of_missing(const std::string& directory, const std::vector<std::string>& manifests) {
+    return fmt::format(
+        "{}: there is no '{}', which says what the data is. Put it back from where the directory came. {}", directory,
+        fmt::join(manifests, "' and no '"),
+        manifests.size() == 1
+            ? fmt::format(
+                  "Without it, 'penstock ckpt scrub {}' makes an empty one: that gives up what it held, and goes "
+                  "on from the other one's generation where that is still whole",
+                  directory)
+            : fmt::format("Without them the data is of no use: move the kept snapshots out of it ({}/{}, if there are "
+                          "any), remove the rest, and start again, from a snapshot with --resume-from",
+                          directory, snapshot_folder_name));
+}
+
 // Passing causes (descriptors, memory, a link that dropped) go by themselves. What stays unreadable can be renamed
 // unread, which is to say that what it holds is given up; scrub makes an empty one in its place.
 std::string refusal_of_unread(const std::string& directory, const std::vector<std::string>& lines) {

@@ -14,6 +14,7 @@ std::string remedy_of_damaged_snapshot();
 // It cannot be opened at all.
 std::string remedy_of_loss(const std::string& directory);
 
+std::string refusal_of_missing(const std::string& directory, const std::vector<std::string>& manifests);
 // Where manifests could not be read: `lines` says which and why.
 std::string refusal_of_unread(const std::string& directory, const std::vector<std::string>& lines);
 

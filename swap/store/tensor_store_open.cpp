@@ -10,7 +10,11 @@
 #include "swap/store/verify.h"
 #include "swap/store/zero_fill.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -21,11 +25,15 @@ bool is_shared(const Directories& directories) {
     return std::any_of(directories.begin(), directories.end(), [](const auto* one) { return one->shared(); });
 }
 
-std::string first_manifest_missing(const Recovery& recovery) {
-    for (std::size_t file = 0; file < recovery.copies.size(); ++file) {
-        if (recovery.copies[file][0].state == ManifestCopy::State::missing) return manifest_file_names[file];
+void refuse_missing_manifests(const StoreDirectory& directory) {
+    std::vector<std::string> missing;
+    for (const char* name : manifest_file_names) {
+        struct stat status {};
+        if (::fstatat(directory.fd(), name, &status, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
+            missing.emplace_back(name);
     }
-    return {};
+    if (missing.empty()) return;
+    throw Error(ExitCode::storage, refusal_of_missing(directory.path(), missing));
 }
 
 Recovery recover_newest(const StoreDirectory& directory) {
@@ -34,17 +42,10 @@ Recovery recover_newest(const StoreDirectory& directory) {
     if (!hidden.empty()) throw Error(ExitCode::storage, refusal_of_unread(directory.path(), hidden));
     if (recovery.newest) return recovery;
     const std::vector<std::string> problems = recovery.problems(directory.path());
-    if (problems.empty()) {
-        const std::string missing = first_manifest_missing(recovery);
-        const std::string why = missing.empty()
-                                    ? "the store is scratch, or its first run ended before its first step"
-                                    : fmt::format(
-                                          "there is no '{}', without which nobody can tell what its data is; put the "
-                                          "manifests back, from where the data came, or remove the directory to start "
-                                          "anew",
-                                          missing);
-        throw Error(ExitCode::storage, fmt::format("{}: nothing is committed here: {}.", directory.path(), why));
-    }
+    if (problems.empty())
+        throw Error(ExitCode::storage, fmt::format("{}: nothing is committed here: the store is scratch, or its first "
+                                                   "run ended before its first step",
+                                                   directory.path()));
     throw Error(ExitCode::storage,
                 fmt::format("{}: no manifest is whole, so the store cannot be opened. {}. {}.", directory.path(),
                             fmt::join(problems, "; "), remedy_of_loss(directory.path())));
@@ -92,12 +93,6 @@ void check_files(const StoreFiles& files, const Layout& layout, const std::strin
     }
 }
 
-StoreFiles find_files(const Directories& directories, aio::Caching caching, const Manifest& manifest) {
-    StoreFiles files = StoreFiles::find(directories, caching);
-    check_files(files, Layout(manifest.objects, manifest.geometry), directories.front()->path());
-    return files;
-}
-
 // Counting on from numbers that no program has reached would begin again at 0, and older manifests would win.
 void check_numbers(const Manifest& manifest, const StoreDirectory& directory) {
     constexpr std::uint64_t most = 1ULL << 63;
@@ -118,12 +113,16 @@ std::uint64_t next_incarnation(std::uint64_t last) {
     return std::max(last + 1, static_cast<std::uint64_t>(now_ns));
 }
 
-// Through files of its own, because which generation the store will go on from is not known yet.
-VerifyReport verify_generation(aio::Io& io, const Directories& directories, const Manifest& manifest,
-                               const OpenOptions& options, VerifyScope scope) {
-    TensorStore store(std::make_unique<StoreState>(io, find_files(directories, options.caching, manifest), manifest,
-                                                   manifest.generation, StoreState::Access::read_only));
-    return verify(io, store, {.scope = scope, .progress = options.progress});
+// Lends the files to a store that only reads: which generation will be gone on from is not known yet.
+VerifyReport verify_generation(aio::Io& io, StoreFiles& files, const Manifest& manifest, const OpenOptions& options,
+                               VerifyScope scope) {
+    auto state = std::make_unique<StoreState>(io, std::move(files), manifest, manifest.generation,
+                                              StoreState::Access::read_only);
+    StoreFiles& lent = state->files;
+    TensorStore store(std::move(state));
+    VerifyReport report = verify(io, store, {.scope = scope, .progress = options.progress});
+    files = std::move(lent);
+    return report;
 }
 
 // A tile that the device has an error for need not be wrong: nothing is given up for it.
@@ -135,34 +134,36 @@ void refuse_unread(const VerifyReport& report, const StoreDirectory& directory, 
                             directory.path(), report.unread_tiles, report.tiles, generation, report.damages.front()));
 }
 
+// Where a newer generation may have been lost, the slots of this one may have been written since: all of it is read
+// before anything is built on it or erased for it.
+VerifyScope scope_of(const OpenOptions& options, const Recovery& recovery, const Directories& directories) {
+    return recovery.doubtful() && !is_shared(directories) ? VerifyScope::all : options.verify;
+}
+
 // Generation g-1 is whole from the commit of g to the first write after it, and nothing has been written yet: so g can
 // be given up as long as all of g-1 is right.
-void verify_newest(aio::Io& io, const Directories& directories, const OpenOptions& options, VerifyScope scope,
+void verify_newest(aio::Io& io, StoreFiles& files, const Directories& directories, const OpenOptions& options,
                    Recovery& recovery, std::vector<std::string>& notes) {
+    const StoreDirectory& first = *directories.front();
     const std::uint64_t generation = recovery.newest->generation;
-    const VerifyReport report = verify_generation(io, directories, *recovery.newest, options, scope);
-    refuse_unread(report, *directories.front(), generation);
+    const VerifyScope scope = scope_of(options, recovery, directories);
+    if (scope == VerifyScope::none) return;
+    const VerifyReport report = verify_generation(io, files, *recovery.newest, options, scope);
+    refuse_unread(report, first, generation);
     if (report.damaged_tiles == 0) return;
     const bool shared = is_shared(directories);
-    const bool back =
-        !shared && recovery.previous &&
-        verify_generation(io, directories, *recovery.previous, options, VerifyScope::all).damaged_tiles == 0;
+    const bool back = !shared && recovery.previous &&
+                      verify_generation(io, files, *recovery.previous, options, VerifyScope::all).damaged_tiles == 0;
     const std::string damage = fmt::format("{} of {} verified tiles of generation {} are damaged, e.g. {}",
                                            report.damaged_tiles, report.tiles, generation, report.damages.front());
     if (!back) {
         throw Error(ExitCode::storage,
-                    fmt::format("{}: {} The generation before is {}.", directories.front()->path(), damage,
+                    fmt::format("{}: {} The generation before is {}.", first.path(), damage,
                                 shared ? "not looked at in a store that is only read" : "not whole either"));
     }
     recovery.use_previous();
     notes.push_back(fmt::format("{} Generation {} is whole and used instead: one commit is lost. Watch the drive.",
                                 damage, generation - 1));
-}
-
-// Where a newer generation may have been lost, the slots of this one may have been written since: all of it is read
-// before anything is built on it or erased for it.
-VerifyScope scope_of(const OpenOptions& options, const Recovery& recovery, const Directories& directories) {
-    return recovery.doubtful() && !is_shared(directories) ? VerifyScope::all : options.verify;
 }
 
 std::string note_of_doubt(const StoreDirectory& directory, std::uint64_t generation) {
@@ -180,14 +181,17 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     check_directories(directories);
     check_roles(directories);
     const bool shared = is_shared(directories);
-    Recovery recovery = recover_newest(*directories.front());
-    check_numbers(*recovery.newest, *directories.front());
+    const StoreDirectory& first = *directories.front();
+    refuse_missing_manifests(first);
+    // Held before anything is read: what a process that was killed had under way has landed.
+    StoreFiles files = StoreFiles::find(directories, options.caching, io.deadline());
+    Recovery recovery = recover_newest(first);
+    check_numbers(*recovery.newest, first);
     check_device_count(*recovery.newest, directories);
+    check_files(files, Layout(recovery.newest->objects, recovery.newest->geometry), first.path());
     std::vector<std::string> notes;
-    if (recovery.doubtful()) notes.push_back(note_of_doubt(*directories.front(), recovery.newest->generation));
-    const VerifyScope scope = scope_of(options, recovery, directories);
-    if (scope != VerifyScope::none) verify_newest(io, directories, options, scope, recovery, notes);
-    StoreFiles files = find_files(directories, options.caching, *recovery.newest);
+    if (recovery.doubtful()) notes.push_back(note_of_doubt(first, recovery.newest->generation));
+    verify_newest(io, files, directories, options, recovery, notes);
     Manifest manifest = std::move(*recovery.newest);
     const std::uint64_t generation = manifest.generation;
     if (!shared) {
@@ -198,7 +202,7 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     }
     const auto access = shared ? StoreState::Access::read_only : StoreState::Access::read_write;
     auto state = std::make_unique<StoreState>(io, std::move(files), std::move(manifest), generation, access);
-    for (const std::string& problem : recovery.problems(directories.front()->path())) {
+    for (const std::string& problem : recovery.problems(first.path())) {
         state->note(fmt::format("{}; generation {} is used.", problem, generation));
     }
     for (std::string& note : notes) state->note(std::move(note));

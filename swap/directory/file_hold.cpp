@@ -1,0 +1,43 @@
+#include "swap/directory/file_hold.h"
+
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+namespace penstock::store {
+
+FileHold::FileHold(const aio::File& file, Sharing sharing, std::chrono::nanoseconds patience) {
+    const int operation = (sharing == Sharing::shared ? LOCK_SH : LOCK_EX) | LOCK_NB;
+    const auto start = std::chrono::steady_clock::now();
+    std::chrono::nanoseconds pause = std::chrono::milliseconds(1);
+    while (::flock(file.fd(), operation) != 0) {
+        if (errno == EINTR) continue;
+        if (errno != EWOULDBLOCK) {
+            throw Error(ExitCode::storage, fmt::format("{} cannot be locked: {}; check the file system.", file.path(),
+                                                       aio::errno_text(errno)));
+        }
+        const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
+        if (waited >= patience) {
+            throw Error(ExitCode::storage,
+                        fmt::format("{}: what an earlier user had under way there has not ended for {} s, or something "
+                                    "that it started has the file open; nothing was changed. Check the device (dmesg), "
+                                    "or what runs, then try again.",
+                                    file.path(), std::chrono::duration_cast<std::chrono::seconds>(waited).count()));
+        }
+        std::this_thread::sleep_for(std::min(pause, patience - waited));
+        pause = std::min<std::chrono::nanoseconds>(2 * pause, std::chrono::milliseconds(100));
+    }
+    fd_ = file.fd();
+}
+
+FileHold::~FileHold() {
+    if (fd_ >= 0) ::flock(fd_, LOCK_UN);
+}
+
+}  // namespace penstock::store

@@ -1,0 +1,114 @@
+#include "swap/directory/file_hold.h"
+
+#include "swap/directory/descriptor.h"
+#include "tests/refusal.h"
+#include "tests/swap/power/power_device.h"
+#include "tests/swap/store/exercise.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+
+#include <thread>
+
+namespace penstock::testing {
+namespace {
+
+class FileHoldTest : public ::testing::Test {
+   protected:
+    void create() {
+        auto store = store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects()});
+        ASSERT_FALSE(exercise.advance(io, *store, 0));
+    }
+    // What the kernel has of a process that was killed within a write: the file, open and locked, by nobody.
+    store::Descriptor left_behind(const std::string& name) const {
+        store::Descriptor file(::open((directory.path() + "/" + name).c_str(), O_RDWR | O_CLOEXEC));
+        EXPECT_EQ(::flock(file.get(), LOCK_EX | LOCK_NB), 0);
+        return file;
+    }
+
+    TemporaryDirectory scratch;
+    store::StoreDirectory directory{scratch.file("store"), "test"};
+    PowerDevice device{1};
+    aio::Io io{device.backend(), {.deadline = std::chrono::milliseconds(300)}};
+    Exercise exercise{7};
+};
+
+TEST_F(FileHoldTest, AStoreIsOpenedWhenTheLastRequestOfAnEarlierUserHasEnded) {
+    create();
+    for (const char* name : {"data", "manifest.0", "manifest.1"}) {
+        SCOPED_TRACE(name);
+        store::Descriptor file = left_behind(name);
+        bool ended = false;
+        std::thread device_ends([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            ended = true;
+            file = store::Descriptor();
+        });
+        const auto store = store::TensorStore::open(io, {&directory});
+        device_ends.join();
+        EXPECT_TRUE(ended);
+        EXPECT_EQ(store->generation(), 0U);
+    }
+}
+
+TEST_F(FileHoldTest, AnEarlierUsersRequestThatDoesNotEndIsNamedAndNothingIsTouched) {
+    create();
+    for (const char* name : {"data", "manifest.0", "manifest.1"}) {
+        SCOPED_TRACE(name);
+        const store::Descriptor file = left_behind(name);
+        const std::string message = storage_refusal([&] { store::TensorStore::open(io, {&directory}); });
+        EXPECT_NE(message.find(directory.path() + "/" + name), std::string::npos) << message;
+        EXPECT_NE(message.find("has not ended"), std::string::npos) << message;
+    }
+    EXPECT_EQ(store::TensorStore::open(io, {&directory})->generation(), 0U);
+}
+
+TEST_F(FileHoldTest, ACreationWaitsAsWell) {
+    {
+        // Interrupted before its first commit.
+        store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects()});
+    }
+    const store::Descriptor file = left_behind("data");
+    EXPECT_NE(storage_refusal([&] {
+                  store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects()});
+              }).find("has not ended"),
+              std::string::npos);
+}
+
+// It has the descriptors, as after a fork() without exec() in a program that loads data by processes of its own.
+TEST_F(FileHoldTest, AChildThatLivesDoesNotHoldAStoreThatWasClosed) {
+    create();
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    auto own = std::make_unique<store::StoreDirectory>(scratch.file("own"), "test");
+    auto store = store::TensorStore::create(io, {own.get()}, {.objects = Exercise::objects()});
+    ASSERT_FALSE(exercise.advance(io, *store, 0));
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+        char byte = 0;
+        ::close(ends[1]);
+        ::_exit(static_cast<int>(::read(ends[0], &byte, 1)));
+    }
+    store.reset();
+    own.reset();
+    own = std::make_unique<store::StoreDirectory>(scratch.file("own"), "test");
+    EXPECT_EQ(store::TensorStore::open(io, {own.get()})->generation(), 0U);
+    ::close(ends[1]);
+    ::close(ends[0]);
+    ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(FileHoldTest, ReadersShareTheFiles) {
+    create();
+    { const store::StoreDirectory closed = std::move(directory); }
+    auto first = store::StoreDirectory::find(scratch.file("store"), store::Sharing::shared);
+    auto second = store::StoreDirectory::find(scratch.file("store"), store::Sharing::shared);
+    const auto one = store::TensorStore::open(io, {&first});
+    const auto other = store::TensorStore::open(io, {&second});
+    EXPECT_EQ(one->generation(), other->generation());
+}
+
+}  // namespace
+}  // namespace penstock::testing
