@@ -44,9 +44,7 @@ namespace {
 }
 
 void check_job(const std::string& job) {
-    const bool clean =
-        std::none_of(job.begin(), job.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-    if (!job.empty() && job.size() <= max_job_bytes && clean) return;
+    if (is_possible_job(job)) return;
     throw Error(ExitCode::usage,
                 fmt::format("the job's name of {} bytes is impossible: 1 to {} printable characters are allowed",
                             job.size(), max_job_bytes));
@@ -84,10 +82,11 @@ bool exists(int directory_fd, const char* name) {
     return ::fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-std::string read_text(int fd) {
-    std::array<char, lock_text_bytes> text{};
+std::string read_text(int fd, const std::string& path) {
+    std::array<char, lock_file_bytes> text{};
     const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
-    return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+    if (got < 0) fail_errno(path + "/" + StoreDirectory::lock_name, "the lock cannot be read", errno);
+    return {text.data(), static_cast<std::size_t>(got)};
 }
 
 std::string holder(const std::optional<LockText>& lock) {
@@ -117,7 +116,7 @@ Descriptor lock_directory(int directory_fd, const std::string& path, Sharing sha
             fail(lock_path, "it is not a regular file; remove it");
         if (::flock(lock.get(), (sharing == Sharing::shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
             if (errno != EWOULDBLOCK) fail_errno(lock_path, "the lock cannot be taken", errno);
-            refuse_held(path, parse_lock(read_text(lock.get())));
+            refuse_held(path, parse_lock_file(read_text(lock.get(), path)));
         }
         const bool same = ::fstatat(directory_fd, StoreDirectory::lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                           held.st_ino == named.st_ino;
@@ -159,7 +158,7 @@ StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing) : path_
     directory_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!directory_) fail_errno(path, "the store directory cannot be opened", errno);
     lock_ = lock_directory(directory_.get(), path, sharing, 0);
-    std::optional<LockText> found = parse_lock(read_text(lock_.get()));
+    std::optional<LockText> found = parse_lock_file(read_text(lock_.get(), path));
     if (!found) fail(path_ + "/" + lock_name, "it is no lock of a store; check the path");
     lock_text_ = std::move(*found);
     if (sharing == Sharing::shared) return;
@@ -177,8 +176,8 @@ StoreDirectory StoreDirectory::find(const std::string& path, Sharing sharing) {
 
 // With the lock held: finds out whose the directory is, and signs.
 void StoreDirectory::take(const std::string& job) {
-    const std::string text = read_text(lock_.get());
-    std::optional<LockText> found = parse_lock(text);
+    const std::string text = read_text(lock_.get(), path_);
+    std::optional<LockText> found = parse_lock_file(text);
     if (found && found->job != job) {
         fail(path_,
              fmt::format(
@@ -213,7 +212,7 @@ void StoreDirectory::refuse_if_foreign() const {
 // Always the same length in place, so that no moment exists in which it is empty or cut. Durable before anything relies
 // on it.
 void StoreDirectory::write_lock() {
-    const std::string text = format(lock_text_);
+    const std::string text = lock_file(lock_text_);
     const ssize_t put = ::pwrite(lock_.get(), text.data(), text.size(), 0);
     const int error = put < 0 ? errno : ENOSPC;
     if (put != static_cast<ssize_t>(text.size()))

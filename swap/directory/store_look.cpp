@@ -39,9 +39,9 @@ std::optional<HeldLock> look_at_lock(int directory_fd) {
         ::openat(directory_fd, StoreDirectory::lock_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-    std::array<char, lock_text_bytes> text{};
+    std::array<char, lock_file_bytes> text{};
     const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
-    auto lock = parse_lock({text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))});
+    auto lock = parse_lock_file({text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))});
     if (!lock) return std::nullopt;
     return HeldLock{.text = std::move(*lock), .held = is_locked(status)};
 }

@@ -2,11 +2,15 @@
 
 #include "aio/words/check.h"
 
+#include <xxhash.h>
+
+#include <algorithm>
 #include <charconv>
 
 namespace penstock::store {
 namespace {
 
+constexpr std::size_t max_since_bytes = 20;
 constexpr std::string_view first_line = "penstock store directory, format 1\n";
 
 // Takes "KEY: VALUE\n" from the front of `text`.
@@ -54,7 +58,20 @@ bool parse_role(std::string_view text, std::optional<DeviceRole>& role) {
     return true;
 }
 
+bool is_control(char c) noexcept {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+}
+
+// The last line of a text: XXH3-64 of what stands before it.
+std::string check_of(std::string_view text) {
+    return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
 }  // namespace
+
+bool is_possible_job(std::string_view job) noexcept {
+    return !job.empty() && job.size() <= max_job_bytes && std::none_of(job.begin(), job.end(), is_control);
+}
 
 std::string format(const LockText& lock) {
     const std::string role = !lock.role ? "none"
@@ -62,24 +79,44 @@ std::string format(const LockText& lock) {
                                                       to_string(lock.role->store));
     std::string text = fmt::format("{}job: {}\nuuid: {}\ndevice: {}\npid: {}\nhost: {}\nsince: {}\n", first_line,
                                    lock.job, to_string(lock.uuid), role, lock.pid, lock.host, lock.since);
+    text += fmt::format("check: {}\n", check_of(text));
     PENSTOCK_CHECK(text.size() <= lock_text_bytes, "lock text of {} bytes", text.size());
     text.resize(lock_text_bytes, '\n');
     return text;
 }
 
 std::optional<LockText> parse_lock(std::string_view text) {
+    const std::string_view whole = text;
     if (text.substr(0, first_line.size()) != first_line) return std::nullopt;
     text.remove_prefix(first_line.size());
     LockText lock;
     const auto job = take_line(text, "job");
     const auto uuid = take_line(text, "uuid");
     const auto role = take_line(text, "device");
-    if (!job || !uuid || !role || !parse_uuid(*uuid, lock.uuid) || !parse_role(*role, lock.role)) return std::nullopt;
+    if (!job || !is_possible_job(*job) || !uuid || !role || !parse_uuid(*uuid, lock.uuid) ||
+        !parse_role(*role, lock.role))
+        return std::nullopt;
     lock.job = *job;
     // Who held it last only explains a refusal: unreadable lines are no reason to give the directory up.
     if (const auto pid = take_line(text, "pid"); pid && !parse_integer(*pid, lock.pid)) lock.pid = 0;
-    if (const auto host = take_line(text, "host")) lock.host = *host;
-    if (const auto since = take_line(text, "since")) lock.since = *since;
+    const auto shown = [](std::string_view line, std::size_t most) {
+        return line.size() <= most && std::none_of(line.begin(), line.end(), is_control) ? std::string(line) : "?";
+    };
+    if (const auto host = take_line(text, "host")) lock.host = shown(*host, max_host_bytes);
+    if (const auto since = take_line(text, "since")) lock.since = shown(*since, max_since_bytes);
+    const std::string_view checked = whole.substr(0, whole.size() - text.size());
+    if (const auto check = take_line(text, "check"); check && *check != check_of(checked)) return std::nullopt;
+    return lock;
+}
+
+std::string lock_file(const LockText& lock) {
+    const std::string text = format(lock);
+    return text + text;
+}
+
+std::optional<LockText> parse_lock_file(std::string_view file) {
+    std::optional<LockText> lock = parse_lock(file.substr(0, lock_text_bytes));
+    if (!lock && file.size() > lock_text_bytes) lock = parse_lock(file.substr(lock_text_bytes));
     return lock;
 }
 

@@ -30,9 +30,19 @@ struct LockText {
 };
 
 inline constexpr std::size_t lock_text_bytes = 512;  // always, padded with line ends: one sector, overwritten in place
+inline constexpr std::size_t lock_file_bytes = 2 * lock_text_bytes;  // the same text twice: a sector may go bad
 inline constexpr std::size_t max_job_bytes = 200;
+inline constexpr std::size_t max_host_bytes = 64;
 
-std::string format(const LockText& lock);                   // REQUIRES: job at most max_job_bytes, host at most 64
-std::optional<LockText> parse_lock(std::string_view text);  // nothing when it is not one of ours; never throws
+// 1 to max_job_bytes bytes without control characters.
+bool is_possible_job(std::string_view job) noexcept;
+
+// Text and its check. REQUIRES: is_possible_job(), host at most max_host_bytes.
+std::string format(const LockText& lock);
+// Nothing when it is not one of ours, or not as it was written (older programs wrote no check); never throws.
+std::optional<LockText> parse_lock(std::string_view text);
+
+std::string lock_file(const LockText& lock);
+std::optional<LockText> parse_lock_file(std::string_view file);  // the first copy that is right
 
 }  // namespace penstock::store

@@ -128,7 +128,7 @@ StoreImage::StoreImage(std::span<const std::byte> input) {
 }
 
 std::optional<store::LockText> StoreImage::lock(std::size_t directory) const {
-    return store::parse_lock(text_of(contents_[directory][0].copies[0]));
+    return store::parse_lock_file(text_of(contents_[directory][0].copies[0]));
 }
 
 std::vector<std::size_t> StoreImage::given() const {

@@ -15,6 +15,13 @@ store::LockText example() {
     return lock;
 }
 
+// As programs wrote it before there was a check.
+std::string unchecked(const store::LockText& lock) {
+    std::string text = format(lock);
+    text.replace(text.find("check: "), 23, std::string(23, '\n'));
+    return text;
+}
+
 TEST(LockText, RoundTripsWithAndWithoutARoleAtItsLongest) {
     store::LockText lock = example();
     EXPECT_EQ(format(lock).size(), store::lock_text_bytes);
@@ -38,7 +45,7 @@ TEST(LockText, WhatIsNotOursIsRefusedAndCutTextNeverThrows) {
 }
 
 TEST(LockText, AnImpossibleRoleIsRefused) {
-    const std::string text = format(example());
+    const std::string text = unchecked(example());
     const auto with_role = [&](const std::string& role) {
         std::string changed = text;
         return changed.replace(changed.find("device: none"), 12, "device: " + role);
@@ -53,12 +60,47 @@ TEST(LockText, AnImpossibleRoleIsRefused) {
 }
 
 TEST(LockText, AnUnreadableHolderIsNoReasonToGiveTheDirectoryUp) {
-    std::string text = format(example());
+    std::string text = unchecked(example());
     text.replace(text.find("pid: 2147483647"), 15, "pid: 21 xyz.....");
     const auto lock = store::parse_lock(text);
     ASSERT_TRUE(lock);
     EXPECT_EQ(lock->pid, 0);
     EXPECT_EQ(lock->uuid, example().uuid);
+}
+
+TEST(LockText, AnyFlippedBitOfOneCopyIsMadeGoodByTheOther) {
+    store::LockText lock = example();
+    lock.role = store::DeviceRole{.store = lock.uuid, .device = 0, .device_count = 1};
+    const std::string file = lock_file(lock);
+    ASSERT_EQ(file.size(), store::lock_file_bytes);
+    for (std::size_t bit = 0; bit < file.size() * 8; ++bit) {
+        std::string flipped = file;
+        flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+        const auto found = store::parse_lock_file(flipped);
+        ASSERT_TRUE(found) << bit;
+        EXPECT_EQ(found->uuid, lock.uuid) << bit;
+        EXPECT_EQ(found->role, lock.role) << bit;
+        EXPECT_EQ(found->job, lock.job) << bit;
+    }
+    EXPECT_EQ(store::parse_lock_file(std::string(store::lock_text_bytes, '\0') + format(lock)), lock);
+    EXPECT_EQ(store::parse_lock_file(unchecked(lock)), lock) << "an older program's file is half as long";
+}
+
+TEST(LockText, WordsThatNobodyCouldHaveWrittenAreNotShownAndNotWrittenAgain) {
+    const auto with = [](const std::string& line, const std::string& other) {
+        std::string text = unchecked(example());
+        return text.replace(text.find(line), line.size(), other);
+    };
+    const std::string host = "host: " + std::string(64, 'h');
+    for (const std::string& words : {host + "h", std::string("host: \x1b[2J")}) {
+        const auto lock = store::parse_lock(with(host, words));
+        ASSERT_TRUE(lock);
+        EXPECT_EQ(lock->host, "?");
+        EXPECT_EQ(format(*lock).size(), store::lock_text_bytes);
+    }
+    const std::string job = "job: " + std::string(200, 'j');
+    EXPECT_FALSE(store::parse_lock(with(job, job + "j")));
+    EXPECT_FALSE(store::parse_lock(with(job, "job: \x1b[2J")));
 }
 
 }  // namespace
