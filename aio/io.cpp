@@ -207,6 +207,7 @@ void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
     chunk.kind = request.kind;
     chunk.fd = request.file->fd();
     chunk.file_id = request.file->id();
+    chunk.device = request.file->device();
     chunk.data = request.data == nullptr ? nullptr : request.data + transfer.issued_bytes_;
     chunk.offset_bytes = request.offset_bytes + transfer.issued_bytes_;
     chunk.bytes = chunk.issued_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(limits_.chunk_bytes, left));

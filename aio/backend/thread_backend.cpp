@@ -1,4 +1,4 @@
-// pread, pwrite and fdatasync on a few threads: works wherever files work.
+// pread, pwrite and fdatasync on a few threads for each device: works wherever files work.
 #include "aio/backend/attempt_list.h"
 #include "aio/backend/backend_limits.h"
 #include "aio/backend/perform.h"
@@ -13,16 +13,20 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace penstock::aio {
 
 namespace {
 
-constexpr std::size_t max_threads = 256;
+constexpr std::size_t max_threads = 256;  // per device
+constexpr std::size_t max_crews = 16;     // further devices share the first one's
 
 // Signals belong to the threads of the program, so workers are born with all of them blocked.
 class BlockedSignals {
@@ -38,6 +42,14 @@ class BlockedSignals {
 
    private:
     sigset_t before_;
+};
+
+// The workers of one device, and what they have to do: they may all be stuck while another device's go on.
+struct Crew {
+    std::uint64_t device = 0;
+    std::condition_variable work_there;
+    AttemptList waiting;  // the backend's mutex
+    std::vector<std::thread> workers;
 };
 
 // A worker that is stuck in the kernel keeps its attempt, with the memory behind it, and this object: when the system
@@ -59,32 +71,33 @@ class ThreadBackend final : public Backend {
     const char* name() const noexcept override { return word_of(BackendKind::threads); }
 
    private:
-    void start_workers(std::size_t count);
+    void start_crew(std::uint64_t device);
+    Crew& crew_of(std::uint64_t device) noexcept;
     void stop_workers() noexcept;
-    void work() noexcept;
+    void work(Crew& crew) noexcept;
     Attempt* take_finished() noexcept;
     void sleep(std::chrono::nanoseconds timeout) noexcept;
 
     std::size_t depth_;
+    std::size_t threads_per_device_;
     WakeEvent event_;  // something finished, or wake()
 
     // The owner's.
     std::size_t in_flight_ = 0;
+    std::vector<std::unique_ptr<Crew>> crews_;  // in the order in which their devices came; the first is there at once
+    bool first_is_free_ = true;                 // no device came yet
 
     std::mutex mutex_;
-    std::condition_variable work_there_;
-    AttemptList waiting_;    // mutex_
     AttemptList finished_;   // mutex_
     bool stopping_ = false;  // mutex_; workers end once nothing waits
-
-    std::vector<std::thread> workers_;
 };
 
-ThreadBackend::ThreadBackend(const BackendOptions& options) : depth_(checked_depth(options.depth)) {
+ThreadBackend::ThreadBackend(const BackendOptions& options)
+    : depth_(checked_depth(options.depth)), threads_per_device_(options.thread_count) {
+    crews_.reserve(max_crews);
     try {
-        start_workers(options.thread_count);
+        start_crew(0);
     } catch (const std::system_error& error) {
-        stop_workers();
         throw Error(ExitCode::storage,
                     fmt::format("cannot start {} I/O threads: {}; raise the limit on threads (ulimit -u)",
                                 options.thread_count, error.code().message()));
@@ -99,13 +112,29 @@ ThreadBackend::~ThreadBackend() {
 bool ThreadBackend::submit(Attempt& attempt) {
     if (in_flight_ == depth_) return false;
     ++in_flight_;
+    Crew& crew = crew_of(attempt.device);
     {
         const std::lock_guard lock(mutex_);
         PENSTOCK_CHECK(!stopping_, "an attempt for the I/O threads after they were abandoned");
-        waiting_.push(attempt);
+        crew.waiting.push(attempt);
     }
-    work_there_.notify_one();
+    crew.work_there.notify_one();
     return true;
+}
+
+// A device's crew is started with its first attempt. Where no more threads can be had, it shares the first one's.
+Crew& ThreadBackend::crew_of(std::uint64_t device) noexcept {
+    if (std::exchange(first_is_free_, false)) crews_.front()->device = device;
+    for (const std::unique_ptr<Crew>& crew : crews_) {
+        if (crew->device == device) return *crew;
+    }
+    if (crews_.size() == max_crews) return *crews_.front();
+    try {
+        start_crew(device);
+    } catch (const std::exception&) {
+        return *crews_.front();
+    }
+    return *crews_.back();
 }
 
 Attempt* ThreadBackend::reap(std::chrono::nanoseconds timeout) {
@@ -123,9 +152,13 @@ Attempt* ThreadBackend::abandon() noexcept {
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
-        never_begun = waiting_.take_all();
+        AttemptList all;
+        for (const std::unique_ptr<Crew>& crew : crews_) {
+            while (!crew->waiting.empty()) all.push(crew->waiting.pop());
+        }
+        never_begun = all.take_all();
     }
-    work_there_.notify_all();
+    for (const std::unique_ptr<Crew>& crew : crews_) crew->work_there.notify_all();
     for (Attempt* attempt = never_begun; attempt != nullptr; attempt = attempt->next) {
         attempt->result = -ECANCELED;
         --in_flight_;
@@ -133,12 +166,12 @@ Attempt* ThreadBackend::abandon() noexcept {
     return never_begun;
 }
 
-void ThreadBackend::work() noexcept {
+void ThreadBackend::work(Crew& crew) noexcept {
     std::unique_lock lock(mutex_);
     for (;;) {
-        work_there_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
-        if (waiting_.empty()) return;
-        Attempt& attempt = waiting_.pop();
+        crew.work_there.wait(lock, [&] { return stopping_ || !crew.waiting.empty(); });
+        if (crew.waiting.empty()) return;
+        Attempt& attempt = crew.waiting.pop();
         lock.unlock();
         const std::int32_t result = perform(attempt);
         lock.lock();
@@ -165,10 +198,24 @@ void ThreadBackend::sleep(std::chrono::nanoseconds timeout) noexcept {
     event_.take();
 }
 
-void ThreadBackend::start_workers(std::size_t count) {
+// Throws what starting a thread throws; then nothing is left of the crew.
+void ThreadBackend::start_crew(std::uint64_t device) {
     const BlockedSignals blocked;
-    workers_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) workers_.emplace_back([this] { work(); });
+    auto crew = std::make_unique<Crew>();
+    crew->device = device;
+    crew->workers.reserve(threads_per_device_);
+    try {
+        for (std::size_t i = 0; i < threads_per_device_; ++i)
+            crew->workers.emplace_back([this, own = crew.get()] { work(*own); });
+    } catch (const std::system_error&) {
+        if (crew->workers.empty()) throw;
+        if (crews_.empty()) {  // fewer than were asked for are an error at the start, and better than none later
+            crews_.push_back(std::move(crew));
+            stop_workers();
+            throw;
+        }
+    }
+    crews_.push_back(std::move(crew));
 }
 
 void ThreadBackend::stop_workers() noexcept {
@@ -176,9 +223,11 @@ void ThreadBackend::stop_workers() noexcept {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
     }
-    work_there_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-    workers_.clear();
+    for (const std::unique_ptr<Crew>& crew : crews_) crew->work_there.notify_all();
+    for (const std::unique_ptr<Crew>& crew : crews_) {
+        for (std::thread& worker : crew->workers) worker.join();
+    }
+    crews_.clear();
 }
 
 }  // namespace

@@ -252,5 +252,38 @@ TEST(ThreadBackend, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
     EXPECT_EQ(last->result, 4096);
 }
 
+TEST(ThreadBackend, AStuckDeviceDoesNotHoldUpAnother) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("data");
+    const File file(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered});
+    ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);
+    const StuckMemory memory;
+    if (!memory.works()) GTEST_SKIP() << "userfaultfd is not allowed here";
+    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 32, .thread_count = 2});
+    std::vector<Attempt> stuck(4);
+    for (Attempt& one : stuck) {
+        one = {.kind = IoKind::read, .fd = file.fd(), .data = memory.data(), .bytes = 4096, .device = 7};
+        EXPECT_TRUE(backend->submit(one));
+    }
+    memory.wait_until_somebody_is_stuck();
+    std::vector<std::byte> bytes(4096);
+    std::vector<Attempt> others(20);
+    std::size_t back = 0;
+    for (std::size_t i = 0; i < others.size(); ++i) {
+        others[i] = {.kind = IoKind::read, .fd = file.fd(), .data = bytes.data(), .bytes = 4096, .device = 8 + i % 10};
+        EXPECT_TRUE(backend->submit(others[i]));
+    }
+    const auto end = std::chrono::steady_clock::now() + seconds(30);
+    while (back < others.size() && std::chrono::steady_clock::now() < end) {
+        for (const Attempt* one = backend->reap(seconds(1)); one != nullptr; one = one->next, ++back)
+            EXPECT_GE(one->device, 8U);
+    }
+    EXPECT_EQ(back, others.size());
+    memory.let_go();
+    for (back = others.size() - back + stuck.size(); back > 0;) {
+        for (const Attempt* one = backend->reap(seconds(1)); one != nullptr; one = one->next) --back;
+    }
+}
+
 }  // namespace
 }  // namespace penstock::aio
