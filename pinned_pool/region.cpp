@@ -128,6 +128,8 @@ void Region::map(std::size_t bytes, HugePages huge_pages) {
     data_ = reservation_ + 2 * huge_page_bytes - misfit;
     bytes_ = bytes;
     if (::mprotect(data_, bytes_, PROT_READ | PROT_WRITE) != 0) refuse(bytes, errno);
+    // A child would get copies at once of the pages that the kernel or a device has pinned: a second pool.
+    ::madvise(data_, bytes_, MADV_DONTFORK);
     // A wish: what came of it is read from smaps.
     ::madvise(data_, bytes_, huge_pages == HugePages::wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -73,6 +75,18 @@ TEST(Region, MovesItsMemory) {
     EXPECT_EQ(second.data()[17], std::byte{3});
     second = Region();
     EXPECT_EQ(second.data(), nullptr);
+}
+
+TEST(Region, IsNotThereInAChildOfTheProcess) {
+    const Region region(8192, 1, Registration::none);
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+        unsigned char resident = 0;
+        ::_exit(::mincore(region.data(), 4096, &resident) != 0 && errno == ENOMEM ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
 }
 
 TEST(Region, SaysWhatCouldNotBeMapped) {
