@@ -23,7 +23,6 @@
 namespace penstock::store {
 namespace {
 
-constexpr std::string_view step_prefix = "step-";
 // The manifests first: what is left then, should this be interrupted, is an unfinished store that can be removed again,
 // or, at the very end, an empty directory, which any new snapshot of that name takes.
 constexpr std::array own_files = {manifest_file_names[0], manifest_file_names[1], data_file_name,
@@ -72,15 +71,6 @@ std::optional<ListedSnapshot> look_for_snapshot(int folder_fd, const std::string
     return snapshot;
 }
 
-std::optional<std::uint64_t> step_of(const std::string& name) {
-    if (name.compare(0, step_prefix.size(), step_prefix) != 0) return std::nullopt;
-    const std::string digits = name.substr(step_prefix.size());
-    if (digits.empty() || digits.size() > 19 || digits.find_first_not_of("0123456789") != std::string::npos)
-        return std::nullopt;
-    const std::uint64_t step = std::stoull(digits);
-    return step_name(step) == name ? std::optional(step) : std::nullopt;  // "step-007" is somebody's own name
-}
-
 // What is wrong with removing it, or nothing.
 std::string why_not_removed(const StoreDirectory& directory) {
     const std::optional<DeviceRole>& role = directory.role();
@@ -119,10 +109,6 @@ bool is_snapshot_name(const std::string& name) noexcept {
     });
 }
 
-std::string step_name(std::uint64_t step) {
-    return fmt::format("{}{}", step_prefix, step);
-}
-
 std::vector<ListedSnapshot> list_snapshots(const std::string& folder) {
     const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd && errno == ENOENT) return {};
@@ -157,20 +143,6 @@ void remove_snapshot(const std::string& path) {
 
 bool is_copy_of(const ListedSnapshot& snapshot, const StoreUuid& of) noexcept {
     return snapshot.manifest && snapshot.manifest->origin && snapshot.manifest->origin->store == of;
-}
-
-std::vector<ListedSnapshot> beyond_retention(const std::vector<ListedSnapshot>& snapshots, const StoreUuid& of,
-                                             std::uint64_t count) {
-    std::vector<ListedSnapshot> own;
-    std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(own),
-                 [&of](const ListedSnapshot& snapshot) { return is_copy_of(snapshot, of) && step_of(snapshot.name); });
-    const auto age = [](const ListedSnapshot& one) {
-        return std::pair(one.manifest->origin->generation, *step_of(one.name));
-    };
-    std::sort(own.begin(), own.end(),
-              [&age](const ListedSnapshot& a, const ListedSnapshot& b) { return age(a) < age(b); });
-    own.resize(own.size() - std::min<std::uint64_t>(count, own.size()));
-    return own;
 }
 
 }  // namespace penstock::store

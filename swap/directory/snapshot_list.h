@@ -14,9 +14,8 @@ inline constexpr const char* snapshot_folder_name =
     "kept";  // beneath a store's first directory, unless another is given
 
 // A snapshot is the directory FOLDER/NAME. Names have 1 to 100 of the characters A-Z a-z 0-9 . _ - and do not begin
-// with a dot. Those that a run makes by itself are "step-NUMBER"; only these are ever removed by retention.
+// with a dot.
 bool is_snapshot_name(const std::string& name) noexcept;
-std::string step_name(std::uint64_t step);  // "step-100"
 
 struct ListedSnapshot {
     std::string name;
@@ -36,10 +35,5 @@ void remove_snapshot(const std::string& path);
 
 // Whether it is finished and a copy of the store `of`: several runs may keep in one folder.
 bool is_copy_of(const ListedSnapshot& snapshot, const StoreUuid& of) noexcept;
-
-// The finished step-NUMBER snapshots of the store `of` that are more than `count`, oldest first: by the generation
-// that they are of, since a run that went back comes to lower steps in higher ones.
-std::vector<ListedSnapshot> beyond_retention(const std::vector<ListedSnapshot>& snapshots, const StoreUuid& of,
-                                             std::uint64_t count);
 
 }  // namespace penstock::store

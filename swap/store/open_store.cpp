@@ -28,6 +28,7 @@ OpenStore& OpenStore::operator=(OpenStore&& other) noexcept {
     backend_note_ = std::move(other.backend_note_);
     ready_fd_ = other.ready_fd_;
     caching_ = other.caching_;
+    remedies_ = other.remedies_;
     directories_ = std::move(other.directories_);
     return *this;
 }
@@ -43,6 +44,7 @@ void OpenStore::start_io(const StoreIoOptions& options) {
 void OpenStore::start_io(const StoreIoOptions& options, aio::ChosenBackend chosen) {
     PENSTOCK_CHECK(io_ == nullptr, "{} has an Io already", directory().path());
     caching_ = options.caching;
+    remedies_ = options.remedies;
     backend_note_ = std::move(chosen.note);
     ready_fd_ = chosen.backend->ready_fd();
     io_ = std::make_shared<aio::Io>(std::move(chosen.backend), options.limits);
@@ -52,12 +54,14 @@ void OpenStore::share_io(const OpenStore& other) {
     PENSTOCK_CHECK(io_ == nullptr && other.io_ != nullptr, "{} has an Io already, or {} has none", directory().path(),
                    other.directory().path());
     caching_ = other.caching_;
+    remedies_ = other.remedies_;
     io_ = other.io_;
 }
 
 TensorStore& OpenStore::create(CreateOptions options) {
     PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
     options.caching = caching_;
+    options.remedies = remedies_;
     store_ = TensorStore::create(*io_, pointers(), std::move(options));
     return *store_;
 }
@@ -65,6 +69,7 @@ TensorStore& OpenStore::create(CreateOptions options) {
 TensorStore& OpenStore::open(OpenOptions options) {
     PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
     options.caching = caching_;
+    options.remedies = remedies_;
     store_ = TensorStore::open(*io_, pointers(), options);
     return *store_;
 }

@@ -17,6 +17,7 @@ struct StoreIoOptions {
     aio::Caching caching = aio::Caching::direct;   // of the store's files
     std::optional<aio::BackendKind> backend = {};  // none: the fastest that works
     aio::IoLimits limits = {};
+    const Remedies* remedies = &library_remedies();  // outlives the store
 };
 
 // Built step by step, because callers look or work between the steps: locked, then with an Io, then open; destroyed in
@@ -48,7 +49,8 @@ class OpenStore {
     int ready_fd() const noexcept { return ready_fd_; }  // Backend::ready_fd(), of an Io of its own
     const std::string& backend_note() const noexcept { return backend_note_; }  // ChosenBackend::note
 
-    // As those of TensorStore, with the caching of start_io(). REQUIRES: it has an Io and no store yet.
+    // As those of TensorStore, with the caching and the remedies of start_io(). REQUIRES: it has an Io and no store
+    // yet.
     TensorStore& create(CreateOptions options);
     TensorStore& open(OpenOptions options = {});
     TensorStore& store() const { return *store_; }
@@ -59,6 +61,7 @@ class OpenStore {
 
     std::vector<StoreDirectory> directories_;
     aio::Caching caching_ = aio::Caching::direct;
+    const Remedies* remedies_ = &library_remedies();
     int ready_fd_ = -1;
     std::string backend_note_;
     std::shared_ptr<aio::Io> io_;

@@ -1,21 +1,26 @@
-// What to do about a store that is not what was written: the ends of error messages. The snapshots that help lie in the
-// directory itself unless another folder was given, so nobody is told to remove it without saving them.
+// What to do about a store that is not what was written: the ends of error messages.
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace penstock::store {
 
-// The store opens, but some of its bytes are wrong or cannot be read.
-std::string remedy_of_damage(const std::string& directory);
-// Likewise of a kept one.
-std::string remedy_of_damaged_snapshot();
-// It cannot be opened at all.
-std::string remedy_of_loss(const std::string& directory);
+// The library's own words, which name no program. A program that has tools says so in a class of its own, which it
+// gives to create() and open() and which outlives their store. Each is one or more sentences without the last full
+// stop; `directory` is the store's first. Nobody is told to remove it without saving what may lie in it.
+class Remedies {
+   public:
+    virtual ~Remedies() = default;
+    // The store is open, but some of its bytes are wrong or cannot be read.
+    virtual std::string of_damage(const std::string& directory) const;
+    // The same of a snapshot.
+    virtual std::string of_damaged_snapshot(const std::string& directory) const;
+    // It cannot be opened at all.
+    virtual std::string of_loss(const std::string& directory) const;
+    // A manifest file, the data's only description but for the other one, is missing or cannot be read.
+    virtual std::string of_manifest(const std::string& directory) const;
+};
 
-std::string refusal_of_missing(const std::string& directory, const std::vector<std::string>& manifests);
-// Where manifests could not be read: `lines` says which and why.
-std::string refusal_of_unread(const std::string& directory, const std::vector<std::string>& lines);
+const Remedies& library_remedies() noexcept;
 
 }  // namespace penstock::store

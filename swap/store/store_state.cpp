@@ -251,8 +251,8 @@ std::string StoreState::describe(const TileOperation& operation) const {
 }
 
 std::string StoreState::remedy() const {
-    if (kind() == StoreKind::snapshot) return remedy_of_damaged_snapshot();
-    return remedy_of_damage(std::filesystem::path(files.manifests.front().path()).parent_path().string());
+    const std::string directory = std::filesystem::path(files.manifests.front().path()).parent_path().string();
+    return kind() == StoreKind::snapshot ? remedies->of_damaged_snapshot(directory) : remedies->of_damage(directory);
 }
 
 void StoreState::note(std::string line) {

@@ -13,6 +13,7 @@
 #include "swap/format/layout.h"
 #include "swap/format/manifest.h"
 #include "swap/store/long_work.h"
+#include "swap/store/remedy.h"
 
 #include <array>
 #include <cstddef>
@@ -126,6 +127,7 @@ struct CreateOptions {
     // its manifests are.)
     WorkProgress progress = {};
     AgreeOnIncarnation agree = {};
+    const Remedies* remedies = &library_remedies();  // outlives the store
 };
 
 // How much of the newest generation open() reads before anything is written.
@@ -142,8 +144,9 @@ constexpr auto words_of(VerifyScope) noexcept {
 struct OpenOptions {
     aio::Caching caching = aio::Caching::direct;
     VerifyScope verify = VerifyScope::none;
-    WorkProgress progress = {};     // of the verification
-    AgreeOnIncarnation agree = {};  // not asked for a store that is only read
+    WorkProgress progress = {};                      // of the verification
+    AgreeOnIncarnation agree = {};                   // not asked for a store that is only read
+    const Remedies* remedies = &library_remedies();  // outlives the store
 };
 
 struct TileLocation {

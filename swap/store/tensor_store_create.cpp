@@ -45,8 +45,10 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
     for (const StoreDirectory* directory : directories) directory->sync();
     const Contents contents = options.kind == StoreKind::snapshot ? Contents::manifests : Contents::all;
     fill_files(io, files, whole_ranges(files, layout, contents), options.progress);
-    return std::make_unique<TensorStore>(std::make_unique<StoreState>(io, std::move(files), std::move(manifest),
-                                                                      std::nullopt, StoreState::Access::read_write));
+    auto state = std::make_unique<StoreState>(io, std::move(files), std::move(manifest), std::nullopt,
+                                              StoreState::Access::read_write);
+    state->remedies = options.remedies;
+    return std::make_unique<TensorStore>(std::move(state));
 }
 
 }  // namespace penstock::store

@@ -25,7 +25,7 @@ bool is_shared(const Directories& directories) {
     return std::any_of(directories.begin(), directories.end(), [](const auto* one) { return one->shared(); });
 }
 
-void refuse_missing_manifests(const StoreDirectory& directory) {
+void refuse_missing_manifests(const StoreDirectory& directory, const Remedies& remedies) {
     std::vector<std::string> missing;
     for (const char* name : manifest_file_names) {
         struct stat status {};
@@ -33,13 +33,22 @@ void refuse_missing_manifests(const StoreDirectory& directory) {
             missing.emplace_back(name);
     }
     if (missing.empty()) return;
-    throw Error(ExitCode::storage, refusal_of_missing(directory.path(), missing));
+    throw Error(ExitCode::storage, fmt::format("{}: there is no '{}', which says what the data is. {}.",
+                                               directory.path(), fmt::join(missing, "' and no '"),
+                                               missing.size() == 1 ? remedies.of_manifest(directory.path())
+                                                                   : remedies.of_loss(directory.path())));
 }
 
-Recovery recover_newest(const StoreDirectory& directory) {
+Recovery recover_newest(const StoreDirectory& directory, const Remedies& remedies) {
     Recovery recovery = recover(directory);
     const std::vector<std::string> hidden = recovery.hidden(directory.path());
-    if (!hidden.empty()) throw Error(ExitCode::storage, refusal_of_unread(directory.path(), hidden));
+    if (!hidden.empty()) {
+        // Passing causes (descriptors, memory, a link that dropped) go by themselves.
+        throw Error(ExitCode::storage,
+                    fmt::format("{}: a manifest could not be read, and the newest generation may be in it. {}. Nothing "
+                                "was changed: try again when the cause is gone (dmesg, ulimit -n). {}.",
+                                directory.path(), fmt::join(hidden, "; "), remedies.of_manifest(directory.path())));
+    }
     if (recovery.newest) return recovery;
     const std::vector<std::string> problems = recovery.problems(directory.path());
     if (problems.empty())
@@ -48,7 +57,7 @@ Recovery recover_newest(const StoreDirectory& directory) {
                                                    directory.path()));
     throw Error(ExitCode::storage,
                 fmt::format("{}: no manifest is whole, so the store cannot be opened. {}. {}.", directory.path(),
-                            fmt::join(problems, "; "), remedy_of_loss(directory.path())));
+                            fmt::join(problems, "; "), remedies.of_loss(directory.path())));
 }
 
 // A copy that is no good now may be whole again later, when the slots it names were overwritten: what is broken, unread
@@ -76,13 +85,15 @@ std::uint32_t copy_to_write(const Recovery& recovery, std::uint64_t generation) 
     return first.state == ManifestCopy::State::whole && first.generation == generation ? 1 : 0;
 }
 
-void check_files(const StoreFiles& files, const Layout& layout, const std::string& directory) {
+void check_files(const StoreFiles& files, const Layout& layout, const std::string& directory,
+                 const Remedies& remedies) {
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
         const aio::File& file = files.data[device];
         if (file.bytes() < layout.device_bytes(device)) {
-            throw Error(ExitCode::storage,
-                        fmt::format("{} ends at offset {}, but the store's tiles reach to {}: it was cut. {}.",
-                                    file.path(), file.bytes(), layout.device_bytes(device), remedy_of_loss(directory)));
+            throw Error(
+                ExitCode::storage,
+                fmt::format("{} ends at offset {}, but the store's tiles reach to {}: it was cut. {}.", file.path(),
+                            file.bytes(), layout.device_bytes(device), remedies.of_loss(directory)));
         }
     }
     if (files.granule_bytes() > layout.granule_bytes()) {
@@ -94,7 +105,7 @@ void check_files(const StoreFiles& files, const Layout& layout, const std::strin
 }
 
 // Counting on from numbers that no program has reached would begin again at 0, and older manifests would win.
-void check_numbers(const Manifest& manifest, const StoreDirectory& directory) {
+void check_numbers(const Manifest& manifest, const StoreDirectory& directory, const Remedies& remedies) {
     constexpr std::uint64_t most = 1ULL << 63;
     if (manifest.generation < most && manifest.incarnation < most) return;
     throw Error(
@@ -102,7 +113,7 @@ void check_numbers(const Manifest& manifest, const StoreDirectory& directory) {
         fmt::format("{}: the newest manifest is of generation {} and incarnation {}, but no store gets to {}: it "
                     "was not written by this program. {}.",
                     directory.path(), manifest.generation, manifest.incarnation, most,
-                    remedy_of_loss(directory.path())));
+                    remedies.of_loss(directory.path())));
 }
 
 // Higher than the last one's, and by the clock also higher than that of a life whose manifests cannot be read now:
@@ -118,6 +129,7 @@ VerifyReport verify_generation(aio::Io& io, StoreFiles& files, const Manifest& m
                                VerifyScope scope) {
     auto state = std::make_unique<StoreState>(io, std::move(files), manifest, manifest.generation,
                                               StoreState::Access::read_only);
+    state->remedies = options.remedies;
     StoreFiles& lent = state->files;
     TensorStore store(std::move(state));
     VerifyReport report = verify(io, store, {.scope = scope, .progress = options.progress});
@@ -182,13 +194,14 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     check_roles(directories);
     const bool shared = is_shared(directories);
     const StoreDirectory& first = *directories.front();
-    refuse_missing_manifests(first);
+    const Remedies& remedies = *options.remedies;
+    refuse_missing_manifests(first, remedies);
     // Held before anything is read: what a process that was killed had under way has landed.
     StoreFiles files = StoreFiles::find(directories, options.caching, io.deadline());
-    Recovery recovery = recover_newest(first);
-    check_numbers(*recovery.newest, first);
+    Recovery recovery = recover_newest(first, remedies);
+    check_numbers(*recovery.newest, first, remedies);
     check_device_count(*recovery.newest, directories);
-    check_files(files, Layout(recovery.newest->objects, recovery.newest->geometry), first.path());
+    check_files(files, Layout(recovery.newest->objects, recovery.newest->geometry), first.path(), remedies);
     std::vector<std::string> notes;
     if (recovery.doubtful()) notes.push_back(note_of_doubt(first, recovery.newest->generation));
     verify_newest(io, files, directories, options, recovery, notes);
@@ -202,6 +215,7 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     }
     const auto access = shared ? StoreState::Access::read_only : StoreState::Access::read_write;
     auto state = std::make_unique<StoreState>(io, std::move(files), std::move(manifest), generation, access);
+    state->remedies = options.remedies;
     for (const std::string& problem : recovery.problems(first.path())) {
         state->note(fmt::format("{}; generation {} is used.", problem, generation));
     }

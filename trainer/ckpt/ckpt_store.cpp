@@ -4,6 +4,7 @@
 #include "aio/words/io_error.h"
 #include "swap/directory/descriptor.h"
 #include "trainer/ckpt/find_snapshot.h"
+#include "trainer/cli/remedies.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -54,7 +55,7 @@ store::OpenStore lock_store(const std::string& path, const std::vector<std::stri
 }
 
 void open_locked(store::OpenStore& locked) {
-    store::StoreIoOptions io;
+    store::StoreIoOptions io{.remedies = &program_remedies()};
     io.limits.in_flight.read_bytes = in_flight_bytes;
     locked.start_io(io);
     locked.open();

@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
 #include "swap/directory/snapshot_list.h"
+#include "trainer/ckpt/retention.h"
 #include "trainer/cli/ckpt_words.h"
 
 #include <fcntl.h>
@@ -25,8 +26,7 @@ bool may_be_directory(const std::string& path) {
 
 std::optional<std::string> of_step(const std::string& folder, std::int64_t step,
                                    const std::vector<store::ListedSnapshot>& snapshots) {
-    const std::string usual =
-        folder + "/" + store::step_name(static_cast<std::uint64_t>(step));  // as a run names its own
+    const std::string usual = folder + "/" + step_name(static_cast<std::uint64_t>(step));  // as a run names its own
     if (may_be_directory(usual)) return usual;
     const auto found = std::find_if(snapshots.rbegin(), snapshots.rend(), [&](const store::ListedSnapshot& snapshot) {
         return snapshot.manifest && step_of(snapshot.manifest->client) == step;

@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/snapshot_list.h"
+#include "trainer/cli/remedies.h"
 #include "trainer/config/derived_settings.h"
 #include "trainer/config/key_table.h"
 #include "zero_infinity/codec/codec.h"
@@ -108,6 +109,7 @@ TrainConfig make_config(Settings settings) {
     config.session.codec = codec_of(config).name;
     config.session.snapshots = config.snapshots.planned;
     config.session.names = setting_names();
+    config.session.remedies = &program_remedies();
     return config;
 }
 

@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/snapshot_list.h"
+#include "trainer/ckpt/retention.h"
 #include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/step_record.h"
@@ -72,7 +73,7 @@ void SnapshotPolicy::finish(std::int64_t step, RunEnd end, const std::function<b
 }
 
 void SnapshotPolicy::begin(std::int64_t step) {
-    const std::string name = store::step_name(static_cast<std::uint64_t>(step));
+    const std::string name = step_name(static_cast<std::uint64_t>(step));
     const std::string path = options_.folder + "/" + name;
     try {
         // Of a run that went back and has come here again, with the same bits.
@@ -112,7 +113,7 @@ void SnapshotPolicy::remove_old() {
     if (options_.last == 0) return;
     try {
         for (const store::ListedSnapshot& old :
-             store::beyond_retention(store::list_snapshots(options_.folder), session_.info().store, options_.last)) {
+             beyond_retention(store::list_snapshots(options_.folder), session_.info().store, options_.last)) {
             store::remove_snapshot(old.path);
             console_.info(fmt::format("removed {}: keep.last is {}", old.path, options_.last));
         }

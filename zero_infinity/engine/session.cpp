@@ -34,7 +34,10 @@ std::unique_ptr<zero::Device> open_device(const zero::DeviceOptions& options) {
 // What the session has of the machine: the directories with the way to them, the device.
 struct Machine {
     explicit Machine(const SessionOptions& options) : open(lock_directories(options)) {
-        open.start_io({.caching = options.caching, .backend = options.backend, .limits = options.io});
+        open.start_io({.caching = options.caching,
+                       .backend = options.backend,
+                       .limits = options.io,
+                       .remedies = options.remedies});
         device = open_device(options.device);
     }
 

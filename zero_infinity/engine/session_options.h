@@ -65,7 +65,9 @@ struct SessionOptions {
     aio::IoLimits io;                         // its deadline is io_deadline
     aio::Caching caching = aio::Caching::direct;
     std::chrono::seconds io_deadline = aio::default_deadline;
+    // What is told to users.
     zero::SettingNames names;
+    const store::Remedies* remedies = &store::library_remedies();  // outlives the session
 };
 
 }  // namespace penstock::engine

@@ -44,7 +44,7 @@ int commit_copy_and_tell(const TemporaryDirectory& scratch, const Exercise& exer
     if (!store->generation() && !advance()) return 1;
     for (;;) {
         const std::uint64_t kept = *store->generation();
-        store::StoreDirectory target(scratch.file("kept") + "/" + store::step_name(kept), "kill");
+        store::StoreDirectory target(scratch.file("kept") + "/" + std::to_string(kept), "kill");
         if (target.content() != store::DirectoryContent::committed) {
             store::SnapshotCopy copying(*store, create_snapshot(io, *store, target, aio::Caching::direct),
                                         memory.span());
@@ -120,7 +120,7 @@ TEST_F(SnapshotKillTest, AfterAnyKillEachSnapshotIsWholeOrUnfinishedAndReclaimed
         std::vector<std::string> kept;
         const std::chrono::microseconds pause(random() % (80'000 * (1 + kill / 20)));
         for (const Told told : run_and_kill(exercise, pause)) {
-            if (told.kept) kept.push_back(store::step_name(told.generation));
+            if (told.kept) kept.push_back(std::to_string(told.generation));
             if (!told.kept) committed = told.generation;
         }
         std::map<std::string, store::ListedSnapshot> found;

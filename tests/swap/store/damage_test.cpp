@@ -49,7 +49,7 @@ class DamageTest : public ::testing::Test {
         for (const std::string& part :
              {"object '" + store->layout().objects()[tile.object].name + "'", "tile " + std::to_string(tile.tile),
               place.path, "offset " + std::to_string(place.offset_bytes), std::string("generation "),
-              std::string("smartctl"), "penstock ckpt scrub " + directory.path()}) {
+              std::string("smartctl")}) {
             EXPECT_NE(error->message.find(part), std::string::npos) << part << " is not in: " << error->message;
         }
     }
@@ -79,31 +79,34 @@ TEST_F(DamageTest, AnyFlippedBitOfAnyTileIsFoundAndNamed) {
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
-// The snapshots that help may lie in the directory: nobody is told to remove it without moving them first.
-TEST_F(DamageTest, WhatCannotBeOpenedIsNotRemovedTogetherWithItsSnapshots) {
-    const auto refusal = [&] {
-        try {
-            store::TensorStore::open(io, {&directory});
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ExitCode::storage);
-            return std::string(error.what());
-        }
-        return std::string("opened");
+// What a program's tools can do, its users are told in its words.
+TEST_F(DamageTest, WhatCannotBeOpenedSaysTheProgramsRemedies) {
+    class Words final : public store::Remedies {
+       public:
+        std::string of_loss(const std::string& directory) const override { return "lost: " + directory; }
+        std::string of_manifest(const std::string& directory) const override { return "manifest: " + directory; }
     };
+    const Words words;
+    const auto refusal = [&] {
+        return storage_refusal([&] { store::TensorStore::open(io, {&directory}, {.remedies = &words}); });
+    };
+    const std::string lost = "lost: " + directory.path() + ".";
     store.reset();
     const std::filesystem::path data = directory.path() + "/data";
     const auto bytes = std::filesystem::file_size(data);
     std::filesystem::resize_file(data, 4096);
-    EXPECT_NE(refusal().find("move the kept snapshots out of it (" + directory.path() + "/kept"), std::string::npos)
-        << refusal();
+    EXPECT_NE(refusal().find(lost), std::string::npos) << refusal();
     std::filesystem::resize_file(data, bytes);
     for (const char* manifest : {"/manifest.0", "/manifest.1"})
         for (std::uint64_t at = 0; at < std::filesystem::file_size(directory.path() + manifest); at += 64)
             flip_bit(directory.path() + manifest, at, 3);
-    EXPECT_NE(refusal().find("move the kept snapshots out of it"), std::string::npos) << refusal();
-    for (const char* manifest : {"/manifest.0", "/manifest.1"}) std::filesystem::remove(directory.path() + manifest);
+    EXPECT_NE(refusal().find(lost), std::string::npos) << refusal();
+    std::filesystem::remove(directory.path() + "/manifest.0");
+    EXPECT_NE(refusal().find("there is no 'manifest.0'"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("manifest: " + directory.path() + "."), std::string::npos) << refusal();
+    std::filesystem::remove(directory.path() + "/manifest.1");
     EXPECT_NE(refusal().find("there is no 'manifest.0' and no 'manifest.1'"), std::string::npos) << refusal();
-    EXPECT_NE(refusal().find("move the kept snapshots out of it"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find(lost), std::string::npos) << refusal();
 }
 
 TEST_F(DamageTest, AnUncommittedTileIsCheckedToo) {

@@ -1,0 +1,46 @@
+#include "trainer/ckpt/retention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace penstock::trainer {
+namespace {
+
+constexpr std::string_view step_prefix = "step-";
+
+std::optional<std::uint64_t> step_of(const std::string& name) {
+    if (name.compare(0, step_prefix.size(), step_prefix) != 0) return std::nullopt;
+    const std::string digits = name.substr(step_prefix.size());
+    if (digits.empty() || digits.size() > 19 || digits.find_first_not_of("0123456789") != std::string::npos)
+        return std::nullopt;
+    const std::uint64_t step = std::stoull(digits);
+    return step_name(step) == name ? std::optional(step) : std::nullopt;  // "step-007" is somebody's own name
+}
+
+}  // namespace
+
+std::string step_name(std::uint64_t step) {
+    return fmt::format("{}{}", step_prefix, step);
+}
+
+std::vector<store::ListedSnapshot> beyond_retention(const std::vector<store::ListedSnapshot>& snapshots,
+                                                    const store::StoreUuid& of, std::uint64_t count) {
+    std::vector<store::ListedSnapshot> own;
+    std::copy_if(
+        snapshots.begin(), snapshots.end(), std::back_inserter(own),
+        [&of](const store::ListedSnapshot& snapshot) { return is_copy_of(snapshot, of) && step_of(snapshot.name); });
+    const auto age = [](const store::ListedSnapshot& one) {
+        return std::pair(one.manifest->origin->generation, *step_of(one.name));
+    };
+    std::sort(own.begin(), own.end(),
+              [&age](const store::ListedSnapshot& a, const store::ListedSnapshot& b) { return age(a) < age(b); });
+    own.resize(own.size() - std::min<std::uint64_t>(count, own.size()));
+    return own;
+}
+
+}  // namespace penstock::trainer

@@ -1,0 +1,20 @@
+// The snapshots that a run makes of itself: their names, and the oldest that may go.
+#pragma once
+
+#include "swap/directory/snapshot_list.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::trainer {
+
+// "step-100". Only snapshots of such names are ever removed by retention.
+std::string step_name(std::uint64_t step);
+
+// The finished step-NUMBER snapshots of the store `of` that are more than `count`, oldest first: by the generation
+// that they are of, since a run that went back comes to lower steps in higher ones.
+std::vector<store::ListedSnapshot> beyond_retention(const std::vector<store::ListedSnapshot>& snapshots,
+                                                    const store::StoreUuid& of, std::uint64_t count);
+
+}  // namespace penstock::trainer
