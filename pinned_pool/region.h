@@ -19,8 +19,8 @@ enum class HugePages : std::uint8_t { wanted, avoided };
 
 // Move-only owner of one anonymous mapping. The constructor maps, advises huge pages, touches every page with
 // `touch_threads` threads and registers the memory, in pieces of at most `piece_bytes`, where asked to; throws Error
-// (out_of_memory). Contents start as zero. Inaccessible memory on both sides turns an overrun into a fault. A child of the
-// process (fork) does not have it.
+// (out_of_memory). Contents start as zero. Inaccessible memory on both sides turns an overrun into a fault. A child of
+// the process (fork) does not have it.
 class Region {
    public:
     Region() noexcept = default;

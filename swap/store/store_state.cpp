@@ -2,8 +2,8 @@
 
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
+#include "swap/directory/remedy.h"
 #include "swap/format/little_endian.h"
-#include "swap/store/remedy.h"
 
 #include <algorithm>
 #include <filesystem>

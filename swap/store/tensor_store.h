@@ -8,12 +8,12 @@
 #include "aio/file.h"
 #include "aio/io.h"
 #include "aio/words/enum_words.h"
+#include "swap/directory/remedy.h"
 #include "swap/directory/store_directory.h"
 #include "swap/format/hash.h"
 #include "swap/format/layout.h"
 #include "swap/format/manifest.h"
 #include "swap/store/long_work.h"
-#include "swap/store/remedy.h"
 
 #include <array>
 #include <cstddef>

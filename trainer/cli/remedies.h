@@ -1,7 +1,7 @@
 // What this program's tools can do about a store that is not what was written.
 #pragma once
 
-#include "swap/store/remedy.h"
+#include "swap/directory/remedy.h"
 
 namespace penstock::trainer {
 

@@ -53,11 +53,12 @@ TEST_F(SnapshotCopyTest, ACopyOfAStoreAtRestIsThatGenerationAndNamesItsOrigin) {
     auto store = create();
     MovingStore moving(io, *store, 1);
     for (int i = 0; i < 3; ++i) ASSERT_FALSE(moving.round());
-    const auto copying = keep(*store);
+    auto copying = keep(*store);
     finish(*copying);
     ASSERT_FALSE(copying->error()) << copying->error()->message;
     EXPECT_EQ(copying->copied_bytes(), copying->total_bytes());
     EXPECT_GE(copying->total_bytes(), 209'004U);
+    copying.reset();
     EXPECT_EQ(kept_difference(moving.committed(), moving.client()), "");
     const auto copy = store::TensorStore::open(io, {&snapshot_directory});
     EXPECT_EQ(copy->origin(), (store::Origin{.store = store->uuid(), .generation = 2}));
@@ -86,12 +87,13 @@ void keep_while_all_moves(store::StoreKind kind, std::uint64_t seed) {
     const store::ClientState client = store->client();
     auto copy = create_snapshot(io, *store, snapshot_directory, aio::Caching::direct);
     const aio::ScratchMemory memory((1 + random() % 3) * longest_extent);
-    store::SnapshotCopy copying(*store, std::move(copy), memory.span());
-    for (int i = 0; i < 3 || !copying.finished(); ++i) {
+    std::optional<store::SnapshotCopy> copying(std::in_place, *store, std::move(copy), memory.span());
+    for (int i = 0; i < 3 || !copying->finished(); ++i) {
         const auto error = round();
         ASSERT_FALSE(error) << error->message;
     }
-    ASSERT_FALSE(copying.error()) << copying.error()->message;
+    ASSERT_FALSE(copying->error()) << copying->error()->message;
+    copying.reset();
     EXPECT_EQ(difference(io, *store, moving.newest()), "");
     const auto kept = store::TensorStore::open(io, {&snapshot_directory}, {.verify = store::VerifyScope::all});
     EXPECT_EQ(difference(io, *kept, pinned), "");
@@ -123,7 +125,7 @@ TEST_F(SnapshotCopyTest, ATileThatAWriteWaitsForIsCopiedBeforeAllOthers) {
             reads.push_back(attempt.offset_bytes);
         return std::nullopt;
     };
-    const auto copying = keep(*store, 1);
+    auto copying = keep(*store, 1);
     const store::TileId last{1, 9};
     const std::uint64_t offset = store->location(last).offset_bytes;
     TestTile write;
@@ -136,6 +138,7 @@ TEST_F(SnapshotCopyTest, ATileThatAWriteWaitsForIsCopiedBeforeAllOthers) {
     EXPECT_EQ(reads[1], offset);  // the first was under way
     EXPECT_TRUE(std::is_sorted(reads.begin() + 2, reads.end()));
     EXPECT_FALSE(copying->error());
+    copying.reset();
     EXPECT_FALSE(write.error());
     EXPECT_EQ(kept_difference(pinned, {}), "");
     ASSERT_FALSE(read_tile(io, *store, last, bytes.span()));
@@ -169,8 +172,9 @@ TEST_F(SnapshotCopyTest, AWriteThatWaitsForATileIsNotStarvedByOthersOnABusyDevic
     MovingStore moving(narrow, *store, 1);
     ASSERT_FALSE(moving.write_round());
     const TileSeeds pinned = moving.newest();
-    store::SnapshotCopy copying(*store, create_snapshot(narrow, *store, snapshot_directory, aio::Caching::direct),
-                                memory.span().first(longest_extent));
+    std::optional<store::SnapshotCopy> copying(
+        std::in_place, *store, create_snapshot(narrow, *store, snapshot_directory, aio::Caching::direct),
+        memory.span().first(longest_extent));
     std::deque<Busy> busy;  // on tiles that were never written, so not pinned
     for (std::uint32_t tile = 0; tile < 3; ++tile) busy.emplace_back(*store, store::TileId{3, tile}).start();
     TestTile write;
@@ -179,10 +183,11 @@ TEST_F(SnapshotCopyTest, AWriteThatWaitsForATileIsNotStarvedByOthersOnABusyDevic
     for (int i = 0; i < 10'000 && !write.idle(); ++i) narrow.poll();
     EXPECT_TRUE(write.idle());
     for (int i = 0; i < 1000; ++i) narrow.poll();
-    EXPECT_FALSE(copying.finished());  // the rest leaves the device to those that wait
+    EXPECT_FALSE(copying->finished());  // the rest leaves the device to those that wait
     for (Busy& one : busy) one.stopped = true;
-    while (!copying.finished() || !write.idle()) narrow.wait(std::chrono::seconds(1));
-    EXPECT_FALSE(copying.error());
+    while (!copying->finished() || !write.idle()) narrow.wait(std::chrono::seconds(1));
+    EXPECT_FALSE(copying->error());
+    copying.reset();
     EXPECT_EQ(kept_difference(pinned, {}), "");
 }
 
@@ -234,9 +239,11 @@ TEST_F(SnapshotCopyTest, StoppingEndsTheCopyUncommittedAndReleasesWaitingWrites)
     EXPECT_NE(copying->error()->message.find("stopped"), std::string::npos) << copying->error()->message;
     EXPECT_LT(copying->copied_bytes(), copying->total_bytes());
     EXPECT_EQ(snapshot_directory.content(), store::DirectoryContent::unfinished);
+    copying.reset();
     copying = keep(*store);  // over what the stopped one left
     finish(*copying);
     EXPECT_FALSE(copying->error());
+    copying.reset();
     EXPECT_EQ(kept_difference(moving.committed(), moving.client()), "");
 }
 

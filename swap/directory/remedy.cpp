@@ -1,4 +1,4 @@
-#include "swap/store/remedy.h"
+#include "swap/directory/remedy.h"
 
 #include <fmt/format.h>
 
