@@ -67,7 +67,7 @@ END
 
 extra_env=()
 stub c++ 'exit 0'
-stub lscpu 'echo "Flags: fpu avx2 avx512bw"'
+stub lscpu 'echo "Flags: fpu avx512bw amx_bf16"'
 stub apt-get 'exit 100'
 stub dpkg-query 'printf installed'
 stub_python_with_pip 'exit 1'
@@ -275,12 +275,12 @@ case_demo_builds_the_program_alone_and_says_how_long() {
 
 case_demo_avoids_slow_arithmetic() {
   stub_build
-  stub lscpu 'echo "Flags: fpu avx2 avx512f"'
+  stub lscpu 'echo "Flags: fpu avx512bw avx512_bf16"'
   mkdir -p "$work/repo/.demo/text" "$work/repo/trainer"
   run demo --steps 3
   expect_ok
-  says '^  4 training  200 steps in fp32'
-  says '^penstock train trainer/demo.json --set bf16.enabled=false --set memory.host_budget=136MiB --steps 3$'
+  says '^  4 training  100 steps in fp32'
+  says '^penstock train trainer/demo.json --set bf16.enabled=false --set memory.host_budget=136MiB --set run.steps=100 --steps 3$'
 }
 
 case_demo_compiles_while_torch_is_downloaded() {
