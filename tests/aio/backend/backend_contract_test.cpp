@@ -259,18 +259,19 @@ TEST(ThreadBackend, AStuckDeviceDoesNotHoldUpAnother) {
     ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);
     const StuckMemory memory;
     if (!memory.works()) GTEST_SKIP() << "userfaultfd is not allowed here";
-    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 32, .thread_count = 2});
+    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 32, .thread_count = 1});
     std::vector<Attempt> stuck(4);
     for (Attempt& one : stuck) {
         one = {.kind = IoKind::read, .fd = file.fd(), .data = memory.data(), .bytes = 4096, .device = 7};
         EXPECT_TRUE(backend->submit(one));
     }
     memory.wait_until_somebody_is_stuck();
-    std::vector<std::byte> bytes(4096);
     std::vector<Attempt> others(20);
+    std::vector<std::byte> bytes(others.size() * 4096);
     std::size_t back = 0;
     for (std::size_t i = 0; i < others.size(); ++i) {
-        others[i] = {.kind = IoKind::read, .fd = file.fd(), .data = bytes.data(), .bytes = 4096, .device = 8 + i % 10};
+        others[i] = {
+            .kind = IoKind::read, .fd = file.fd(), .data = &bytes[i * 4096], .bytes = 4096, .device = 8 + i % 10};
         EXPECT_TRUE(backend->submit(others[i]));
     }
     const auto end = std::chrono::steady_clock::now() + seconds(30);
