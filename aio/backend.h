@@ -26,7 +26,7 @@ struct Attempt {
     std::uint32_t bytes = 0;
     std::int32_t result = 0;    // set by the backend: bytes moved, or -errno
     std::uint64_t file_id = 0;  // File::id(): a registered file is used only when this matches, never by fd alone
-    std::uint64_t device = 0;   // File::device(): a device that is stuck must not hold up another's attempts
+    std::uint64_t device = 0;   // File::device(): a stuck one must not hold up another's attempts; 0: not known
     Attempt* next = nullptr;    // links the list that reap() returns
 };
 

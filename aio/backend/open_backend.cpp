@@ -5,11 +5,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -56,13 +54,6 @@ bool comes_back(Backend& backend, std::chrono::nanoseconds deadline) {
     }
 }
 
-// As File::device() says, so that a backend has no device too many.
-std::uint64_t device_of(int fd) noexcept {
-    struct stat status {};
-    if (::fstat(fd, &status) != 0) return 0;
-    return S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
-}
-
 // Set-up can succeed where every read then fails (IOPOLL on virtio does), so only a read counts.
 void require_read(std::unique_ptr<Backend>& backend, int probe_fd, std::chrono::nanoseconds deadline) {
     auto probe = std::make_unique<Probe>();
@@ -71,7 +62,6 @@ void require_read(std::unique_ptr<Backend>& backend, int probe_fd, std::chrono::
     attempt.fd = probe_fd;
     attempt.data = probe->data;
     attempt.bytes = probe_bytes;
-    attempt.device = device_of(probe_fd);
     PENSTOCK_CHECK(backend->submit(attempt), "a new backend is full");
     if (!comes_back(*backend, deadline)) {
         // The kernel may still write into the probe, and nothing can call that back: both are its for ever.

@@ -46,7 +46,7 @@ class BlockedSignals {
 
 // The workers of one device, and what they have to do: they may all be stuck while another device's go on.
 struct Crew {
-    std::uint64_t device = 0;
+    std::uint64_t device = 0;  // 0: free for the first that comes
     std::condition_variable work_there;
     AttemptList waiting;  // the backend's mutex
     std::vector<std::thread> workers;
@@ -85,7 +85,6 @@ class ThreadBackend final : public Backend {
     // The owner's.
     std::size_t in_flight_ = 0;
     std::vector<std::unique_ptr<Crew>> crews_;  // in the order in which their devices came; the first is there at once
-    bool first_is_free_ = true;                 // no device came yet
 
     std::mutex mutex_;
     AttemptList finished_;   // mutex_
@@ -98,6 +97,7 @@ ThreadBackend::ThreadBackend(const BackendOptions& options)
     try {
         start_crew(0);
     } catch (const std::system_error& error) {
+        stop_workers();
         throw Error(ExitCode::storage,
                     fmt::format("cannot start {} I/O threads: {}; raise the limit on threads (ulimit -u)",
                                 options.thread_count, error.code().message()));
@@ -122,19 +122,21 @@ bool ThreadBackend::submit(Attempt& attempt) {
     return true;
 }
 
-// A device's crew is started with its first attempt. Where no more threads can be had, it shares the first one's.
+// A device's crew is started with its first attempt. Where no more threads can be had, fewer serve it, or the first
+// crew does.
 Crew& ThreadBackend::crew_of(std::uint64_t device) noexcept {
-    if (std::exchange(first_is_free_, false)) crews_.front()->device = device;
+    Crew& first = *crews_.front();
+    if (first.device == 0) first.device = device;
     for (const std::unique_ptr<Crew>& crew : crews_) {
         if (crew->device == device) return *crew;
     }
-    if (crews_.size() == max_crews) return *crews_.front();
+    if (crews_.size() == max_crews) return first;
     try {
         start_crew(device);
     } catch (const std::exception&) {
-        return *crews_.front();
+        if (crews_.back()->workers.empty()) crews_.pop_back();
     }
-    return *crews_.back();
+    return crews_.back()->device == device ? *crews_.back() : first;
 }
 
 Attempt* ThreadBackend::reap(std::chrono::nanoseconds timeout) {
@@ -198,24 +200,13 @@ void ThreadBackend::sleep(std::chrono::nanoseconds timeout) noexcept {
     event_.take();
 }
 
-// Throws what starting a thread throws; then nothing is left of the crew.
+// Throws what starting a thread throws; the crew has the workers that were started.
 void ThreadBackend::start_crew(std::uint64_t device) {
     const BlockedSignals blocked;
-    auto crew = std::make_unique<Crew>();
-    crew->device = device;
-    crew->workers.reserve(threads_per_device_);
-    try {
-        for (std::size_t i = 0; i < threads_per_device_; ++i)
-            crew->workers.emplace_back([this, own = crew.get()] { work(*own); });
-    } catch (const std::system_error&) {
-        if (crew->workers.empty()) throw;
-        if (crews_.empty()) {  // fewer than were asked for are an error at the start, and better than none later
-            crews_.push_back(std::move(crew));
-            stop_workers();
-            throw;
-        }
-    }
-    crews_.push_back(std::move(crew));
+    Crew& crew = *crews_.emplace_back(std::make_unique<Crew>());
+    crew.device = device;
+    crew.workers.reserve(threads_per_device_);
+    for (std::size_t i = 0; i < threads_per_device_; ++i) crew.workers.emplace_back([this, &crew] { work(crew); });
 }
 
 void ThreadBackend::stop_workers() noexcept {

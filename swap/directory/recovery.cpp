@@ -157,11 +157,9 @@ bool Recovery::never_committed() const noexcept {
 std::vector<std::string> Recovery::hidden(const std::string& directory_path) const {
     std::vector<std::string> lines;
     for (std::size_t file = 0; file < copies.size(); ++file) {
-        const auto tells = [](const ManifestCopy& copy) {
-            return copy.state != State::unread && copy.state != State::broken;
-        };
-        const bool unread = copies[file][0].state == State::unread || copies[file][1].state == State::unread;
-        if (unread && !tells(copies[file][0]) && !tells(copies[file][1])) add_problems(file, directory_path, lines);
+        const auto& [first, second] = copies[file];
+        const bool unread = first.state == State::unread || second.state == State::unread;
+        if (unread && first.no_good() && second.no_good()) add_problems(file, directory_path, lines);
     }
     return lines;
 }
@@ -180,7 +178,7 @@ void Recovery::add_problems(std::size_t file, const std::string& directory_path,
                             std::vector<std::string>& lines) const {
     for (std::size_t i = 0; i < copies[file].size(); ++i) {
         const ManifestCopy& copy = copies[file][i];
-        if (copy.state != State::broken && copy.state != State::unread) continue;
+        if (!copy.no_good()) continue;
         lines.push_back(fmt::format("{}/{} at offset {}: copy {} of the manifest {}: {}", directory_path,
                                     manifest_file_names[file], copy.offset_bytes, i + 1,
                                     copy.state == State::broken ? "is unfinished or damaged" : "could not be read",

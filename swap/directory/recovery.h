@@ -27,6 +27,7 @@ struct ManifestCopy {
         disproved,  // whole, but tiles that it names are damaged, and the generation before is used
     };
     State state = State::missing;
+    bool no_good() const noexcept { return state == State::broken || state == State::unread; }
     std::uint64_t offset_bytes = 0;
     std::uint64_t generation = 0;
     std::string problem;

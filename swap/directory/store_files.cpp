@@ -137,6 +137,10 @@ const aio::File* StoreFiles::removed() const noexcept {
     return nullptr;
 }
 
+void StoreFiles::keep_for_ever() noexcept {
+    static_cast<void>(std::make_unique<StoreFiles>(std::move(*this)).release());
+}
+
 StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
                             std::chrono::nanoseconds patience) {
     StoreFiles files = open_all(directories, caching, [](const StoreDirectory& directory, const char* name) {

@@ -25,6 +25,9 @@ struct StoreFiles {
     // The first file that has no name any more: what is written to it ends with the process. Null when there is none.
     const aio::File* removed() const noexcept;
 
+    // Leaves them open, and held, until the process ends: a stuck device may still work on them.
+    void keep_for_ever() noexcept;
+
     // Both hold every file, and wait for that as FileHold does: from then on nothing of an earlier user changes them.
     // make() takes over files of an interrupted creation; what find() opens in a shared directory can only be read.
     // Both throw Error (storage).

@@ -37,7 +37,7 @@ class ManifestWrite final : public LongWork, aio::Transfer {
 
     bool finished() const noexcept override { return done_; }
     void stop() noexcept override {}
-    void abandon() noexcept override { static_cast<void>(std::make_unique<StoreFiles>(std::move(files_)).release()); }
+    void abandon() noexcept override { files_.keep_for_ever(); }
     std::uint64_t done_bytes() const noexcept override { return done_ ? bytes_ : 0; }
     std::uint64_t total_bytes() const noexcept override { return bytes_; }
 

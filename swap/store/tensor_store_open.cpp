@@ -69,10 +69,8 @@ void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, s
     const std::uint64_t place_bytes = manifest_capacity(layout);
     std::vector<ZeroRange> broken;
     for (std::uint64_t copy = 0; copy < 2; ++copy) {
-        const ManifestCopy::State state = recovery.copies[next][copy].state;
-        if (state != ManifestCopy::State::broken && state != ManifestCopy::State::unread &&
-            state != ManifestCopy::State::disproved)
-            continue;
+        const ManifestCopy& found = recovery.copies[next][copy];
+        if (!found.no_good() && found.state != ManifestCopy::State::disproved) continue;
         broken.push_back({.file = &files.manifests[next], .offset_bytes = copy * place_bytes, .bytes = place_bytes});
     }
     if (!broken.empty()) fill_files(io, files, broken, {});

@@ -138,8 +138,7 @@ void fill_with_zeros(aio::Io& io, const std::vector<ZeroRange>& ranges, const Wo
 }
 
 void fill_files(aio::Io& io, StoreFiles& files, const std::vector<ZeroRange>& ranges, const WorkProgress& progress) {
-    fill_with_zeros(io, ranges, progress,
-                    [&files] { static_cast<void>(std::make_unique<StoreFiles>(std::move(files)).release()); });
+    fill_with_zeros(io, ranges, progress, [&files] { files.keep_for_ever(); });
 }
 
 std::vector<ZeroRange> whole_ranges(const StoreFiles& files, const Layout& layout, Contents contents) {

@@ -224,13 +224,19 @@ INSTANTIATE_TEST_SUITE_P(All, BackendContractDeathTest, every_backend(), name_of
 
 // ---------------------------------------------------------------- a stuck kernel
 
-TEST(ThreadBackend, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
+class StuckThreads : public ::testing::Test {
+   protected:
+    void SetUp() override {
+        ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);
+        if (!memory.works()) GTEST_SKIP() << "userfaultfd is not allowed here";
+    }
     const TemporaryDirectory directory;
     const std::string path = directory.file("data");
-    const File file(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered});
-    ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);
+    const File file{AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered}};
     const StuckMemory memory;
-    if (!memory.works()) GTEST_SKIP() << "userfaultfd is not allowed here";
+};
+
+TEST_F(StuckThreads, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
     const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 4, .thread_count = 1});
     std::vector<Attempt> all(4);
     for (Attempt& one : all) {
@@ -252,13 +258,7 @@ TEST(ThreadBackend, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
     EXPECT_EQ(last->result, 4096);
 }
 
-TEST(ThreadBackend, AStuckDeviceDoesNotHoldUpAnother) {
-    const TemporaryDirectory directory;
-    const std::string path = directory.file("data");
-    const File file(AT_FDCWD, path, path, {.mode = FileMode::create, .caching = Caching::buffered});
-    ASSERT_EQ(::ftruncate(file.fd(), 4096), 0);
-    const StuckMemory memory;
-    if (!memory.works()) GTEST_SKIP() << "userfaultfd is not allowed here";
+TEST_F(StuckThreads, AStuckDeviceDoesNotHoldUpAnother) {
     const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 32, .thread_count = 1});
     std::vector<Attempt> stuck(4);
     for (Attempt& one : stuck) {
