@@ -12,4 +12,8 @@ std::string Backend::register_files(std::span<const RegisteredFile> files) {
     return files.empty() ? std::string() : fmt::format("{} cannot register files", name());
 }
 
+std::optional<std::uint64_t> Backend::sectors_written(std::uint64_t) const noexcept {
+    return std::nullopt;
+}
+
 }  // namespace penstock::aio

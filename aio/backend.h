@@ -77,6 +77,10 @@ class Backend {
     // (storage) when there is no descriptor left.
     virtual int ready_fd() { return -1; }
 
+    // What the device has written so far, in the kernel's count; see aio/backend/device_activity.h. A simulated device
+    // has none, unless it says so.
+    virtual std::optional<std::uint64_t> sectors_written(std::uint64_t device) const noexcept;
+
     virtual std::size_t depth() const noexcept = 0;
     virtual const char* name() const noexcept = 0;
 };
@@ -95,7 +99,7 @@ enum class UringWait : std::uint8_t {
 
 struct BackendOptions {
     std::size_t depth = 64;                                              // attempts in flight at most
-    std::size_t thread_count = 4;                                        // of the threads backend
+    std::size_t threads_per_device = 4;                                  // of the threads backend
     std::chrono::nanoseconds probe_deadline = std::chrono::seconds(10);  // of the read that open_backend tries
     UringWait uring_wait = UringWait::probed;
 };

@@ -8,10 +8,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 namespace penstock::aio {
 
 struct DeviceQueue;
+
+// While something lasting is in flight.
+inline constexpr int looks_per_deadline = 4;
 
 // The Attempt's data, offset and bytes are what is still to move.
 struct Chunk : Attempt {
@@ -27,6 +31,9 @@ struct Chunk : Attempt {
     Transfer* transfer = nullptr;
     DeviceQueue* queue = nullptr;
     std::chrono::steady_clock::time_point submitted;  // the last attempt
+    std::chrono::steady_clock::time_point alive;      // the same, or when the device was last seen at work for it
+    bool lasting = false;                             // takes as long as other writes of the device: see Io::listen()
+    std::optional<std::uint64_t> sectors_written;     // of the device, when it was last looked at
     std::chrono::steady_clock::time_point due;        // when resting: the next one
     Chunk* next_idle = nullptr;                       // in the list of the free or of the resting
 };

@@ -12,8 +12,8 @@
 
 namespace penstock::aio {
 
-// The queues hold what is not wholly issued; `load` counts what is. The Io asks `admit` and moves from one to the
-// other.
+// The queues hold what is not wholly handed to the kernel; `load` counts the bytes in flight. The Io asks `admit` and
+// moves from one to the other.
 struct DeviceQueue {
     using Time = std::chrono::steady_clock::time_point;
 
@@ -36,7 +36,7 @@ struct DeviceQueue {
     bool demand_recent(Time now) const noexcept;
     // Notes that the queues were just offered to the device. True when write-back began to be held back.
     bool update_throttled(bool refused, Time now) noexcept;
-    // When held back write-back may go although nothing comes back: no completion ends the calm.
+    // When write-back that is held back may go on: no completion wakes us then, so a timer must.
     std::optional<Time> timer() const noexcept;
 
    private:

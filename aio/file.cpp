@@ -37,7 +37,7 @@ const char* remedy(int errno_value) {
         case EMFILE:
             return "raise the limit on open files (ulimit -n)";
         case EFBIG:
-            return "the file system or the limit on file sizes (ulimit -f) does not allow files that long";
+            return "raise the limit on file sizes (ulimit -f), or choose a file system that allows files that long";
         default:
             return "check the path and the device";
     }
@@ -119,6 +119,7 @@ File::File(int directory_fd, const std::string& path, const std::string& shown_p
     opened.id_ = next_id();
     clear_nonblocking(opened.fd_, shown_path);
     opened.path_ = shown_path;
+    opened.sync_ = options.sync;
     opened.alignment_ = {1, 1};
     if (options.caching == Caching::direct) {
         KernelDirectCalls calls;
@@ -146,6 +147,7 @@ File& File::operator=(File&& other) noexcept {
     fd_ = std::exchange(other.fd_, -1);
     path_ = std::move(other.path_);
     direct_ = std::exchange(other.direct_, false);
+    sync_ = std::exchange(other.sync_, Sync::on_flush);
     fallback_ = std::move(other.fallback_);
     alignment_ = std::exchange(other.alignment_, Alignment{});
     device_ = std::exchange(other.device_, 0);

@@ -43,6 +43,7 @@ class File {
     int fd() const noexcept { return fd_; }
     const std::string& path() const noexcept { return path_; }
     bool direct() const noexcept { return direct_; }
+    Sync sync() const noexcept { return sync_; }
     const std::string& fallback() const noexcept { return fallback_; }
     Alignment alignment() const noexcept { return alignment_; }
     // st_rdev of a block device, else st_dev. Two partitions or subvolumes of one drive count as two devices.
@@ -60,6 +61,7 @@ class File {
     int fd_ = -1;
     std::string path_;
     bool direct_ = false;
+    Sync sync_ = Sync::on_flush;
     std::string fallback_;
     Alignment alignment_;
     std::uint64_t device_ = 0;

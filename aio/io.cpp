@@ -213,6 +213,9 @@ void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
     chunk.bytes = chunk.issued_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(limits_.chunk_bytes, left));
     chunk.urgency = request.urgency.value_or(Urgency::demand);
     chunk.tries = 0;
+    chunk.lasting =
+        chunk.kind == IoKind::flush ||
+        (chunk.kind == IoKind::write && (!request.file->direct() || request.file->sync() == Sync::each_write));
     chunk.transfer = &transfer;
     chunk.queue = &queue;
     if (queue.chunks_in_flight == 0) --idle_queues_;
@@ -230,7 +233,9 @@ void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
 void Io::submit(Chunk& chunk) noexcept {
     if (LaneStatistics* lane = statistics_of(chunk.kind, chunk.urgency)) bump(lane->attempts);
     chunk.state = Chunk::State::handed_over;
-    chunk.submitted = now_;
+    chunk.submitted = chunk.alive = now_;
+    chunk.sectors_written.reset();
+    if (chunk.lasting) look_after_ = std::min(look_after_, now_ + limits_.deadline / looks_per_deadline);
     ++handed_over_;
     const bool taken = backend_->submit(chunk);
     PENSTOCK_CHECK(taken, "{} refused one of its {} places", backend_->name(), backend_->depth());

@@ -30,7 +30,9 @@ struct IoLimits {
     std::uint32_t chunk_bytes = 1U << 20;  // longest single attempt, a power of two; more does not read faster
     InFlightLimits in_flight;              // per device
     int tries = 8;  // at one place without progress (EAGAIN with a growing pause, EINTR), then it is an error
-    // How long an attempt may be with the kernel before advance(), finish() and the destructor say so.
+    // How long an attempt may be with the kernel before advance(), finish() and the destructor say so. A flush, a write
+    // that is durable when it ends and one through the page cache wait for other writes, perhaps for gigabytes of them:
+    // to advance() and finish() they are late only when the device has written nothing for so long.
     std::chrono::nanoseconds deadline = default_deadline;
 };
 
@@ -147,7 +149,8 @@ class Io {
     // io_deadline.cpp: what does not come back, and the end.
     const Chunk* oldest_chunk() const noexcept;
     OldestTransfer describe(const Chunk& chunk) const;
-    const Chunk* look_for_late() noexcept;
+    void listen() noexcept;
+    const Chunk* look() noexcept;
     template <typename Ended>
     std::optional<OldestTransfer> finish_until(const Ended& ended);
     void cancel_all() noexcept;
@@ -173,7 +176,7 @@ class Io {
     TransferQueue drained_;          // done() is due
     bool resubmitted_ = false;       // by the last reap: those attempts are not with the kernel yet
     Time now_;                       // read when the owner enters, after each reap and after done() was called
-    Time late_after_ = Time::min();  // nothing in flight passes the deadline before; later when it was looked at
+    Time look_after_ = Time::min();  // what is in flight need not be looked at before: nothing is late until then
     std::size_t unfinished_ = 0;
     bool delivering_ = false;
 

@@ -54,10 +54,32 @@ std::optional<OldestTransfer> Io::oldest() const {
     return chunk == nullptr ? std::nullopt : std::optional(describe(*chunk));
 }
 
-// The oldest, and until when it is not too old. What is handed over later is younger.
-const Chunk* Io::look_for_late() noexcept {
-    const Chunk* oldest = oldest_chunk();
-    late_after_ = (oldest == nullptr ? backend_->now() : oldest->submitted) + limits_.deadline;
+// A lasting attempt is alive while its device writes. The first look finds no earlier count to compare with and takes
+// it for alive, so a device that does nothing is named after one and a quarter of the deadline, or two where the owner
+// slept meanwhile.
+void Io::listen() noexcept {
+    for (Chunk& chunk : chunks_) {
+        if (chunk.state != Chunk::State::handed_over || !chunk.lasting) continue;
+        const std::optional<std::uint64_t> written = backend_->sectors_written(chunk.device);
+        if (!written || written == chunk.sectors_written) continue;
+        chunk.sectors_written = written;
+        chunk.alive = backend_->now();
+    }
+}
+
+// The one that has been without a sign of life for longest, and when to look next. What is handed over later is
+// younger, and says by itself when it wants to be looked at earlier.
+const Chunk* Io::look() noexcept {
+    listen();
+    const Time now = backend_->now();
+    const Chunk* oldest = nullptr;
+    look_after_ = now + limits_.deadline;
+    for (const Chunk& chunk : chunks_) {
+        if (chunk.state != Chunk::State::handed_over) continue;
+        if (oldest == nullptr || chunk.alive < oldest->alive) oldest = &chunk;
+        look_after_ = std::min(look_after_, chunk.alive + limits_.deadline);
+        if (chunk.sectors_written) look_after_ = std::min(look_after_, now + limits_.deadline / looks_per_deadline);
+    }
     return oldest;
 }
 
@@ -65,15 +87,16 @@ const Chunk* Io::look_for_late() noexcept {
 std::optional<OldestTransfer> Io::advance(std::chrono::nanoseconds timeout) {
     if (timeout > std::chrono::nanoseconds(0)) {
         const Time begin = backend_->now();
-        if (begin > late_after_) look_for_late();
-        timeout = std::min(timeout, late_after_ + tick - begin);
+        if (begin > look_after_) look();
+        timeout = std::min(timeout, look_after_ + tick - begin);
     }
     wait(timeout);
     const Time seen = now_;
-    if (seen <= late_after_) return std::nullopt;
+    if (seen <= look_after_) return std::nullopt;
     hand_over();  // what came back until that moment is back
-    const Chunk* oldest = look_for_late();
-    return seen <= late_after_ ? std::nullopt : std::optional(describe(*oldest));
+    const Chunk* oldest = look();
+    const bool late = oldest != nullptr && seen > oldest->alive + limits_.deadline;
+    return late ? std::optional(describe(*oldest)) : std::nullopt;
 }
 
 template <typename Ended>

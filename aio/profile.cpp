@@ -144,17 +144,32 @@ std::string text_of(const DeviceProfile& profile) {
                             path, what, std::filesystem::path(path).parent_path().string()));
 }
 
+// It may be right all the same.
+[[noreturn]] void refuse_unread(const std::string& path, const std::string& cause) {
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}: the device's profile cannot be read: {}; check its permissions and the device (dmesg), "
+                    "then try again, or measure again with `penstock bench io --tune --dir {}`.",
+                    path, cause, std::filesystem::path(path).parent_path().string()));
+}
+
 // Whoever may write to a parent directory may put anything there: a pipe would make us wait for ever.
 DeviceProfile read_profile(const std::string& path) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) refuse(path, "it is no regular file");
-    if (std::filesystem::file_size(path, error) > longest_text)
+    const bool regular = std::filesystem::is_regular_file(path, error);
+    if (error) refuse_unread(path, error.message());
+    if (!regular) refuse(path, "it is no regular file");
+    const std::uintmax_t text_bytes = std::filesystem::file_size(path, error);
+    if (error) refuse_unread(path, error.message());
+    if (text_bytes > longest_text)
         refuse(path, fmt::format("it is longer than {} bytes, as no profile is", longest_text));
     std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (!file) refuse(path, "the device's profile cannot be read");
     try {
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        if (!file) refuse_unread(path, "no reason is given");
         return parse_profile(text);
+    } catch (const std::ios_base::failure& failure) {  // thrown by the buffer itself
+        refuse_unread(path, failure.code().message());
     } catch (const Unfit& unfit) {
         refuse(path, unfit.what);
     }
@@ -227,8 +242,7 @@ std::optional<FoundProfile> find_profile(const std::string& directory) {
         struct stat status = {};
         if (::stat(path.c_str(), &status) == 0) return FoundProfile{read_profile(path), path};
         // A folder that may not be looked into has no profile for us; what is in it is told by who must use it.
-        if (errno != ENOENT && errno != EACCES)
-            refuse(path, fmt::format("the device's profile cannot be read: {}", errno_text(errno)));
+        if (errno != ENOENT && errno != EACCES) refuse_unread(path, errno_text(errno));
         if (!at.has_relative_path()) break;
         at = at.parent_path();
     }

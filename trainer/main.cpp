@@ -83,8 +83,12 @@ void add_verbs(CLI::App& app, CommandLine& line) {
     train
         ->add_option("--resume-from", line.train.resume_from,
                      "go on from a kept snapshot, by its name, step or path (`penstock ckpt ls`); what the run has "
-                     "committed since is replaced")
+                     "committed since is replaced. Given again, it goes on from the newest commit")
         ->check(not_empty);
+    train->add_flag(
+        "--go-back", line.train.go_back,
+        "give up committed steps: go back to the snapshot of --resume-from again, or go on with a store that "
+        "is older than the run's log");
     train->footer(train_example);
 
     line.ckpt = add_ckpt_verb(app);
@@ -97,7 +101,8 @@ void add_verbs(CLI::App& app, CommandLine& line) {
     app.footer(
         "Exit codes: 0 ok, 1 internal error, 2 usage or configuration, 3 does not fit, 4 storage error, 5 out of "
         "memory,\n"
-        "6 non-finite loss, 75 stopped by a signal after a committed step (run again to resume);\n"
+        "6 loss, gradient or weight is not finite, 75 stopped by a signal after a committed step (run again to "
+        "resume);\n"
         "a scratch run that is stopped ends by that signal.");
 }
 

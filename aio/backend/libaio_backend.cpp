@@ -2,6 +2,7 @@
 // nothing newer than Linux 4.18 (IOCB_CMD_POLL, IOCB_CMD_FDSYNC).
 #include "aio/backend/attempt_list.h"
 #include "aio/backend/backend_limits.h"
+#include "aio/backend/device_activity.h"
 #include "aio/backend/wake_event.h"
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
@@ -78,6 +79,9 @@ class LibaioBackend final : public Backend {
     Attempt* abandon() noexcept override;
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
     int ready_fd() override;
+    std::optional<std::uint64_t> sectors_written(std::uint64_t device) const noexcept override {
+        return aio::sectors_written(device);
+    }
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return word_of(BackendKind::libaio); }
 

@@ -73,7 +73,8 @@ void require_read(std::unique_ptr<Backend>& backend, int probe_fd, std::chrono::
         throw Error(ExitCode::storage, fmt::format("a read was tried and has not come back for {} ms", waited));
     }
     if (attempt.result < 0) {
-        throw Error(ExitCode::storage, fmt::format("a read was tried and failed: {}", errno_text(-attempt.result)));
+        throw Error(ExitCode::storage, fmt::format("a read was tried and failed: {}; check the device (dmesg)",
+                                                   errno_text(-attempt.result)));
     }
 }
 

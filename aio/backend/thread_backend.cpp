@@ -1,6 +1,7 @@
 // pread, pwrite and fdatasync on a few threads for each device: works wherever files work.
 #include "aio/backend/attempt_list.h"
 #include "aio/backend/backend_limits.h"
+#include "aio/backend/device_activity.h"
 #include "aio/backend/perform.h"
 #include "aio/backend/wake_event.h"
 #include "aio/words/check.h"
@@ -67,6 +68,9 @@ class ThreadBackend final : public Backend {
     Attempt* abandon() noexcept override;
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
     int ready_fd() override { return event_.fd(); }
+    std::optional<std::uint64_t> sectors_written(std::uint64_t device) const noexcept override {
+        return aio::sectors_written(device);
+    }
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return word_of(BackendKind::threads); }
 
@@ -92,7 +96,7 @@ class ThreadBackend final : public Backend {
 };
 
 ThreadBackend::ThreadBackend(const BackendOptions& options)
-    : depth_(checked_depth(options.depth)), threads_per_device_(options.thread_count) {
+    : depth_(checked_depth(options.depth)), threads_per_device_(options.threads_per_device) {
     crews_.reserve(max_crews);
     try {
         start_crew(0);
@@ -100,7 +104,7 @@ ThreadBackend::ThreadBackend(const BackendOptions& options)
         stop_workers();
         throw Error(ExitCode::storage,
                     fmt::format("cannot start {} I/O threads: {}; raise the limit on threads (ulimit -u)",
-                                options.thread_count, error.code().message()));
+                                options.threads_per_device, error.code().message()));
     }
 }
 
@@ -224,8 +228,8 @@ void ThreadBackend::stop_workers() noexcept {
 }  // namespace
 
 std::unique_ptr<Backend> make_thread_backend(const BackendOptions& options) {
-    PENSTOCK_CHECK(options.thread_count > 0 && options.thread_count <= max_threads, "thread_count {} is not in 1..{}",
-                   options.thread_count, max_threads);
+    PENSTOCK_CHECK(options.threads_per_device > 0 && options.threads_per_device <= max_threads,
+                   "threads_per_device {} is not in 1..{}", options.threads_per_device, max_threads);
     return std::make_unique<ThreadBackend>(options);
 }
 

@@ -4,6 +4,7 @@
 // changes hands.
 #include "aio/backend/attempt_list.h"
 #include "aio/backend/backend_limits.h"
+#include "aio/backend/device_activity.h"
 #include "aio/backend/registered.h"
 #include "aio/backend/uring_refusal.h"
 #include "aio/backend/wake_event.h"
@@ -58,9 +59,11 @@ int repeat_interrupted(Call call) {
     return result;
 }
 
-// Results that say "not now": what was not taken stays in the submission queue for the next call.
+// Results that say "not now": what was not taken stays in the submission queue for the next call. Of memory, too, the
+// kernel may be short for a moment; what lasts is seen by the deadline.
 bool passing(int result) {
-    return result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN || result == -EBUSY;
+    return result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN || result == -EBUSY ||
+           result == -ENOMEM;
 }
 
 // `place`: of the registered range, or none.
@@ -98,6 +101,9 @@ class UringBackend final : public Backend {
     std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
 
     int ready_fd() override { return ring_.ring.ring_fd; }
+    std::optional<std::uint64_t> sectors_written(std::uint64_t device) const noexcept override {
+        return aio::sectors_written(device);
+    }
     std::size_t depth() const noexcept override { return depth_; }
     const char* name() const noexcept override { return word_of(BackendKind::io_uring); }
 

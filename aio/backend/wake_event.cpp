@@ -15,9 +15,10 @@ namespace penstock::aio {
 WakeEvent::WakeEvent() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (fd_ >= 0) return;
     const int error = errno;
-    const char* cause =
-        error == EMFILE || error == ENFILE ? "the limit on open files (ulimit -n) is reached" : "the kernel refuses it";
-    throw Error(ExitCode::storage, fmt::format("eventfd: {}; {}", errno_text(error), cause));
+    const bool full = error == EMFILE || error == ENFILE;
+    throw Error(ExitCode::storage, fmt::format("eventfd: {}; {}", errno_text(error),
+                                               full ? "raise the limit on open files (ulimit -n)"
+                                                    : "the kernel refuses it: free some memory"));
 }
 
 WakeEvent::~WakeEvent() {

@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-// The program's exit codes, documented in README.md. Every Error knows which one it ends the process with.
+// The program's exit codes, documented in trainer/README.md. Every Error knows which one it ends the process with.
 enum class ExitCode : int {
     ok = 0,
     internal = 1,

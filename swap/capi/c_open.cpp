@@ -2,7 +2,6 @@
 
 #include "aio/words/error.h"
 #include "swap/capi/c_error.h"
-#include "swap/directory/recovery.h"
 #include "swap/format/striping.h"
 
 #include <unistd.h>
@@ -129,9 +128,8 @@ void create_store(OpenStore& open, const penstock_store_options& options, std::v
 }
 
 // Before the store is opened, because that changes it: a new life begins, and a damaged generation may be given up.
-void require_wanted(const StoreDirectory& first, const penstock_store_options& options,
-                    const std::vector<ObjectSpec>& specs) {
-    const std::optional<Manifest> newest = recover(first).newest;
+void require_wanted(OpenStore& open, const penstock_store_options& options, const std::vector<ObjectSpec>& specs) {
+    const std::optional<Manifest>& newest = open.found().newest;
     if (!newest) return;  // open() says why
     if (newest->origin) {
         throw Refusal(PENSTOCK_USAGE,
@@ -143,7 +141,7 @@ void require_wanted(const StoreDirectory& first, const penstock_store_options& o
                                                   "another directory",
                                                   options.directories[0]));
     }
-    require_same(specs, newest->objects, first.path());
+    require_same(specs, newest->objects, open.directory().path());
 }
 
 void open_or_create(OpenStore& open, const penstock_store_options& options, std::vector<ObjectSpec> specs) {
@@ -151,7 +149,7 @@ void open_or_create(OpenStore& open, const penstock_store_options& options, std:
     if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !open.committed())) {
         return create_store(open, options, std::move(specs));
     }
-    require_wanted(open.directory(), options, specs);
+    require_wanted(open, options, specs);
     open.open({.verify = scope_of(options), .progress = progress_of(options)});
 }
 

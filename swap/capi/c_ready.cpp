@@ -15,10 +15,16 @@ namespace {
 constexpr long tick_ns = 10'000'000;
 constexpr long tick_without_signal_ns = 1'000'000;
 
+[[noreturn]] void fail(const char* call, int errno_value) {
+    const bool full = errno_value == EMFILE || errno_value == ENFILE;
+    throw Error(ExitCode::storage, fmt::format("{}: {}; {}", call, aio::errno_text(errno_value),
+                                               full ? "raise the limit on open files (ulimit -n)"
+                                                    : "free some memory, or raise fs.epoll.max_user_watches (sysctl)"));
+}
+
 Descriptor made(int fd, const char* call) {
-    if (fd >= 0) return Descriptor(fd);
-    throw Error(ExitCode::storage, fmt::format("{}: {}; the limit on open files (ulimit -n) may be reached", call,
-                                               aio::errno_text(errno)));
+    if (fd < 0) fail(call, errno);
+    return Descriptor(fd);
 }
 
 }  // namespace
@@ -37,7 +43,7 @@ void ReadyDescriptor::watch(int fd) {
     wanted.events = EPOLLIN;
     wanted.data.fd = fd;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) == 0) return;
-    throw Error(ExitCode::storage, fmt::format("epoll_ctl: {}", aio::errno_text(errno)));
+    fail("epoll_ctl", errno);
 }
 
 // Setting a timer also takes back that it had expired.

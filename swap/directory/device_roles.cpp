@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <string>
 
 namespace penstock::store {
 namespace {
@@ -35,13 +36,15 @@ void check_may_create(const Directories& directories) {
         const StoreDirectory& directory = *directories[i];
         const bool further_of_this = i > 0 && directory.role() && directory.role()->device > 0 &&
                                      directory.role()->store == directories.front()->uuid();
-        if (directory.content() != DirectoryContent::committed || further_of_this) continue;
+        const DirectoryLook look = directory.look();
+        if (look.content != DirectoryContent::committed || further_of_this) continue;
+        const std::vector<std::string> problems = look.manifests.problems(directory.path());
         throw Error(
             ExitCode::storage,
-            fmt::format(
-                "{} holds a store already ({}); a new one is not made over it. Give the directories in the order "
-                "they were created with, or choose others.",
-                directory.path(), describe(directory.role())));
+            fmt::format("{} holds a store already ({}); a new one is not made over it. {}Give the directories in the "
+                        "order they were created with, or choose others.",
+                        directory.path(), describe(directory.role()),
+                        problems.empty() ? "" : fmt::format("{}. ", fmt::join(problems, "; "))));
     }
 }
 

@@ -1,7 +1,12 @@
 #include "swap/directory/directory_names.h"
 
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +36,15 @@ int list_names(int directory_fd, std::vector<std::string>& names) {
     if (errno != 0) return errno;
     std::sort(names.begin(), names.end());
     return 0;
+}
+
+bool has_name(int directory_fd, const std::string& directory_path, const char* name) {
+    struct stat status {};
+    if (::fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
+    if (errno == ENOENT) return false;
+    throw Error(ExitCode::storage, fmt::format("{}/{}: it cannot be found out whether it is there: {}; nothing was "
+                                               "changed. Check the path and the device, then try again.",
+                                               directory_path, name, aio::errno_text(errno)));
 }
 
 }  // namespace penstock::store

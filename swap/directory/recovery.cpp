@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -27,12 +28,16 @@ void set_both(Copies& copies, State state, const std::string& problem) {
     }
 }
 
-// Returns 0 or the errno; a short file is EIO.
+// Returns 0 or the errno. Behind the file's end are zeros.
 int read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset_bytes) {
     while (!bytes.empty()) {
         const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return got < 0 ? errno : EIO;
+        if (got < 0) return errno;
+        if (got == 0) {
+            std::fill(bytes.begin(), bytes.end(), std::byte{0});
+            return 0;
+        }
         bytes = bytes.subspan(static_cast<std::size_t>(got));
         offset_bytes += static_cast<std::uint64_t>(got);
     }
@@ -40,17 +45,17 @@ int read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset_bytes) {
 }
 
 // Of two lives that reached the same generation the later one's counts.
-std::pair<std::uint64_t, std::uint64_t> age(const Manifest& manifest) {
+std::pair<std::uint64_t, std::uint64_t> recency(const Manifest& manifest) {
     return {manifest.generation, manifest.incarnation};
 }
 
 void consider(Recovery& recovery, Manifest&& manifest) {
     std::optional<Manifest>& newest = recovery.newest;
     std::optional<Manifest>& previous = recovery.previous;
-    if (!newest || age(manifest) > age(*newest)) {
+    if (!newest || recency(manifest) > recency(*newest)) {
         if (newest && newest->generation != manifest.generation) previous = std::move(newest);
         newest = std::move(manifest);
-    } else if (manifest.generation != newest->generation && (!previous || age(manifest) > age(*previous))) {
+    } else if (manifest.generation != newest->generation && (!previous || recency(manifest) > recency(*previous))) {
         previous = std::move(manifest);
     }
 }
@@ -70,6 +75,7 @@ void judge(ManifestCopy& copy, std::span<const std::byte> place, std::size_t fil
     }
     DecodedManifest decoded = decode(place);
     Manifest& manifest = decoded.manifest;
+    if (decoded.valid) copy.store = manifest.store;
     if (decoded.valid && manifest.store != store) {
         decoded.valid = false;
         decoded.problem = fmt::format("it is of store {}", to_string(manifest.store));
@@ -91,6 +97,31 @@ void judge(ManifestCopy& copy, std::span<const std::byte> place, std::size_t fil
     consider(recovery, std::move(manifest));
 }
 
+// Each lies in a place of its own, one after the other. What of a place is behind the file's end is zeros.
+void read_copies(int fd, std::size_t number, std::uint64_t place_bytes, const StoreUuid& store, Recovery& recovery) {
+    Copies& copies = recovery.copies[number];
+    std::vector<std::byte> place(place_bytes);
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+        copies[i].offset_bytes = i * place_bytes;
+        if (const int error = read_all(fd, place, copies[i].offset_bytes); error != 0) {
+            copies[i].state = State::unread;
+            copies[i].problem = fmt::format("it cannot be read: {}", aio::errno_text(error));
+        } else {
+            judge(copies[i], place, number, store, recovery);
+        }
+    }
+}
+
+// What a file holds whose length is not that of its manifests says itself: the first copy lies at its beginning, and
+// its objects say where the second one is. 0: that copy is not right.
+std::uint64_t place_bytes_of(int fd, std::uint64_t file_bytes, const StoreUuid& store) {
+    std::vector<std::byte> file(file_bytes);
+    if (read_all(fd, file, 0) != 0) return 0;
+    const DecodedManifest decoded = decode(file);
+    if (!decoded.valid || decoded.manifest.store != store) return 0;
+    return manifest_capacity(Layout(decoded.manifest.objects, decoded.manifest.geometry));
+}
+
 void read_file(int directory_fd, std::size_t number, const StoreUuid& store, Recovery& recovery) {
     Copies& copies = recovery.copies[number];
     const Descriptor file(
@@ -107,17 +138,26 @@ void read_file(int directory_fd, std::size_t number, const StoreUuid& store, Rec
     if (!S_ISREG(status.st_mode)) return set_both(copies, State::unread, "it is no regular file");
     if (file_bytes > max_manifest_file_bytes)
         return set_both(copies, State::broken, "it is longer than any manifest file of a store");
-    const std::uint64_t place_bytes = file_bytes / 2;
-    std::vector<std::byte> place(place_bytes);
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-        copies[i].offset_bytes = i * place_bytes;
-        if (const int error = read_all(file.get(), place, copies[i].offset_bytes); error != 0) {
-            copies[i].state = State::unread;
-            copies[i].problem = fmt::format("it cannot be read: {}", aio::errno_text(error));
-        } else {
-            judge(copies[i], place, number, store, recovery);
-        }
-    }
+    read_copies(file.get(), number, file_bytes / 2, store, recovery);
+    const auto is = [&copies](State state) {
+        return std::any_of(copies.begin(), copies.end(),
+                           [state](const ManifestCopy& copy) { return copy.state == state; });
+    };
+    if (is(State::whole) || is(State::unread) || !is(State::broken)) return;
+    // It was cut, or grew: a copy that is whole counts all the same.
+    const std::uint64_t place_bytes = place_bytes_of(file.get(), file_bytes, store);
+    if (place_bytes == 0 || place_bytes == file_bytes / 2) return;
+    copies = {};
+    read_copies(file.get(), number, place_bytes, store, recovery);
+}
+
+// Whoever writes to a manifest holds it, and so does a request of an ended process that may still land
+// (swap/directory/file_hold.h). Asked before they are read; what cannot be asked is not settled.
+bool is_settled(int directory_fd) {
+    return std::all_of(manifest_file_names.begin(), manifest_file_names.end(), [&](const char* name) {
+        const Descriptor file(::openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+        return file && ::flock(file.get(), LOCK_SH | LOCK_NB) == 0;
+    });
 }
 
 }  // namespace
@@ -131,8 +171,23 @@ Recovery recover(int directory_fd, const StoreUuid& store) {
     return recovery;
 }
 
+std::vector<StoreUuid> stores_of_manifests(int directory_fd) {
+    std::vector<StoreUuid> stores;
+    const Recovery seen = recover(directory_fd, StoreUuid{});
+    for (const Copies& file : seen.copies) {
+        for (const ManifestCopy& copy : file) {
+            if (copy.store && std::find(stores.begin(), stores.end(), *copy.store) == stores.end())
+                stores.push_back(*copy.store);
+        }
+    }
+    return stores;
+}
+
 Recovery recover(const StoreDirectory& directory) {
-    return recover(directory.fd(), directory.uuid());
+    const bool settled = is_settled(directory.fd());
+    Recovery recovery = recover(directory.fd(), directory.uuid());
+    recovery.settled = settled && !recovery.unread();  // what was not read may be read later
+    return recovery;
 }
 
 void Recovery::use_previous() {
@@ -152,6 +207,12 @@ bool Recovery::never_committed() const noexcept {
         return copy.state == State::missing || copy.state == State::blank;
     };
     return !newest && empty(copies[0][1]) && empty(copies[1][0]) && empty(copies[1][1]);
+}
+
+bool Recovery::unread() const noexcept {
+    const auto is_unread = [](const ManifestCopy& copy) { return copy.state == State::unread; };
+    return std::any_of(copies.begin(), copies.end(),
+                       [&](const auto& file) { return std::any_of(file.begin(), file.end(), is_unread); });
 }
 
 std::vector<std::string> Recovery::hidden(const std::string& directory_path) const {

@@ -24,6 +24,10 @@ std::string Remedies::of_manifest(const std::string& directory) const {
     return fmt::format("Put it back from where {} came", directory);
 }
 
+std::string Remedies::of_lock(const std::string& directory) const {
+    return fmt::format("Put it back from where {} came", directory);
+}
+
 const Remedies& library_remedies() noexcept {
     static const Remedies remedies;
     return remedies;

@@ -19,6 +19,8 @@ class Remedies {
     virtual std::string of_loss(const std::string& directory) const;
     // A manifest file, the data's only description but for the other one, is missing or cannot be read.
     virtual std::string of_manifest(const std::string& directory) const;
+    // The file `lock` is lost or damaged, and manifests are there, which know the store, too.
+    virtual std::string of_lock(const std::string& directory) const;
 };
 
 const Remedies& library_remedies() noexcept;

@@ -42,33 +42,54 @@ std::vector<std::string> names_in(int directory_fd, const std::string& path) {
     return names;
 }
 
-std::uint64_t disk_bytes(int directory_fd) {
+std::uint64_t disk_bytes(int directory_fd, const std::string& path) {
     std::uint64_t bytes = 0;
     for (const char* name : own_files) {
         struct stat status {};
         if (::fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
             bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+        else if (errno != ENOENT)
+            fail_errno(path + "/" + name, "it cannot be examined", errno);
     }
     return bytes;
+}
+
+std::string describe_problems(const StoreLook& look) {
+    const bool unread = look.recovery.unread();
+    return fmt::format("{}: {}{}", unread ? "not readable" : "damaged", fmt::join(look.problems(), "; "),
+                       unread ? "; try again, or check the drive (dmesg)" : "");
 }
 
 // Nothing when it is another kind of store, or none.
 std::optional<ListedSnapshot> look_for_snapshot(int folder_fd, const std::string& folder, const std::string& name) {
     const Descriptor directory(::openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!directory) return std::nullopt;
+    if (!directory && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return std::nullopt;
+    if (!directory) fail_errno(folder + "/" + name, "it cannot be opened", errno);
     std::optional<StoreLook> look = look_at_store(directory.get(), folder + "/" + name);
     if (!look || (look->lock.role && look->lock.role->device_count != 1)) return std::nullopt;
     Recovery& recovery = look->recovery;
     if (recovery.newest && !recovery.newest->origin) return std::nullopt;
     ListedSnapshot snapshot{.name = name,
                             .path = look->path,
+                            .job = look->lock.job,
                             .manifest = std::move(recovery.newest),
                             .problem = {},
-                            .disk_bytes = disk_bytes(directory.get())};
+                            .disk_bytes = disk_bytes(directory.get(), look->path)};
     if (snapshot.manifest) return snapshot;
-    snapshot.problem = recovery.never_committed() ? "unfinished: the copy was interrupted, or is under way"
-                                                  : fmt::format("damaged: {}", fmt::join(look->problems(), "; "));
+    snapshot.unfinished = recovery.never_committed();
+    snapshot.problem =
+        snapshot.unfinished ? "unfinished: the copy was interrupted, or is under way" : describe_problems(*look);
     return snapshot;
+}
+
+// What cannot be looked at is listed, too: it may be one.
+std::optional<ListedSnapshot> list_one(int folder_fd, const std::string& folder, const std::string& name) {
+    try {
+        return look_for_snapshot(folder_fd, folder, name);
+    } catch (const Error& error) {
+        return ListedSnapshot{
+            .name = name, .path = folder + "/" + name, .manifest = {}, .problem = error.what(), .disk_bytes = 0};
+    }
 }
 
 // What is wrong with removing it, or nothing.
@@ -82,6 +103,11 @@ std::string why_not_removed(const StoreDirectory& directory) {
     if (recovery.newest && !recovery.newest->origin)
         return "it is a store that trainings go on in, not a kept snapshot; nothing was removed. Remove the directory "
                "by hand if you mean it.";
+    if (!recovery.newest && recovery.unread())
+        return fmt::format(
+            "its manifests cannot be read ({}), so nobody can tell whether it is a kept snapshot; nothing was removed. "
+            "Try again, or check the drive (dmesg).",
+            fmt::join(recovery.problems(directory.path()), "; "));
     if (!recovery.newest && !recovery.never_committed())
         return fmt::format(
             "its manifests are damaged ({}), so nobody can tell whether it is a kept snapshot; nothing "
@@ -90,9 +116,9 @@ std::string why_not_removed(const StoreDirectory& directory) {
     for (const std::string& name : names_in(directory.fd(), directory.path())) {
         struct stat status {};
         const bool known = std::find(own_files.begin(), own_files.end(), name) != own_files.end();
-        const bool regular =
-            ::fstatat(directory.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
-        if (!known || !regular)
+        if (known && ::fstatat(directory.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+            fail_errno(directory.path() + "/" + name, "it cannot be examined, so nothing was removed", errno);
+        if (!known || !S_ISREG(status.st_mode))
             return fmt::format("'{}' in it is not a store's; nothing was removed. Move it elsewhere first.", name);
     }
     return {};
@@ -116,7 +142,7 @@ std::vector<ListedSnapshot> list_snapshots(const std::string& folder) {
     std::vector<ListedSnapshot> snapshots;
     for (const std::string& name : names_in(fd.get(), folder)) {
         if (!is_snapshot_name(name)) continue;
-        if (auto snapshot = look_for_snapshot(fd.get(), folder, name)) snapshots.push_back(std::move(*snapshot));
+        if (auto snapshot = list_one(fd.get(), folder, name)) snapshots.push_back(std::move(*snapshot));
     }
     const auto time = [](const ListedSnapshot& snapshot) {  // what has none comes last
         return snapshot.manifest ? snapshot.manifest->time_s : std::numeric_limits<std::uint64_t>::max();

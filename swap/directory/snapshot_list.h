@@ -20,13 +20,16 @@ bool is_snapshot_name(const std::string& name) noexcept;
 struct ListedSnapshot {
     std::string name;
     std::string path;
-    std::optional<Manifest> manifest;  // nothing: unfinished or damaged, `problem` says which
+    std::string job;                   // of the lock
+    std::optional<Manifest> manifest;  // nothing: unfinished, damaged or not readable, `problem` says which
+    bool unfinished = false;           // the copy was interrupted, or is under way
     std::string problem;
     std::uint64_t disk_bytes = 0;
 };
 
 // All in `folder`, by time and then name; empty when there is no such folder. Directories that are no store's are
-// passed over. Takes no lock and changes nothing. Throws Error (storage) when the folder cannot be read.
+// passed over, and those that cannot be read are listed, for they may be one. Takes no lock and changes nothing. Throws
+// Error (storage) when the folder cannot be read.
 std::vector<ListedSnapshot> list_snapshots(const std::string& folder);
 
 // Removes the files of a kept or unfinished store and its directory. Throws Error (storage): it is in use, it is a

@@ -43,13 +43,6 @@ namespace {
                 fmt::format("{}: {}: {}; {}.", path, action, aio::errno_text(errno_value), remedy));
 }
 
-void check_job(const std::string& job) {
-    if (is_possible_job(job)) return;
-    throw Error(ExitCode::usage,
-                fmt::format("the job's name of {} bytes is impossible: 1 to {} printable characters are allowed",
-                            job.size(), max_job_bytes));
-}
-
 // The name of a new directory must survive a power cut like what is in it.
 void sync_parent(int directory_fd, const std::string& path) {
     const Descriptor parent(::openat(directory_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -77,9 +70,14 @@ std::string find_file(int directory_fd, const std::string& path) {
     return found == names.end() ? std::string() : *found;
 }
 
-bool exists(int directory_fd, const char* name) {
-    struct stat status {};
-    return ::fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+// Where a manifest is whole, all that the lock knew but the job can be had again. Returns where there is none at all.
+void refuse_lost_lock(int directory_fd, const std::string& path, std::string_view state, const Remedies& remedies) {
+    const auto is_there = [&](const char* name) { return has_name(directory_fd, path, name); };
+    if (std::none_of(manifest_file_names.begin(), manifest_file_names.end(), is_there)) return;
+    const bool whole = !stores_of_manifests(directory_fd).empty();
+    fail(path, fmt::format("the store's file '{}' {}, and {}. Nothing was changed. {}", StoreDirectory::lock_name,
+                           state, whole ? "its manifests are there" : "no manifest is whole",
+                           whole ? remedies.of_lock(path) : remedies.of_loss(path)));
 }
 
 std::string read_text(int fd, const std::string& path) {
@@ -102,37 +100,37 @@ std::string holder(const std::optional<LockText>& lock) {
 }
 
 // Opens and locks. The file may have been replaced between the two calls: then it is another one's lock that we hold.
-Descriptor lock_directory(int directory_fd, const std::string& path, Sharing sharing, int create) {
+Descriptor lock_directory(int directory_fd, const std::string& path, Sharing sharing, int create,
+                          const Remedies& remedies) {
     const std::string lock_path = path + "/" + StoreDirectory::lock_name;
     for (int tries = 0; tries < 10; ++tries) {
         const int access = sharing == Sharing::shared ? O_RDONLY : O_RDWR;
         Descriptor lock(::openat(directory_fd, StoreDirectory::lock_name,
                                  access | create | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
-        if (!lock && errno == ENOENT) fail(path, "the directory is no store's: it has no lock; check the path");
-        if (!lock) fail_errno(lock_path, "the lock cannot be opened", errno);
+        const int error = lock ? 0 : errno;
+        if (error == ENOENT) {
+            refuse_lost_lock(directory_fd, path, "is lost", remedies);
+            fail(path, "the directory is no store's: it has no lock; check the path");
+        }
+        if (error == ELOOP) refuse_lost_lock(directory_fd, path, "is a link", remedies);
+        if (error == EISDIR) refuse_lost_lock(directory_fd, path, "is a directory", remedies);
+        if (error != 0) fail_errno(lock_path, "the lock cannot be opened", error);
         struct stat held {};
         struct stat named {};
-        if (::fstat(lock.get(), &held) != 0 || !S_ISREG(held.st_mode))
+        if (::fstat(lock.get(), &held) != 0) fail_errno(lock_path, "the lock cannot be examined", errno);
+        if (!S_ISREG(held.st_mode)) {
+            refuse_lost_lock(directory_fd, path, "is no regular file", remedies);
             fail(lock_path, "it is not a regular file; remove it");
+        }
         if (::flock(lock.get(), (sharing == Sharing::shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
             if (errno != EWOULDBLOCK) fail_errno(lock_path, "the lock cannot be taken", errno);
             refuse_held(path, parse_lock_file(read_text(lock.get(), path)));
         }
-        const bool same = ::fstatat(directory_fd, StoreDirectory::lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-                          held.st_ino == named.st_ino;
-        if (same) return lock;
+        const bool found = ::fstatat(directory_fd, StoreDirectory::lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0;
+        if (!found && errno != ENOENT) fail_errno(lock_path, "the lock cannot be examined", errno);
+        if (found && held.st_ino == named.st_ino) return lock;
     }
-    fail(lock_path, "it is replaced again and again by somebody else");
-}
-
-StoreUuid draw_uuid(const std::string& path) {
-    StoreUuid uuid;
-    if (::getrandom(uuid.data(), uuid.size(), 0) != static_cast<ssize_t>(uuid.size())) {
-        fail_errno(path, "no random identity can be drawn", errno);
-    }
-    uuid[6] = (uuid[6] & std::byte{0x0f}) | std::byte{0x40};  // RFC 4122, version 4
-    uuid[8] = (uuid[8] & std::byte{0x3f}) | std::byte{0x80};
-    return uuid;
+    fail(lock_path, "it is replaced again and again by somebody else; find out by whom, then try again");
 }
 
 void sign(LockText& lock) {
@@ -145,21 +143,43 @@ void sign(LockText& lock) {
 
 }  // namespace
 
-StoreDirectory::StoreDirectory(const std::string& path, const std::string& job) : path_(path) {
-    check_job(job);
-    directory_ = open_directory(path);
-    if (!exists(directory_.get(), lock_name))
-        refuse_if_foreign();  // before the lock would be the first of our files there
-    lock_ = lock_directory(directory_.get(), path, sharing_, O_CREAT);
-    take(job);
+void check_job(const std::string& job) {
+    if (is_possible_job(job)) return;
+    throw Error(ExitCode::usage,
+                fmt::format("the job's name of {} bytes is impossible: 1 to {} printable characters are allowed",
+                            job.size(), max_job_bytes));
 }
 
-StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing) : path_(path), sharing_(sharing) {
+StoreUuid draw_uuid(const std::string& path) {
+    StoreUuid uuid;
+    if (::getrandom(uuid.data(), uuid.size(), 0) != static_cast<ssize_t>(uuid.size())) {
+        fail_errno(path, "no random identity can be drawn", errno);
+    }
+    uuid[6] = (uuid[6] & std::byte{0x0f}) | std::byte{0x40};  // RFC 4122, version 4
+    uuid[8] = (uuid[8] & std::byte{0x3f}) | std::byte{0x80};
+    return uuid;
+}
+
+StoreDirectory::StoreDirectory(const std::string& path, const std::string& job, const Remedies& remedies)
+    : path_(path) {
+    check_job(job);
+    directory_ = open_directory(path);
+    if (!has_name(directory_.get(), path, lock_name))
+        refuse_if_foreign(remedies);  // before the lock would be the first of our files there
+    lock_ = lock_directory(directory_.get(), path, sharing_, O_CREAT, remedies);
+    take(job, remedies);
+}
+
+StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing, const Remedies& remedies)
+    : path_(path), sharing_(sharing) {
     directory_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!directory_) fail_errno(path, "the store directory cannot be opened", errno);
-    lock_ = lock_directory(directory_.get(), path, sharing, 0);
+    lock_ = lock_directory(directory_.get(), path, sharing, 0, remedies);
     std::optional<LockText> found = parse_lock_file(read_text(lock_.get(), path));
-    if (!found) fail(path_ + "/" + lock_name, "it is no lock of a store; check the path");
+    if (!found) {
+        refuse_lost_lock(directory_.get(), path_, "is damaged", remedies);
+        fail(path_ + "/" + lock_name, "it is no lock of a store; check the path");
+    }
     lock_text_ = std::move(*found);
     if (sharing == Sharing::shared) return;
     sign(lock_text_);
@@ -170,12 +190,12 @@ StoreDirectory::~StoreDirectory() {
     if (lock_) ::flock(lock_.get(), LOCK_UN);
 }
 
-StoreDirectory StoreDirectory::find(const std::string& path, Sharing sharing) {
-    return {path, sharing};
+StoreDirectory StoreDirectory::find(const std::string& path, Sharing sharing, const Remedies& remedies) {
+    return {path, sharing, remedies};
 }
 
 // With the lock held: finds out whose the directory is, and signs.
-void StoreDirectory::take(const std::string& job) {
+void StoreDirectory::take(const std::string& job, const Remedies& remedies) {
     const std::string text = read_text(lock_.get(), path_);
     std::optional<LockText> found = parse_lock_file(text);
     if (found && found->job != job) {
@@ -189,9 +209,11 @@ void StoreDirectory::take(const std::string& job) {
         lock_text_ = std::move(*found);
     } else {
         // An empty lock is what a start leaves that was interrupted before it wrote; anything else is not ours.
-        if (text.find_first_not_of('\0') != std::string::npos)
+        if (text.find_first_not_of('\0') != std::string::npos) {
+            refuse_lost_lock(directory_.get(), path_, "is damaged", remedies);
             fail(path_ + "/" + lock_name, "it is no lock of a store; choose another directory");
-        refuse_if_foreign();
+        }
+        refuse_if_foreign(remedies);
         lock_text_ = LockText{.job = job, .uuid = draw_uuid(path_), .role = {}, .pid = 0, .host = {}, .since = {}};
     }
     sign(lock_text_);
@@ -199,9 +221,10 @@ void StoreDirectory::take(const std::string& job) {
     if (!found) sync();
 }
 
-void StoreDirectory::refuse_if_foreign() const {
+void StoreDirectory::refuse_if_foreign(const Remedies& remedies) const {
     const std::string name = find_file(directory_.get(), path_);
     if (name.empty()) return;
+    refuse_lost_lock(directory_.get(), path_, "is lost", remedies);
     fail(path_,
          fmt::format(
              "the directory holds files that are not a store's, e.g. '{}'; choose an empty or a new directory (nothing "
@@ -220,15 +243,17 @@ void StoreDirectory::write_lock() {
     if (::fdatasync(lock_.get()) != 0) fail_errno(path_ + "/" + lock_name, "the lock cannot be made durable", errno);
 }
 
-DirectoryContent StoreDirectory::content() const {
-    if (role() && role()->device > 0) return DirectoryContent::committed;
-    const bool data = exists(fd(), data_file_name);
-    const bool both = exists(fd(), manifest_file_names[0]) && exists(fd(), manifest_file_names[1]);
-    if (!data && !exists(fd(), manifest_file_names[0]) && !exists(fd(), manifest_file_names[1]))
-        return DirectoryContent::nothing;
+DirectoryLook StoreDirectory::look() const {
+    if (role() && role()->device > 0) return {.content = DirectoryContent::committed, .manifests = {}};
+    const bool data = has_name(fd(), path_, data_file_name);
+    const bool first = has_name(fd(), path_, manifest_file_names[0]);
+    const bool second = has_name(fd(), path_, manifest_file_names[1]);
+    if (!data && !first && !second) return {};
     // Manifests are made before data: they were there, and are missing now.
-    if (data && !both) return DirectoryContent::committed;
-    return recover(*this).never_committed() ? DirectoryContent::unfinished : DirectoryContent::committed;
+    if (data && !(first && second)) return {.content = DirectoryContent::committed, .manifests = {}};
+    DirectoryLook look{.content = DirectoryContent::committed, .manifests = recover(*this)};
+    if (look.manifests.never_committed()) look.content = DirectoryContent::unfinished;
+    return look;
 }
 
 void StoreDirectory::assign(const DeviceRole& role) {

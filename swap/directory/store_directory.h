@@ -3,6 +3,8 @@
 
 #include "swap/directory/descriptor.h"
 #include "swap/directory/file_hold.h"
+#include "swap/directory/recovery.h"
+#include "swap/directory/remedy.h"
 #include "swap/format/lock_text.h"
 
 #include <cstdint>
@@ -18,6 +20,17 @@ enum class DirectoryContent : std::uint8_t {
                  // says), or a further device of one
 };
 
+// Throws Error (usage) unless it is_possible_job().
+void check_job(const std::string& job);
+
+// A random identity (RFC 4122, version 4). Throws Error (storage); `path` is for its message.
+StoreUuid draw_uuid(const std::string& path);
+
+struct DirectoryLook {
+    DirectoryContent content = DirectoryContent::nothing;
+    Recovery manifests;  // not settled where they were not read, because the content is clear without them
+};
+
 // Holds the directory locked (flock on its file `lock`) while it lives; the kernel releases the lock when the process
 // dies, so what a dead process left is simply taken over. A second object for the same directory in this process is
 // refused too. Creates the directory if its parent exists; mode 0700, files 0600, everything opened beneath it without
@@ -30,11 +43,11 @@ enum class DirectoryContent : std::uint8_t {
 class StoreDirectory {
    public:
     // `job` names who owns the store: 1 to 200 bytes without control characters.
-    StoreDirectory(const std::string& path, const std::string& job);
+    StoreDirectory(const std::string& path, const std::string& job, const Remedies& remedies = library_remedies());
     // A directory that is a store's already, whichever job's. Exclusive: as above. Shared: for reading, beside other
     // readers and never beside a user; nothing in it is changed, and read permission is enough. Throws as above, and
     // Error (storage) when it does not exist or is no store's.
-    static StoreDirectory find(const std::string& path, Sharing sharing);
+    static StoreDirectory find(const std::string& path, Sharing sharing, const Remedies& remedies = library_remedies());
     ~StoreDirectory();  // gives the lock up, also where a child of this process has the descriptor, too
     StoreDirectory(StoreDirectory&& other) noexcept = default;
     StoreDirectory& operator=(StoreDirectory&& other) noexcept = default;
@@ -43,7 +56,8 @@ class StoreDirectory {
     const std::string& job() const noexcept { return lock_text_.job; }
     const StoreUuid& uuid() const noexcept { return lock_text_.uuid; }
     bool shared() const noexcept { return sharing_ == Sharing::shared; }
-    DirectoryContent content() const;  // looked up now
+    DirectoryLook look() const;  // now. Throws Error (storage) when a file cannot be asked for
+    DirectoryContent content() const { return look().content; }
     // Its place in the store that was created in it, if one was.
     const std::optional<DeviceRole>& role() const noexcept { return lock_text_.role; }
     int fd() const noexcept { return directory_.get(); }
@@ -56,9 +70,9 @@ class StoreDirectory {
     void sync() const;
 
    private:
-    StoreDirectory(const std::string& path, Sharing sharing);  // find()'s
-    void take(const std::string& job);
-    void refuse_if_foreign() const;
+    StoreDirectory(const std::string& path, Sharing sharing, const Remedies& remedies);  // find()'s
+    void take(const std::string& job, const Remedies& remedies);
+    void refuse_if_foreign(const Remedies& remedies) const;
     void write_lock();
 
     std::string path_;

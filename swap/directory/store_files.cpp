@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
 
 #include <fcntl.h>
@@ -18,11 +19,6 @@
 
 namespace penstock::store {
 namespace {
-
-bool exists(const StoreDirectory& directory, const char* name) {
-    struct stat status {};
-    return ::fstatat(directory.fd(), name, &status, AT_SYMLINK_NOFOLLOW) == 0;
-}
 
 aio::File open_file(const StoreDirectory& directory, const char* name, aio::FileOptions options) {
     return aio::File(directory.fd(), name, directory.path() + "/" + name, options);
@@ -57,11 +53,6 @@ StoreFiles open_all(const std::vector<StoreDirectory*>& directories, aio::Cachin
     return files;
 }
 
-std::uint64_t present_bytes(const aio::File& file) {
-    struct stat status {};
-    return ::fstat(file.fd(), &status) == 0 ? static_cast<std::uint64_t>(status.st_blocks) * 512 : 0;
-}
-
 // Several directories may share one file system, so needs are summed per file system first.
 struct Need {
     std::string path;
@@ -81,7 +72,7 @@ void add_need(std::map<dev_t, Need>& needs, const StoreDirectory& directory, con
     Need& need = needs[status.st_dev];
     if (need.path.empty()) need.path = directory.path();
     need.bytes += bytes;
-    need.present += std::min(present_bytes(file), bytes);
+    need.present += std::min(static_cast<std::uint64_t>(status.st_blocks) * 512, bytes);
     need.free = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
 }
 
@@ -128,7 +119,8 @@ std::uint64_t StoreFiles::granule_bytes() const {
 const aio::File* StoreFiles::removed() const noexcept {
     const auto nameless = [](const aio::File& file) {
         struct stat status {};
-        return ::fstat(file.fd(), &status) == 0 && status.st_nlink == 0;
+        if (::fstat(file.fd(), &status) != 0) return errno == ESTALE;  // so a file server says it
+        return status.st_nlink == 0;
     };
     for (const std::vector<aio::File>* files : {&data, &manifests}) {
         const auto found = std::find_if(files->begin(), files->end(), nameless);
@@ -144,7 +136,7 @@ void StoreFiles::keep_for_ever() noexcept {
 StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
                             std::chrono::nanoseconds patience) {
     StoreFiles files = open_all(directories, caching, [](const StoreDirectory& directory, const char* name) {
-        return exists(directory, name) ? aio::FileMode::read_write : aio::FileMode::create;
+        return has_name(directory.fd(), directory.path(), name) ? aio::FileMode::read_write : aio::FileMode::create;
     });
     hold_all(files, Sharing::exclusive, patience);
     return files;

@@ -21,7 +21,8 @@ struct StoreLook {
 };
 
 // At the directory open as `directory_fd`. Takes no lock, reads only, follows no link; nothing when the directory is no
-// store's, or cannot be read. A holder in another pid namespace or on another host is not seen.
+// store's. A holder in another pid namespace or on another host is not seen. Throws Error (storage) when the lock
+// cannot be read: then nobody knows whose it is.
 std::optional<StoreLook> look_at_store(int directory_fd, std::string path);
 
 // "process 4711 on NAME since 2026-01-01T00:00:00Z, job 'penstock'", or "this process, 4711 on ..."

@@ -67,11 +67,21 @@ std::string why_rewritten(const ManifestCopy& copy) {
     return copy.state == ManifestCopy::State::blank ? "was empty" : fmt::format("was damaged ({})", copy.problem);
 }
 
+// What is in a file that cannot be read, nobody can repair by what is in the other.
+Recovery recover_all(const StoreDirectory& directory) {
+    Recovery recovery = recover(directory);
+    const std::vector<std::string> hidden = recovery.hidden(directory.path());
+    if (hidden.empty()) return recovery;
+    throw Error(ExitCode::storage, fmt::format("{}: a manifest cannot be read, so none is repaired by the other. {}. "
+                                               "Try again when the cause is gone (dmesg, ulimit -n).",
+                                               directory.path(), fmt::join(hidden, "; ")));
+}
+
 }  // namespace
 
 std::vector<std::string> repair_manifests(const StoreDirectory& directory) {
     PENSTOCK_CHECK(!directory.shared(), "{} is only read", directory.path());
-    Recovery recovery = recover(directory);
+    Recovery recovery = recover_all(directory);
     if (!recovery.newest) return {};
     const std::uint64_t place_bytes = manifest_capacity(Layout(recovery.newest->objects, recovery.newest->geometry));
     std::vector<std::string> done;
@@ -80,7 +90,7 @@ std::vector<std::string> repair_manifests(const StoreDirectory& directory) {
         std::string line = give_length(directory, manifest_file_names[file], missing, 2 * place_bytes);
         if (!line.empty()) done.push_back(std::move(line));
     }
-    if (!done.empty()) recovery = recover(directory);
+    if (!done.empty()) recovery = recover_all(directory);
     for (std::size_t file = 0; file < manifest_file_names.size(); ++file) {
         const auto& copies = recovery.copies[file];
         const auto worth = [](const ManifestCopy& copy) {

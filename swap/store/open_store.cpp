@@ -7,17 +7,17 @@
 
 namespace penstock::store {
 
-OpenStore::OpenStore(const std::vector<std::string>& paths, const std::string& job) {
+OpenStore::OpenStore(const std::vector<std::string>& paths, const std::string& job, const Remedies& remedies) {
     PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
     directories_.reserve(paths.size());
-    for (const std::string& path : paths) directories_.emplace_back(path, job);
+    for (const std::string& path : paths) directories_.emplace_back(path, job, remedies);
 }
 
-OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing) {
+OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing, const Remedies& remedies) {
     PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
     OpenStore found;
     found.directories_.reserve(paths.size());
-    for (const std::string& path : paths) found.directories_.push_back(StoreDirectory::find(path, sharing));
+    for (const std::string& path : paths) found.directories_.push_back(StoreDirectory::find(path, sharing, remedies));
     return found;
 }
 
@@ -30,6 +30,7 @@ OpenStore& OpenStore::operator=(OpenStore&& other) noexcept {
     caching_ = other.caching_;
     remedies_ = other.remedies_;
     directories_ = std::move(other.directories_);
+    look_ = std::move(other.look_);
     return *this;
 }
 
@@ -62,6 +63,7 @@ TensorStore& OpenStore::create(CreateOptions options) {
     PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
     options.caching = caching_;
     options.remedies = remedies_;
+    look_.reset();
     store_ = TensorStore::create(*io_, pointers(), std::move(options));
     return *store_;
 }
@@ -70,8 +72,15 @@ TensorStore& OpenStore::open(OpenOptions options) {
     PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
     options.caching = caching_;
     options.remedies = remedies_;
+    std::optional<DirectoryLook> look = std::exchange(look_, std::nullopt);
+    if (look) options.found = &look->manifests;
     store_ = TensorStore::open(*io_, pointers(), options);
     return *store_;
+}
+
+const DirectoryLook& OpenStore::looked() {
+    if (!look_) look_ = directory().look();
+    return *look_;
 }
 
 std::vector<StoreDirectory*> OpenStore::pointers() {

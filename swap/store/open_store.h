@@ -29,15 +29,21 @@ struct StoreIoOptions {
 class OpenStore {
    public:
     // Locks the directories, one per device, the first of which holds the manifests. Throws Error as StoreDirectory.
-    OpenStore(const std::vector<std::string>& paths, const std::string& job);
+    OpenStore(const std::vector<std::string>& paths, const std::string& job,
+              const Remedies& remedies = library_remedies());
     // Those of a store that is there, whichever job's: StoreDirectory::find().
-    static OpenStore find(const std::vector<std::string>& paths, Sharing sharing);
+    static OpenStore find(const std::vector<std::string>& paths, Sharing sharing,
+                          const Remedies& remedies = library_remedies());
     OpenStore(OpenStore&& other) noexcept = default;
     OpenStore& operator=(OpenStore&& other) noexcept;
 
     StoreDirectory& directory() { return directories_.front(); }
     const StoreDirectory& directory() const { return directories_.front(); }
-    bool committed() const { return directory().content() == DirectoryContent::committed; }
+    // What is in the first directory, looked at with the first question: the manifests are read once, for open() takes
+    // what was found. Throws Error as StoreDirectory::look().
+    bool committed() { return looked().content == DirectoryContent::committed; }
+    // What they say; nothing where one is missing: open() says so. Valid until open() or create().
+    const Recovery& found() { return looked().manifests; }
 
     // An Io of its own, over a backend that was tried on a file opened as the store's are, or over the one given.
     // Throws Error as open_backend(). REQUIRES: it has none yet.
@@ -58,8 +64,10 @@ class OpenStore {
    private:
     OpenStore() = default;
     std::vector<StoreDirectory*> pointers();
+    const DirectoryLook& looked();
 
     std::vector<StoreDirectory> directories_;
+    std::optional<DirectoryLook> look_;  // until something is made of it
     aio::Caching caching_ = aio::Caching::direct;
     const Remedies* remedies_ = &library_remedies();
     int ready_fd_ = -1;

@@ -45,7 +45,7 @@ StoreState::~StoreState() {
 
 void StoreState::check_writable() const {
     PENSTOCK_CHECK(access == Access::read_write, "the store is open for reading");
-    PENSTOCK_CHECK(kind() != StoreKind::snapshot || !generation, "a kept store is written once");
+    PENSTOCK_CHECK(kind() != StoreKind::snapshot || !generation, "a snapshot is written once");
 }
 
 void StoreState::check_operation(const TileOperation& operation, TileId tile, std::span<std::byte> memory) const {

@@ -8,6 +8,7 @@
 #include "aio/file.h"
 #include "aio/io.h"
 #include "aio/words/enum_words.h"
+#include "swap/directory/recovery.h"
 #include "swap/directory/remedy.h"
 #include "swap/directory/store_directory.h"
 #include "swap/format/hash.h"
@@ -121,10 +122,10 @@ struct CreateOptions {
     std::vector<ObjectSpec> objects;
     StoreKind kind = StoreKind::durable;
     std::vector<std::uint16_t> shares = {};  // one per directory (swap/format/striping.h); empty: equal ones
-    std::optional<Origin> origin = {};       // REQUIRES: set exactly when kept
+    std::optional<Origin> origin = {};       // REQUIRES: set exactly for a snapshot
     aio::Caching caching = aio::Caching::direct;
-    // Of pre-writing the files: overwriting is twice as fast as a first write. (A kept store is written once, so only
-    // its manifests are.)
+    // Of pre-writing the files: overwriting is twice as fast as a first write. (A snapshot is written once, so only its
+    // manifests are.)
     WorkProgress progress = {};
     AgreeOnIncarnation agree = {};
     const Remedies* remedies = &library_remedies();  // outlives the store
@@ -144,8 +145,10 @@ constexpr auto words_of(VerifyScope) noexcept {
 struct OpenOptions {
     aio::Caching caching = aio::Caching::direct;
     VerifyScope verify = VerifyScope::none;
-    WorkProgress progress = {};                      // of the verification
-    AgreeOnIncarnation agree = {};                   // not asked for a store that is only read
+    bool replaced = false;          // every tile is written before the next commit: what is there need not be whole
+    WorkProgress progress = {};     // of the verification
+    AgreeOnIncarnation agree = {};  // not asked for a store that is only read
+    Recovery* found = nullptr;      // of the first directory: taken if it is settled, else open() reads the manifests
     const Remedies* remedies = &library_remedies();  // outlives the store
 };
 
@@ -228,8 +231,8 @@ class TensorStore {
 
     // Writes the tile into its other slot, as part of the next generation. The bytes past the tile's length are set to
     // zero. The memory must not change until tile_done(). After an error the generation can only be committed once the
-    // tile was written again. REQUIRES: as read() but for written(), no commit is under way, not read-only, and a kept
-    // store is not committed yet.
+    // tile was written again. REQUIRES: as read() but for written(), no commit is under way, not read-only, and a
+    // snapshot is not committed yet.
     void write(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
 
     // Makes all writes since the last commit durable as one generation, with `client`. Throws Error (usage), and has
@@ -251,7 +254,7 @@ class TensorStore {
     void unpin() noexcept;           // releases the rest. REQUIRES: something is pinned, no read_pinned in flight
 
     // As Io::promote(), of an operation of this store: what of it is not with the device yet becomes more urgent.
-    // REQUIRES: in flight; a class that such an operation may have (has_urgency() in aio/transfer.h).
+    // REQUIRES: in flight; a class that a read or a write may have (aio::Urgency).
     void promote(TileOperation& operation, aio::Urgency urgency) noexcept;
 
     // A device does not answer and the process is about to end with an error. Operations in flight are never delivered,
@@ -265,7 +268,7 @@ class TensorStore {
     std::uint64_t incarnation() const noexcept;
     const ClientState& client() const noexcept;  // of that generation
     const StoreUuid& uuid() const noexcept;
-    const std::optional<Origin>& origin() const noexcept;  // of a kept store
+    const std::optional<Origin>& origin() const noexcept;  // of a snapshot
     // Lines for the composition root to log: direct I/O refused, a damaged manifest copy passed over, a tile that was
     // only right when it was read again. At most a hundred.
     const std::vector<std::string>& notes() const noexcept;

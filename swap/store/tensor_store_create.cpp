@@ -11,7 +11,7 @@ namespace penstock::store {
 namespace {
 
 Manifest new_manifest(const Directories& directories, CreateOptions& options) {
-    PENSTOCK_CHECK(options.origin.has_value() == (options.kind == StoreKind::snapshot), "an origin is a kept store's");
+    PENSTOCK_CHECK(options.origin.has_value() == (options.kind == StoreKind::snapshot), "an origin is a snapshot's");
     Manifest manifest;
     manifest.store = directories.front()->uuid();
     manifest.incarnation = 1;

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,35 +26,56 @@ bool is_shared(const Directories& directories) {
     return std::any_of(directories.begin(), directories.end(), [](const auto* one) { return one->shared(); });
 }
 
-void refuse_missing_manifests(const StoreDirectory& directory, const Remedies& remedies) {
-    std::vector<std::string> missing;
-    for (const char* name : manifest_file_names) {
-        struct stat status {};
-        if (::fstatat(directory.fd(), name, &status, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
-            missing.emplace_back(name);
-    }
-    if (missing.empty()) return;
-    throw Error(ExitCode::storage, fmt::format("{}: there is no '{}', which says what the data is. {}.",
-                                               directory.path(), fmt::join(missing, "' and no '"),
-                                               missing.size() == 1 ? remedies.of_manifest(directory.path())
-                                                                   : remedies.of_loss(directory.path())));
+// What is wrong with a file of the store, or nothing. What cannot be looked at may be one: opening it says more.
+std::string absence(const StoreDirectory& directory, const char* name) {
+    struct stat status {};
+    if (::fstatat(directory.fd(), name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? fmt::format("there is no file '{}'", name) : std::string();
+    if (S_ISREG(status.st_mode)) return {};
+    if (S_ISLNK(status.st_mode))
+        return fmt::format("'{}' is a symbolic link, and those are not followed: put the file itself in its place",
+                           name);
+    return fmt::format("'{}' is no file", name);
 }
 
-Recovery recover_newest(const StoreDirectory& directory, const Remedies& remedies) {
-    Recovery recovery = recover(directory);
-    const std::vector<std::string> hidden = recovery.hidden(directory.path());
-    if (!hidden.empty()) {
+void refuse_missing_data(const Directories& directories, const Remedies& remedies) {
+    for (const StoreDirectory* directory : directories) {
+        const std::string problem = absence(*directory, data_file_name);
+        if (problem.empty()) continue;
+        throw Error(ExitCode::storage,
+                    fmt::format("{}: {}. It holds the tiles: put it back, if it was moved. {}.", directory->path(),
+                                problem, remedies.of_loss(directories.front()->path())));
+    }
+}
+
+void refuse_missing_manifests(const StoreDirectory& directory, const Remedies& remedies) {
+    std::vector<std::string> problems;
+    for (const char* name : manifest_file_names) {
+        if (std::string problem = absence(directory, name); !problem.empty()) problems.push_back(std::move(problem));
+    }
+    if (problems.empty()) return;
+    throw Error(ExitCode::storage,
+                fmt::format("{}: {}. It says what the data is. {}.", directory.path(), fmt::join(problems, " and "),
+                            problems.size() == 1 ? remedies.of_manifest(directory.path())
+                                                 : remedies.of_loss(directory.path())));
+}
+
+Recovery recover_newest(const StoreDirectory& directory, Recovery* found, const Remedies& remedies) {
+    Recovery recovery = found != nullptr && found->settled ? std::move(*found) : recover(directory);
+    const std::vector<std::string> unread =
+        recovery.unread() && !recovery.newest ? recovery.problems(directory.path()) : recovery.hidden(directory.path());
+    if (!unread.empty()) {
         // Passing causes (descriptors, memory, a link that dropped) go by themselves.
         throw Error(ExitCode::storage,
                     fmt::format("{}: a manifest could not be read, and the newest generation may be in it. {}. Nothing "
                                 "was changed: try again when the cause is gone (dmesg, ulimit -n). {}.",
-                                directory.path(), fmt::join(hidden, "; "), remedies.of_manifest(directory.path())));
+                                directory.path(), fmt::join(unread, "; "), remedies.of_manifest(directory.path())));
     }
     if (recovery.newest) return recovery;
     const std::vector<std::string> problems = recovery.problems(directory.path());
     if (problems.empty())
         throw Error(ExitCode::storage, fmt::format("{}: nothing is committed here: the store is scratch, or its first "
-                                                   "run ended before its first step",
+                                                   "run ended before its first step; create one, or check the path",
                                                    directory.path()));
     throw Error(ExitCode::storage,
                 fmt::format("{}: no manifest is whole, so the store cannot be opened. {}. {}.", directory.path(),
@@ -83,17 +105,28 @@ std::uint32_t copy_to_write(const Recovery& recovery, std::uint64_t generation) 
     return first.state == ManifestCopy::State::whole && first.generation == generation ? 1 : 0;
 }
 
-void check_files(const StoreFiles& files, const Layout& layout, const std::string& directory,
-                 const Remedies& remedies) {
+// What was cut off may be of slots that nobody needs: zeros take its place, and all tiles are verified then. A reader
+// changes nothing.
+bool extend_cut_data(StoreFiles& files, const Layout& layout, Sharing sharing, const std::string& remedy,
+                     std::vector<std::string>& notes) {
+    bool extended = false;
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
         const aio::File& file = files.data[device];
-        if (file.bytes() < layout.device_bytes(device)) {
-            throw Error(
-                ExitCode::storage,
-                fmt::format("{} ends at offset {}, but the store's tiles reach to {}: it was cut. {}.", file.path(),
-                            file.bytes(), layout.device_bytes(device), remedies.of_loss(directory)));
+        const std::uint64_t bytes = file.bytes();
+        if (bytes >= layout.device_bytes(device)) continue;
+        std::string cut = fmt::format("{} ends at offset {}, but the store's tiles reach to {}: it was cut.",
+                                      file.path(), bytes, layout.device_bytes(device));
+        if (sharing == Sharing::shared ||
+            ::ftruncate(file.fd(), static_cast<off_t>(layout.device_bytes(device))) != 0) {
+            throw Error(ExitCode::storage, fmt::format("{} {}.", cut, remedy));
         }
+        notes.push_back(cut + " Zeros were put there.");
+        extended = true;
     }
+    return extended;
+}
+
+void check_alignment(const StoreFiles& files, const Layout& layout) {
     if (files.granule_bytes() > layout.granule_bytes()) {
         throw Error(ExitCode::storage,
                     fmt::format("{}: the device asks for an alignment of {} bytes, but the store was made with {}; "
@@ -144,19 +177,12 @@ void refuse_unread(const VerifyReport& report, const StoreDirectory& directory, 
                             directory.path(), report.unread_tiles, report.tiles, generation, report.damages.front()));
 }
 
-// Where a newer generation may have been lost, the slots of this one may have been written since: all of it is read
-// before anything is built on it or erased for it.
-VerifyScope scope_of(const OpenOptions& options, const Recovery& recovery, const Directories& directories) {
-    return recovery.doubtful() && !is_shared(directories) ? VerifyScope::all : options.verify;
-}
-
 // Generation g-1 is whole from the commit of g to the first write after it, and nothing has been written yet: so g can
 // be given up as long as all of g-1 is right.
 void verify_newest(aio::Io& io, StoreFiles& files, const Directories& directories, const OpenOptions& options,
-                   Recovery& recovery, std::vector<std::string>& notes) {
+                   VerifyScope scope, Recovery& recovery, std::vector<std::string>& notes) {
     const StoreDirectory& first = *directories.front();
     const std::uint64_t generation = recovery.newest->generation;
-    const VerifyScope scope = scope_of(options, recovery, directories);
     if (scope == VerifyScope::none) return;
     const VerifyReport report = verify_generation(io, files, *recovery.newest, options, scope);
     refuse_unread(report, first, generation);
@@ -174,6 +200,15 @@ void verify_newest(aio::Io& io, StoreFiles& files, const Directories& directorie
     recovery.use_previous();
     notes.push_back(fmt::format("{} Generation {} is whole and used instead: one commit is lost. Watch the drive.",
                                 damage, generation - 1));
+}
+
+// A copy that is whole counts in a file of any length.
+void note_lengths(const StoreFiles& files, const Layout& layout, std::vector<std::string>& notes) {
+    for (const aio::File& file : files.manifests) {
+        if (file.bytes() == 2 * manifest_capacity(layout)) continue;
+        notes.push_back(fmt::format("{} has {} bytes and not {}: it was cut or grew; what of it is whole is used.",
+                                    file.path(), file.bytes(), 2 * manifest_capacity(layout)));
+    }
 }
 
 std::string note_of_doubt(const StoreDirectory& directory, std::uint64_t generation) {
@@ -194,19 +229,28 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     const StoreDirectory& first = *directories.front();
     const Remedies& remedies = *options.remedies;
     refuse_missing_manifests(first, remedies);
-    // Held before anything is read: what a process that was killed had under way has landed.
+    refuse_missing_data(directories, remedies);
+    // Held before anything is read that is not settled: what a process that was killed had under way has landed.
     StoreFiles files = StoreFiles::find(directories, options.caching, io.deadline());
-    Recovery recovery = recover_newest(first, remedies);
+    Recovery recovery = recover_newest(first, options.found, remedies);
     check_numbers(*recovery.newest, first, remedies);
     check_device_count(*recovery.newest, directories);
-    check_files(files, Layout(recovery.newest->objects, recovery.newest->geometry), first.path(), remedies);
+    const Layout layout(recovery.newest->objects, recovery.newest->geometry);
+    check_alignment(files, layout);
     std::vector<std::string> notes;
+    note_lengths(files, layout, notes);
     if (recovery.doubtful()) notes.push_back(note_of_doubt(first, recovery.newest->generation));
-    verify_newest(io, files, directories, options, recovery, notes);
+    // Where a newer generation may have been lost, the slots of this one may have been written since: all of it is read
+    // before anything is built on it or erased for it.
+    const std::string remedy =
+        recovery.newest->origin ? remedies.of_damaged_snapshot(first.path()) : remedies.of_loss(first.path());
+    const bool cut = extend_cut_data(files, layout, shared ? Sharing::shared : Sharing::exclusive, remedy, notes);
+    const bool doubtful = (cut || (recovery.doubtful() && !shared)) && !options.replaced;
+    const VerifyScope scope = doubtful ? VerifyScope::all : options.verify;
+    verify_newest(io, files, directories, options, scope, recovery, notes);
     Manifest manifest = std::move(*recovery.newest);
     const std::uint64_t generation = manifest.generation;
     if (!shared) {
-        const Layout layout(manifest.objects, manifest.geometry);
         write_manifest_copy(io, files, manifest, copy_to_write(recovery, generation));
         prepare_next_commit(io, files, layout, generation, recovery);
         manifest.incarnation = agreed_incarnation(options.agree, next_incarnation(manifest.incarnation));

@@ -50,6 +50,62 @@ TEST_F(IoDeadline, NamesWhatIsStuckOnlyAfterTheDeadline) {
     EXPECT_FALSE(io_->advance(seconds(0)).has_value());
 }
 
+// What is in the page cache takes as long as it takes.
+TEST_F(IoDeadline, AFlushIsNotLateWhileItsDeviceWrites) {
+    build(with_deadline(seconds(4)));
+    backend_->written = 100;
+    Counted flush;
+    io_->start(flush, {.kind = IoKind::flush, .file = &file_, .data = nullptr, .offset_bytes = 0, .bytes = 0});
+    io_->poll();
+    for (int second = 0; second < 100; ++second) {
+        backend_->advance(seconds(1));
+        *backend_->written += 8;
+        ASSERT_FALSE(io_->advance(seconds(0)).has_value()) << second;
+    }
+    // It goes still: late after the deadline, from when it was last seen at work.
+    backend_->advance(seconds(2));
+    EXPECT_FALSE(io_->advance(seconds(0)).has_value());
+    backend_->advance(seconds(4));
+    EXPECT_FALSE(io_->advance(seconds(0)).has_value());
+    backend_->advance(seconds(1));
+    const auto stuck = io_->advance(seconds(0));
+    ASSERT_TRUE(stuck.has_value());
+    EXPECT_EQ(stuck->message(), "flush of " + path_ + " has not come back for 107 s");
+    backend_->complete_all();
+    io_->poll();
+}
+
+TEST_F(IoDeadline, AFlushOfADeviceThatDoesNothingIsLate) {
+    build(with_deadline(seconds(4)));
+    backend_->written = 100;
+    Counted flush;
+    io_->start(flush, {.kind = IoKind::flush, .file = &file_, .data = nullptr, .offset_bytes = 0, .bytes = 0});
+    const auto before = backend_->now();
+    const auto stuck = io_->finish(flush);
+    ASSERT_TRUE(stuck.has_value());
+    EXPECT_LE(backend_->now() - before, seconds(8) + milliseconds(1)) << "the first look compares with nothing";
+    backend_->complete_all();
+    io_->poll();
+}
+
+// A read waits for nobody's writes.
+TEST_F(IoDeadline, AReadIsLateThoughItsDeviceWrites) {
+    build(with_deadline(seconds(4)));
+    backend_->written = 100;
+    Counted transfer;
+    io_->start(transfer, request(IoKind::read, 4 * kib));
+    io_->poll();
+    for (int second = 0; second < 4; ++second) {
+        backend_->advance(seconds(1));
+        *backend_->written += 8;
+        EXPECT_FALSE(io_->advance(seconds(0)).has_value());
+    }
+    backend_->advance(seconds(1));
+    EXPECT_TRUE(io_->advance(seconds(0)).has_value());
+    backend_->complete_all();
+    io_->poll();
+}
+
 TEST_F(IoDeadline, AdvanceBlocksUntilSomethingCanBeStuckAndNoLonger) {
     build(with_deadline(seconds(2)));
     Counted transfer;

@@ -10,7 +10,7 @@
 namespace penstock::testing {
 namespace {
 
-constexpr auto ours = "GOMP_SPINCOUNT = '1000'";
+constexpr auto ours = "GOMP_SPINCOUNT = '10000'";
 constexpr auto of_libgomp = "GOMP_SPINCOUNT = '300000'";
 constexpr auto head = "OPENMP DISPLAY ENVIRONMENT BEGIN";
 
@@ -77,7 +77,7 @@ TEST(WaitPolicy, NameArgumentsAndDescriptorsStay) {
     std::replace(arguments.begin(), arguments.end(), '\0', '|');
     EXPECT_EQ(arguments, "another name|train|config.json|--steps|100000|--set|run.name=two words|");
     EXPECT_EQ(read_file(process + "/comm"), "penstock\n");
-    EXPECT_TRUE(has(read_file(process + "/environ"), "GOMP_SPINCOUNT=1000"));
+    EXPECT_TRUE(has(read_file(process + "/environ"), "GOMP_SPINCOUNT=10000"));
     EXPECT_EQ(std::filesystem::read_symlink(process + "/fd/9").filename(), "text.txt");
 }
 

@@ -16,6 +16,7 @@ struct CkptRequest {
     std::vector<std::string> also;  // its further directories, in the order they were created with
     std::string name;               // of a snapshot: a name, a step's number, or a path; empty: the store itself
     std::string snapshot_folder;    // empty: DIRECTORY/kept
+    std::string job = "penstock";   // of a lock that is made anew
     bool json = false;              // the result is one JSON object
 };
 
@@ -34,10 +35,10 @@ CkptResult ckpt_show(const CkptRequest& request);
 // Reads every written tile under a shared lock. Storage is the code when one is damaged.
 CkptResult ckpt_verify(const CkptRequest& request, Console& console);
 
-// Verifies the store under its exclusive lock and mends what can be mended without loss: copies of manifests, and
-// damaged tiles whose very bytes a kept snapshot still has, as a new generation with the same client state; all damaged
-// tiles or none, because writing one ends what is left of the generation before. Storage is the code when damage
-// remains.
+// Verifies the store under its exclusive lock and mends what can be mended without loss: lost locks, copies of
+// manifests, and damaged tiles whose very bytes a kept snapshot still has, as a new generation with the same client
+// state; all damaged tiles or none, because writing one ends what is left of the generation before. Storage is the code
+// when damage remains.
 CkptResult ckpt_scrub(const CkptRequest& request, Console& console);
 
 // Makes the snapshot `name` of a store that is not in use, in snapshot_folder. What is not finished is removed again.

@@ -8,6 +8,7 @@
 #include "trainer/ckpt/ckpt_store.h"
 #include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
+#include "trainer/cli/progress_line.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

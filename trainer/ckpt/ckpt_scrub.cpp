@@ -1,6 +1,7 @@
 // Finds what is damaged in a store, and puts right what can be put right without losing anything.
 #include "aio/words/error.h"
 #include "pinned_pool/region.h"
+#include "swap/directory/lock_rebuild.h"
 #include "swap/snapshot/repair.h"
 #include "swap/store/blocking.h"
 #include "swap/store/verify.h"
@@ -8,6 +9,7 @@
 #include "trainer/ckpt/ckpt_store.h"
 #include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
+#include "trainer/cli/progress_line.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -33,7 +35,8 @@ struct TileFate {
 // One scrubbing of one store.
 struct Scrub {
     std::string path;
-    std::vector<std::string> manifests;  // what was done to them
+    std::vector<std::string> locks;      // what was done to them
+    std::vector<std::string> manifests;  // the same
     store::VerifyReport report;
     std::vector<Snapshot> snapshots;
     std::vector<TileFate> fates;  // of the damaged tiles
@@ -76,7 +79,8 @@ void mend_tiles(Scrub& scrub, store::OpenStore& opened, const std::vector<store:
     };
     for (const store::TileId tile : scrub.report.damaged) scrub.fates.push_back({tile, find(tile)});
     const auto found = [](const TileFate& fate) { return fate.source.has_value(); };
-    if (store.kind() != store::StoreKind::durable || !std::all_of(scrub.fates.begin(), scrub.fates.end(), found))
+    if (opened.directory().shared() || store.kind() != store::StoreKind::durable ||
+        !std::all_of(scrub.fates.begin(), scrub.fates.end(), found))
         return;
     for (const TileFate& fate : scrub.fates) {
         if (!find(fate.tile))
@@ -114,20 +118,17 @@ ordered_json json_of(const Scrub& scrub, const store::TensorStore& store) {
                          {"snapshot", nullptr}});
         if (fate.source) tiles.back()["snapshot"] = scrub.snapshots[*fate.source].name;
     }
-    return {{"path", scrub.path},
-            {"generation", *store.generation()},
-            {"tiles", scrub.report.tiles},
-            {"bytes", scrub.report.bytes},
-            {"manifests", scrub.manifests},
-            {"damaged", std::move(tiles)},
-            {"messages", scrub.report.damages},
-            {"mended", scrub.mended},
-            {"whole", scrub.whole()},
+    return {{"path", scrub.path},          {"generation", *store.generation()},
+            {"tiles", scrub.report.tiles}, {"bytes", scrub.report.bytes},
+            {"locks", scrub.locks},        {"manifests", scrub.manifests},
+            {"damaged", std::move(tiles)}, {"messages", scrub.report.damages},
+            {"mended", scrub.mended},      {"whole", scrub.whole()},
             {"notes", store.notes()}};
 }
 
 std::string text_of(const Scrub& scrub, const store::TensorStore& store, const std::string& folder) {
     std::string text;
+    for (const std::string& line : scrub.locks) text += line + "\n";
     for (const std::string& line : scrub.manifests) text += line + "\n";
     text += fmt::format("{}: {} tiles, {}: ", scrub.path, scrub.report.tiles, size_text(scrub.report.bytes));
     if (scrub.report.damaged_tiles == 0) return text + "all are as they were written\n";
@@ -153,15 +154,28 @@ std::string text_of(const Scrub& scrub, const store::TensorStore& store, const s
                       folder, newest);
 }
 
+// To mend it; where that is refused because of damage, to say at least what is damaged and what is whole.
+store::OpenStore open_to_scrub(const CkptRequest& request, Scrub& scrub, Console& console) {
+    try {
+        store::OpenStore opened = lock_store(request.directory, request.also, store::Sharing::exclusive);
+        scrub.manifests = repair_manifests(opened.directory());
+        open_locked(opened);
+        return opened;
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::storage) throw;
+        console.warn(error.what());
+    }
+    return open_store(request.directory, request.also, store::Sharing::shared);
+}
+
 }  // namespace
 
 CkptResult ckpt_scrub(const CkptRequest& request, Console& console) {
     refuse_if_in_use(request.directory, "the store can be scrubbed when that has ended: wait, or stop it");
-    store::OpenStore opened = lock_store(request.directory, request.also, store::Sharing::exclusive);
     Scrub scrub;
     scrub.path = request.directory;
-    scrub.manifests = repair_manifests(opened.directory());
-    open_locked(opened);
+    scrub.locks = store::rebuild_locks(directories_of(request.directory, request.also), request.job);
+    store::OpenStore opened = open_to_scrub(request, scrub, console);
     ProgressLine line(console, "scrub");
     scrub.report = verify(opened.io(), opened.store(),
                           {.progress = [&](std::uint64_t done, std::uint64_t total) { line.show(done, total); }});

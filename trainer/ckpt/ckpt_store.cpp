@@ -48,10 +48,14 @@ void refuse_if_in_use(const std::string& path, const std::string& remedy) {
                 fmt::format("{}: the store is in use by {}; {}", path, describe_holder(look->lock), remedy));
 }
 
-store::OpenStore lock_store(const std::string& path, const std::vector<std::string>& also, store::Sharing sharing) {
+std::vector<std::string> directories_of(const std::string& path, const std::vector<std::string>& also) {
     std::vector<std::string> paths{path};
     paths.insert(paths.end(), also.begin(), also.end());
-    return store::OpenStore::find(paths, sharing);
+    return paths;
+}
+
+store::OpenStore lock_store(const std::string& path, const std::vector<std::string>& also, store::Sharing sharing) {
+    return store::OpenStore::find(directories_of(path, also), sharing, program_remedies());
 }
 
 void open_locked(store::OpenStore& locked) {

@@ -23,6 +23,7 @@ std::string snapshot_path(const CkptRequest& request);
 // Throws Error (storage) with the holder's name and `remedy` when a running process uses it.
 void refuse_if_in_use(const std::string& path, const std::string& remedy);
 
+std::vector<std::string> directories_of(const std::string& path, const std::vector<std::string>& also);
 // Locks the store in `path` and the directories of its further devices. Throws Error as StoreDirectory::find().
 store::OpenStore lock_store(const std::string& path, const std::vector<std::string>& also, store::Sharing sharing);
 // Gives it an Io for reading all of it, and opens it. Throws Error as OpenStore.

@@ -43,4 +43,14 @@ std::vector<store::ListedSnapshot> beyond_retention(const std::vector<store::Lis
     return own;
 }
 
+std::vector<store::ListedSnapshot> left_unfinished(const std::vector<store::ListedSnapshot>& snapshots,
+                                                   const std::string& job) {
+    std::vector<store::ListedSnapshot> left;
+    std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(left),
+                 [&job](const store::ListedSnapshot& snapshot) {
+                     return snapshot.unfinished && snapshot.job == job && step_of(snapshot.name);
+                 });
+    return left;
+}
+
 }  // namespace penstock::trainer

@@ -17,4 +17,8 @@ std::string step_name(std::uint64_t step);
 std::vector<store::ListedSnapshot> beyond_retention(const std::vector<store::ListedSnapshot>& snapshots,
                                                     const store::StoreUuid& of, std::uint64_t count);
 
+// The step-NUMBER snapshots of the job whose copies never ended: a stop or a kill leaves them, and nobody can use them.
+std::vector<store::ListedSnapshot> left_unfinished(const std::vector<store::ListedSnapshot>& snapshots,
+                                                   const std::string& job);
+
 }  // namespace penstock::trainer

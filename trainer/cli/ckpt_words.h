@@ -1,19 +1,16 @@
-// How sizes, instants, progress and bytes of a client's state are shown.
+// How sizes, instants and bytes of a client's state are shown.
 #pragma once
 
 #include "swap/format/manifest.h"
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace penstock::trainer {
-
-class Console;
 
 std::string size_text(std::uint64_t bytes);        // "1.52 GB", as drives and fio count
 std::string time_text(std::uint64_t seconds);      // "2026-11-21 03:54:12 UTC"
@@ -28,27 +25,5 @@ std::string dump(const nlohmann::ordered_json& object);                 // one l
 
 // Columns as wide as their longest cell, two spaces between; one line per row.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
-
-struct WorkDone {
-    std::uint64_t done_bytes = 0;
-    std::uint64_t total_bytes = 0;
-    double seconds = 0;
-};
-// "[########............]  40 %  1.28 GB of 3.20 GB  1.52 GB/s  ETA 2 s"
-std::string progress_text(const WorkDone& work);
-
-// On a terminal a line that is redrawn, in a file one line per tenth of the work.
-class ProgressLine {
-   public:
-    ProgressLine(Console& console, std::string what) : console_(console), what_(std::move(what)) {}
-    void show(std::uint64_t done_bytes, std::uint64_t total_bytes);
-    double seconds() const;  // since its construction
-
-   private:
-    Console& console_;
-    std::string what_;
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    std::uint64_t tenths_ = 0;  // that were told
-};
 
 }  // namespace penstock::trainer

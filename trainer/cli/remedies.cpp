@@ -10,8 +10,10 @@ namespace {
 class ProgramRemedies final : public store::Remedies {
    public:
     std::string of_damage(const std::string& directory) const override {
-        return fmt::format("{}. 'penstock ckpt scrub {}' mends what a kept snapshot still has",
-                           Remedies::of_damage(directory), directory);
+        return fmt::format(
+            "{}. 'penstock ckpt scrub {}' mends what a kept snapshot still has; --resume-from goes back to one "
+            "('penstock ckpt ls {}' lists them)",
+            Remedies::of_damage(directory), directory, directory);
     }
     std::string of_damaged_snapshot(const std::string& directory) const override {
         return Remedies::of_damage(directory) + ", and take another snapshot ('penstock ckpt ls' lists them)";
@@ -30,6 +32,11 @@ class ProgramRemedies final : public store::Remedies {
             "and "
             "run 'penstock ckpt scrub {}', which makes an empty one: that gives up what it held, and goes on from the "
             "other one's generation where that is still whole",
+            directory);
+    }
+    std::string of_lock(const std::string& directory) const override {
+        return fmt::format(
+            "'penstock ckpt scrub {}' makes it anew from the manifests (--job NAME where run.job is not 'penstock')",
             directory);
     }
 };

@@ -29,13 +29,13 @@ std::string line_of(const StepRecord& record) {
         "step {}/{}  loss {:.4f} mean {:.4f}  norm {:.3f}  lr {:.3g}  {:.0f} tok/s  {:.2f} s  ETA {}  NVMe r {:.2f} w "
         "{:.2f} GB/s  "
         "waited {:.0f} %  "
-        "pool {:.0f}/{:.0f} MiB  {}",
+        "pool {:.0f}/{:.0f} MiB, activations {:.0f} MiB  {}",
         record.step, record.steps, record.loss, record.smooth_loss, record.gradient_norm, record.learning_rate,
         record.tokens_per_second(), record.seconds, duration_text(record.seconds_left),
         gigabytes_per_second(record.read_bytes, record.seconds),
         gigabytes_per_second(record.write_bytes, record.seconds), 100 * record.waited_share(),
         static_cast<double>(record.pool_peak_bytes) / 0x1p20, static_cast<double>(record.pool_budget_bytes) / 0x1p20,
-        committed_text(record));
+        static_cast<double>(record.activation_bytes) / 0x1p20, committed_text(record));
 }
 
 std::string live_line_of(const StepRecord& record, std::size_t columns) {
@@ -83,8 +83,19 @@ std::string json_of(const StepRecord& record) {
         {"nvme_write_bytes", record.write_bytes},
         {"pool_peak_bytes", record.pool_peak_bytes},
         {"pool_budget_bytes", record.pool_budget_bytes},
+        {"activation_bytes", record.activation_bytes},
         {"peak_rss_bytes", record.peak_rss_bytes},
         {"time", time_text(record.time_s)},
+    };
+    return object.dump();
+}
+
+std::string json_of_restored(const StepRecord& record) {
+    const nlohmann::ordered_json object = {
+        {"step", record.step},        {"committed", record.step},
+        {"loss", record.loss},        {"grad_norm", record.gradient_norm},
+        {"lr", record.learning_rate}, {"tokens", record.tokens},
+        {"restored", true},
     };
     return object.dump();
 }

@@ -29,8 +29,9 @@ struct StepRecord {
     std::uint64_t write_bytes = 0;
     std::uint64_t pool_peak_bytes = 0;  // since the start
     std::uint64_t pool_budget_bytes = 0;
-    std::uint64_t peak_rss_bytes = 0;  // of the process, since the start
-    double seconds_left = 0;           // to the last step, at the speed of the last ones
+    std::uint64_t activation_bytes = 0;  // kept for backward in this step: outside of the pool
+    std::uint64_t peak_rss_bytes = 0;    // of the process, since the start
+    double seconds_left = 0;             // to the last step, at the speed of the last ones
 
     double tokens_per_second() const noexcept { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
     double waited_share() const noexcept {
@@ -42,6 +43,9 @@ std::string line_of(const StepRecord& record);  // for a file
 // Of a terminal: as many fields as fit, in 79 columns the learning rate and the traffic among them.
 std::string live_line_of(const StepRecord& record, std::size_t columns);
 std::string json_of(const StepRecord& record);  // without line end
+// Of a step whose record was lost: what its commit knows (step, committed, loss, norm, rate, tokens), marked
+// "restored".
+std::string json_of_restored(const StepRecord& record);
 
 // "59 s", "4 min 05 s", "2 h 03 min"
 std::string duration_text(double seconds);

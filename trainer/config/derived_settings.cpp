@@ -5,6 +5,7 @@
 #include "trainer/config/optimizer_config.h"
 #include "trainer/config/schedule.h"
 #include "trainer/config/swap_directories.h"
+#include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/kernels/plane.h"
 
 #include <fmt/format.h>
@@ -97,11 +98,13 @@ void derive_schedule(Settings& settings) {
         settings.derive("scheduler.params.total_num_steps", settings.integer("run.steps"));
 }
 
+// Sums of many micro-batches would stop growing in bf16. REQUIRES: the batch sizes are derived.
 void derive_gradient_type(Settings& settings) {
     constexpr auto key = "data_types.grad_accum_dtype";
     const bool bf16 = settings.boolean("bf16.enabled");
+    const bool few = settings.integer("gradient_accumulation_steps") <= std::int64_t{engine::bf16_addends_max};
     const std::string narrow = word_of(zero::PlaneType::bf16);
-    if (!settings.has(key)) settings.derive(key, bf16 ? narrow : std::string(word_of(zero::PlaneType::fp32)));
+    if (!settings.has(key)) settings.derive(key, bf16 && few ? narrow : std::string(word_of(zero::PlaneType::fp32)));
     if (settings.text(key) == narrow && !bf16)
         refuse(settings, fmt::format("{} \"{}\" needs bf16.enabled; compute is in fp32", key, narrow));
 }

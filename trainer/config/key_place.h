@@ -40,6 +40,9 @@ inline void take(std::array<double, 2>& member, const SettingValue& value) {
 inline void take(std::chrono::microseconds& member, const SettingValue& value) {
     member = std::chrono::microseconds(std::get<std::int64_t>(value));
 }
+inline void take(std::chrono::seconds& member, const SettingValue& value) {
+    member = std::chrono::seconds(std::get<std::int64_t>(value));
+}
 inline void take(HeadKind& member, const SettingValue& value) {
     member = std::get<bool>(value) ? HeadKind::tied : HeadKind::own;
 }
@@ -73,6 +76,9 @@ inline SettingValue setting_of(const std::vector<std::string>& member) {
     return member;
 }
 inline SettingValue setting_of(std::chrono::microseconds member) {
+    return std::int64_t{member.count()};
+}
+inline SettingValue setting_of(std::chrono::seconds member) {
     return std::int64_t{member.count()};
 }
 inline SettingValue setting_of(HeadKind member) {

@@ -150,8 +150,9 @@ constexpr std::array key_list = {
             schedule_default<&Schedule::cos_min_ratio>},
     KeySpec{"bf16.enabled", boolean, "false", {}, {}, fixed,
             "compute in bf16 with an exact fp32 master (codec `split`); else all in fp32 (codec `plain_fp32`)"},
-    KeySpec{"data_types.grad_accum_dtype", choice, "(bf16 with bf16.enabled, else fp32)", {}, gradient_types, fixed,
-            "type of the gradients in host memory",
+    KeySpec{"data_types.grad_accum_dtype", choice, "(bf16 with bf16.enabled and up to 8 micro-batches, else fp32)", {},
+            gradient_types, fixed,
+            "type of the gradients in host memory, in which those of micro-batches are summed; bf16 keeps 8 bits",
             session<&Session::gradient_type>},
     KeySpec{"zero_optimization.stage", integer, "3", {3, 3}, {}, free, "stage 3 is the only one so far"},
     KeySpec{"zero_optimization.offload_param.device", choice, "\"cpu\"", {}, all_words<zero::Tier>, free,
@@ -171,7 +172,11 @@ constexpr std::array key_list = {
             "blocks in flight at once in each direction; auto: of the device's profile, else 8 MiB in flight",
             place<&Config::io_queue_depth>},
 
-    // Memory: how, not what, is computed.
+    KeySpec{"aio.deadline", integer, "", {1, 86400}, {}, free,
+            "seconds until a device that does not answer is stuck; a flush may take longer while the device writes",
+            session_default<&Session::io_deadline>},
+
+    // Memory. Keys marked `fixed` decide bits.
     KeySpec{"memory.host_budget", bytes, "", {kibi * kibi, 64 * tebi}, {}, free,
             "hard limit of the pool: weights, staging, gradients, resident objects",
             session<&Session::host_budget_bytes>},

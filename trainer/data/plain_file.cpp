@@ -31,18 +31,23 @@ int flags_of(PlainFile::Mode mode) {
     return O_RDONLY;
 }
 
+[[noreturn]] void refuse_to_open(const std::string& path, PlainFile::Mode mode, const std::string& reason, bool odd) {
+    const bool ours = mode == PlainFile::Mode::own || mode == PlainFile::Mode::read_write_create;
+    throw Error(ExitCode::usage, fmt::format("cannot open {}: {}{}", path, reason,
+                                             odd && ours ? "; move it away, and a new one is made" : ""));
+}
+
 }  // namespace
 
 PlainFile::PlainFile(const std::string& path, Mode mode) : path_(path) {
     fd_ = ::open(path.c_str(), flags_of(mode) | O_NONBLOCK, 0644);  // a regular file does not care
-    if (fd_ < 0) throw Error(ExitCode::usage, fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+    if (fd_ < 0) refuse_to_open(path, mode, std::strerror(errno), errno == EISDIR || errno == ELOOP || errno == ENXIO);
     struct stat status {};
     if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) return;
     const bool directory = S_ISDIR(status.st_mode);
     ::close(std::exchange(fd_, -1));
-    throw Error(ExitCode::usage,
-                fmt::format("cannot open {}: {}", path,
-                            directory ? "Is a directory" : "it is a pipe or a device; a regular file is needed"));
+    refuse_to_open(path, mode, directory ? "Is a directory" : "it is a pipe or a device; a regular file is needed",
+                   true);
 }
 
 PlainFile::~PlainFile() {

@@ -1,8 +1,8 @@
 #include "trainer/data/prepare.h"
 
 #include "aio/words/error.h"
-#include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
+#include "trainer/cli/progress_line.h"
 #include "trainer/data/token_file.h"
 
 #include <fmt/format.h>

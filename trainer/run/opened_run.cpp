@@ -1,13 +1,17 @@
 #include "trainer/run/opened_run.h"
 
 #include "aio/words/error.h"
+#include "pinned_pool/budget.h"
 #include "trainer/ckpt/find_snapshot.h"
-#include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
+#include "trainer/cli/progress_line.h"
+#include "trainer/cli/step_record.h"
 #include "trainer/config/io_settings.h"
 #include "trainer/config/resume_rule.h"
 #include "trainer/config/swap_directories.h"
 #include "trainer/models/gpt.h"
+#include "trainer/run/run_log.h"
+#include "zero_infinity/codec/codec.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <ATen/Parallel.h>
@@ -85,13 +89,15 @@ std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& 
 
 }  // namespace
 
-OpenedRun::OpenedRun(TrainConfig config, const std::string& resume_from, Console& console)
+OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
     : config_(std::move(config)),
+      from_(std::move(from)),
       data_(open_data(config_.train_file)),
       batches_(data_, batch_shape(config_), config_.session.seed, device()),
       threads_(start_threads(config_.session.worker_threads)),
       directory_(config_.run_directory, config_.swap_directory()),
-      session_(open_session(resume_from, console)),
+      own_(see_store(config_.swap_directory())),
+      session_(open_session(console)),
       start_{.state = read_state(session_->info().client), .committed = {}} {
     const engine::SessionInfo& opened = session_->info();
     if (opened.resumed || config_.durable()) start_.committed = start_.state.step;
@@ -104,14 +110,15 @@ at::Device OpenedRun::device() const {
     return compute_device(config_.session.device);
 }
 
-std::unique_ptr<engine::Session> OpenedRun::open_session(const std::string& resume_from, Console& console) {
+std::unique_ptr<engine::Session> OpenedRun::open_session(Console& console) {
     check_vocabulary(data_, config_);
     const store::ClientState initial =
         client_state({.step = 0, .rows = 0, .data_hash = data_.info().hash, .first_loss = {}, .last_loss = {}});
     std::optional<ProgressLine> line;
     std::string told;
     const engine::SessionEvents events{
-        .recovered = [&](const store::ClientState& stored) { accept(stored, console); },
+        .recovered = [&](const store::ClientState& stored,
+                         const std::string& place) { accept(stored, place, console); },
         .progress =
             [&](const char* what, std::uint64_t done, std::uint64_t total) {
                 if (told != what) line.emplace(console, told = what);
@@ -119,20 +126,22 @@ std::unique_ptr<engine::Session> OpenedRun::open_session(const std::string& resu
             },
     };
     return std::make_unique<engine::Session>(make_gpt(config_.model), make_optimizers(config_.optimizer),
-                                             session_options(resume_from, console), initial, events);
+                                             session_options(console), initial, events);
 }
 
 // The configuration's, and what only the directories and their devices say.
-engine::SessionOptions OpenedRun::session_options(const std::string& resume_from, Console& console) {
+engine::SessionOptions OpenedRun::session_options(Console& console) {
     engine::SessionOptions options = config_.session;
     options.worker_threads = threads_;
     const IoSettings io = io_settings(config_);
     if (!io.note.empty()) console.info(io.note);
     options.io = io.limits;
-    if (!resume_from.empty()) {
-        options.resume_from = snapshot_to_resume_from(resume_from, config_);
+    if (!from_.resume_from.empty()) {
+        options.resume_from = snapshot_to_resume_from(from_.resume_from, config_);
+        options.go_back = from_.go_back;
         origin_ = see_store(options.resume_from).origin;
-    } else if (!see_store(config_.swap_directory()).committed) {
+    } else if (!own_.committed) {
+        check_log_of_new_run();
         console.info(fmt::format("a new run: nothing is committed in {}", config_.swap_directory()));
     }
     const SwapShares shares = swap_shares(config_.swap_directories);
@@ -141,9 +150,10 @@ engine::SessionOptions OpenedRun::session_options(const std::string& resume_from
     return options;
 }
 
-// Throws where the run may not go on from what the store holds.
-void OpenedRun::accept(const store::ClientState& stored, Console& console) {
+// Throws where the run may not go on from what the store or snapshot in `place` holds.
+void OpenedRun::accept(const store::ClientState& stored, const std::string& place, Console& console) {
     const RunState state = read_state(stored);
+    if (place == config_.swap_directory()) check_log(state.step, console);
     for (const std::string& note : check_resume(config_.settings, stored, config_.swap_directory())) console.info(note);
     if (state.data_hash != data_.info().hash) {
         throw Error(
@@ -153,6 +163,37 @@ void OpenedRun::accept(const store::ClientState& stored, Console& console) {
                         data_.path(), data_.info().hash, config_.swap_directory(), state.data_hash));
     }
     threads_ = start_threads(recorded_threads(stored));
+}
+
+// A store that has nothing committed, and had: its manifests were emptied.
+void OpenedRun::check_log_of_new_run() const {
+    if (from_.go_back || !has_log_of_store()) return;
+    const std::int64_t reported = read_log(directory_.log(), 0).committed.value_or(0);
+    if (reported == 0) return;
+    throw Error(ExitCode::storage,
+                fmt::format("{} reports step {} as committed, and nothing is committed in {} any more: its manifests "
+                            "were emptied or replaced. Nothing was changed: put them back from where they are whole, "
+                            "go back to a kept snapshot with --resume-from, or begin anew with --go-back.",
+                            directory_.log(), reported, config_.swap_directory()));
+}
+
+// The log's line of a step is written after its commit: a step that it reports was there. One commit can be lost with a
+// damaged tile or manifest, and is computed again with the same result; a store that was put back loses more.
+void OpenedRun::check_log(std::int64_t step, Console& console) const {
+    if (!has_log_of_store()) return;
+    const LogAccount account = read_log(directory_.log(), step);
+    if (account.committed.value_or(0) <= step) return;
+    const std::string found = fmt::format("{} reports step {} as committed, and the newest in {} is step {}",
+                                          directory_.log(), *account.committed, config_.swap_directory(), step);
+    if (from_.go_back || account.one_before.value_or(0) <= step) {
+        console.warn(fmt::format("{}: the steps after it are computed again", found));
+        return;
+    }
+    throw Error(
+        ExitCode::storage,
+        fmt::format("{}: commits were lost, or an older copy of the directory was put back. Nothing was changed: "
+                    "put the newer one back, or give the later steps up with --go-back.",
+                    found));
 }
 
 store::ClientState OpenedRun::client_state(const RunState& state) const {
@@ -173,7 +214,26 @@ void OpenedRun::say_start(Console& console) {
     console.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory(), opened.io,
                              opened.prefetch_depth, threads_));
     console.info("memory:\n" + opened.memory_table);
+    say_activations(console);
     if (opened.resumed) console.info(fmt::format("resumed at step {} of {}", start_.state.step, config_.steps));
+}
+
+// They grow with the whole batch, and no budget bounds them.
+void OpenedRun::say_activations(Console& console) const {
+    const std::uint64_t element_bytes =
+        zero::find_codec(config_.session.codec)->weights == zero::PlaneType::fp32 ? 4 : 2;
+    const std::int64_t rows = config_.micro_batch_rows * config_.micro_batches;
+    const std::uint64_t kept = activation_bytes(config_.model, rows, element_bytes);
+    console.info(fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,
+                             config_.session.engine.activations == engine::Activations::retain
+                                 ? ", and what memory.activations \"keep\" adds"
+                                 : ""));
+    const pool::MachineMemory machine = pool::MachineMemory::read();
+    if (config_.session.device.kind != zero::DeviceKind::cuda && kept > machine.available_bytes)
+        console.warn(
+            fmt::format("these activations do not fit: this machine can give {} now ({}). Lower "
+                        "train_batch_size or model.context",
+                        mebibytes(machine.available_bytes), machine.limited_by));
 }
 
 }  // namespace penstock::trainer

@@ -16,13 +16,20 @@ namespace penstock::trainer {
 
 class Console;
 
+// Where a run goes on, unless it is new.
+struct WhereFrom {
+    // Names a snapshot (trainer/ckpt/find_snapshot.h), which a run that went on from it before does not go back to.
+    // Empty: the store's newest commit, unless the run's log reports a later one.
+    std::string resume_from;
+    bool go_back = false;  // all the same
+};
+
 // Compute thread. Stays where it is made. After an exception of the session it may only be destroyed.
 class OpenedRun {
    public:
-    // Checks the data, opens the store, resumes or initialises, and says what it found. `resume_from` names a snapshot
-    // (trainer/ckpt/find_snapshot.h); empty: the store's newest commit. Throws Error: usage (data, a key that must not
-    // change at a resume), does_not_fit, storage.
-    OpenedRun(TrainConfig config, const std::string& resume_from, Console& console);
+    // Checks the data, opens the store, resumes or initialises, and says what it found. Throws Error: usage (data, a
+    // key that must not change at a resume), does_not_fit, storage (also a store that is older than the run's log).
+    OpenedRun(TrainConfig config, WhereFrom from, Console& console);
     OpenedRun(const OpenedRun&) = delete;
     OpenedRun& operator=(const OpenedRun&) = delete;
 
@@ -37,17 +44,23 @@ class OpenedRun {
     store::ClientState client_state(const RunState& state) const;
 
    private:
-    std::unique_ptr<engine::Session> open_session(const std::string& resume_from, Console& console);
-    engine::SessionOptions session_options(const std::string& resume_from, Console& console);
-    void accept(const store::ClientState& stored, Console& console);
+    std::unique_ptr<engine::Session> open_session(Console& console);
+    engine::SessionOptions session_options(Console& console);
+    void accept(const store::ClientState& stored, const std::string& place, Console& console);
+    bool has_log_of_store() const { return own_.uuid && directory_.is_of(*own_.uuid); }
+    void check_log(std::int64_t step, Console& console) const;
+    void check_log_of_new_run() const;
     void say_start(Console& console);
+    void say_activations(Console& console) const;
 
     // Built in this order and destroyed in reverse.
     TrainConfig config_;
+    WhereFrom from_;
     TokenFile data_;
     Batches batches_;
     unsigned threads_;
     RunDirectory directory_;
+    StoreSeen own_;                           // of the run, before the session opened it
     std::optional<store::StoreUuid> origin_;  // of the snapshot that the run goes on from
     std::unique_ptr<engine::Session> session_;
     RunProgress start_;

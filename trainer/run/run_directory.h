@@ -33,6 +33,9 @@ class RunDirectory {
     std::vector<std::string> adopt(const store::StoreUuid& store, Start start,
                                    const std::optional<store::StoreUuid>& origin);
 
+    // Whether what is in it is known to be of that store.
+    bool is_of(const store::StoreUuid& store) const { return owner_ && owner_->store == store::to_string(store); }
+
     std::string log() const { return path("log.jsonl"); }
     std::string summary() const { return path("summary.json"); }
 

@@ -7,23 +7,47 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::trainer {
 
-// Open for appending while it lives. A line reaches the file in one write; it is not synced: the store is the truth,
-// the log its account.
+// What a log says, read before anything of it is changed. A line counts when it is a whole object of a later step than
+// every line before that counts.
+struct LogAccount {
+    std::uint64_t kept_bytes = 0;            // of its first lines, as far as all count and are of steps up to the limit
+    std::optional<std::int64_t> last_step;   // of the lines that count, up to the limit
+    std::int64_t missing_steps = 0;          // between the first and the last of those
+    bool damaged = false;                    // among them are lines that do not count, or none counts
+    std::optional<std::int64_t> committed;   // the newest step that a line that counts reports as committed
+    std::optional<std::int64_t> one_before;  // the commit before that, if the log knows it
+};
+// With the steps up to `limit` kept. Nothing of a file that is not there. Throws Error: usage (cannot be opened),
+// storage.
+LogAccount read_log(const std::string& path, std::int64_t limit);
+
+// Open for appending while it lives. A line reaches the file in one write, and the disk before the next step begins.
 class RunLog {
    public:
-    // Keeps the steps up to `committed` and cuts off the rest: the first line that is no whole object of such a step,
-    // and all after it. With committed = 0 nothing is kept: use set_aside() before for the log of another run. Throws
+    // Keeps the steps up to `committed` and cuts off the rest. A damaged log is put aside, and the lines that count go
+    // into a new one. With committed = 0 nothing is kept: use set_aside() before for the log of another run. Throws
     // Error: usage (cannot be opened), storage.
     RunLog(const std::string& path, std::int64_t committed);
+    // Says what was wrong with the file: it was damaged and where it is now; steps are missing in it.
+    std::vector<std::string> take_notes() { return std::move(notes_); }
 
     void append(const StepRecord& record);
+    // The line of a step whose commit outlived it, in a power cut: what the commit knows of the step. Nothing where the
+    // log does not end with the step before.
+    void restore(const StepRecord& record);
 
    private:
+    void append_line(const std::string& line);
+    void write_anew(std::int64_t committed);
+
     PlainFile file_;
     std::uint64_t end_bytes_ = 0;
+    std::optional<std::int64_t> last_step_;
+    std::vector<std::string> notes_;
 };
 
 // Renames a log that is not empty to "log.1.jsonl" (or the first free number) and returns that path; nothing to do:

@@ -1,8 +1,8 @@
 #include "trainer/run/run_report.h"
 
 #include "aio/words/error.h"
-#include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
+#include "trainer/cli/progress_line.h"
 #include "trainer/run/sample.h"
 
 #include <fmt/format.h>
@@ -61,6 +61,7 @@ void RunReport::fill(const RunProgress& progress, const StepTotals& totals) {
     summary_.formula_bytes_per_param_step = info.nominal_traffic.total();
     summary_.pool_peak_bytes = run_.session().counters().pool_peak_bytes;
     summary_.pool_budget_bytes = info.pool_budget_bytes;
+    summary_.activation_peak_bytes = run_.session().counters().activation_peak_bytes;
     summary_.peak_rss_bytes = peak_rss_bytes();
     summary_.checkpoint = run_.config().swap_directory();
     summary_.store = store::to_string(info.store);

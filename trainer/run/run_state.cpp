@@ -43,6 +43,7 @@ void write_state(const RunState& state, store::ClientState& client) {
     client["data.hash"] = state.data_hash;
     put(client, "first_loss", state.first_loss);
     put(client, "last_loss", state.last_loss);
+    put(client, "last_norm", state.last_norm);
 }
 
 RunState read_state(const store::ClientState& client) {
@@ -57,7 +58,8 @@ RunState read_state(const store::ClientState& client) {
             .rows = number<std::int64_t>(client, "data.rows").value_or(0),
             .data_hash = hash->second,
             .first_loss = number<double>(client, "first_loss"),
-            .last_loss = number<double>(client, "last_loss")};
+            .last_loss = number<double>(client, "last_loss"),
+            .last_norm = number<double>(client, "last_norm")};
 }
 
 }  // namespace penstock::trainer

@@ -16,6 +16,7 @@ struct RunState {
     std::string data_hash;
     std::optional<double> first_loss;  // of step 1; nothing at step 0
     std::optional<double> last_loss;   // of `step`
+    std::optional<double> last_norm;   // of its gradients, before clipping
 };
 
 // How far a run is.

@@ -3,8 +3,8 @@
 #include "aio/words/error.h"
 #include "swap/directory/snapshot_list.h"
 #include "trainer/ckpt/retention.h"
-#include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
+#include "trainer/cli/progress_line.h"
 #include "trainer/cli/step_record.h"
 #include "zero_infinity/engine/session.h"
 
@@ -47,6 +47,18 @@ bool SnapshotSchedule::take_waiting() {
 
 SnapshotPolicy::SnapshotPolicy(SnapshotOptions options, engine::Session& session, Console& console)
     : options_(std::move(options)), schedule_(options_.every), session_(session), console_(console) {}
+
+void SnapshotPolicy::remove_unfinished(const std::string& job) {
+    if (!options_.planned) return;
+    try {
+        for (const store::ListedSnapshot& left : left_unfinished(store::list_snapshots(options_.folder), job)) {
+            store::remove_snapshot(left.path);
+            console_.info(fmt::format("removed {}, whose copy was interrupted", left.path));
+        }
+    } catch (const Error& error) {
+        console_.warn(error.what());
+    }
+}
 
 bool SnapshotPolicy::step_ended(std::int64_t step, Asked asked) {
     if (!options_.planned) {

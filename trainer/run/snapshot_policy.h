@@ -42,6 +42,10 @@ class SnapshotPolicy {
    public:
     SnapshotPolicy(SnapshotOptions options, engine::Session& session, Console& console);
 
+    // What copies of this job a stop or a kill has left unfinished goes: each would hold its space for ever. What
+    // another process copies now stays.
+    void remove_unfinished(const std::string& job);
+
     // At the end of each step. Begins a copy of it when it is due or was asked for, and a step later when one is still
     // under way then. True when it has begun one: then the step is committed.
     bool step_ended(std::int64_t step, Asked asked);

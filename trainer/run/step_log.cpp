@@ -1,6 +1,7 @@
 #include "trainer/run/step_log.h"
 
 #include "aio/words/error.h"
+#include "trainer/config/schedule.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +11,21 @@ StepLog::StepLog(OpenedRun& run, Console& console)
     : run_(run),
       console_(console),
       file_(run.directory().log(), run.start().state.step),
-      meter_(run.config(), run.session().counters()) {}
+      meter_(run.config(), run.session().counters()) {
+    for (const std::string& note : file_.take_notes()) console_.warn(note);
+    restore_last();
+}
+
+// Every earlier line was on the disk before the committed step began.
+void StepLog::restore_last() {
+    const RunState& state = run_.start().state;
+    if (state.step == 0 || !state.last_loss || !state.last_norm) return;
+    file_.restore({.step = state.step,
+                   .loss = *state.last_loss,
+                   .gradient_norm = *state.last_norm,
+                   .learning_rate = learning_rate(run_.config().schedule, state.step),
+                   .tokens = run_.config().tokens_per_step()});
+}
 
 LiveClock StepLog::clock(std::int64_t step) const {
     return {console_, live_.empty() ? fmt::format("{}/{} first step", step, run_.config().steps) : live_};

@@ -27,6 +27,7 @@ class StepLog {
     const StepTotals& totals() const noexcept { return meter_.totals(); }
 
    private:
+    void restore_last();
     void show(const StepRecord& record);
 
     OpenedRun& run_;

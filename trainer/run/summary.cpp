@@ -44,6 +44,7 @@ ordered_json to_object(const Summary& summary) {
         {"formula_bytes_per_param_step", summary.formula_bytes_per_param_step},
         {"pool_peak_bytes", summary.pool_peak_bytes},
         {"pool_budget_bytes", summary.pool_budget_bytes},
+        {"activation_peak_bytes", summary.activation_peak_bytes},
         {"peak_rss_bytes", summary.peak_rss_bytes},
         {"checkpoint", summary.checkpoint},
         {"store", summary.store},
@@ -72,6 +73,7 @@ Summary from_object(const ordered_json& object) {
     object.at("formula_bytes_per_param_step").get_to(summary.formula_bytes_per_param_step);
     object.at("pool_peak_bytes").get_to(summary.pool_peak_bytes);
     object.at("pool_budget_bytes").get_to(summary.pool_budget_bytes);
+    summary.activation_peak_bytes = object.value("activation_peak_bytes", std::uint64_t{0});  // none in an older one
     object.at("peak_rss_bytes").get_to(summary.peak_rss_bytes);
     object.at("checkpoint").get_to(summary.checkpoint);
     summary.store = object.value("store", std::string());
@@ -129,9 +131,9 @@ std::vector<std::string> lines_of(const Summary& summary) {
                                                   loss_text(summary.first_loss), loss_text(summary.final_loss),
                                                   summary.steps)};
     for (std::string& line : lines_of_steps(summary)) lines.push_back(std::move(line));
-    lines.push_back(fmt::format("memory      pool peak {} of {}; peak RSS of the process {}",
+    lines.push_back(fmt::format("memory      pool peak {} of {}; activations {}; peak RSS of the process {}",
                                 mebibytes(summary.pool_peak_bytes), mebibytes(summary.pool_budget_bytes),
-                                mebibytes(summary.peak_rss_bytes)));
+                                mebibytes(summary.activation_peak_bytes), mebibytes(summary.peak_rss_bytes)));
     lines.push_back(summary.committed ? fmt::format("checkpoint  {} (step {})", summary.checkpoint, *summary.committed)
                                       : "checkpoint  none: nothing of a scratch run is kept");
     lines.push_back(fmt::format("log         {}", summary.log));

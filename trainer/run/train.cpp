@@ -81,10 +81,11 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     at::set_num_interop_threads(1);
     OpenedRun run(
         make_config(Settings::parse(read_config(request.config_file), request.config_file, request.overrides)),
-        request.resume_from, console);
+        {.resume_from = request.resume_from, .go_back = request.go_back}, console);
     TrainingLoop loop(run);
     StepLog log(run, console);
     SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);
+    snapshots.remove_unfinished(run.config().session.job);
     RunReport report(run, console);
     const auto code = [&](ExitCode otherwise) { return report.saved() ? otherwise : ExitCode::storage; };
     if (loop.finished()) {

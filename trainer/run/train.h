@@ -16,11 +16,12 @@ struct TrainRequest {
     std::string config_file;
     std::vector<std::string> overrides;  // "key=value"
     std::string resume_from;             // a snapshot's name, step or path; empty: the store's newest commit
+    bool go_back = false;                // gives up steps that were committed: see OpenedRun
 };
 
 struct TrainOutcome {
     ExitCode code = ExitCode::ok;  // or interrupted, or storage: RUN/summary.json could not be written
-    int signal = 0;                // not 0: this signal ended a scratch run, of which nothing can be gone on with
+    int signal = 0;                // not 0: this signal stopped a scratch run, which cannot be resumed
     Summary summary;
 };
 

@@ -16,6 +16,7 @@ engine::StepReport TrainingLoop::next_step() {
     const engine::StepReport report = run_.session().engine().train_batch(run_.batches().of_step(next.step), values,
                                                                           [&](const engine::StepReport& known) {
                                                                               next.last_loss = known.loss;
+                                                                              next.last_norm = known.gradient_norm;
                                                                               if (next.step == 1)
                                                                                   next.first_loss = known.loss;
                                                                               return run_.client_state(next);

@@ -75,8 +75,8 @@ class Driver {
     void read(store::TileId tile, std::span<std::byte> memory);
 
     // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
-    // go on. What becomes of it, failure included, is told by take_snapshots(). REQUIRES: keeping, as begin(), the
-    // newest step is committed, no copy is under way.
+    // go on. What becomes of it, failure included, is told by take_snapshots(). REQUIRES: memory for snapshots was
+    // planned, as begin(), the newest step is committed, no copy is under way.
     void begin_snapshot(const std::string& path);
     SnapshotProgress snapshot_progress() const;
     // Blocks until the copy under way has ended, if there is one. `wanted` is asked every now and then, and shown how

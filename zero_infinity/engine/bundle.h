@@ -10,8 +10,7 @@
 
 namespace penstock::engine {
 
-// A value; keeps the order of insertion. Floating-point tensors are differentiated through, all others are passed
-// along.
+// A value; keeps the order of insertion. Which of its tensors are differentiated: see Unit.
 class Bundle {
    public:
     Bundle() = default;

@@ -5,6 +5,7 @@
 #include "zero_infinity/engine/generator.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -28,25 +29,49 @@ zero::Visit visit_of(const Model& model, std::uint32_t index) {
 }
 
 // Cuts the graph at a boundary: the same memory, new leaves where a gradient is wanted.
-Bundle cut(const Bundle& bundle, bool wants_gradient) {
+Bundle cut(const Bundle& bundle, const std::set<std::string>& wanted) {
     Bundle leaves;
     for (const auto& [name, tensor] : bundle) {
         at::Tensor leaf = tensor.detach();
-        if (wants_gradient && leaf.is_floating_point()) leaf.requires_grad_(true);
+        if (wanted.contains(name)) leaf.requires_grad_(true);
         leaves.set(name, std::move(leaf));
     }
     return leaves;
 }
 
+std::set<std::string> requiring_gradient(const Bundle& bundle) {
+    std::set<std::string> names;
+    for (const auto& [name, tensor] : bundle)
+        if (tensor.defined() && tensor.requires_grad()) names.insert(name);
+    return names;
+}
+
+// The inputs that paths through a unit depend on: "hidden* mask targets".
+std::string form_of(const Bundle& input) {
+    std::string form;
+    for (const auto& [name, tensor] : input) form += name + (tensor.requires_grad() ? "* " : " ");
+    return form;
+}
+
 // The parameters that a unit's backward differentiates: its own trainable ones, then the borrowed ones.
-std::vector<at::Tensor> differentiated(const Unit& unit) {
-    std::vector<at::Tensor> tensors;
+std::vector<const Parameter*> differentiated(const Unit& unit) {
+    std::vector<const Parameter*> trainable;
+    const auto take = [&](const Parameter& parameter) {
+        if (parameter.spec().training == zero::Training::trainable) trainable.push_back(&parameter);
+    };
+    for (const auto& parameter : unit.parameters()) take(*parameter);
+    for (const Borrowed& borrowed : unit.borrowed()) take(*borrowed.parameter);
+    return trainable;
+}
+
+// Those of its own that a gradient should have come to.
+std::vector<std::string> not_reached(const Unit& unit, const std::set<const Parameter*>& reached) {
+    std::vector<std::string> names;
     for (const auto& parameter : unit.parameters())
-        if (parameter->spec().training == zero::Training::trainable) tensors.push_back(parameter->tensor());
-    for (const Borrowed& borrowed : unit.borrowed())
-        if (borrowed.parameter->spec().training == zero::Training::trainable)
-            tensors.push_back(borrowed.parameter->tensor());
-    return tensors;
+        if (parameter->spec().training == zero::Training::trainable && parameter->unused() == Unused::refused &&
+            !reached.contains(parameter.get()))
+            names.push_back(parameter->spec().name);
+    return names;
 }
 
 std::string parameter_at(const zero::UnitLayout& layout, std::uint64_t element) {
@@ -82,7 +107,11 @@ std::vector<zero::Visit> inference_visits(const Model& model) {
 }
 
 Engine::Engine(const EngineDeps& deps, EngineOptions options)
-    : deps_(deps), options_(options), commit_barrier_(*deps.communicator), saved_(deps.model->units().size()) {}
+    : deps_(deps),
+      options_(options),
+      commit_barrier_(*deps.communicator),
+      saved_(deps.model->units().size()),
+      paths_(deps.model->units().size()) {}
 
 StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                                const ClientStateOf& client) {
@@ -96,10 +125,11 @@ StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero
 StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                         const ClientStateOf& client) {
     PENSTOCK_CHECK(!micro_batches.empty(), "a step without micro-batches");
+    note_narrow_sums(micro_batches.size());
     StepReport report;
     const std::string generator_before = generator_state(deps_.device);
     const FinishedGradients gradients = forward_and_backward(micro_batches, report);
-    watch_generator(generator_before);
+    watch_generators(generator_before);
     if (!std::isfinite(report.loss))
         throw Error(ExitCode::non_finite,
                     fmt::format("the loss of step {} is {}, {}; the last committed step is untouched: look at the "
@@ -146,6 +176,7 @@ void Engine::commit(store::ClientState client) {
     }
     client[fingerprint_key] = deps_.fingerprint;
     if (!generator_.empty()) client[generator_key] = generator_;
+    if (!went_on_from_.empty()) client[went_on_from_key] = went_on_from_;
     commit_barrier_.before_write();  // what was held back in host memory is written now
     deps_.driver->commit(client);
     commit_barrier_.committed();
@@ -154,25 +185,32 @@ void Engine::commit(store::ClientState client) {
 void Engine::restore(const store::ClientState& client) {
     for (const auto& [key, value] : client)
         if (key.starts_with(user_prefix)) user_[key] = value;
+    if (const auto snapshot = client.find(went_on_from_key); snapshot != client.end()) went_on_from_ = snapshot->second;
     const auto generator = client.find(generator_key);
     if (generator == client.end()) return;
     generator_ = generator->second;
     set_generator_state(deps_.device, generator_);
 }
 
-// A unit that draws while it runs (dropout) draws other numbers when it is run again, and its gradient would be of
-// another function than its output.
-void Engine::watch_generator(const std::string& before) {
+// Once a unit has drawn, who draws between steps counts as well.
+void Engine::watch_generators(const std::string& before) {
     std::string now = generator_state(deps_.device);
-    if (now == before) {
-        if (!generator_.empty()) generator_ = std::move(now);  // who draws between steps moves it as well
+    if (now != before || !generator_.empty()) generator_ = std::move(now);
+}
+
+void Engine::note_narrow_sums(std::size_t micro_batches) {
+    if (narrow_sums_noted_ || deps_.gradients->type() != zero::PlaneType::bf16 || micro_batches <= bf16_addends_max)
         return;
-    }
-    if (options_.activations == Activations::recompute)
-        throw Error(ExitCode::usage,
-                    "a unit draws from torch's default generator while it runs, and would draw other numbers in the "
-                    "backward pass that runs it again: keep activations, or draw from a generator of the step's own");
-    generator_ = std::move(now);
+    narrow_sums_noted_ = true;
+    notes_.push_back(
+        fmt::format("gradients of {} micro-batches are summed in bf16 ({}), which keeps 8 bits: a sum loses up to "
+                    "1/512 of itself with each, and stops growing at 256 equal ones; fp32 does not, for twice the "
+                    "memory",
+                    micro_batches, deps_.gradient_setting));
+}
+
+std::vector<std::string> Engine::take_notes() {
+    return std::exchange(notes_, {});
 }
 
 // REQUIRES: no pass is under way. Reads all weights once more.
@@ -195,12 +233,16 @@ FinishedGradients Engine::forward_and_backward(std::span<const Bundle> micro_bat
     const auto forward_start = Clock::now();
     for (auto& unit : saved_) unit.assign(micro_batches.size(), {});
     upstream_.assign(micro_batches.size(), {});
+    reached_.clear();
+    activation_bytes_ = 0;
     for (std::size_t index = 0; index < micro_batches.size(); ++index)
-        saved_[0][index].input = cut(micro_batches[index], false);
+        saved_[0][index].input = cut(micro_batches[index], {});
 
     deps_.driver->begin(zero::Pass::training);
     visit_ = 0;
     for (std::uint32_t unit = 0; unit + 1 < count; ++unit) forward(unit, micro_batches.size());
+    report.activation_bytes = activation_bytes_;
+    activation_peak_bytes_ = std::max(activation_peak_bytes_, activation_bytes_);
     const auto backward_start = Clock::now();
     report.loss = backward(count - 1, micro_batches.size());
     for (std::uint32_t unit = count - 1; unit-- > 0;) backward(unit, micro_batches.size());
@@ -211,48 +253,123 @@ FinishedGradients Engine::forward_and_backward(std::span<const Bundle> micro_bat
 }
 
 void Engine::forward(std::uint32_t unit, std::size_t count) {
-    const bool retain = options_.activations == Activations::retain;
-    const at::AutoGradMode graph(retain);
     bind(visit_, unit);
     for (std::size_t index = 0; index < count; ++index) {
         SavedActivations& saved = saved_[unit][index];
-        const Bundle output = deps_.model->units()[unit]->forward(saved.input);
-        saved_[unit + 1][index].input = cut(output, /*wants_gradient=*/true);
-        check_output(unit, output);
-        if (retain) saved.output = output;
+        std::string generator = generator_state(deps_.device);
+        saved_[unit + 1][index].input = first_run(unit, saved);
+        count_saved(saved_[unit + 1][index].input, saved.input);
+        if (generator != generator_state(deps_.device)) saved.generator = std::move(generator);
     }
     release(unit);
     deps_.driver->reshard(visit_++);
+}
+
+// What the next unit begins with. Which outputs require a gradient only a graph tells: where none is kept, the first
+// run over inputs of this form makes one, and drops it.
+Bundle Engine::first_run(std::uint32_t unit, SavedActivations& saved) {
+    const bool retain = options_.activations == Activations::retain;
+    const auto [path, unknown] = paths_[unit].try_emplace(form_of(saved.input));
+    const at::AutoGradMode graph(retain || unknown);
+    Bundle output = deps_.model->units()[unit]->run(saved.input);
+    if (retain || unknown) path->second = requiring_gradient(output);
+    Bundle next = cut(output, path->second);
+    if (retain) saved.output = std::move(output);
+    return next;
+}
+
+// Tensors that a unit passes on, or returns twice, have their memory once.
+void Engine::count_saved(const Bundle& saved, const Bundle& before) {
+    const auto has_memory_of = [](const at::Tensor& tensor) {
+        return [&tensor](const auto& other) { return other.second.defined() && other.second.is_alias_of(tensor); };
+    };
+    for (auto entry = saved.begin(); entry != saved.end(); ++entry) {
+        const at::Tensor& tensor = entry->second;
+        if (!tensor.defined() || std::any_of(saved.begin(), entry, has_memory_of(tensor)) ||
+            std::any_of(before.begin(), before.end(), has_memory_of(tensor)))
+            continue;
+        activation_bytes_ += tensor.storage().nbytes();
+    }
+}
+
+// With the draws of the first time.
+Bundle Engine::run_again(std::uint32_t unit, const SavedActivations& saved) const {
+    const Unit& module = *deps_.model->units()[unit];
+    const std::string now = saved.generator.empty() ? std::string() : generator_state(deps_.device);
+    if (!now.empty()) set_generator_state(deps_.device, saved.generator);
+    Bundle output = module.run(saved.input);
+    if (!now.empty()) set_generator_state(deps_.device, now);
+    if (unit + 1 == saved_.size()) return output;
+    const std::set<std::string>& path = paths_[unit].at(form_of(saved.input));
+    for (const std::string& name : requiring_gradient(output))
+        if (!path.contains(name))
+            throw Error(ExitCode::internal,
+                        fmt::format("unit '{}' returns '{}' with a gradient for some inputs and without for others "
+                                    "of the same form, and the gradient would be lost: return it with one always, or "
+                                    "keep activations",
+                                    module.name(), name));
+    return output;
 }
 
 // Returns the sum of the micro-batches' losses over their number, for the last unit; 0 for the others.
 double Engine::backward(std::uint32_t unit, std::size_t count) {
     const at::AutoGradMode graph(true);
     double loss = 0;
+    std::set<std::string> wanted;  // inputs that a gradient is wanted of
     bind(visit_, unit);
     deps_.gradients->sum(unit, [&](GradientSum& sum) {
         for (std::size_t index = 0; index < count; ++index) {
+            wanted.merge(requiring_gradient(saved_[unit][index].input));
             sum.add(differentiate(unit, saved_[unit][index], upstream_[index], count, loss));
             saved_[unit][index] = {};
         }
     });
+    check_reached(unit, wanted);
     release(unit);
     deps_.driver->reshard(visit_++);
     return loss / static_cast<double>(count);
 }
 
+// Nothing that should be trained may silently not be. Units come in reverse, so the one that is named is the first
+// before the mistake, or the mistake itself.
+void Engine::check_reached(std::uint32_t unit, const std::set<std::string>& wanted) const {
+    const Unit& module = *deps_.model->units()[unit];
+    const std::string parameters = fmt::format("{}", fmt::join(not_reached(module, reached_), "', '"));
+    if (!parameters.empty())
+        throw Error(ExitCode::usage,
+                    fmt::format("no gradient comes to unit '{}', parameters '{}': the loss does not depend on them, or "
+                                "a unit behind detaches it from them. Use them, freeze them, or declare them with "
+                                "Unused::allowed where a step may do without",
+                                module.name(), parameters));
+    const bool passed_on =
+        std::any_of(upstream_.begin(), upstream_.end(), [](const Bundle& each) { return each.size() > 0; });
+    if (wanted.empty() || passed_on) return;
+    for (std::uint32_t before = 0; before < unit; ++before)
+        if (!not_reached(*deps_.model->units()[before], reached_).empty())
+            throw Error(ExitCode::usage,
+                        fmt::format("unit '{}' passes no gradient on to its input '{}': what it returns does not "
+                                    "depend on that, or was detached from it, and the units before would not be "
+                                    "trained. Freeze them, or use the input in what is returned",
+                                    module.name(), fmt::join(wanted, "', '")));
+}
+
 // One unit and micro-batch: gradients of its parameters; `upstream` goes from its outputs' gradients to its inputs'.
 std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
                                               std::size_t count, double& loss) {
-    const Unit& module = *deps_.model->units()[unit];
-    const bool recomputed = saved.output.size() == 0;
-    const Bundle output = recomputed ? module.forward(saved.input) : saved.output;
+    const std::vector<const Parameter*> parameters = differentiated(*deps_.model->units()[unit]);
+    const bool last = unit + 1 == saved_.size();
+    if (!last && upstream.size() == 0) return std::vector<at::Tensor>(parameters.size());
+    const bool kept = saved.output.size() > 0;
+    const Bundle output = kept ? saved.output : run_again(unit, saved);
     std::vector<at::Tensor> outputs;
     std::vector<at::Tensor> output_gradients;
-    if (unit + 1 == saved_.size()) {
-        outputs.push_back(output.at("loss"));
-        loss += outputs.back().item<double>();
-        output_gradients.push_back(at::full_like(outputs.back(), 1.0 / static_cast<double>(count)));
+    if (last) {
+        const at::Tensor& mean = output.at("loss");
+        loss += mean.item<double>();
+        if (mean.requires_grad()) {
+            outputs.push_back(mean);
+            output_gradients.push_back(at::full_like(mean, 1.0 / static_cast<double>(count)));
+        }
     } else {
         for (const auto& [name, tensor] : output) {
             if (!tensor.requires_grad() || !upstream.has(name)) continue;
@@ -268,8 +385,7 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivatio
         inputs.push_back(tensor);
         names.push_back(name);
     }
-    const std::vector<at::Tensor> parameters = differentiated(module);
-    inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+    for (const Parameter* parameter : parameters) inputs.push_back(parameter->tensor());
     upstream = {};
     if (inputs.empty() || outputs.empty()) return std::vector<at::Tensor>(parameters.size());
     std::vector<at::Tensor> gradients = torch::autograd::grad(outputs, inputs, output_gradients, /*retain_graph=*/false,
@@ -277,6 +393,8 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivatio
     for (std::size_t index = 0; index < names.size(); ++index)
         if (gradients[index].defined()) upstream.set(names[index], gradients[index]);
     gradients.erase(gradients.begin(), gradients.begin() + static_cast<std::ptrdiff_t>(names.size()));
+    for (std::size_t index = 0; index < parameters.size(); ++index)
+        if (gradients[index].defined()) reached_.insert(parameters[index]);
     return gradients;
 }
 
@@ -309,10 +427,7 @@ Bundle Engine::infer(const Bundle& input) {
     busy_ = true;
     const at::AutoGradMode no_graph(false);
     Bundle current = input;
-    visit_units([&](std::uint32_t unit) {
-        current = deps_.model->units()[unit]->forward(current);
-        check_output(unit, current);
-    });
+    visit_units([&](std::uint32_t unit) { current = deps_.model->units()[unit]->run(current); });
     busy_ = false;
     return current;
 }
@@ -347,21 +462,6 @@ void Engine::bind(std::uint32_t visit, std::uint32_t unit) {
             if (all[index].get() == borrowed.parameter)
                 bind_one(deps_.model->index_of(*borrowed.owner), index, *all[index]);
     }
-}
-
-// A view of a parameter would read memory that is gone when the next unit uses it.
-void Engine::check_output(std::uint32_t unit, const Bundle& output) const {
-    const Unit& module = *deps_.model->units()[unit];
-    const auto check = [&](const Parameter& parameter) {
-        for (const auto& [name, tensor] : output)
-            if (tensor.defined() && tensor.is_alias_of(parameter.tensor()))
-                throw Error(ExitCode::internal,
-                            fmt::format("unit '{}' returns '{}', a view of its parameter '{}': return a "
-                                        "copy (clone())",
-                                        module.name(), name, parameter.spec().name));
-    };
-    for (const auto& parameter : module.parameters()) check(*parameter);
-    for (const Borrowed& borrowed : module.borrowed()) check(*borrowed.parameter);
 }
 
 void Engine::release(std::uint32_t unit) noexcept {

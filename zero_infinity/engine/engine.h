@@ -18,7 +18,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,19 +34,24 @@ struct EngineDeps {
     Gradients* gradients = nullptr;
     zero::Workers* workers = nullptr;
     zero::Communicator* communicator = nullptr;
-    std::string codec_setting;  // what the setting of the codec is called, for refusals
-    std::string fingerprint;    // of model, codec and optimizer: committed with every step under fingerprint_key
+    std::string codec_setting;     // what the setting of the codec is called, for refusals
+    std::string gradient_setting;  // and that of the gradients' type
+    std::string fingerprint;       // of model, codec and optimizer: committed with every step under fingerprint_key
     at::Device device = at::Device(at::kCPU);  // where units compute
 };
 
 // The client state's keys that are the engine's own, and how those of the user begin.
 inline constexpr const char* fingerprint_key = "penstock.model";
 inline constexpr const char* generator_key = "penstock.generator";
+inline constexpr const char* went_on_from_key = "penstock.went_on_from";  // the snapshot, if the run began from one
 inline constexpr const char* user_prefix = "user.";
 
 struct StepReport {
     double loss = 0;           // mean over the micro-batches
     double gradient_norm = 0;  // before clipping
+    // Of the units' inputs that forward keeps for backward, of all micro-batches: outside of every budget. What the
+    // caller gave is not counted, and neither are graphs that are kept.
+    std::uint64_t activation_bytes = 0;
     std::chrono::nanoseconds forward{0};
     std::chrono::nanoseconds backward{0};  // with the last unit's forward and the norm
     std::chrono::nanoseconds update{0};
@@ -70,7 +77,8 @@ class Engine {
     // that says committed, the step and what `client` gave are durable: after the steps that the durability says,
     // counted by values.step. The loss is the mean of the micro-batches' losses.
     // Throws Error: non_finite (the loss, with the first unit and parameter that hold infinity or NaN, or the first
-    // whose gradient or new value is not finite; the last committed step is untouched), storage. REQUIRES: at least one
+    // whose gradient or new value is not finite; the last committed step is untouched), usage (what no gradient comes
+    // to, by unit and parameter), internal (a unit that does not keep Unit's promises), storage. REQUIRES: at least one
     // micro-batch.
     StepReport train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                            const ClientStateOf& client);
@@ -87,20 +95,32 @@ class Engine {
     // Forward only, without gradients. The output of the last unit.
     Bundle infer(const Bundle& input);
 
+    std::vector<std::string> take_notes();  // lines for the log that came up since the last call
+    // The largest StepReport::activation_bytes so far.
+    std::uint64_t activation_peak_bytes() const noexcept { return activation_peak_bytes_; }
+
    private:
     // What forward leaves for backward, of one unit and micro-batch.
     struct SavedActivations {
-        Bundle input;   // detached from the unit before
-        Bundle output;  // with its graph, when graphs are saved
+        Bundle input;           // detached from the unit before
+        Bundle output;          // with its graph, when graphs are saved
+        std::string generator;  // before forward, where that drew from torch's default generators
     };
+    // Of a unit's outputs, those that require a gradient; by the names of its inputs, with a mark on those that do.
+    using Paths = std::map<std::string, std::set<std::string>>;
 
     void commit(store::ClientState client);
-    void watch_generator(const std::string& before);
+    void watch_generators(const std::string& before);
+    void note_narrow_sums(std::size_t micro_batches);
     StepReport step(std::span<const Bundle> micro_batches, const zero::StepValues& values, const ClientStateOf& client);
     std::optional<std::string> first_non_finite_weight();
     FinishedGradients forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
     void forward(std::uint32_t unit, std::size_t count);
+    Bundle first_run(std::uint32_t unit, SavedActivations& saved);
+    void count_saved(const Bundle& saved, const Bundle& before);
+    Bundle run_again(std::uint32_t unit, const SavedActivations& saved) const;
     double backward(std::uint32_t unit, std::size_t count);
+    void check_reached(std::uint32_t unit, const std::set<std::string>& wanted) const;
     std::vector<at::Tensor> differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
                                           std::size_t count, double& loss);
     void update(const zero::StepValues& values, const FinishedGradients& gradients, double norm,
@@ -108,16 +128,22 @@ class Engine {
     void visit_units(const std::function<void(std::uint32_t unit)>& visit);
     void bind(std::uint32_t visit, std::uint32_t unit);
     void release(std::uint32_t unit) noexcept;
-    void check_output(std::uint32_t unit, const Bundle& output) const;
 
     EngineDeps deps_;
     EngineOptions options_;
     zero::CommitBarrier commit_barrier_;
     std::vector<std::vector<SavedActivations>> saved_;  // [unit][micro-batch]
     std::vector<Bundle> upstream_;                      // [micro-batch]: gradients of the boundary that backward is at
+    std::vector<Paths> paths_;                          // [unit]
+    std::set<const Parameter*> reached_;                // that a gradient came to in this step
     std::optional<store::ClientState> uncommitted_;     // the newest step's, when that is not durable
     store::ClientState user_;
-    std::string generator_;  // torch's default generator after the newest step; empty: no unit has drawn from it
+    std::string went_on_from_;  // went_on_from_key's value
+    std::string generator_;  // torch's default generators after the newest step; empty: no unit has drawn from them
+    std::uint64_t activation_bytes_ = 0;  // of this step
+    std::uint64_t activation_peak_bytes_ = 0;
+    std::vector<std::string> notes_;
+    bool narrow_sums_noted_ = false;
     std::uint32_t visit_ = 0;
     bool busy_ = false;  // within a call; still so after an exception
 };

@@ -3,14 +3,18 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 
 namespace penstock::engine {
 
 const Parameter& Unit::declare(std::string name, std::vector<std::int64_t> shape, Initial initial,
-                               zero::Training training) {
+                               zero::Training training, Unused unused) {
     parameters_.push_back(
-        std::make_unique<Parameter>(zero::ParameterSpec{std::move(name), std::move(shape), training}, initial));
+        std::make_unique<Parameter>(zero::ParameterSpec{std::move(name), std::move(shape), training}, initial, unused));
     return *parameters_.back();
 }
 
@@ -23,6 +27,68 @@ const Parameter& Unit::borrow(const Unit& owner, const Parameter& parameter) {
         return parameter;
     }
     PENSTOCK_CHECK(false, "unit '{}' borrows a parameter that '{}' does not have", name_, owner.name());
+}
+
+namespace {
+
+void each_parameter(const Unit& unit, const std::function<void(const Parameter&)>& visit) {
+    for (const auto& parameter : unit.parameters()) visit(*parameter);
+    for (const Borrowed& borrowed : unit.borrowed()) visit(*borrowed.parameter);
+}
+
+// Torch counts how often a tensor's memory was changed in place, through whichever view.
+std::uint32_t version_of(const at::Tensor& tensor) {
+    return tensor.defined() && !tensor.is_inference() ? tensor._version() : 0;
+}
+
+std::vector<std::uint32_t> versions_of(const Unit& unit, const Bundle& input) {
+    std::vector<std::uint32_t> versions;
+    for (const auto& [name, tensor] : input) versions.push_back(version_of(tensor));
+    each_parameter(unit, [&](const Parameter& parameter) { versions.push_back(version_of(parameter.tensor())); });
+    return versions;
+}
+
+void check_unchanged(const Unit& unit, const Bundle& input, const std::vector<std::uint32_t>& before) {
+    auto version = before.begin();
+    for (const auto& [name, tensor] : input)
+        if (version_of(tensor) != *version++)
+            throw Error(ExitCode::internal,
+                        fmt::format("unit '{}' changes its input '{}' in place, which is the caller's and is needed "
+                                    "again for the gradient: change a copy (clone())",
+                                    unit.name(), name));
+    each_parameter(unit, [&](const Parameter& parameter) {
+        if (version_of(parameter.tensor()) != *version++)
+            throw Error(ExitCode::internal, fmt::format("unit '{}' changes its parameter '{}' in place, which only the "
+                                                        "update may: change a copy (clone())",
+                                                        unit.name(), parameter.spec().name));
+    });
+}
+
+// A view of a parameter would read memory that is gone when the next unit uses it.
+void check_no_views(const Unit& unit, const Bundle& output) {
+    each_parameter(unit, [&](const Parameter& parameter) {
+        for (const auto& [name, tensor] : output)
+            if (tensor.defined() && tensor.is_alias_of(parameter.tensor()))
+                throw Error(ExitCode::internal,
+                            fmt::format("unit '{}' returns '{}', a view of its parameter '{}': return a copy (clone())",
+                                        unit.name(), name, parameter.spec().name));
+    });
+}
+
+}  // namespace
+
+Bundle Unit::run(const Bundle& input) const {
+    const std::vector<std::uint32_t> versions = versions_of(*this, input);
+    Bundle output;
+    try {
+        output = forward(input);
+    } catch (const c10::Error& error) {
+        throw Error(ExitCode::internal, fmt::format("unit '{}': torch refuses what its forward() does: {}", name_,
+                                                    error.what_without_backtrace()));
+    }
+    check_unchanged(*this, input, versions);
+    check_no_views(*this, output);
+    return output;
 }
 
 zero::UnitSpec Unit::spec() const {

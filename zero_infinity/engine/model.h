@@ -27,9 +27,21 @@ struct Borrowed {
     Parameter* parameter = nullptr;
 };
 
-// A piece of the model that is gathered, computed and released as a whole. forward() reads its parameters through
-// Parameter::tensor(), keeps no tensors, returns none that is a view of a parameter (its memory goes away: checked),
-// and is pure: called twice with the same input it gives the same bits. Used on the compute thread only.
+// A piece of the model that is gathered, computed and released as a whole. Used on the compute thread only.
+//
+// forward() reads its parameters through Parameter::tensor(), keeps no tensors, returns none that is a view of a
+// parameter (its memory goes away: checked), and changes neither its input nor its parameters in place (they are the
+// caller's, and what backward computes again from: checked for torch's operations). It is pure: called twice with the
+// same input it gives the same bits. It may draw from torch's default generators, of the CPU and of the device that
+// computes, which are set back when it is run again; any other generator must be a function of its input.
+//
+// Gradients go the way of autograd: through those tensors of a bundle that came out of a unit with requires_grad, that
+// is, that depend on a trainable parameter. What the caller gives, labels, masks, biases, is not differentiated, and
+// neither is what depends on frozen parameters alone. Whether an output requires a gradient may depend on which inputs
+// are there and require one, and on nothing else (checked).
+// Each trainable parameter must have a part in the loss, unless it was declared with Unused::allowed, and a unit whose
+// input requires a gradient must pass one on: otherwise what comes before it would silently not be trained. Both are
+// looked at over the step's micro-batches; an Error names the unit and the parameters.
 class Unit {
    public:
     explicit Unit(std::string name) : name_(std::move(name)) {}
@@ -38,6 +50,8 @@ class Unit {
     Unit& operator=(const Unit&) = delete;
 
     virtual Bundle forward(const Bundle& input) const = 0;
+    // forward(), and the checks of what it promises. Throws Error (internal) naming the unit.
+    Bundle run(const Bundle& input) const;
 
     const std::string& name() const noexcept { return name_; }
     zero::UnitSpec spec() const;
@@ -46,7 +60,7 @@ class Unit {
 
    protected:
     const Parameter& declare(std::string name, std::vector<std::int64_t> shape, Initial initial,
-                             zero::Training training = zero::Training::trainable);
+                             zero::Training training = zero::Training::trainable, Unused unused = Unused::refused);
     // REQUIRES: `owner` comes before this unit in the model and outlives it; a parameter is borrowed once.
     const Parameter& borrow(const Unit& owner, const Parameter& parameter);
 

@@ -17,21 +17,24 @@ class Opening {
         : deps_(deps), options_(options), events_(events) {}
 
     ModelStore resume() const {
-        const store::StoreDirectory& first = deps_.open->directory();
+        const std::string& path = deps_.open->directory().path();
         // Looked at before the store is opened: a run that may not go on must not first wait for the verification.
-        const store::Recovery seen = store::recover(first);
-        if (seen.newest && seen.newest->origin) {
-            throw Error(ExitCode::usage, fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
-                                                     "resume from, and another directory for the run's store",
-                                                     first.path()));
+        std::optional<std::uint64_t> accepted;
+        if (const std::optional<store::Manifest>& newest = deps_.open->found().newest) {
+            if (newest->origin)
+                throw Error(ExitCode::usage,
+                            fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
+                                        "resume from, and another directory for the run's store",
+                                        path));
+            accept(newest->client, path);
+            accepted = newest->generation;
         }
-        if (seen.newest) accept(seen.newest->client, first.path());
         ModelStore made;
         made.store = &deps_.open->open(
             {.verify = options_.verify, .progress = progress("verifying what was committed"), .agree = agree()});
         made.client = made.store->client();
         // Verification may have gone back by a generation.
-        if (!seen.newest || seen.newest->generation != made.store->generation()) accept(made.client, first.path());
+        if (accepted != made.store->generation()) accept(made.client, path);
         deps_.layout->check_stored(made.store->layout());
         made.resumed = true;
         note_scratch(made);
@@ -51,24 +54,51 @@ class Opening {
         return made;
     }
 
-    // Each tile of the snapshot is verified as it is read.
-    ModelStore resume_from_snapshot() const {
-        store::OpenStore kept = store::OpenStore::find({options_.resume_from}, store::Sharing::shared);
+    // Each tile of the snapshot is verified as it is read. `kept` is locked.
+    ModelStore resume_from(store::OpenStore& kept, const std::string& mark) const {
         kept.share_io(*deps_.open);
         store::TensorStore& snapshot = kept.open();
         accept(snapshot.client(), options_.resume_from);
         deps_.layout->check_stored(snapshot.layout());
         ModelStore made;
-        made.store = deps_.open->committed() ? &deps_.open->open({.agree = agree()}) : &create();
+        made.store = deps_.open->committed() ? &deps_.open->open({.replaced = true, .agree = agree()}) : &create();
         copy_tiles(deps_.open->io(), snapshot, *made.store, progress("copying the snapshot"));
         made.client = snapshot.client();
+        made.client[went_on_from_key] = mark;
         if (durable()) commit_blocking(deps_.open->io(), *made.store, made.client);
         made.resumed = true;
         note_scratch(made);
         return made;
     }
 
+    // The snapshot, or the store's own newest generation where that went on from the snapshot.
+    ModelStore resume_from_snapshot() const {
+        store::OpenStore kept =
+            store::OpenStore::find({options_.resume_from}, store::Sharing::shared, *options_.remedies);
+        const std::string mark = mark_of(kept.found());
+        if (options_.go_back || !went_on_from(mark)) return resume_from(kept, mark);
+        ModelStore made = resume();
+        made.notes.push_back(fmt::format("{} went on from {} before, and goes on from its own newest commit",
+                                         deps_.open->directory().path(), options_.resume_from));
+        return made;
+    }
+
    private:
+    // Tells a snapshot wherever it is moved to; empty where it has no whole manifest, which opening it says.
+    static std::string mark_of(const store::Recovery& snapshot) {
+        if (!snapshot.newest || !snapshot.newest->origin) return {};
+        const store::Origin& origin = *snapshot.newest->origin;
+        return fmt::format("{} {}", store::to_string(origin.store), origin.generation);
+    }
+
+    bool went_on_from(const std::string& mark) const {
+        if (mark.empty() || !deps_.open->committed()) return false;
+        const std::optional<store::Manifest>& newest = deps_.open->found().newest;
+        if (!newest) return false;
+        const auto found = newest->client.find(went_on_from_key);
+        return found != newest->client.end() && found->second == mark;
+    }
+
     bool durable() const noexcept { return options_.engine.durability != zero::Durability::scratch; }
 
     void note_scratch(ModelStore& made) const {
@@ -89,7 +119,7 @@ class Opening {
 
     // Throws where the run may not go on from `client`.
     void accept(const store::ClientState& client, const std::string& place) const {
-        if (events_.recovered) events_.recovered(client);
+        if (events_.recovered) events_.recovered(client, place);
         const auto stored = client.find(fingerprint_key);
         if (stored == client.end() || stored->second != deps_.fingerprint)
             throw Error(ExitCode::usage,

@@ -22,7 +22,7 @@ namespace {
 
 store::OpenStore lock_directories(const SessionOptions& options) {
     if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    return {options.swap_directories, options.job};
+    return {options.swap_directories, options.job, *options.remedies};
 }
 
 std::unique_ptr<zero::Device> open_device(const zero::DeviceOptions& options) {
@@ -117,6 +117,7 @@ struct Compute {
                   .workers = &workers,
                   .communicator = &communicator,
                   .codec_setting = plan.options.names.codec,
+                  .gradient_setting = plan.options.names.gradient_type,
                   .fingerprint = plan.fingerprint,
                   .device = torch_device(*machine.device),
               },
@@ -233,7 +234,8 @@ SessionCounters Session::counters() const {
     return {.read_bytes = io.total_read_bytes(),
             .write_bytes = io.total_write_bytes(),
             .waits = state_->compute->driver.waits(),
-            .pool_peak_bytes = state_->pool->peak_bytes()};
+            .pool_peak_bytes = state_->pool->peak_bytes(),
+            .activation_peak_bytes = state_->compute->engine.activation_peak_bytes()};
 }
 
 void Session::read_out(const zero::ReadOut& what, zero::WeightSink& sink) {
@@ -263,6 +265,7 @@ std::vector<zero::EndedSnapshot> Session::take_snapshots() {
 
 std::vector<std::string> Session::take_notes() {
     std::vector<std::string> notes = std::exchange(state_->notes, {});
+    for (std::string& note : state_->compute->engine.take_notes()) notes.push_back(std::move(note));
     for (std::string& note : state_->compute->driver.take_notes()) notes.push_back(std::move(note));
     return notes;
 }

@@ -21,9 +21,9 @@ namespace penstock::engine {
 
 // What a session tells while it is built, on the caller's thread. Any may be empty.
 struct SessionEvents {
-    // The newest committed client state, before anything else is done with the store; throws Error to refuse the
-    // resume.
-    std::function<void(const store::ClientState&)> recovered;
+    // What the run is to go on from, the newest committed client state of the store or snapshot in `directory`, before
+    // anything else is done with the store; throws Error to refuse the resume.
+    std::function<void(const store::ClientState&, const std::string& directory)> recovered;
     // While a new store is written, or the one that is there verified.
     std::function<void(const char* what, std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
 };
@@ -55,6 +55,7 @@ struct SessionCounters {
     std::uint64_t write_bytes = 0;
     zero::WaitTimes waits;
     std::uint64_t pool_peak_bytes = 0;
+    std::uint64_t activation_peak_bytes = 0;  // the largest of StepReport's
 };
 
 // All calls on the compute thread. When a device is stuck its destructor keeps everything that the device may still

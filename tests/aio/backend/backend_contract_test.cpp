@@ -30,7 +30,7 @@ class BackendContract : public ::testing::TestWithParam<BackendCase> {
     BackendContract()
         : path_(directory_.file("data")), file_(AT_FDCWD, path_, path_, {.mode = FileMode::create}), memory_(1 << 20) {
         try {
-            backend_ = make_backend(GetParam(), {.depth = 8, .thread_count = 2});
+            backend_ = make_backend(GetParam(), {.depth = 8, .threads_per_device = 2});
         } catch (const Error& error) {
             why_not_ = error.what();
         }
@@ -237,7 +237,7 @@ class StuckThreads : public ::testing::Test {
 };
 
 TEST_F(StuckThreads, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
-    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 4, .thread_count = 1});
+    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 4, .threads_per_device = 1});
     std::vector<Attempt> all(4);
     for (Attempt& one : all) {
         one = {.kind = IoKind::read, .fd = file.fd(), .data = memory.data(), .bytes = 4096};
@@ -259,7 +259,7 @@ TEST_F(StuckThreads, AbandonTakesBackWhatAStuckWorkerKeepsWaiting) {
 }
 
 TEST_F(StuckThreads, AStuckDeviceDoesNotHoldUpAnother) {
-    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 32, .thread_count = 1});
+    const std::unique_ptr<Backend> backend = make_thread_backend({.depth = 32, .threads_per_device = 1});
     std::vector<Attempt> stuck(4);
     for (Attempt& one : stuck) {
         one = {.kind = IoKind::read, .fd = file.fd(), .data = memory.data(), .bytes = 4096, .device = 7};

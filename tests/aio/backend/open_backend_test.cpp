@@ -134,7 +134,7 @@ TEST_F(OpenBackend, NamesEveryBackendWhenNoneCanRead) {
         const std::string message = error.what();
         EXPECT_EQ(error.code(), ExitCode::storage);
         EXPECT_NE(message.find("io_uring cannot be used"), std::string::npos) << message;
-        EXPECT_NE(message.find("threads cannot be used (a read was tried and failed: Bad file descriptor (EBADF))"),
+        EXPECT_NE(message.find("threads cannot be used (a read was tried and failed: Bad file descriptor (EBADF)"),
                   std::string::npos)
             << message;
     }

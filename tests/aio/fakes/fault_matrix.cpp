@@ -309,7 +309,7 @@ FaultMatrix::FaultMatrix(const Fault& fault, BackendKind kind)
       buffered_read_(directory_.file("buffered_read"), Caching::buffered),
       direct_write_(directory_.file("direct_write"), Caching::direct),
       buffered_write_(directory_.file("buffered_write"), Caching::buffered),
-      backend_(open_backend(direct_read_.file.fd(), {.depth = depth, .thread_count = 2}, kind).backend) {}
+      backend_(open_backend(direct_read_.file.fd(), {.depth = depth, .threads_per_device = 2}, kind).backend) {}
 
 std::vector<std::string> FaultMatrix::run(std::uint64_t seed) {
     const IoKind direction = seed % 2 == 0 ? IoKind::read : IoKind::write;

@@ -31,6 +31,7 @@ class ManualBackend final : public Backend {
     void complete_all() {
         while (!in_flight.empty()) complete_first(static_cast<std::int32_t>(in_flight.front()->bytes));
     }
+    std::optional<std::uint64_t> written;  // sectors, by the device: none is counted
     // When set, whatever is in flight ends in full at the next reap.
     bool automatic = false;
     // What abandon() finds in flight: the kernel has it, or, when false, never began it and gives it back.
@@ -38,6 +39,7 @@ class ManualBackend final : public Backend {
 
     void advance(std::chrono::nanoseconds time) { now_ += time; }
 
+    std::optional<std::uint64_t> sectors_written(std::uint64_t) const noexcept override { return written; }
     bool submit(Attempt& attempt) override {
         if (in_flight.size() == depth_) return false;
         in_flight.push_back(&attempt);

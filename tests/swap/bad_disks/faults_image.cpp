@@ -185,7 +185,14 @@ std::uint64_t remove_manifests(Scene& scene) {
 
 std::uint64_t cut_manifest(Scene& scene) {
     StoreImage::Bytes& file = scene.now.manifest(scene.random() % 2).value();
-    file.resize(scene.random() % file.size());
+    file.resize(scene.random() % 128);
+    return 1;
+}
+
+// Behind the first copy, which is as good as before.
+std::uint64_t shorten_manifest(Scene& scene) {
+    StoreImage::Bytes& file = scene.now.manifest(scene.random() % 2).value();
+    file.resize(file.size() / 2 + scene.random() % (file.size() / 2));
     return 1;
 }
 

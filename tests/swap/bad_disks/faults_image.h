@@ -68,6 +68,7 @@ std::uint64_t swap_manifests(Scene& scene);
 std::uint64_t put_manifests_of_other_store(Scene& scene);
 std::uint64_t remove_manifests(Scene& scene);
 std::uint64_t cut_manifest(Scene& scene);
+std::uint64_t shorten_manifest(Scene& scene);
 std::uint64_t put_back_all(Scene& scene);
 
 }  // namespace penstock::testing

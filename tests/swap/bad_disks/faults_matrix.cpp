@@ -12,6 +12,12 @@ using Kind = BadDisk::Kind;
 BadDisk blow(const char* name, Blow blow, Target target, int percent) {
     return {.name = name, .blow = blow, .target = target, .percent = percent};
 }
+// What lands elsewhere lands on a tile, and where its own manifest is in doubt for it the store is refused.
+BadDisk misdirected(const char* name, Target target, int percent) {
+    BadDisk disk = blow(name, Blow::misdirected, target, percent);
+    disk.may_refuse_to_open = true;
+    return disk;
+}
 BadDisk chances(const char* name, aio::FaultChances chances) {
     return {.name = name, .chances = chances};
 }
@@ -31,13 +37,9 @@ BadDisk harmed(const char* name, Harm harm) {
 BadDisk tiles(const char* name, Harm harm) {  // only what is read can be wrong with these
     return harmed(name, harm);
 }
-BadDisk files(const char* name, Harm harm) {
+BadDisk files(const char* name, Harm harm, GoingBack going_back = GoingBack::never) {
     BadDisk disk = harmed(name, harm);
     disk.may_refuse_to_open = true;
-    return disk;
-}
-BadDisk manifests(const char* name, Harm harm, GoingBack going_back) {
-    BadDisk disk = files(name, harm);
     disk.going_back = going_back;
     return disk;
 }
@@ -59,7 +61,7 @@ const std::vector<BadDisk>& bad_disks() {
         blow("manifest_no_space", Blow::no_space, Target::manifest_writes, 60),
         blow("manifest_lost", Blow::lost, Target::manifest_writes, 70),
         blow("manifest_flipped", Blow::flipped, Target::manifest_writes, 70),
-        blow("manifest_misdirected", Blow::misdirected, Target::manifest_writes, 70),
+        misdirected("manifest_misdirected", Target::manifest_writes, 70),
         blow("slow", Blow::slow, Target::all, 30),
         blow("stuck", Blow::stuck, Target::all, 3),
         chances("short_transfers", {.short_transfer = 30}),
@@ -75,15 +77,16 @@ const std::vector<BadDisk>& bad_disks() {
         tiles("tiles_misplaced", misplace_tiles),
         tiles("data_of_an_older_generation", put_back_data),
         tiles("data_of_another_store", put_data_of_other_store),
-        files("data_cut", cut_data),
+        files("data_cut", cut_data, GoingBack::rarely_noted),
         files("data_missing", remove_data),
-        manifests("manifest_rot", flip_bits_of_manifests, GoingBack::noted),
-        manifests("manifest_stale", put_back_manifest, GoingBack::unnoticed),
-        manifests("manifests_swapped", swap_manifests, GoingBack::never),
-        manifests("manifest_of_another_store", put_manifests_of_other_store, GoingBack::noted),
-        manifests("manifest_missing", remove_manifests, GoingBack::never),
-        manifests("manifest_cut", cut_manifest, GoingBack::noted),
-        manifests("all_of_an_older_generation", put_back_all, GoingBack::unnoticed),
+        files("manifest_rot", flip_bits_of_manifests, GoingBack::noted),
+        files("manifest_stale", put_back_manifest, GoingBack::unnoticed),
+        files("manifests_swapped", swap_manifests, GoingBack::never),
+        files("manifest_of_another_store", put_manifests_of_other_store, GoingBack::noted),
+        files("manifest_missing", remove_manifests, GoingBack::never),
+        files("manifest_cut", cut_manifest, GoingBack::noted),
+        files("manifest_shortened", shorten_manifest, GoingBack::never),
+        files("all_of_an_older_generation", put_back_all, GoingBack::unnoticed),
         {.name = "removed_under_way", .kind = Kind::removal, .may_refuse_to_open = true},
     };
     return all;
@@ -104,7 +107,7 @@ FaultTally& FaultTally::operator+=(const FaultTally& other) {
 }
 
 FaultsMatrix::FaultsMatrix(const BadDisk& disk)
-    : disk_(disk), backend_(aio::make_thread_backend({.depth = depth, .thread_count = 2})) {}
+    : disk_(disk), backend_(aio::make_thread_backend({.depth = depth, .threads_per_device = 2})) {}
 
 std::vector<std::string> FaultsMatrix::run(std::uint64_t seed) {
     ++tally_.runs;

@@ -31,7 +31,7 @@ enum class Blow : std::uint8_t {
 enum class Target : std::uint8_t { reads, writes, flushes, manifest_writes, all };
 
 // Whether an older generation may be found, wholly: with a note, or without one where nobody can know of a newer one.
-enum class GoingBack : std::uint8_t { never, noted, unnoticed };
+enum class GoingBack : std::uint8_t { never, noted, rarely_noted, unnoticed };
 
 struct BadDisk {
     const char* name;

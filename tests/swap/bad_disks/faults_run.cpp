@@ -74,7 +74,7 @@ void FaultsRun::run_attempts() {
     create();
     write(Tiles::all);
     commit();
-    for (int round = 0; round < rounds && complaints_.empty(); ++round) {
+    for (int round = 0; round < rounds && store_ && complaints_.empty(); ++round) {
         arm();
         bool whole = write(Tiles::some);
         if (!whole) {
@@ -177,7 +177,7 @@ void FaultsRun::live_through_harm(const StoreImage& now, Scene& scene) {
         commit();
         reopen();
         const std::uint64_t refused = tally_.refused;
-        if (store_) check_tiles();
+        check_tiles();
         if (tally_.refused != refused) complain("a tile that was written after the fault was refused");
     }
     close();

@@ -4,8 +4,8 @@
 #include "aio/io.h"
 #include "swap/store/tensor_store.h"
 #include "tests/aio/fakes/faulty_backend.h"
-#include "tests/swap/bad_disks/faults_blows.h"
 #include "tests/swap/bad_disks/faults_matrix.h"
+#include "tests/swap/bad_disks/striker.h"
 #include "tests/swap/store/exercise.h"
 
 #include <fmt/format.h>

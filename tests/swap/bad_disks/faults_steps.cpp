@@ -96,7 +96,7 @@ bool FaultsRun::open(std::uint64_t least, std::uint64_t most, GoingBack going_ba
     const std::uint64_t found = store_->generation().value();
     if (found < least && going_back != GoingBack::never) {
         ++tally_.went_back;
-        if (going_back == GoingBack::noted && notes_of(*store_).empty())
+        if (going_back != GoingBack::unnoticed && notes_of(*store_).empty())
             complain("generation {} instead of {}, without a note", found, least);
     } else if (found < least || found > most) {
         complain("generation {} instead of {} to {}", found, least, most);
@@ -173,6 +173,7 @@ bool FaultsRun::commit() {
 }
 
 void FaultsRun::check_tiles() {
+    if (!store_) return;  // refused, which was judged
     std::deque<Moved> all;
     for (std::uint32_t index = 0; index < pending_.size(); ++index) {
         if (failed_[index]) continue;  // undefined

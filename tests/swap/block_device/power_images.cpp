@@ -61,7 +61,7 @@ PowerImages::PowerImages(const std::string& directory, FileSystem kind, std::str
       kind_(kind),
       keep_directory_(std::move(keep_directory)),
       disk_(directory + "/disk", kind == FileSystem::ext4 ? ext4_bytes : xfs_bytes),
-      backend_(aio::make_thread_backend({.depth = depth, .thread_count = 2})) {}
+      backend_(aio::make_thread_backend({.depth = depth, .threads_per_device = 2})) {}
 
 std::vector<std::string> PowerImages::run(std::uint64_t seed, std::uint64_t images) {
     seed_ = seed;

@@ -131,7 +131,7 @@ TEST_F(RecoveryTest, AManifestThatCannotBeReadIsNotABrokenOneAndNothingIsGivenUp
         EXPECT_NE(hidden[0].find(manifest(generation) + " at offset 0: copy 1 of the manifest could not be read"),
                   std::string::npos)
             << hidden[0];
-        EXPECT_NE(refusal().find(manifest(generation)), std::string::npos) << refusal();
+        EXPECT_NE(refusal().find(fmt::format("'manifest.{}'", generation % 2)), std::string::npos) << refusal();
         std::filesystem::remove(manifest(generation));
         std::filesystem::rename(away, manifest(generation));
         const auto store = reopen();
@@ -146,7 +146,7 @@ TEST_F(RecoveryTest, DataWithoutManifestsIsNothingThatMayBeCreatedOver) {
         std::filesystem::rename(directory.path() + "/" + missing, scratch.file(missing));
         EXPECT_EQ(directory.content(), store::DirectoryContent::committed) << missing;
     }
-    EXPECT_NE(refusal().find("there is no 'manifest.0'"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("there is no file 'manifest.0'"), std::string::npos) << refusal();
     EXPECT_THROW(
         store::TensorStore::create(io, {&directory},
                                    {.objects = Exercise::objects(), .caching = aio::Caching::direct, .progress = {}}),
@@ -254,34 +254,80 @@ TEST_F(RecoveryTest, TheManifestOfAnotherStoreIsNotTaken) {
         << notes_of(*store)[0];
 }
 
-TEST_F(RecoveryTest, ACutOrMissingDataFileIsNamed) {
-    commit_up_to(1);
+// What was cut off may be of slots that nobody needs.
+TEST_F(RecoveryTest, ACutDataFileIsNamedVerifiedAndUsedAsFarAsItIsWhole) {
+    commit_up_to(3);
     const std::string data = directory.path() + "/data";
     const auto bytes = std::filesystem::file_size(data);
     std::filesystem::resize_file(data, bytes - 4096);
-    EXPECT_NE(refusal().find(fmt::format("{} ends at offset {}", data, bytes - 4096)), std::string::npos) << refusal();
-    std::filesystem::rename(data, scratch.file("away"));
-    EXPECT_NE(refusal().find(data), std::string::npos) << refusal();
+    const std::string cut = fmt::format("{} ends at offset {}", data, bytes - 4096);
+    {
+        const auto store = reopen();
+        const std::uint64_t found = store->generation().value();
+        EXPECT_GE(found, 2U);
+        EXPECT_EQ(exercise.difference(io, *store, found), "");
+        const std::string notes = fmt::format("{}", fmt::join(notes_of(*store), "\n"));
+        EXPECT_NE(notes.find(cut), std::string::npos) << notes;
+        EXPECT_EQ(notes.find("one commit is lost") == std::string::npos, found == 3) << notes;
+    }
+    EXPECT_EQ(std::filesystem::file_size(data), bytes);
+    std::filesystem::resize_file(data, bytes / 4);
+    EXPECT_NE(refusal().find("tiles of generation"), std::string::npos) << refusal();
 }
 
-TEST_F(RecoveryTest, AManifestFileOfAnotherLengthIsNotTakenAndGetsItsLengthBeforeTheNextCommit) {
+TEST_F(RecoveryTest, AMissingDataFileIsNamed) {
+    commit_up_to(1);
+    const std::string data = directory.path() + "/data";
+    std::filesystem::rename(data, scratch.file("away"));
+    EXPECT_NE(refusal().find("there is no file 'data'"), std::string::npos) << refusal();
+    std::filesystem::create_symlink(scratch.file("away"), data);
+    EXPECT_NE(refusal().find("'data' is a symbolic link"), std::string::npos) << refusal();
+}
+
+TEST_F(RecoveryTest, AManifestFileThatWasCutOrGrewIsTakenAsFarAsItIsWholeAndGetsItsLengthBeforeTheNextCommit) {
     commit_up_to(1);
     std::uint64_t newest = 1;
-    for (const std::uint64_t bytes : {2 * place_bytes - 8192, 2 * place_bytes + 8192, std::uint64_t{0}}) {
+    for (const std::uint64_t bytes : {2 * place_bytes - 8192, 2 * place_bytes - 1, place_bytes, 2 * place_bytes + 8192,
+                                      4 * place_bytes, std::uint64_t{100}, std::uint64_t{0}}) {
         SCOPED_TRACE(bytes);
         std::filesystem::resize_file(manifest(newest), bytes);
         auto store = reopen();
-        ASSERT_EQ(store->generation(), newest - 1);
-        EXPECT_EQ(exercise.difference(io, *store, newest - 1), "");
-        for (const std::uint64_t next : {newest, newest + 1}) {
+        const std::uint64_t found = bytes >= place_bytes ? newest : newest - 1;
+        ASSERT_EQ(store->generation(), found);
+        EXPECT_EQ(exercise.difference(io, *store, found), "");
+        EXPECT_EQ(std::filesystem::file_size(manifest(newest)), 2 * place_bytes);
+        EXPECT_NE(fmt::format("{}", fmt::join(notes_of(*store), "\n")).find(manifest(newest)), std::string::npos);
+        for (const std::uint64_t next : {found + 1, found + 2}) {
             ASSERT_FALSE(exercise.advance(io, *store, next));
             store = nullptr;
             store = reopen();
             ASSERT_EQ(store->generation(), next);
             EXPECT_EQ(exercise.difference(io, *store, next), "");
         }
-        ++newest;
+        newest = found + 2;
     }
+}
+
+// A shared opening changes nothing, and finds as much.
+TEST_F(RecoveryTest, AManifestFileThatWasCutIsFoundByAReader) {
+    commit_up_to(2);
+    std::filesystem::resize_file(manifest(2), place_bytes + 4096);
+    EXPECT_EQ(store::recover(directory).newest.value().generation, 2U);
+}
+
+// What is to be made anew says so: a link or a directory in a manifest's place is no passing error.
+TEST_F(RecoveryTest, WhatIsNoFileInAManifestsPlaceGetsTheRemedyOfAMissingOne) {
+    commit_up_to(3);
+    const std::string away = scratch.file("away");
+    std::filesystem::rename(manifest(3), away);
+    std::filesystem::create_symlink(away, manifest(3));
+    EXPECT_NE(refusal().find("'manifest.1' is a symbolic link"), std::string::npos) << refusal();
+    std::filesystem::remove(manifest(3));
+    std::filesystem::create_directory(manifest(3));
+    EXPECT_NE(refusal().find("'manifest.1' is no file"), std::string::npos) << refusal();
+    std::filesystem::remove(manifest(3));
+    std::filesystem::rename(away, manifest(3));
+    EXPECT_EQ(reopen()->generation(), 3U);
 }
 
 TEST_F(RecoveryTest, AWholeCopyOfThePreviousGenerationIsKeptBesideABrokenOne) {

@@ -90,8 +90,7 @@ TEST_F(KindsTest, AKeptStoreIsCommittedOnceAndThenOnlyRead) {
     write_all(*store, 6);
     ASSERT_FALSE(commit(io, *store, {{"step", "9"}}));
     TestTile tile;
-    EXPECT_DEATH(store->write(tile, {0, 0}, {memory.data(), 8192}, aio::Urgency::demand),
-                 "a kept store is written once");
+    EXPECT_DEATH(store->write(tile, {0, 0}, {memory.data(), 8192}, aio::Urgency::demand), "a snapshot is written once");
     store = nullptr;
     store = store::TensorStore::open(io, {&directory}, {.verify = store::VerifyScope::all});
     EXPECT_EQ(store->kind(), store::StoreKind::snapshot);
@@ -99,7 +98,7 @@ TEST_F(KindsTest, AKeptStoreIsCommittedOnceAndThenOnlyRead) {
     EXPECT_EQ(store->client().at("step"), "9");
     EXPECT_EQ(byte_of(*store, 0), 6);
     TestCommit commit;
-    EXPECT_DEATH(store->commit(commit, {}), "a kept store is written once");
+    EXPECT_DEATH(store->commit(commit, {}), "a snapshot is written once");
 }
 
 TEST_F(KindsTest, ReadersShareADirectoryAndKeepUsersOut) {

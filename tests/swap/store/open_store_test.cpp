@@ -1,13 +1,18 @@
 #include "swap/store/open_store.h"
+#include "swap/directory/descriptor.h"
+#include "swap/directory/recovery.h"
 #include "swap/store/blocking.h"
 
 #include "tests/swap/store/exercise.h"
 
 #include "aio/words/error.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -84,6 +89,34 @@ TEST_F(OpenStoreTest, AnIoThatIsSharedLivesAsLongAsTheLastStoreOnIt) {
     }
     second.open();
     EXPECT_TRUE(holds(second, 2));
+}
+
+// What was found before the last write of a killed process has landed is not what is opened.
+TEST_F(OpenStoreTest, AManifestThatLandsAfterTheLookIsOpened) {
+    const Exercise exercise(1);
+    const std::string next_manifest = path() + "/" + store::manifest_file_names[0];  // of generation 2
+    const std::string landing = scratch.file("landing");
+    {
+        store::OpenStore open({path()}, "test");
+        open.start_io({.backend = aio::BackendKind::threads});
+        store::TensorStore& store = open.create({.objects = Exercise::objects()});
+        for (const std::uint64_t generation : {0U, 1U}) ASSERT_FALSE(exercise.advance(open.io(), store, generation));
+        const std::string before = scratch.file("before");
+        std::filesystem::copy_file(next_manifest, before);
+        ASSERT_FALSE(exercise.advance(open.io(), store, 2));
+        std::filesystem::copy_file(next_manifest, landing);
+        std::filesystem::copy_file(before, next_manifest, std::filesystem::copy_options::overwrite_existing);
+    }
+    // What the kernel has of a process that was killed within a write: the file, open and locked, by nobody.
+    store::Descriptor left_behind(::open(next_manifest.c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(::flock(left_behind.get(), LOCK_EX | LOCK_NB), 0);
+    store::OpenStore again({path()}, "test");
+    again.start_io({.backend = aio::BackendKind::threads});
+    EXPECT_EQ(again.found().newest.value().generation, 1U);
+    std::filesystem::copy_file(landing, next_manifest, std::filesystem::copy_options::overwrite_existing);
+    left_behind = store::Descriptor();
+    EXPECT_EQ(again.open().generation(), 2U);
+    EXPECT_EQ(exercise.difference(again.io(), again.store(), 2), "");
 }
 
 TEST_F(OpenStoreTest, AssigningEndsTheOneThatWasThereInItsOrder) {

@@ -197,7 +197,7 @@ const std::vector<Lie>& lies() {
 }
 
 WrongDataMatrix::WrongDataMatrix(const Lie& lie)
-    : lie_(lie), backend_(aio::make_thread_backend({.depth = depth, .thread_count = 2})) {}
+    : lie_(lie), backend_(aio::make_thread_backend({.depth = depth, .threads_per_device = 2})) {}
 
 std::vector<std::string> WrongDataMatrix::run(std::uint64_t seed) {
     return Run(lie_, *backend_, seed)(tally_);

@@ -1,23 +1,15 @@
-// The verbs of `penstock ckpt`, from the command line to standard output and the exit code.
+// The verbs of `penstock ckpt` but scrub.
+#include "tests/trainer/ckpt/ckpt_rig.h"
+
 #include "aio/words/error.h"
 #include "swap/directory/snapshot_list.h"
 #include "swap/snapshot/snapshot_copy.h"
-#include "swap/store/blocking.h"
-#include "tests/swap/store/moving_store.h"
-#include "trainer/ckpt/ckpt_command.h"
-#include "trainer/cli/console.h"
-
-#include <gtest/gtest.h>
-#include <spdlog/logger.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 namespace penstock::testing {
@@ -26,97 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-struct Ended {
-    int code = -1;
-    std::string output;
-    std::string errors;
-    json object() const { return json::parse(output); }
-};
-
-// As main() does.
-Ended ckpt(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "ckpt");
-    std::reverse(arguments.begin(), arguments.end());
-    std::ostringstream errors;
-    spdlog::logger logger("test", std::make_shared<spdlog::sinks::ostream_sink_st>(errors));
-    logger.set_pattern("%v");
-    trainer::Console console(logger, trainer::Console::Kind::file);
-    CLI::App app("test", "penstock");
-    const auto run = trainer::add_ckpt_verb(app);
-    try {
-        app.parse(arguments);
-        const trainer::CkptResult result = run(console);
-        return {static_cast<int>(result.code), result.text, errors.str()};
-    } catch (const CLI::ParseError& error) {
-        return {2, "", error.what()};
-    } catch (const Error& error) {
-        return {static_cast<int>(error.code()), "", error.what()};
-    }
-}
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
-class CkptTest : public ::testing::Test {
-   protected:
-    CkptTest() {
-        store::StoreDirectory directory(path, "test");
-        aio::Io io(aio::make_thread_backend({}), {});
-        const auto store = store::TensorStore::create(io, {&directory}, {.objects = MovingStore::objects()});
-        MovingStore moving(io, *store, 1);
-        EXPECT_FALSE(moving.round());
-        EXPECT_FALSE(moving.round());
-        first = moving.committed();
-    }
-    // Rewrites some objects as a training that left the others frozen, and commits with binary state.
-    void go_on(const std::vector<std::uint32_t>& objects) {
-        store::StoreDirectory directory(path, "test");
-        aio::Io io(aio::make_thread_backend({}), {});
-        const auto store = store::TensorStore::open(io, {&directory});
-        aio::ScratchMemory memory(16'384);
-        for (const std::uint32_t object : objects) {
-            for (std::uint32_t tile = 0; tile < store->layout().tile_count(object); ++tile) {
-                aio::fill_random(memory.span(), 1000 + object * 100 + tile);
-                write_blocking(io, *store, {object, tile}, memory.span());
-            }
-        }
-        store::ClientState client = store->client();
-        client["step"] = "7";
-        client["random"] = std::string("\x00\xff\x01", 3);
-        commit_blocking(io, *store, client);
-    }
-    store::TileLocation location(const std::string& store_path, store::TileId tile) const {
-        store::StoreDirectory directory = store::StoreDirectory::find(store_path, store::Sharing::shared);
-        aio::Io io(aio::make_thread_backend({}), {});
-        return store::TensorStore::open(io, {&directory})->location(tile);
-    }
-    void damage(const std::string& store_path, store::TileId tile) const {
-        const store::TileLocation place = location(store_path, tile);
-        std::fstream file(place.path, std::ios::in | std::ios::out | std::ios::binary);
-        file.seekp(static_cast<std::streamoff>(place.offset_bytes));
-        file << "damaged!";
-    }
-    // The store as it is now; also that it is whole.
-    template <typename Check>
-    void expect_store(const Check& check) const {
-        store::StoreDirectory directory = store::StoreDirectory::find(path, store::Sharing::shared);
-        aio::Io io(aio::make_thread_backend({}), {});
-        const auto store = store::TensorStore::open(io, {&directory}, {.verify = store::VerifyScope::all});
-        check(io, *store);
-    }
-
-    TemporaryDirectory scratch{aio::quick_temporary_path()};
-    const std::string path = scratch.file("store");
-    TileSeeds first;
-};
-
 // ---------------------------------------------------------------- ls
 
 TEST_F(CkptTest, LsTellsOfTheStoreAndItsSnapshots) {
     ASSERT_EQ(ckpt({"keep", path, "early"}).code, 0);
     go_on({0});
-    const Ended ended = ckpt({"ls", path, "--json"});
+    const CkptEnded ended = ckpt({"ls", path, "--json"});
     ASSERT_EQ(ended.code, 0) << ended.errors;
     const json object = ended.object();
     const json& store = object["store"];
@@ -156,7 +63,7 @@ TEST_F(CkptTest, LsWorksBesideTheTrainingAndChangesNothing) {
         return all;
     };
     const std::string before = state();
-    const Ended ended = ckpt({"ls", path, "--json"});
+    const CkptEnded ended = ckpt({"ls", path, "--json"});
     ASSERT_EQ(ended.code, 0) << ended.errors;
     EXPECT_EQ(ended.object()["store"]["generation"], 1);
     EXPECT_EQ(ended.object()["store"]["in_use_by"]["pid"], ::getpid());
@@ -198,10 +105,10 @@ TEST_F(CkptTest, LsOfAFolderOfSnapshotsListsThem) {
 TEST_F(CkptTest, WhatIsNoStoreIsRefusedByName) {
     fs::create_directory(scratch.file("empty"));
     for (const char* verb : {"ls", "show", "verify", "scrub"}) {
-        const Ended missing = ckpt({verb, scratch.file("nothing")});
+        const CkptEnded missing = ckpt({verb, scratch.file("nothing")});
         EXPECT_EQ(missing.code, 2) << verb;
         EXPECT_TRUE(contains(missing.errors, scratch.file("nothing"))) << missing.errors;
-        const Ended empty = ckpt({verb, scratch.file("empty")});
+        const CkptEnded empty = ckpt({verb, scratch.file("empty")});
         EXPECT_EQ(empty.code, 4) << verb;
         EXPECT_TRUE(contains(empty.errors, scratch.file("empty"))) << empty.errors;
     }
@@ -244,14 +151,14 @@ TEST_F(CkptTest, ShowFindsASnapshotByNameStepOrPath) {
     go_on({0});
     ASSERT_EQ(ckpt({"keep", path, "late"}).code, 0);
     const auto shown = [&](const std::string& name) {
-        const Ended ended = ckpt({"show", path, name, "--json"});
+        const CkptEnded ended = ckpt({"show", path, name, "--json"});
         return ended.code == 0 ? ended.object()["path"].get<std::string>() : ended.errors;
     };
     EXPECT_EQ(shown("early"), path + "/kept/early");
     EXPECT_EQ(shown("7"), path + "/kept/late");
     EXPECT_EQ(shown(path + "/kept/late"), path + "/kept/late");
     EXPECT_EQ(ckpt({"show", path, "late", "--json"}).object()["origin"]["generation"], 2);
-    const Ended unknown = ckpt({"show", path, "9"});
+    const CkptEnded unknown = ckpt({"show", path, "9"});
     EXPECT_EQ(unknown.code, 2);
     EXPECT_TRUE(contains(unknown.errors, "no snapshot '9'; there are: ")) << unknown.errors;
     EXPECT_TRUE(contains(unknown.errors, "early")) << unknown.errors;
@@ -260,7 +167,7 @@ TEST_F(CkptTest, ShowFindsASnapshotByNameStepOrPath) {
 // ---------------------------------------------------------------- verify
 
 TEST_F(CkptTest, VerifyReadsAllAndSaysHowFast) {
-    const Ended ended = ckpt({"verify", path, "--json"});
+    const CkptEnded ended = ckpt({"verify", path, "--json"});
     ASSERT_EQ(ended.code, 0) << ended.errors;
     const json object = ended.object();
     EXPECT_EQ(object["tiles"], 7 + 10 + 1 + 3);
@@ -276,7 +183,7 @@ TEST_F(CkptTest, VerifyReadsAllAndSaysHowFast) {
 TEST_F(CkptTest, VerifyNamesEachDamagedTileAndEndsWithFour) {
     damage(path, {1, 3});
     damage(path, {2, 0});
-    const Ended ended = ckpt({"verify", path, "--json"});
+    const CkptEnded ended = ckpt({"verify", path, "--json"});
     EXPECT_EQ(ended.code, 4);
     const json damaged = ended.object()["damaged"];
     ASSERT_EQ(damaged.size(), 2U);
@@ -285,7 +192,7 @@ TEST_F(CkptTest, VerifyNamesEachDamagedTileAndEndsWithFour) {
     EXPECT_EQ(damaged[0]["path"], path + "/data");
     EXPECT_EQ(damaged[0]["offset_bytes"], location(path, {1, 3}).offset_bytes);
     EXPECT_EQ(damaged[1]["object"], "tiny");
-    const Ended text = ckpt({"verify", path});
+    const CkptEnded text = ckpt({"verify", path});
     EXPECT_EQ(text.code, 4);
     EXPECT_TRUE(contains(text.output, "2 are damaged")) << text.output;
     EXPECT_TRUE(contains(text.output, "object 'a.states', tile 3 in " + path + "/data")) << text.output;
@@ -294,7 +201,7 @@ TEST_F(CkptTest, VerifyNamesEachDamagedTileAndEndsWithFour) {
 TEST_F(CkptTest, AStoreInUseIsNotVerifiedButItsSnapshotsAre) {
     ASSERT_EQ(ckpt({"keep", path, "early"}).code, 0);
     const store::StoreDirectory training(path, "test");
-    const Ended refused = ckpt({"verify", path});
+    const CkptEnded refused = ckpt({"verify", path});
     EXPECT_EQ(refused.code, 4);
     EXPECT_TRUE(contains(refused.errors, fmt::format("in use by this process, {} on ", ::getpid()))) << refused.errors;
     EXPECT_TRUE(contains(refused.errors, "ckpt verify " + path + " NAME")) << refused.errors;
@@ -319,7 +226,7 @@ TEST_F(CkptTest, AStoreOverSeveralDevicesIsVerifiedWithAllOfThem) {
     }
     EXPECT_EQ(ckpt({"verify", second, "--also", third}).code, 0);
     EXPECT_EQ(ckpt({"verify", second}).code, 4);
-    const Ended further = ckpt({"ls", third});
+    const CkptEnded further = ckpt({"ls", third});
     EXPECT_EQ(further.code, 4);
     EXPECT_TRUE(contains(further.errors, "device 1 of a store over 2 directories")) << further.errors;
     EXPECT_EQ(ckpt({"ls", second, "--json"}).object()["store"]["devices"], 2);
@@ -328,88 +235,10 @@ TEST_F(CkptTest, AStoreOverSeveralDevicesIsVerifiedWithAllOfThem) {
     EXPECT_EQ(ckpt({"verify", second, "one"}).code, 0);
 }
 
-// ---------------------------------------------------------------- scrub
-
-TEST_F(CkptTest, ScrubOfAWholeStoreSaysSoAndChangesNothing) {
-    const Ended ended = ckpt({"scrub", path, "--json"});
-    ASSERT_EQ(ended.code, 0) << ended.errors;
-    const json object = ended.object();
-    EXPECT_EQ(object["whole"], true);
-    EXPECT_EQ(object["mended"], false);
-    EXPECT_EQ(object["generation"], 1);
-    EXPECT_TRUE(object["manifests"].empty());
-    EXPECT_TRUE(contains(ckpt({"scrub", path}).output, "all are as they were written"));
-}
-
-TEST_F(CkptTest, ScrubPutsACopyOfAManifestBack) {
-    {
-        std::fstream file(path + "/manifest.1", std::ios::in | std::ios::out | std::ios::binary);
-        file << "rubbish";
-    }
-    const Ended ended = ckpt({"scrub", path, "--json"});
-    ASSERT_EQ(ended.code, 0) << ended.errors;
-    ASSERT_EQ(ended.object()["manifests"].size(), 1U);
-    EXPECT_TRUE(contains(ended.object()["manifests"][0], path + "/manifest.1 at offset 0: copy 1 was damaged"));
-    EXPECT_TRUE(ckpt({"ls", path, "--json"}).object()["store"]["problems"].empty());
-    EXPECT_TRUE(ckpt({"scrub", path, "--json"}).object()["manifests"].empty());
-}
-
-TEST_F(CkptTest, ScrubRestoresDamagedTilesFromSnapshotsThatStillHaveTheirBytes) {
-    ASSERT_EQ(ckpt({"keep", path, "early"}).code, 0);
-    go_on({1});  // what early has of object 1 is no longer right; of the others it is
-    ASSERT_EQ(ckpt({"keep", path, "late"}).code, 0);
-    damage(path, {0, 2});
-    damage(path, {1, 4});
-    damage(path + "/kept/late", {0, 2});
-    const Ended ended = ckpt({"scrub", path, "--json"});
-    ASSERT_EQ(ended.code, 0) << ended.errors << ended.output;
-    const json object = ended.object();
-    EXPECT_EQ(object["mended"], true);
-    EXPECT_EQ(object["generation"], 3);
-    ASSERT_EQ(object["damaged"].size(), 2U);
-    EXPECT_EQ(object["damaged"][0]["snapshot"], "early");
-    EXPECT_EQ(object["damaged"][1]["snapshot"], "late");
-    expect_store([&](aio::Io& io, store::TensorStore& store) {
-        EXPECT_EQ(store.generation(), 3U);
-        EXPECT_EQ(store.client().at("step"), "7");
-        TileSeeds expected = first;
-        for (std::uint32_t tile = 0; tile < store.layout().tile_count(1); ++tile)
-            expected[store.layout().tile_index({1, tile})] = 1000 + 100 + tile;
-        EXPECT_EQ(difference(io, store, expected), "");
-    });
-}
-
-TEST_F(CkptTest, ScrubChangesNoTileWhenOneCannotBeMended) {
-    ASSERT_EQ(ckpt({"keep", path, "early"}).code, 0);
-    go_on({1});
-    ASSERT_EQ(ckpt({"keep", path, "late"}).code, 0);
-    damage(path, {1, 2});
-    damage(path, {1, 4});
-    damage(path + "/kept/late", {1, 4});  // and early has older bytes of it
-    const Ended ended = ckpt({"scrub", path, "--json"});
-    EXPECT_EQ(ended.code, 4);
-    const json object = ended.object();
-    EXPECT_EQ(object["mended"], false);
-    EXPECT_EQ(object["whole"], false);
-    EXPECT_EQ(object["generation"], 2);
-    EXPECT_EQ(object["damaged"][0]["snapshot"], "late");
-    EXPECT_TRUE(object["damaged"][1]["snapshot"].is_null());
-    const Ended text = ckpt({"scrub", path});
-    EXPECT_EQ(text.code, 4);
-    EXPECT_TRUE(contains(text.output, "object 'a.states', tile 4: no kept snapshot has its bytes")) << text.output;
-    EXPECT_TRUE(contains(text.output, "the newest of this model is late")) << text.output;
-    // Generation 1 is still whole: a start that verifies goes back to it.
-    store::StoreDirectory directory(path, "test");
-    aio::Io io(aio::make_thread_backend({}), {});
-    const auto store = store::TensorStore::open(io, {&directory}, {.verify = store::VerifyScope::all});
-    EXPECT_EQ(store->generation(), 1U);
-    EXPECT_EQ(difference(io, *store, first), "");
-}
-
 // ---------------------------------------------------------------- keep and rm
 
 TEST_F(CkptTest, KeepCopiesAGenerationAndRmRemovesIt) {
-    const Ended ended = ckpt({"keep", path, "best", "--json"});
+    const CkptEnded ended = ckpt({"keep", path, "best", "--json"});
     ASSERT_EQ(ended.code, 0) << ended.errors;
     EXPECT_EQ(ended.object()["path"], path + "/kept/best");
     EXPECT_EQ(ended.object()["generation"], 1);
@@ -424,7 +253,7 @@ TEST_F(CkptTest, KeepCopiesAGenerationAndRmRemovesIt) {
         EXPECT_EQ(difference(io, *store, first), "");
     }
     EXPECT_EQ(fs::status(path + "/kept").permissions(), fs::perms::owner_all);
-    const Ended again = ckpt({"keep", path, "best"});
+    const CkptEnded again = ckpt({"keep", path, "best"});
     EXPECT_EQ(again.code, 2);
     EXPECT_TRUE(contains(again.errors, "is there already")) << again.errors;
     EXPECT_EQ(ckpt({"verify", path, "best"}).code, 0);
@@ -438,15 +267,15 @@ TEST_F(CkptTest, KeepRefusesImpossibleNamesForeignFilesAndStoresInUse) {
     for (const char* name : {"../x", ".x", "a b", ""}) EXPECT_EQ(ckpt({"keep", path, name}).code, 2) << name;
     fs::create_directories(path + "/kept/mine");
     std::ofstream(path + "/kept/mine/notes.txt") << "x";
-    const Ended foreign = ckpt({"keep", path, "mine"});
+    const CkptEnded foreign = ckpt({"keep", path, "mine"});
     EXPECT_EQ(foreign.code, 4);
     EXPECT_TRUE(contains(foreign.errors, "notes.txt")) << foreign.errors;
     EXPECT_TRUE(fs::exists(path + "/kept/mine/notes.txt"));
-    const Ended nowhere = ckpt({"keep", path, "a", "--to", scratch.file("no/where")});
+    const CkptEnded nowhere = ckpt({"keep", path, "a", "--to", scratch.file("no/where")});
     EXPECT_EQ(nowhere.code, 4);
     EXPECT_TRUE(contains(nowhere.errors, "no/where")) << nowhere.errors;
     const store::StoreDirectory training(path, "test");
-    const Ended busy = ckpt({"keep", path, "b"});
+    const CkptEnded busy = ckpt({"keep", path, "b"});
     EXPECT_EQ(busy.code, 4);
     EXPECT_TRUE(contains(busy.errors, fmt::format("kill -USR1 {}", ::getpid()))) << busy.errors;
     EXPECT_FALSE(fs::exists(path + "/kept/b"));
@@ -462,7 +291,7 @@ TEST_F(CkptTest, AKeepLeavesAnotherJobsSnapshotOfThatNameAlone) {
         MovingStore moving(io, *store, 2);
         EXPECT_FALSE(moving.round());
     }
-    const Ended refused = ckpt({"keep", other, "best", "--to", path + "/kept"});
+    const CkptEnded refused = ckpt({"keep", other, "best", "--to", path + "/kept"});
     EXPECT_EQ(refused.code, 4);
     EXPECT_TRUE(contains(refused.errors, "belongs to job 'test'")) << refused.errors;
     EXPECT_EQ(ckpt({"verify", path + "/kept/best"}).code, 0);
@@ -480,14 +309,14 @@ TEST_F(CkptTest, AStepIsFirstTheSnapshotThatARunNamesSo) {
 
 TEST_F(CkptTest, AKeepOfADamagedStoreLeavesNothingBehind) {
     damage(path, {1, 3});
-    const Ended ended = ckpt({"keep", path, "a"});
+    const CkptEnded ended = ckpt({"keep", path, "a"});
     EXPECT_EQ(ended.code, 4);
     EXPECT_TRUE(contains(ended.errors, "'a.states', tile 3")) << ended.errors;
     EXPECT_TRUE(fs::is_empty(path + "/kept"));
 }
 
 TEST_F(CkptTest, RmRefusesLiveStores) {
-    const Ended ended = ckpt({"rm", path, path + "/"});
+    const CkptEnded ended = ckpt({"rm", path, path + "/"});
     EXPECT_EQ(ended.code, 4);
     EXPECT_TRUE(contains(ended.errors, "not a kept snapshot")) << ended.errors;
     expect_store([&](aio::Io& io, store::TensorStore& store) { EXPECT_EQ(difference(io, store, first), ""); });

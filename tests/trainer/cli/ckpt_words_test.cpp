@@ -1,6 +1,7 @@
 #include "trainer/cli/ckpt_words.h"
 
 #include "trainer/cli/console.h"
+#include "trainer/cli/progress_line.h"
 
 #include <gtest/gtest.h>
 #include <spdlog/logger.h>

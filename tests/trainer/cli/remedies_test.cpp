@@ -18,9 +18,11 @@ TEST(Remedies, OfTheProgramNameItsToolsAndThoseOfTheLibraryNone) {
     EXPECT_TRUE(has(ours.of_damaged_snapshot("/nvme/swap"), "penstock ckpt ls"));
     EXPECT_TRUE(has(ours.of_loss("/nvme/swap"), "move the kept snapshots out of it (/nvme/swap/kept"));
     EXPECT_TRUE(has(ours.of_manifest("/nvme/swap"), "'penstock ckpt scrub /nvme/swap'"));
+    EXPECT_TRUE(has(ours.of_lock("/nvme/swap"), "'penstock ckpt scrub /nvme/swap'"));
     const store::Remedies& plain = store::library_remedies();
-    for (const std::string& words : {plain.of_damage("/nvme/swap"), plain.of_damaged_snapshot("/nvme/swap"),
-                                     plain.of_loss("/nvme/swap"), plain.of_manifest("/nvme/swap")})
+    for (const std::string& words :
+         {plain.of_damage("/nvme/swap"), plain.of_damaged_snapshot("/nvme/swap"), plain.of_loss("/nvme/swap"),
+          plain.of_manifest("/nvme/swap"), plain.of_lock("/nvme/swap")})
         EXPECT_FALSE(has(words, "penstock ")) << words;
 }
 

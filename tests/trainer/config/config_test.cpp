@@ -105,6 +105,17 @@ TEST(Config, ChoosesTypesAndTiers) {
     EXPECT_EQ(split.session.residency.states, zero::Tier::nvme);
     EXPECT_EQ(config({"bf16.enabled=true", "data_types.grad_accum_dtype=fp32"}).session.gradient_type,
               zero::PlaneType::fp32);
+    // Sums of many micro-batches would stop growing in bf16.
+    EXPECT_EQ(config({"bf16.enabled=true", "gradient_accumulation_steps=8"}).session.gradient_type,
+              zero::PlaneType::bf16);
+    EXPECT_EQ(config({"bf16.enabled=true", "gradient_accumulation_steps=9"}).session.gradient_type,
+              zero::PlaneType::fp32);
+    EXPECT_EQ(
+        config({"bf16.enabled=true", "train_batch_size=36", "train_micro_batch_size_per_gpu=4"}).session.gradient_type,
+        zero::PlaneType::fp32);
+    EXPECT_EQ(config({"bf16.enabled=true", "gradient_accumulation_steps=9", "data_types.grad_accum_dtype=bf16"})
+                  .session.gradient_type,
+              zero::PlaneType::bf16);
     EXPECT_NE(refusal({"run.swap_directory=s", "data_types.grad_accum_dtype=bf16"}).find("needs bf16.enabled"),
               std::string::npos);
 }

@@ -9,7 +9,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <map>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -33,20 +35,67 @@ std::map<int, double> losses(const TemporaryDirectory& directory) {
     return losses;
 }
 
-// Starts the training again and again, killing it after a random time, until it finishes. Returns how often it was
-// killed.
-int train_with_kills(const TemporaryDirectory& directory, std::mt19937_64& random, int kills, const Arguments& more) {
-    for (int killed = 0;; ++killed) {
-        Program program(directory.path(), train_command(more));
-        if (killed < kills) {
-            // From the first moments (locking, drawing weights) to well within the steps.
-            std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
-            ::kill(program.pid(), SIGKILL);
+// What the training says of itself: the last number after `words` in its standard error.
+std::optional<int> last_number(const std::string& errors, const std::string& words) {
+    const std::size_t found = errors.rfind(words);
+    if (found == std::string::npos) return std::nullopt;
+    return std::atoi(errors.c_str() + found + words.size());
+}
+
+// Where kills fell, as far as a training had told.
+struct Kills {
+    int starting = 0;  // it had said nothing of its store yet
+    int creating = 0;  // a new run, before its first step
+    int resuming = 0;  // before the first step after a resume
+    int steps = 0;
+
+    int all() const { return starting + creating + resuming + steps; }
+    void count(const std::string& errors) {
+        if (errors.find("  loss ") != std::string::npos) return void(++steps);
+        if (errors.find("resumed at step ") != std::string::npos) return void(++resuming);
+        if (errors.find("a new run: ") != std::string::npos) return void(++creating);
+        ++starting;
+    }
+};
+
+// A training that is started again and again.
+class Reports {
+   public:
+    // Whoever says that a step is committed goes on from there, or from a later one.
+    void check(const Ended& life) {
+        const std::optional<int> resumed = last_number(life.errors, "resumed at step ");
+        EXPECT_GE(resumed.value_or(reported_.value_or(0)), reported_.value_or(0)) << life.errors;
+        EXPECT_FALSE(reported_ && life.errors.find("a new run: ") != std::string::npos) << life.errors;
+        if (const auto committed = last_number(life.errors, "  committed ")) {
+            EXPECT_GE(*committed, reported_.value_or(0)) << life.errors;
+            reported_ = committed;
         }
+    }
+
+   private:
+    std::optional<int> reported_;
+};
+
+// From the first moments (locking, drawing weights) to well within the steps; every other time after a step was told.
+void kill_at_random(Program& program, std::mt19937_64& random) {
+    if (random() % 2 == 0) static_cast<void>(program.says("  loss "));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
+    ::kill(program.pid(), SIGKILL);
+}
+
+// Starts the training again and again, killing it after a random time, until it finishes.
+void train_with_kills(const TemporaryDirectory& directory, std::mt19937_64& random, int wanted, const Arguments& more,
+                      Kills& kills) {
+    Reports reports;
+    for (;;) {
+        Program program(directory.path(), train_command(more));
+        if (kills.all() < wanted) kill_at_random(program, random);
         const Ended ended = program.wait();
-        if (ended.code == 0) return killed;
+        reports.check(ended);
+        if (ended.code == 0) return;
         EXPECT_EQ(ended.code, 128 + SIGKILL) << ended.errors;
-        if (ended.code != 128 + SIGKILL) return killed;
+        if (ended.code != 128 + SIGKILL) return;
+        kills.count(ended.errors);
     }
 }
 
@@ -62,20 +111,28 @@ void expect_kills_change_nothing(int wanted, const Arguments& more) {
     const Snapshot expected = read_snapshot(whole / "swap", "penstock");
     const std::map<int, double> expected_losses = losses(whole);
 
-    int kills = 0;
-    for (int trainings = 0; kills < wanted && trainings < wanted; ++trainings) {
+    Kills kills;
+    for (int trainings = 0; kills.all() < wanted && trainings < wanted; ++trainings) {
         const TemporaryDirectory killed;
         write_toy(killed.path());
-        kills += train_with_kills(killed, random, wanted - kills, more);
+        train_with_kills(killed, random, wanted, more, kills);
         const Snapshot left = read_snapshot(killed / "swap", "penstock");
         EXPECT_EQ(left.objects, expected.objects);
         EXPECT_EQ(left.client, expected.client);
         for (const auto& [step, loss] : losses(killed)) EXPECT_EQ(loss, expected_losses.at(step)) << "step " << step;
     }
     std::printf(
-        "RESULT training kills: %d kills; every byte and loss compared with a training that was never killed; %s\n",
-        kills, replay(seed).c_str());
-    EXPECT_GE(kills, wanted * 5 / 6);
+        "RESULT training kills: %d kills (%d while starting, %d creating, %d resuming, %d in steps); each went on from "
+        "the step last reported or a later one; every byte and loss compared with a training that was never killed; "
+        "%s\n",
+        kills.all(), kills.starting, kills.creating, kills.resuming, kills.steps, replay(seed).c_str());
+    EXPECT_GE(kills.all(), wanted * 5 / 6);
+    EXPECT_GT(kills.starting, 0);
+    EXPECT_GT(kills.steps, wanted / 4);
+    if (wanted >= 200) {
+        EXPECT_GT(kills.creating, 0);
+        EXPECT_GT(kills.resuming, 0);
+    }
 }
 
 int wanted_kills(int usual) {

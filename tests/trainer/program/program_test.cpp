@@ -55,6 +55,10 @@ TEST_F(Trained, PrintsOneJsonObjectAndNothingElse) {
     EXPECT_GT(result["first_loss"], result["final_loss"]);
     EXPECT_LE(result["pool_peak_bytes"], result["pool_budget_bytes"]);
     EXPECT_EQ(result["pool_budget_bytes"], 4 << 20);
+    EXPECT_EQ(result["activation_peak_bytes"], 4 * 32 * 32 * 3 * 2) << "4 rows of 32 tokens, 32 wide, 3 times, in bf16";
+    EXPECT_NE(ended.errors.find("besides it, 0.0 MiB of activations are kept for backward, of 4 rows"),
+              std::string::npos)
+        << ended.errors;
     const double traffic = result["nvme_read_bytes"].get<double>() + result["nvme_write_bytes"].get<double>();
     EXPECT_DOUBLE_EQ(result["bytes_per_param_step"], traffic / (6 * result["params"].get<double>()));
     EXPECT_TRUE(result["sample"].get<std::string>().starts_with("the "));

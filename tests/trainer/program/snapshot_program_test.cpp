@@ -58,12 +58,105 @@ TEST_F(Keeping, GoesBackByStepNameAndPathAndComesToTheSameLosses) {
     const std::vector<double> once = losses();
     ASSERT_EQ(once.size(), 6U);
     for (const std::string name : {"3", "step-3", "swap/kept/step-3"}) {
-        const Ended again = train({"--resume-from", name});
+        const Ended again = train({"--resume-from", name, "--go-back"});
         ASSERT_EQ(again.code, 0) << again.errors;
         EXPECT_EQ(json::parse(again.output)["resumed_from_step"], 3) << name;
         EXPECT_EQ(json::parse(again.output)["steps_run"], 3) << name;
         EXPECT_EQ(losses(), once) << name;
     }
+}
+
+// As exit code 75 tells people to: the same command again.
+TEST_F(Keeping, GoingBackIsDoneOnceByTheSameCommand) {
+    ASSERT_EQ(train({"--steps", "3", "--set", "keep.every=3"}).code, 0);
+    ASSERT_EQ(train().code, 0);
+    const std::vector<double> once = losses();
+    const auto resumed_from = [&](const std::vector<std::string>& more) {
+        const Ended ended = train(more);
+        EXPECT_EQ(ended.code, 0) << ended.errors;
+        return json::parse(ended.output)["resumed_from_step"].get<int>();
+    };
+    EXPECT_EQ(resumed_from({"--resume-from", "3", "--steps", "5"}), 3);
+    EXPECT_EQ(resumed_from({"--resume-from", "3", "--steps", "6"}), 5) << "it has gone on since";
+    EXPECT_EQ(resumed_from({"--resume-from", "3"}), 6);
+    EXPECT_EQ(resumed_from({}), 6);
+    EXPECT_EQ(resumed_from({"--resume-from", "3", "--go-back"}), 3);
+    EXPECT_EQ(losses(), once);
+}
+
+// A store from a backup: the run's own log knows better.
+TEST_F(Keeping, AStoreThatIsOlderThanTheLogIsNotGoneOnWithUnasked) {
+    ASSERT_EQ(train({"--steps", "3"}).code, 0);
+    std::filesystem::copy(directory_ / "swap", directory_ / "backup", std::filesystem::copy_options::recursive);
+    ASSERT_EQ(train().code, 0);
+    const std::vector<double> once = losses();
+    std::filesystem::remove_all(directory_ / "swap");
+    std::filesystem::rename(directory_ / "backup", directory_ / "swap");
+    const Ended refused = train();
+    EXPECT_EQ(refused.code, 4);
+    EXPECT_TRUE(says(refused, "run/log.jsonl reports step 6 as committed, and the newest in swap is step 3"))
+        << refused.errors;
+    EXPECT_EQ(losses(), once) << "nothing was changed";
+    const Ended back = train({"--go-back"});
+    EXPECT_EQ(back.code, 0) << back.errors;
+    EXPECT_TRUE(says(back, "warning: run/log.jsonl reports step 6")) << back.errors;
+    EXPECT_EQ(json::parse(back.output)["resumed_from_step"], 3);
+    EXPECT_EQ(losses(), once);
+}
+
+// One commit that was lost with a manifest is computed again, and said.
+TEST_F(Keeping, ALostManifestIsSaidWithWhatTheLogKnows) {
+    ASSERT_EQ(train().code, 0);
+    const std::vector<double> once = losses();
+    // Generation 0 is the first weights, 6 the last step.
+    const std::string newest = directory_ / "swap/manifest.0";
+    std::filesystem::resize_file(newest, 0);
+    const Ended again = train();
+    EXPECT_EQ(again.code, 0) << again.errors;
+    EXPECT_TRUE(says(again, "reports step 6 as committed, and the newest in swap is step 5")) << again.errors;
+    EXPECT_EQ(losses(), once);
+}
+
+TEST_F(Keeping, NothingIsBegunOverAStoreWhoseManifestsWereEmptied) {
+    ASSERT_EQ(train({"--steps", "3", "--set", "keep.every=3"}).code, 0);
+    ASSERT_EQ(train().code, 0);
+    const std::vector<double> once = losses();
+    for (const char* name : {"swap/manifest.0", "swap/manifest.1"}) std::filesystem::resize_file(directory_ / name, 0);
+    const Ended refused = train();
+    EXPECT_EQ(refused.code, 4);
+    EXPECT_TRUE(says(refused, "reports step 6 as committed, and nothing is committed in swap any more"))
+        << refused.errors;
+    EXPECT_EQ(losses(), once);
+    EXPECT_EQ(json::parse(train({"--resume-from", "3"}).output)["resumed_from_step"], 3);
+    EXPECT_EQ(losses(), once);
+}
+
+// A snapshot is gone back to where only it can help: no tile of the store counts.
+TEST_F(Keeping, ASnapshotReplacesAStoreThatIsDamagedAndDoubtful) {
+    ASSERT_EQ(train({"--steps", "3", "--set", "keep.every=3"}).code, 0);
+    ASSERT_EQ(train().code, 0);
+    const std::vector<double> once = losses();
+    std::filesystem::resize_file(directory_ / "swap/manifest.0", 0);  // of generation 6
+    const auto bytes = std::filesystem::file_size(directory_ / "swap/data");
+    write_file(directory_ / "swap/data", std::string(bytes, 'x'));
+    EXPECT_EQ(train().code, 4);
+    const Ended back = train({"--resume-from", "3"});
+    EXPECT_EQ(back.code, 0) << back.errors;
+    EXPECT_EQ(losses(), once);
+}
+
+TEST_F(Keeping, ACopyThatAKillLeftUnfinishedIsRemovedByTheNextStart) {
+    ASSERT_EQ(train({"--steps", "3", "--set", "keep.every=3"}).code, 0);
+    // What a kill leaves: the lock of the job, and manifests that were never written to.
+    const std::filesystem::path left = directory_ / "swap/kept/step-2";
+    std::filesystem::create_directory(left);
+    std::filesystem::copy(directory_ / "swap/kept/step-3/lock", left / "lock");
+    for (const char* name : {"manifest.0", "manifest.1", "data"}) write_file(left / name, "");
+    std::filesystem::create_directory(directory_ / "swap/kept/step-1");
+    const Ended again = train({"--set", "keep.every=100"});
+    EXPECT_EQ(again.code, 0) << again.errors;
+    EXPECT_TRUE(says(again, "removed swap/kept/step-2, whose copy was interrupted")) << again.errors;
+    EXPECT_EQ(kept(), (std::set<std::string>{"step-1", "step-3"})) << "an empty directory is somebody's";
 }
 
 TEST_F(Keeping, AMovedSnapshotStartsAnEmptyRun) {

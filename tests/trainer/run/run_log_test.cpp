@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace penstock::trainer {
 namespace {
@@ -54,7 +56,7 @@ TEST_F(RunLogs, LoseAHalfWrittenLastLine) {
     EXPECT_EQ(cut(line(1) + line(2).substr(0, 20), 2), line(1));
     std::string without_end = line(2);
     without_end.pop_back();
-    EXPECT_EQ(cut(line(1) + without_end, 2), line(1));
+    EXPECT_EQ(cut(line(1) + without_end, 2), line(1) + line(2)) << "all of it is there";
     EXPECT_EQ(cut(line(1) + std::string(100, '\0'), 2), line(1));
 }
 
@@ -74,6 +76,80 @@ TEST_F(RunLogs, ReadLogsLongerThanOnePiece) {
     EXPECT_EQ(kept, text.substr(0, kept.size()));
     EXPECT_TRUE(kept.ends_with(line(5000)));
     EXPECT_EQ(std::count(kept.begin(), kept.end(), '\n'), 5000);
+}
+
+TEST_F(RunLogs, GetTheLineBackOfACommitThatOutlivedIt) {
+    testing::write_file(path_, line(1) + line(2));
+    {
+        RunLog log(path_, 3);
+        log.restore({.step = 3, .loss = 1.5, .gradient_norm = 2.5, .learning_rate = 0.5, .tokens = 8});
+        EXPECT_TRUE(log.take_notes().empty());
+        log.append({.step = 4, .committed = 4});
+    }
+    std::istringstream lines(testing::read_file(path_).substr(2 * line(1).size()));
+    std::string text;
+    ASSERT_TRUE(std::getline(lines, text));
+    EXPECT_EQ(nlohmann::json::parse(text), nlohmann::json::parse(R"({"step": 3, "committed": 3, "loss": 1.5,
+        "grad_norm": 2.5, "lr": 0.5, "tokens": 8, "restored": true})"));
+    ASSERT_TRUE(std::getline(lines, text));
+    EXPECT_EQ(nlohmann::json::parse(text)["step"], 4);
+    const std::string before = testing::read_file(path_);
+    RunLog(path_, 4).restore({.step = 4});
+    EXPECT_EQ(testing::read_file(path_), before) << "it was there";
+    RunLog(path_, 9).restore({.step = 9});
+    EXPECT_EQ(testing::read_file(path_), before) << "a line that does not follow is no account";
+}
+
+// None of the lines that are good is lost, and the damaged file stays.
+TEST_F(RunLogs, WithDoubledShuffledOrForeignLinesArePutAsideAndTheirGoodLinesKept) {
+    const std::string all = line(1) + line(2) + line(3);
+    const std::pair<std::string, std::string> broken[] = {
+        {line(1) + line(2) + line(2) + line(3), all},
+        {line(1) + line(2) + "{}\n" + line(3) + line(4), all},
+        {line(1) + "\n" + line(2) + line(3), all},
+        {"somebody's notes\n" + all, all},
+        {line(1) + line(2) + line(1) + line(3), all},
+        {line(2) + line(1) + line(3), line(2) + line(3)},
+        {line(1) + line(2).substr(1) + line(3), line(1) + line(3)},
+        {line(1) + line(999) + line(2) + line(3), all},
+    };
+    for (const auto& [before, after] : broken) {
+        SCOPED_TRACE(before);
+        testing::write_file(path_, before);
+        RunLog log(path_, 3);
+        const std::vector<std::string> notes = log.take_notes();
+        ASSERT_FALSE(notes.empty());
+        EXPECT_NE(notes[0].find("it is " + (directory_ / "log.1.jsonl") + " now"), std::string::npos) << notes[0];
+        EXPECT_EQ(testing::read_file(path_), after);
+        EXPECT_EQ(testing::read_file(directory_ / "log.1.jsonl"), before);
+        log.append({.step = 4, .committed = 4});
+        EXPECT_TRUE(testing::read_file(path_).starts_with(after));
+        std::filesystem::remove(directory_ / "log.1.jsonl");
+    }
+    testing::write_file(path_, all + "no step at all\n" + line(7));
+    EXPECT_TRUE(RunLog(path_, 3).take_notes().empty()) << "it would be cut off anyway";
+    EXPECT_EQ(testing::read_file(path_), all);
+}
+
+TEST_F(RunLogs, SayHowManyStepsTheyLack) {
+    testing::write_file(path_, line(1) + line(4));
+    EXPECT_EQ(RunLog(path_, 9).take_notes(), std::vector{path_ + " lacks 6 of the steps up to 9"});
+    testing::write_file(path_, "");
+    EXPECT_EQ(RunLog(path_, 9).take_notes(), std::vector{path_ + " has no lines of the steps up to 9"});
+    testing::write_file(path_, line(3) + line(4));
+    EXPECT_TRUE(RunLog(path_, 4).take_notes().empty()) << "it may have begun later";
+    EXPECT_TRUE(RunLog(path_, 5).take_notes().empty()) << "one is restored";
+}
+
+TEST_F(RunLogs, TellWhatWasReportedAsCommitted) {
+    EXPECT_EQ(read_log(path_, 5).committed, std::nullopt);
+    testing::write_file(path_, line(1) + line(2) + json_of({.step = 3, .committed = 2}) + "\n" + line(4));
+    EXPECT_EQ(read_log(path_, 1).committed, 4);
+    EXPECT_EQ(read_log(path_, 1).one_before, 2);
+    testing::write_file(path_, line(1) + line(2) + line(2) + line(4));
+    EXPECT_EQ(read_log(path_, 1).committed, 4) << "a doubled line does not count, and those after it do";
+    testing::write_file(path_, json_of({.step = 1}) + "\n");
+    EXPECT_EQ(read_log(path_, 1).committed, std::nullopt) << "scratch";
 }
 
 TEST_F(RunLogs, OfAnotherRunAreSetAside) {

@@ -26,7 +26,7 @@ TEST(StepMeter, ARecordHasWhatTheStepAddedToTheCounters) {
     const TrainConfig config = ten_steps();
     StepMeter meter(config, {.read_bytes = 100, .write_bytes = 10, .waits = {.weights = seconds(3)}});
     const StepRecord first =
-        meter.measure(at(4), {.loss = 5, .gradient_norm = 2, .forward = seconds(1)}, 2,
+        meter.measure(at(4), {.loss = 5, .gradient_norm = 2, .activation_bytes = 11, .forward = seconds(1)}, 2,
                       {.read_bytes = 130, .write_bytes = 15, .waits = {.weights = seconds(4)}, .pool_peak_bytes = 7});
     EXPECT_EQ(first.step, 4);
     EXPECT_EQ(first.steps, 10);
@@ -38,6 +38,7 @@ TEST(StepMeter, ARecordHasWhatTheStepAddedToTheCounters) {
     EXPECT_EQ(first.gradient_norm, 2);
     EXPECT_EQ(first.tokens, 16);
     EXPECT_EQ(first.pool_peak_bytes, 7U);
+    EXPECT_EQ(first.activation_bytes, 11U);
     EXPECT_EQ(first.pool_budget_bytes, 1U << 20);
     const StepRecord second =
         meter.measure(at(5), {.loss = 5}, 2, {.read_bytes = 131, .write_bytes = 15, .waits = {.weights = seconds(4)}});

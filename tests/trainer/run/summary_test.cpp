@@ -39,9 +39,10 @@ TEST(Summary, IsOneJsonObjectWithThePromisedKeys) {
     const std::string text = json_of(example());
     EXPECT_EQ(text.find('\n'), std::string::npos);
     const auto object = nlohmann::json::parse(text);
-    for (const char* key : {"steps", "params", "first_loss", "final_loss", "tokens_per_s", "step_seconds_p50",
-                            "nvme_read_bytes", "nvme_write_bytes", "bytes_per_param_step", "pool_peak_bytes",
-                            "pool_budget_bytes", "resumed_from_step", "committed", "checkpoint", "sample"}) {
+    for (const char* key :
+         {"steps", "params", "first_loss", "final_loss", "tokens_per_s", "step_seconds_p50", "nvme_read_bytes",
+          "nvme_write_bytes", "bytes_per_param_step", "pool_peak_bytes", "pool_budget_bytes", "activation_peak_bytes",
+          "resumed_from_step", "committed", "checkpoint", "sample"}) {
         EXPECT_TRUE(object.contains(key)) << key;
     }
 }

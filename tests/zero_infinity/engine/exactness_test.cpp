@@ -20,6 +20,7 @@ struct Case {
     std::size_t micro_batches = 1;
     bool tied_head = false;
     bool frozen_gain = false;
+    bool frozen_embedding = false;
     std::uint32_t staging_tiles = 3;
     std::optional<aio::BackendKind> backend = std::nullopt;
     unsigned worker_threads = 1;
@@ -33,6 +34,7 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     RunOptions options = toy_run(directory);
     options.model.tied_head = each.tied_head;
     options.model.frozen_gain = each.frozen_gain;
+    options.model.frozen_embedding = each.frozen_embedding;
     options.micro_batches = each.micro_batches;
     options.session.codec = each.bf16 ? "split" : "plain_fp32";
     options.session.gradient_type = each.bf16 ? zero::PlaneType::bf16 : zero::PlaneType::fp32;
@@ -56,7 +58,9 @@ TEST_P(Exactness, TwentyStepsGiveTheBitsOfThePlainLoop) {
     const RunResult run = run_toy(options);
 
     ReferenceOptions reference_options;
-    reference_options.bf16 = GetParam().bf16;
+    using Weights = ReferenceOptions::Weights;
+    reference_options.weights = GetParam().bf16 ? Weights::bf16_away : Weights::fp32;
+    reference_options.bf16_gradients = GetParam().bf16;
     reference_options.clipping = options.session.engine.gradient_clipping;
     ReferenceLoop reference(make_toy_model(options.model), reference_options);
     for (std::uint64_t step = 1; step <= options.steps; ++step) {
@@ -115,6 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
              .residency = on_nvme,
              .device = zero::DeviceKind::emulated,
              .tied_head = true},
+        Case{.name = "frozen_embedding", .residency = on_nvme, .frozen_embedding = true},
         Case{.name = "frozen_gain", .residency = on_nvme, .frozen_gain = true},
         Case{.name = "frozen_gain_emulated",
              .residency = on_nvme,

@@ -31,7 +31,7 @@ TEST(EngineOptimizers, GroupsGiveTheBitsOfThePlainLoop) {
 
     ReferenceOptions reference_options;
     reference_options.clipping = options.session.engine.gradient_clipping;
-    reference_options.own = {{"/gain", 0, 1}, {"head/", 0.5, 0.5}};
+    reference_options.own = {{"/gain", {.weight_decay = 0}, 1}, {"head/", {.weight_decay = 0.5}, 0.5}};
     ReferenceLoop reference(make_toy_model(options.model), reference_options);
     for (std::uint64_t step = 1; step <= options.steps; ++step) {
         const auto expected = reference.train_batch(toy_step(step, options), step, options.learning_rate);

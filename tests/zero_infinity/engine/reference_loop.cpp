@@ -1,8 +1,8 @@
 #include "tests/zero_infinity/engine/reference_loop.h"
 
-#include "zero_infinity/engine/drawn_weights.h"
-
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <bit>
@@ -16,14 +16,28 @@ struct ReferenceLoop::Trained {
     engine::Parameter* parameter = nullptr;
     std::vector<std::byte> weights;  // the memory that the tensor reads for good
     ReferenceState state;
+    std::vector<float> gradient;  // of the step's micro-batches so far
+    ReferenceOptimizer optimizer;
+    double learning_rate_factor = 1;
     bool trainable = true;
-
-    float gradient(std::uint64_t index) const { return flat_gradient.const_data_ptr<float>()[index]; }
-    at::Tensor flat_gradient;  // fp32 copy of .grad
 };
+
+std::vector<float> first_weights(const engine::Parameter& parameter, const std::string& unit, std::uint64_t seed) {
+    using enum engine::Initial::Kind;
+    std::vector<float> values(parameter.spec().numel(), parameter.initial().kind == ones ? 1.0F : 0.0F);
+    if (parameter.initial().kind == normal) {
+        const std::string identity = unit + "/" + parameter.spec().name;
+        auto generator =
+            at::make_generator<at::CPUGeneratorImpl>(XXH3_64bits_withSeed(identity.data(), identity.size(), seed));
+        const at::Tensor drawn = at::normal(0.0, parameter.initial().deviation, parameter.spec().shape, generator);
+        std::copy_n(drawn.const_data_ptr<float>(), values.size(), values.begin());
+    }
+    return values;
+}
 
 ReferenceLoop::ReferenceLoop(std::unique_ptr<engine::Model> model, const ReferenceOptions& options)
     : model_(std::move(model)), options_(options) {
+    const bool narrow = options.weights != ReferenceOptions::Weights::fp32;
     for (std::uint32_t unit = 0; unit < model_->units().size(); ++unit) {
         for (const auto& parameter : model_->units()[unit]->parameters()) {
             auto trained = std::make_unique<Trained>();
@@ -32,13 +46,18 @@ ReferenceLoop::ReferenceLoop(std::unique_ptr<engine::Model> model, const Referen
             trained->unit = unit;
             trained->parameter = parameter.get();
             trained->trainable = parameter->spec().training == zero::Training::trainable;
-            const std::size_t numel = parameter->spec().numel();
-            trained->state.master.resize(numel);
-            draw_initial(*parameter, unit_name, options.seed, trained->state.master.data());
-            trained->state.m.resize(numel);
-            trained->state.v.resize(numel);
-            trained->weights.resize(numel * (options.bf16 ? 2 : 4) + 64);
-            parameter->materialise(options.bf16 ? at::kBFloat16 : at::kFloat, at::kCPU);
+            trained->state.master = first_weights(*parameter, unit_name, options.seed);
+            trained->optimizer = options.optimizer;
+            const auto own = std::find_if(options.own.begin(), options.own.end(), [&](const auto& each) {
+                return trained->name.find(each.text) != std::string::npos;
+            });
+            if (own != options.own.end()) {
+                trained->optimizer = own->optimizer;
+                trained->learning_rate_factor = own->learning_rate_factor;
+            }
+            trained->optimizer.begin(trained->state);
+            trained->weights.resize(trained->state.master.size() * (narrow ? 2 : 4) + 64);
+            parameter->materialise(narrow ? at::kBFloat16 : at::kFloat, at::kCPU);
             parameter->bind(trained->weights.data());
             write_weights(*trained);
             parameters_.push_back(std::move(trained));
@@ -48,15 +67,29 @@ ReferenceLoop::ReferenceLoop(std::unique_ptr<engine::Model> model, const Referen
 
 ReferenceLoop::~ReferenceLoop() = default;
 
-// Round to bf16 with ties away from zero in magnitude: add half a unit to the bit pattern and cut.
+namespace {
+
+// Half a unit is added to the bit pattern, and the lower half is cut off; for ties to even a bit less than half where
+// the upper half is even.
+std::uint16_t bf16_away(float value) {
+    return static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16);
+}
+
+std::uint16_t bf16_even(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
+}  // namespace
+
 void ReferenceLoop::write_weights(Trained& parameter) {
     for (std::size_t index = 0; index < parameter.state.master.size(); ++index) {
         const float value = parameter.state.master[index];
-        if (options_.bf16) {
-            reinterpret_cast<std::uint16_t*>(parameter.weights.data())[index] =
-                static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16);
-        } else {
+        if (options_.weights == ReferenceOptions::Weights::fp32) {
             reinterpret_cast<float*>(parameter.weights.data())[index] = value;
+        } else {
+            reinterpret_cast<std::uint16_t*>(parameter.weights.data())[index] =
+                options_.weights == ReferenceOptions::Weights::bf16_away ? bf16_away(value) : bf16_even(value);
         }
     }
 }
@@ -71,19 +104,29 @@ ReferenceLoop::Step ReferenceLoop::train_batch(const std::vector<engine::Bundle>
         const at::Tensor loss = current.at("loss");
         result.loss += loss.item<double>();
         loss.backward(at::full_like(loss, 1.0 / count));
+        for (const auto& parameter : parameters_)
+            if (parameter->trainable) add_gradient(*parameter, &micro_batch == micro_batches.data());
     }
     result.loss /= count;
-    for (const auto& parameter : parameters_) {
-        if (!parameter->trainable) continue;
-        parameter->flat_gradient = parameter->parameter->tensor().grad().to(at::kFloat).contiguous();
-        parameter->parameter->tensor().mutable_grad() = at::Tensor();
-    }
     result.norm = norm();
     double scale = 1;
     if (options_.clipping > 0) scale = std::min(1.0, options_.clipping / (result.norm + 1e-6));
     for (const auto& parameter : parameters_)
         if (parameter->trainable) update(*parameter, static_cast<float>(scale), step, learning_rate);
     return result;
+}
+
+// Takes .grad. Micro-batches are added in order, in fp32; sums in bf16 are rounded each time.
+void ReferenceLoop::add_gradient(Trained& parameter, bool first) const {
+    const at::Tensor flat = parameter.parameter->tensor().grad().to(at::kFloat).contiguous();
+    parameter.parameter->tensor().mutable_grad() = at::Tensor();
+    parameter.gradient.resize(parameter.state.master.size());
+    for (std::size_t index = 0; index < parameter.gradient.size(); ++index) {
+        const float addend = flat.const_data_ptr<float>()[index];
+        float& sum = parameter.gradient[index];
+        sum = first ? addend : sum + addend;
+        if (options_.bf16_gradients) sum = std::bit_cast<float>(static_cast<std::uint32_t>(bf16_even(sum)) << 16);
+    }
 }
 
 // The stated order: a unit's parameters one after the other, each start rounded up to 64 elements, cut into tiles; in a
@@ -96,7 +139,7 @@ double ReferenceLoop::norm() const {
             if (parameter->unit != unit || !parameter->trainable) continue;
             flat.resize((flat.size() + 63) / 64 * 64);
             for (std::size_t index = 0; index < parameter->state.master.size(); ++index)
-                flat.push_back(parameter->gradient(index));
+                flat.push_back(parameter->gradient[index]);
         }
         for (std::size_t first = 0; first < flat.size(); first += options_.tile_numel) {
             double lanes[16] = {};
@@ -111,39 +154,10 @@ double ReferenceLoop::norm() const {
     return std::sqrt(total);
 }
 
-// AdamW as torch.optim.AdamW writes it, every operation in fp32, factors rounded once from double.
 void ReferenceLoop::update(Trained& parameter, float scale, std::uint64_t step, double learning_rate) {
-    double weight_decay = options_.weight_decay;
-    const auto own = std::find_if(options_.own.begin(), options_.own.end(), [&](const ReferenceOptions::Own& each) {
-        return parameter.name.find(each.text) != std::string::npos;
-    });
-    if (own != options_.own.end()) {
-        weight_decay = own->weight_decay;
-        learning_rate *= own->learning_rate_factor;
-    }
-    const auto decay = static_cast<float>(1 - learning_rate * weight_decay);
-    const auto one_minus_beta1 = static_cast<float>(1 - options_.beta1);
-    const auto beta2 = static_cast<float>(options_.beta2);
-    const auto one_minus_beta2 = static_cast<float>(1 - options_.beta2);
-    const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step));
-    const auto root_correction2 =
-        static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(step))));
-    const auto step_size = static_cast<float>(-(learning_rate / correction1));
-    const auto epsilon = static_cast<float>(options_.epsilon);
-    ReferenceState& state = parameter.state;
-    for (std::size_t index = 0; index < state.master.size(); ++index) {
-        const float g = parameter.gradient(index) * scale;
-        const float m = state.m[index] + one_minus_beta1 * (g - state.m[index]);
-        const float kept = state.v[index] * beta2;
-        const float weighted = one_minus_beta2 * g;
-        const float v = kept + weighted * g;
-        const float denominator = std::sqrt(v) / root_correction2 + epsilon;
-        const float decayed = state.master[index] * decay;
-        const float moved = step_size * m;
-        state.master[index] = decayed + moved / denominator;
-        state.m[index] = m;
-        state.v[index] = v;
-    }
+    for (float& each : parameter.gradient) each = each * scale;
+    parameter.optimizer.update(parameter.state, parameter.gradient, step,
+                               learning_rate * parameter.learning_rate_factor);
     write_weights(parameter);
 }
 

@@ -1,7 +1,9 @@
 // The plain in-memory loop that everything is compared with: the whole model in memory, ordinary autograd
-// (loss.backward()), an AdamW, a norm and a rounding written out here and sharing no code with the product.
+// (loss.backward()); the first weights, a sum of gradients, a norm, a rounding and the optimizers are written out here
+// and share no code with the product.
 #pragma once
 
+#include "tests/oracle/reference_optimizer.h"
 #include "tests/zero_infinity/engine/toy_model.h"
 #include "zero_infinity/engine/model.h"
 
@@ -13,22 +15,18 @@
 
 namespace penstock::testing {
 
-// The fp32 master and moments of one parameter.
-struct ReferenceState {
-    std::vector<float> master, m, v;
-    bool operator==(const ReferenceState&) const = default;
-};
-
 struct ReferenceOptions {
-    bool bf16 = true;  // weights, compute and gradients; fp32 otherwise
+    // Of the weights that compute reads: the master, or its rounding to bf16 with ties away from zero or to even.
+    enum class Weights : std::uint8_t { fp32, bf16_away, bf16_even } weights = Weights::bf16_away;
+    bool bf16_gradients = true;  // their sums; fp32 otherwise
     double clipping = 0;
     std::uint64_t seed = 1;
     std::uint64_t tile_numel = 4096;  // the norm is summed tile by tile
-    double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
-    // Of parameters whose "unit/parameter" contains the text, the first of these that does: own weight decay and rate.
+    ReferenceOptimizer optimizer;
+    // Of parameters whose "unit/parameter" contains the text, the first of these that does.
     struct Own {
         std::string text;
-        double weight_decay = 0;
+        ReferenceOptimizer optimizer;
         double learning_rate_factor = 1;
     };
     std::vector<Own> own;
@@ -51,6 +49,7 @@ class ReferenceLoop {
    private:
     struct Trained;  // one parameter
     void write_weights(Trained& parameter);
+    void add_gradient(Trained& parameter, bool first) const;
     double norm() const;
     void update(Trained& parameter, float scale, std::uint64_t step, double learning_rate);
 
@@ -58,5 +57,8 @@ class ReferenceLoop {
     ReferenceOptions options_;
     std::vector<std::unique_ptr<Trained>> parameters_;
 };
+
+// What a parameter begins with: by torch's generator, seeded with a hash of "unit/parameter" and the run's seed.
+std::vector<float> first_weights(const engine::Parameter& parameter, const std::string& unit, std::uint64_t seed);
 
 }  // namespace penstock::testing

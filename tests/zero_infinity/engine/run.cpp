@@ -51,7 +51,7 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     const std::uint64_t kernel_written_before = process_io("write_bytes");
     for (std::uint64_t step = std::stoull(session.info().client.at("step")) + 1; step <= options.steps; ++step) {
         const engine::StepReport report = session.engine().train_batch(
-            toy_step(step, options), {.step = step, .learning_rate = options.learning_rate},
+            toy_step(step, options), {.step = step, .learning_rate = options.rate(step)},
             [&](const engine::StepReport&) {
                 return store::ClientState{{"step", std::to_string(step)}};
             });

@@ -20,6 +20,8 @@ struct RunOptions {
     std::uint64_t steps = 20;
     std::size_t micro_batches = 1;
     double learning_rate = 3e-3;
+    std::function<double(std::uint64_t step)> schedule;  // empty: the rate is the same in each step
+    double rate(std::uint64_t step) const { return schedule ? schedule(step) : learning_rate; }
     std::function<zero::ParameterGroups()> optimizers = [] { return zero::ParameterGroups(zero::make_adamw({})); };
 };
 
@@ -35,8 +37,8 @@ struct RunResult {
     std::uint64_t kernel_read_bytes = 0;
     std::uint64_t kernel_write_bytes = 0;
     zero::StepBytes predicted;  // of one step
-    double planned_bytes = 0;              // per step
-    double formula_bytes = 0;              // per parameter and step
+    double planned_bytes = 0;   // per step
+    double formula_bytes = 0;   // per parameter and step
     bool resumed = false;
     std::uint64_t trainable_numel = 0;
 };

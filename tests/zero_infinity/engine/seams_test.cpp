@@ -3,7 +3,6 @@
 #include "tests/refusal.h"
 #include "tests/zero_infinity/engine/run.h"
 #include "tests/zero_infinity/ranks/recording_communicator.h"
-#include "zero_infinity/engine/drawn_weights.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -98,9 +97,8 @@ TEST(WeightSource, ADrawnModelIsWhatEachOfItsParametersIsDrawnAs) {
     session.read_out(everything, out);
     for (const auto& unit : session.model().units()) {
         for (const auto& parameter : unit->parameters()) {
-            std::vector<float> drawn(parameter->spec().numel());
-            engine::draw_initial(*parameter, unit->name(), options.session.seed, drawn.data());
-            EXPECT_EQ(out.states[unit->name() + "/" + parameter->spec().name].master, drawn);
+            const std::vector<float> first = first_weights(*parameter, unit->name(), options.session.seed);
+            EXPECT_EQ(out.states[unit->name() + "/" + parameter->spec().name].master, first);
         }
     }
 }

@@ -44,7 +44,9 @@ ReferenceState flat_states(const Snapshot& snapshot, const zero::UnitLayout& lay
     ReferenceState flat;
     if (layout.trainable_numel() == 0) return flat;
     std::vector<std::byte> weights = snapshot.objects.at(layout.spec().name + ".weights");
-    std::vector<std::byte> states = snapshot.objects.at(layout.spec().name + ".states");
+    // SGD alone with a codec whose weights are the masters keeps no states.
+    const auto stored = snapshot.objects.find(layout.spec().name + ".states");
+    std::vector<std::byte> states = stored == snapshot.objects.end() ? std::vector<std::byte>() : stored->second;
     for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) {
         const std::uint64_t first = tile * layout.tile_numel();
         const std::uint64_t numel = layout.tile_numel(tile);
@@ -54,10 +56,11 @@ ReferenceState flat_states(const Snapshot& snapshot, const zero::UnitLayout& lay
         std::vector<float> values(numel);
         decode_masters(format, view, values.data());
         flat.master.insert(flat.master.end(), values.begin(), values.end());
-        decode_moment(format, view, 0, values.data());
-        flat.m.insert(flat.m.end(), values.begin(), values.end());
-        decode_moment(format, view, 1, values.data());
-        flat.v.insert(flat.v.end(), values.begin(), values.end());
+        for (std::uint32_t moment = 0; moment < format.moments; ++moment) {
+            std::vector<float>& all = moment == 0 ? flat.m : flat.v;
+            decode_moment(format, view, moment, values.data());
+            all.insert(all.end(), values.begin(), values.end());
+        }
     }
     return flat;
 }
@@ -65,8 +68,9 @@ ReferenceState flat_states(const Snapshot& snapshot, const zero::UnitLayout& lay
 }  // namespace
 
 std::map<std::string, ReferenceState> decode_states(const Snapshot& snapshot, const engine::Model& model,
-                                                    const std::string& codec, std::uint64_t tile_numel) {
-    const zero::StateFormat format{zero::find_codec(codec), 2};
+                                                    const std::string& codec, std::uint64_t tile_numel,
+                                                    std::uint32_t moments) {
+    const zero::StateFormat format{zero::find_codec(codec), moments};
     std::map<std::string, ReferenceState> decoded;
     for (const auto& unit : model.units()) {
         const zero::UnitLayout layout(unit->spec(), {}, tile_numel);
@@ -75,6 +79,7 @@ std::map<std::string, ReferenceState> decode_states(const Snapshot& snapshot, co
             const zero::ParameterPlace& place = layout.place(index);
             if (place.training == zero::Training::frozen) continue;
             const auto cut = [&](const std::vector<float>& values) {
+                if (values.empty()) return values;  // a moment that is not kept
                 const auto first = values.begin() + static_cast<std::ptrdiff_t>(place.first);
                 return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(place.numel));
             };

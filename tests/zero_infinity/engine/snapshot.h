@@ -24,8 +24,10 @@ inline Snapshot read_snapshot(const std::string& directory, const std::string& j
     return read_snapshot(std::vector{directory}, job);
 }
 
-// "unit/parameter" → master and moments, decoded from the objects of a model with these units.
+// "unit/parameter" → master and moments, decoded from the objects of a model with these units. The kinds of moments are
+// Adam's: of others, with exact codecs only.
 std::map<std::string, ReferenceState> decode_states(const Snapshot& snapshot, const engine::Model& model,
-                                                    const std::string& codec, std::uint64_t tile_numel);
+                                                    const std::string& codec, std::uint64_t tile_numel,
+                                                    std::uint32_t moments = 2);
 
 }  // namespace penstock::testing

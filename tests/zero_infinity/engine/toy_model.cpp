@@ -18,7 +18,8 @@ class Embedding : public engine::Unit {
    public:
     explicit Embedding(const ToyOptions& options)
         : engine::Unit("embedding"),
-          table(declare("table", {options.vocabulary, options.width}, engine::Initial::normal(0.5))) {}
+          table(declare("table", {options.vocabulary, options.width}, engine::Initial::normal(0.5),
+                        options.frozen_embedding ? zero::Training::frozen : zero::Training::trainable)) {}
     engine::Bundle forward(const engine::Bundle& input) const override {
         const at::Tensor hidden = at::embedding(table.tensor(), input.at("tokens"));
         // `skip` crosses every boundary beside `hidden`, as encoder output does.

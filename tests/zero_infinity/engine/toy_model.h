@@ -16,7 +16,8 @@ struct ToyOptions {
     std::int64_t heads = 2;
     std::int64_t layers = 3;
     bool tied_head = false;
-    bool frozen_gain = false;  // the blocks' second norm has a frozen gain
+    bool frozen_gain = false;       // the blocks' second norm has a frozen gain
+    bool frozen_embedding = false;  // then nothing that the first block is given requires a gradient
 };
 
 std::unique_ptr<engine::Model> make_toy_model(const ToyOptions& options);

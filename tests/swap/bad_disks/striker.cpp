@@ -1,4 +1,4 @@
-#include "tests/swap/bad_disks/faults_blows.h"
+#include "tests/swap/bad_disks/striker.h"
 
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"

@@ -1,8 +1,8 @@
 // How single attempts are struck. See faults_matrix.h.
 #pragma once
 
-#include "tests/swap/bad_disks/faults_backend.h"
 #include "tests/swap/bad_disks/faults_matrix.h"
+#include "tests/swap/bad_disks/struck_backend.h"
 
 #include <cstdint>
 #include <random>
