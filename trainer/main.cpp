@@ -36,7 +36,8 @@ constexpr auto prepare_example =
 constexpr auto train_example =
     "Run the same command again to resume after a stop, a kill or a power cut.\n"
     "Example:\n"
-    "  penstock train trainer/demo.json --set memory.host_budget=200MiB --steps 100\n";
+    "  penstock train trainer/demo.json --set memory.host_budget=200MiB --steps 100\n"
+    "  penstock train my.json --set gradient_clipping=0.5 --change gradient_clipping\n";
 
 struct CommandLine {
     PrepareRequest prepare;
@@ -89,6 +90,11 @@ void add_verbs(CLI::App& app, CommandLine& line) {
         "--go-back", line.train.go_back,
         "give up committed steps: go back to the snapshot of --resume-from again, or go on with a store that "
         "is older than the run's log");
+    train
+        ->add_option("--change", line.train.change,
+                     "KEY: go on with another value of a key than the run was started with, though that changes its "
+                     "result; may be repeated")
+        ->allow_extra_args(false);
     train->footer(train_example);
 
     line.ckpt = add_ckpt_verb(app);

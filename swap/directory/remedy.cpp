@@ -28,8 +28,8 @@ std::string Remedies::of_lock(const std::string& directory) const {
     return fmt::format("Put it back from where {} came", directory);
 }
 
-const Remedies& library_remedies() noexcept {
-    static const Remedies remedies;
+const SharedRemedies& library_remedies() {
+    static const SharedRemedies remedies = std::make_shared<Remedies>();
     return remedies;
 }
 

@@ -1,12 +1,12 @@
 // What to do about a store that is not what was written: the ends of error messages.
 #pragma once
 
+#include <memory>
 #include <string>
 
 namespace penstock::store {
 
-// The library's own words, which name no program. A program that has tools says so in a class of its own, which it
-// gives to create() and open() and which outlives their store. Each is one or more sentences without the last full
+// The library's own words, which name no program. A program that has tools says so in a class of its own. Each is one or more sentences without the last full
 // stop; `directory` is the store's first. Nobody is told to remove it without saving what may lie in it.
 class Remedies {
    public:
@@ -23,6 +23,8 @@ class Remedies {
     virtual std::string of_lock(const std::string& directory) const;
 };
 
-const Remedies& library_remedies() noexcept;
+// Shared: those who refuse later keep them.
+using SharedRemedies = std::shared_ptr<const Remedies>;
+const SharedRemedies& library_remedies();
 
 }  // namespace penstock::store

@@ -7,17 +7,19 @@
 
 namespace penstock::store {
 
-OpenStore::OpenStore(const std::vector<std::string>& paths, const std::string& job, const Remedies& remedies) {
+OpenStore::OpenStore(const std::vector<std::string>& paths, const std::string& job, SharedRemedies remedies)
+    : remedies_(std::move(remedies)) {
     PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
     directories_.reserve(paths.size());
-    for (const std::string& path : paths) directories_.emplace_back(path, job, remedies);
+    for (const std::string& path : paths) directories_.emplace_back(path, job, *remedies_);
 }
 
-OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing, const Remedies& remedies) {
+OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing, SharedRemedies remedies) {
     PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
     OpenStore found;
+    found.remedies_ = std::move(remedies);
     found.directories_.reserve(paths.size());
-    for (const std::string& path : paths) found.directories_.push_back(StoreDirectory::find(path, sharing, remedies));
+    for (const std::string& path : paths) found.directories_.push_back(StoreDirectory::find(path, sharing, *found.remedies_));
     return found;
 }
 
@@ -28,7 +30,7 @@ OpenStore& OpenStore::operator=(OpenStore&& other) noexcept {
     backend_note_ = std::move(other.backend_note_);
     ready_fd_ = other.ready_fd_;
     caching_ = other.caching_;
-    remedies_ = other.remedies_;
+    remedies_ = std::move(other.remedies_);
     directories_ = std::move(other.directories_);
     look_ = std::move(other.look_);
     return *this;
@@ -45,7 +47,6 @@ void OpenStore::start_io(const StoreIoOptions& options) {
 void OpenStore::start_io(const StoreIoOptions& options, aio::ChosenBackend chosen) {
     PENSTOCK_CHECK(io_ == nullptr, "{} has an Io already", directory().path());
     caching_ = options.caching;
-    remedies_ = options.remedies;
     backend_note_ = std::move(chosen.note);
     ready_fd_ = chosen.backend->ready_fd();
     io_ = std::make_shared<aio::Io>(std::move(chosen.backend), options.limits);
@@ -55,7 +56,6 @@ void OpenStore::share_io(const OpenStore& other) {
     PENSTOCK_CHECK(io_ == nullptr && other.io_ != nullptr, "{} has an Io already, or {} has none", directory().path(),
                    other.directory().path());
     caching_ = other.caching_;
-    remedies_ = other.remedies_;
     io_ = other.io_;
 }
 

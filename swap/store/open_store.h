@@ -17,7 +17,6 @@ struct StoreIoOptions {
     aio::Caching caching = aio::Caching::direct;   // of the store's files
     std::optional<aio::BackendKind> backend = {};  // none: the fastest that works
     aio::IoLimits limits = {};
-    const Remedies* remedies = &library_remedies();  // outlives the store
 };
 
 // Built step by step, because callers look or work between the steps: locked, then with an Io, then open; destroyed in
@@ -29,11 +28,12 @@ struct StoreIoOptions {
 class OpenStore {
    public:
     // Locks the directories, one per device, the first of which holds the manifests. Throws Error as StoreDirectory.
+    // `remedies` are what all its errors end with.
     OpenStore(const std::vector<std::string>& paths, const std::string& job,
-              const Remedies& remedies = library_remedies());
+              SharedRemedies remedies = library_remedies());
     // Those of a store that is there, whichever job's: StoreDirectory::find().
     static OpenStore find(const std::vector<std::string>& paths, Sharing sharing,
-                          const Remedies& remedies = library_remedies());
+                          SharedRemedies remedies = library_remedies());
     OpenStore(OpenStore&& other) noexcept = default;
     OpenStore& operator=(OpenStore&& other) noexcept;
 
@@ -55,7 +55,7 @@ class OpenStore {
     int ready_fd() const noexcept { return ready_fd_; }  // Backend::ready_fd(), of an Io of its own
     const std::string& backend_note() const noexcept { return backend_note_; }  // ChosenBackend::note
 
-    // As those of TensorStore, with the caching and the remedies of start_io(). REQUIRES: it has an Io and no store
+    // As those of TensorStore, with the caching of start_io(). REQUIRES: it has an Io and no store
     // yet.
     TensorStore& create(CreateOptions options);
     TensorStore& open(OpenOptions options = {});
@@ -69,7 +69,7 @@ class OpenStore {
     std::vector<StoreDirectory> directories_;
     std::optional<DirectoryLook> look_;  // until something is made of it
     aio::Caching caching_ = aio::Caching::direct;
-    const Remedies* remedies_ = &library_remedies();
+    SharedRemedies remedies_;
     int ready_fd_ = -1;
     std::string backend_note_;
     std::shared_ptr<aio::Io> io_;

@@ -89,7 +89,7 @@ struct StoreState final : CommitListener {
     std::optional<StoreError> commit_refusal;  // of the commit under way
     std::string poisoned_by;                   // why nothing can be committed any more; empty while all is well
     bool abandoned = false;
-    const Remedies* remedies = &library_remedies();
+    SharedRemedies remedies = library_remedies();
     std::vector<std::string> notes;
 };
 

@@ -128,7 +128,7 @@ struct CreateOptions {
     // manifests are.)
     WorkProgress progress = {};
     AgreeOnIncarnation agree = {};
-    const Remedies* remedies = &library_remedies();  // outlives the store
+    SharedRemedies remedies = library_remedies();
 };
 
 // How much of the newest generation open() reads before anything is written.
@@ -149,7 +149,7 @@ struct OpenOptions {
     WorkProgress progress = {};     // of the verification
     AgreeOnIncarnation agree = {};  // not asked for a store that is only read
     Recovery* found = nullptr;      // of the first directory: taken if it is settled, else open() reads the manifests
-    const Remedies* remedies = &library_remedies();  // outlives the store
+    SharedRemedies remedies = library_remedies();
 };
 
 struct TileLocation {

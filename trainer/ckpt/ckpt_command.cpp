@@ -61,7 +61,7 @@ std::function<CkptResult(Console&)> add_ckpt_verb(CLI::App& app) {
     CLI::App* scrub = add(*ckpt, *request, "scrub", "Verify, and mend what can be mended without loss", Name::none);
     add_folder(scrub, *request, "--kept");
     add_devices(scrub, *request);
-    scrub->add_option("--job", request->job, "run.job of the store, for a lock that is lost (penstock)");
+    scrub->add_option("--job", request->job, "run.name of the store's run, for a lock that is lost (penstock)");
     CLI::App* keep = add(*ckpt, *request, "keep", "Copy the newest generation to a snapshot NAME", Name::required);
     add_folder(keep, *request, "--to");
     add_devices(keep, *request);

@@ -68,7 +68,7 @@ Copied copy(store::OpenStore& from, store::StoreDirectory& target, Console& cons
 }
 
 Copied keep(const CkptRequest& request, Console& console) {
-    store::OpenStore from = open_store(request.directory, request.also, store::Sharing::shared);
+    store::OpenStore from = open_store(request);
     const std::string folder = snapshot_folder_of(request);
     make_folder(folder);
     const std::string path = folder + "/" + request.name;

@@ -10,6 +10,7 @@
 #include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/progress_line.h"
+#include "trainer/cli/remedies.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -156,8 +157,10 @@ std::string text_of(const Scrub& scrub, const store::TensorStore& store, const s
 
 // To mend it; where that is refused because of damage, to say at least what is damaged and what is whole.
 store::OpenStore open_to_scrub(const CkptRequest& request, Scrub& scrub, Console& console) {
+    const std::vector<std::string> directories = directories_of(request.directory, request.also);
+    const store::SharedRemedies remedies = remedies_of_scrub(directories);
     try {
-        store::OpenStore opened = lock_store(request.directory, request.also, store::Sharing::exclusive);
+        store::OpenStore opened = store::OpenStore::find(directories, store::Sharing::exclusive, remedies);
         scrub.manifests = repair_manifests(opened.directory());
         open_locked(opened);
         return opened;
@@ -165,7 +168,9 @@ store::OpenStore open_to_scrub(const CkptRequest& request, Scrub& scrub, Console
         if (error.code() != ExitCode::storage) throw;
         console.warn(error.what());
     }
-    return open_store(request.directory, request.also, store::Sharing::shared);
+    store::OpenStore opened = store::OpenStore::find(directories, store::Sharing::shared, remedies);
+    open_locked(opened);
+    return opened;
 }
 
 }  // namespace

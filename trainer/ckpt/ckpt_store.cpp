@@ -54,25 +54,29 @@ std::vector<std::string> directories_of(const std::string& path, const std::vect
     return paths;
 }
 
-store::OpenStore lock_store(const std::string& path, const std::vector<std::string>& also, store::Sharing sharing) {
-    return store::OpenStore::find(directories_of(path, also), sharing, program_remedies());
-}
-
 void open_locked(store::OpenStore& locked) {
-    store::StoreIoOptions io{.remedies = &program_remedies()};
+    store::StoreIoOptions io;
     io.limits.in_flight.read_bytes = in_flight_bytes;
     locked.start_io(io);
     locked.open();
 }
 
-store::OpenStore open_store(const std::string& path, const std::vector<std::string>& also, store::Sharing sharing) {
-    store::OpenStore opened = lock_store(path, also, sharing);
+store::OpenStore open_store(const CkptRequest& request) {
+    const std::vector<std::string> directories = directories_of(request.directory, request.also);
+    store::OpenStore opened =
+        store::OpenStore::find(directories, store::Sharing::shared, remedies_of_store(directories));
+    open_locked(opened);
+    return opened;
+}
+
+store::OpenStore open_snapshot(const std::string& path) {
+    store::OpenStore opened = store::OpenStore::find({path}, store::Sharing::shared, remedies_of_snapshot());
     open_locked(opened);
     return opened;
 }
 
 store::OpenStore open_snapshot(const std::string& path, const store::OpenStore& beside) {
-    store::OpenStore opened = lock_store(path, {}, store::Sharing::shared);
+    store::OpenStore opened = store::OpenStore::find({path}, store::Sharing::shared, remedies_of_snapshot());
     opened.share_io(beside);
     opened.open();
     return opened;

@@ -24,12 +24,12 @@ std::string snapshot_path(const CkptRequest& request);
 void refuse_if_in_use(const std::string& path, const std::string& remedy);
 
 std::vector<std::string> directories_of(const std::string& path, const std::vector<std::string>& also);
-// Locks the store in `path` and the directories of its further devices. Throws Error as StoreDirectory::find().
-store::OpenStore lock_store(const std::string& path, const std::vector<std::string>& also, store::Sharing sharing);
-// Gives it an Io for reading all of it, and opens it. Throws Error as OpenStore.
+// Gives a store that is locked an Io for reading all of it, and opens it. Throws Error as OpenStore.
 void open_locked(store::OpenStore& locked);
-store::OpenStore open_store(const std::string& path, const std::vector<std::string>& also, store::Sharing sharing);
-// A snapshot, for reading, through the Io of a store that is open.
+// The request's own store, for reading; the snapshot in `path`. Throw Error as StoreDirectory::find() and OpenStore.
+store::OpenStore open_store(const CkptRequest& request);
+store::OpenStore open_snapshot(const std::string& path);
+// The same through the Io of a store that is open.
 store::OpenStore open_snapshot(const std::string& path, const store::OpenStore& beside);
 
 }  // namespace penstock::trainer

@@ -1,11 +1,14 @@
 #include "trainer/ckpt/retention.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace penstock::trainer {
@@ -51,6 +54,16 @@ std::vector<store::ListedSnapshot> left_unfinished(const std::vector<store::List
                      return snapshot.unfinished && snapshot.job == job && step_of(snapshot.name);
                  });
     return left;
+}
+
+int remove_empty_snapshots(const std::string& folder) {
+    int removed = 0;
+    std::error_code unknown;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, unknown)) {
+        // rmdir() itself refuses what is not empty or no directory.
+        if (step_of(entry.path().filename().string()) && ::rmdir(entry.path().c_str()) == 0) ++removed;
+    }
+    return removed;
 }
 
 }  // namespace penstock::trainer

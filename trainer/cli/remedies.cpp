@@ -4,47 +4,98 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace penstock::trainer {
 namespace {
 
-class ProgramRemedies final : public store::Remedies {
+// Before a store is taken for lost.
+constexpr const char* check_drive = "Check the drive (dmesg, smartctl), then put a copy of the directory in its place";
+
+class ScrubRemedies : public store::Remedies {
    public:
+    explicit ScrubRemedies(std::vector<std::string> directories) : directories_(std::move(directories)) {}
+
     std::string of_damage(const std::string& directory) const override {
-        return fmt::format(
-            "{}. 'penstock ckpt scrub {}' mends what a kept snapshot still has; --resume-from goes back to one "
-            "('penstock ckpt ls {}' lists them)",
-            Remedies::of_damage(directory), directory, directory);
-    }
-    std::string of_damaged_snapshot(const std::string& directory) const override {
-        return Remedies::of_damage(directory) + ", and take another snapshot ('penstock ckpt ls' lists them)";
+        return fmt::format("{}. --resume-from goes back to a kept snapshot ('penstock ckpt ls {}' lists them)",
+                           Remedies::of_damage(directory), directory);
     }
     std::string of_loss(const std::string& directory) const override {
         return fmt::format(
-            "Check the drive (dmesg, smartctl), then put a copy of the directory in its place; or move the kept "
-            "snapshots out of it ({}/{}, if there are any), remove the rest, and start again, from a snapshot with "
-            "--resume-from",
-            directory, store::snapshot_folder_name);
+            "{}; or move the kept snapshots out of it ({}/{}, if there are any), remove the rest, and start again, "
+            "from a snapshot with --resume-from",
+            check_drive, directory, store::snapshot_folder_name);
+    }
+
+   protected:
+    // The store's first directory, and the others behind it.
+    std::string scrub_command(const std::string& directory) const {
+        const bool own = std::find(directories_.begin(), directories_.end(), directory) != directories_.end();
+        std::string command = "penstock ckpt scrub " + (own ? directories_.front() : directory);
+        for (std::size_t i = 1; own && i < directories_.size(); ++i) command += " --also " + directories_[i];
+        return command;
+    }
+
+   private:
+    std::vector<std::string> directories_;
+};
+
+class StoreRemedies final : public ScrubRemedies {
+   public:
+    using ScrubRemedies::ScrubRemedies;
+
+    std::string of_damage(const std::string& directory) const override {
+        return fmt::format(
+            "{}. '{}' mends what a kept snapshot still has; --resume-from goes back to one ('penstock ckpt ls {}' "
+            "lists them)",
+            Remedies::of_damage(directory), scrub_command(directory), directory);
     }
     // What cannot be read can be renamed unread.
     std::string of_manifest(const std::string& directory) const override {
         return fmt::format(
             "Put it back from where the directory came; or take the file out of the directory, if it is still there, "
-            "and "
-            "run 'penstock ckpt scrub {}', which makes an empty one: that gives up what it held, and goes on from the "
-            "other one's generation where that is still whole",
-            directory);
+            "and run '{}', which makes an empty one: that gives up what it held, and goes on from the other one's "
+            "generation where that is still whole",
+            scrub_command(directory));
     }
     std::string of_lock(const std::string& directory) const override {
-        return fmt::format(
-            "'penstock ckpt scrub {}' makes it anew from the manifests (--job NAME where run.job is not 'penstock')",
-            directory);
+        return fmt::format("'{}' makes it anew from the manifests (--job NAME where run.name is not 'penstock')",
+                           scrub_command(directory));
     }
+};
+
+class SnapshotRemedies final : public store::Remedies {
+   public:
+    std::string of_damage(const std::string& directory) const override {
+        return Remedies::of_damage(directory) + another;
+    }
+    std::string of_damaged_snapshot(const std::string& directory) const override { return of_damage(directory); }
+    std::string of_loss(const std::string& /*directory*/) const override { return check_drive + std::string(another); }
+    std::string of_manifest(const std::string& directory) const override { return of_loss(directory); }
+    std::string of_lock(const std::string& directory) const override {
+        return fmt::format("'penstock ckpt scrub {}' makes it anew from the manifests (--job NAME where run.name is "
+                           "not 'penstock')",
+                           directory);
+    }
+
+   private:
+    static constexpr const char* another =
+        ", or take another snapshot ('penstock ckpt ls DIRECTORY', of the run's store, lists them)";
 };
 
 }  // namespace
 
-const store::Remedies& program_remedies() noexcept {
-    static const ProgramRemedies remedies;
+store::SharedRemedies remedies_of_store(std::vector<std::string> directories) {
+    return std::make_shared<StoreRemedies>(std::move(directories));
+}
+
+store::SharedRemedies remedies_of_scrub(std::vector<std::string> directories) {
+    return std::make_shared<ScrubRemedies>(std::move(directories));
+}
+
+store::SharedRemedies remedies_of_snapshot() {
+    static const store::SharedRemedies remedies = std::make_shared<SnapshotRemedies>();
     return remedies;
 }
 

@@ -109,7 +109,8 @@ TrainConfig make_config(Settings settings) {
     config.session.codec = codec_of(config).name;
     config.session.snapshots = config.snapshots.planned;
     config.session.names = setting_names();
-    config.session.remedies = &program_remedies();
+    config.session.remedies = remedies_of_store(config.session.swap_directories);
+    config.session.snapshot_remedies = remedies_of_snapshot();
     return config;
 }
 

@@ -42,14 +42,16 @@ const char* resume_text(AtResume rule) {
     switch (rule) {
         case AtResume::free:
             return "yes";
-        case AtResume::fixed:
+        case AtResume::layout:
             return "no";
+        case AtResume::fixed:
+            return "by --change";
         case AtResume::derived:
-            return "no; follows its source where not given";
+            return "by --change; follows its source where not given";
         case AtResume::recorded:
-            return "no; 0 keeps the first start's";
+            return "by --change; 0 keeps the first start's";
         case AtResume::contents:
-            return "the path; not the contents";
+            return "the path; the contents by --change";
     }
     return "";
 }

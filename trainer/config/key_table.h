@@ -32,10 +32,11 @@ enum class KeyType : std::uint8_t {
 // What happens when a run is resumed with another value than it was started with.
 enum class AtResume : std::uint8_t {
     free,      // taken: it does not change the result
-    fixed,     // refused: it would change the result
-    derived,   // refused where the file gives it; a value that follows from another key follows it
-    recorded,  // refused, but 0 means the value of the first start
-    contents,  // a path that may change while the contents stay
+    layout,    // refused: what is stored was made by it
+    fixed,     // it would change the result: refused unless the user asks for it (--change)
+    derived,   // the same where the file gives it; a value that follows from another key follows it
+    recorded,  // the same, but 0 means the value of the first start
+    contents,  // a path that may change while the contents stay, or with --change
 };
 
 // Inclusive bounds of an integer, a number, each number of a pair, or a number of bytes.

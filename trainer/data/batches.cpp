@@ -36,12 +36,11 @@ engine::Bundle Batches::micro_batch(std::uint64_t first_row) {
             {"targets", rows.narrow(1, 1, shape_.context).contiguous()}};
 }
 
-const std::vector<engine::Bundle>& Batches::of_step(std::int64_t step) {
-    PENSTOCK_CHECK(step >= 1, "step {}", step);
+const std::vector<engine::Bundle>& Batches::after(std::int64_t seen_rows) {
+    PENSTOCK_CHECK(seen_rows >= 0, "{} rows", seen_rows);
     bundles_.clear();
     for (std::int64_t index = 0; index < shape_.micro_batches; ++index) {
-        const std::int64_t first_row = ((step - 1) * shape_.micro_batches + index) * shape_.rows;
-        bundles_.push_back(micro_batch(static_cast<std::uint64_t>(first_row)));
+        bundles_.push_back(micro_batch(static_cast<std::uint64_t>(seen_rows + index * shape_.rows)));
     }
     return bundles_;
 }

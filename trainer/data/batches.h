@@ -22,9 +22,10 @@ class Batches {
     // Throws Error (usage) when the file has no window of context + 1 tokens.
     Batches(const TokenFile& file, BatchShape shape, std::uint64_t seed, at::Device device);
 
-    // "tokens" and "targets" (the token after each), int64 [rows, context], of each micro-batch of step `step` >= 1:
-    // see WindowOrder. The bundles are valid until the next call.
-    const std::vector<engine::Bundle>& of_step(std::int64_t step);
+    // "tokens" and "targets" (the token after each), int64 [rows, context], of each micro-batch of the step that
+    // `seen_rows` >= 0 rows came before: see WindowOrder. The bundles are valid until the next call.
+    const std::vector<engine::Bundle>& after(std::int64_t seen_rows);
+    std::int64_t rows_of_step() const noexcept { return shape_.rows * shape_.micro_batches; }
 
    private:
     engine::Bundle micro_batch(std::uint64_t first_row);

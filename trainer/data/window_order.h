@@ -20,8 +20,8 @@ class Permutation {
 };
 
 // The file's tokens are cut into windows: window w is tokens [w * context, w * context + context], the last of which is
-// only a target. Rows are numbered over the whole run: row r of micro-batch m of step t (from 1) is
-//   n = ((t - 1) * micro_batches + m) * micro_batch_rows + r,
+// only a target. Rows are numbered over the whole run: row r of micro-batch m of a step that s rows came before is
+//   n = s + m * micro_batch_rows + r,
 // so rows do not depend on how a step is divided among micro-batches or ranks. Epoch n / windows visits each window
 // once, in an order of its own: row n is window P(seed, epoch)(n % windows).
 class WindowOrder {

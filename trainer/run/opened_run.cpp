@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "pinned_pool/budget.h"
 #include "trainer/ckpt/find_snapshot.h"
+#include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/progress_line.h"
 #include "trainer/cli/step_record.h"
@@ -17,7 +18,9 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -69,6 +72,10 @@ void check_vocabulary(const TokenFile& data, const TrainConfig& config) {
                             data.path(), data.info().vocabulary, config.model.vocabulary));
 }
 
+bool contains(const std::vector<std::string>& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& config) {
     const auto refuse = [&](const std::string& problem) {
         throw Error(ExitCode::usage, fmt::format("--resume-from {}: {}", name, problem));
@@ -98,7 +105,7 @@ OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
       directory_(config_.run_directory, config_.swap_directory()),
       own_(see_store(config_.swap_directory())),
       session_(open_session(console)),
-      start_{.state = read_state(session_->info().client), .committed = {}} {
+      start_{.state = first_state(), .committed = {}} {
     const engine::SessionInfo& opened = session_->info();
     if (opened.resumed || config_.durable()) start_.committed = start_.state.step;
     const auto how = opened.resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
@@ -153,28 +160,58 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
 // Throws where the run may not go on from what the store or snapshot in `place` holds.
 void OpenedRun::accept(const store::ClientState& stored, const std::string& place, Console& console) {
     const RunState state = read_state(stored);
+    const std::vector<Difference> changes = check_settings(stored, state, place);
     if (place == config_.swap_directory()) check_log(state.step, console);
-    for (const std::string& note : check_resume(config_.settings, stored, config_.swap_directory())) console.info(note);
-    if (state.data_hash != data_.info().hash) {
-        throw Error(
-            ExitCode::usage,
-            fmt::format("data.train {} has contents {} but the run in {} was started with {}; give the same tokens, or "
-                        "start a new run with another store directory",
-                        data_.path(), data_.info().hash, config_.swap_directory(), state.data_hash));
-    }
-    threads_ = start_threads(recorded_threads(stored));
+    for (const Difference& one : changes)
+        console.info(
+            fmt::format("{} was {} and is {} from step {} on", one.key, one.before, one.now, state.step + 1));
+    if (const std::string note = note_of_steps(config_.settings, stored); !note.empty()) console.info(note);
+    if (threads_ > zero::UsableCores::read().count && !contains(from_.change, "run.threads"))
+        console.warn(fmt::format("the run was started with {} threads, and this process may use {} cores: "
+                                 "--change run.threads goes on with as many, and with other bits",
+                                 threads_, zero::UsableCores::read().count));
 }
 
-// A store that has nothing committed, and had: its manifests were emptied.
+// Returns what is changed on purpose.
+std::vector<Difference> OpenedRun::check_settings(const store::ClientState& stored, const RunState& state,
+                                                  const std::string& place) {
+    const unsigned recorded = recorded_threads(stored);
+    const unsigned wanted = config_.session.worker_threads;
+    const bool own_threads = wanted > 0 || contains(from_.change, "run.threads");
+    threads_ = start_threads(own_threads ? wanted : recorded);
+    std::vector<Difference> found = differences(config_.settings, stored, threads_);
+    if (state.data_hash != data_.info().hash)
+        found.push_back({.key = "data.train",
+                         .before = "contents " + value_text(state.data_hash),
+                         .now = fmt::format("{} with contents {}", data_.path(), data_.info().hash)});
+    check_differences(found, from_.change, place);
+    return found;
+}
+
+// Of other data nothing was seen yet.
+RunState OpenedRun::first_state() const {
+    RunState state = read_state(session_->info().client);
+    if (state.data_hash != data_.info().hash) {
+        state.data_hash = data_.info().hash;
+        state.rows = 0;
+    }
+    return state;
+}
+
+// A place where nothing is committed, and something was: the manifests were emptied, or the disk is not mounted.
 void OpenedRun::check_log_of_new_run() const {
-    if (from_.go_back || !has_log_of_store()) return;
+    const bool was_here = own_.uuid ? has_log_of_store() : directory_.is_of_this_place();
+    if (from_.go_back || !was_here) return;
     const std::int64_t reported = read_log(directory_.log(), 0).committed.value_or(0);
     if (reported == 0) return;
+    const char* cause = own_.uuid ? "nothing is committed in it any more: its manifests were emptied or replaced. "
+                                    "Nothing was changed: put them back from where they are whole"
+                                  : "there is no store there now: it is not mounted, or was moved or removed. Nothing "
+                                    "was changed: mount it, or put the directory back";
     throw Error(ExitCode::storage,
-                fmt::format("{} reports step {} as committed, and nothing is committed in {} any more: its manifests "
-                            "were emptied or replaced. Nothing was changed: put them back from where they are whole, "
-                            "go back to a kept snapshot with --resume-from, or begin anew with --go-back.",
-                            directory_.log(), reported, config_.swap_directory()));
+                fmt::format("{} reports step {} as committed in {}, and {}, go back to a kept snapshot with "
+                            "--resume-from, or begin anew with --go-back.",
+                            directory_.log(), reported, config_.swap_directory(), cause));
 }
 
 // The log's line of a step is written after its commit: a step that it reports was there. One commit can be lost with a

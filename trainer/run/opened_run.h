@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trainer/config/config.h"
+#include "trainer/config/resume_rule.h"
 #include "trainer/data/batches.h"
 #include "trainer/data/token_file.h"
 #include "trainer/run/run_directory.h"
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::trainer {
 
@@ -21,14 +23,15 @@ struct WhereFrom {
     // Names a snapshot (trainer/ckpt/find_snapshot.h), which a run that went on from it before does not go back to.
     // Empty: the store's newest commit, unless the run's log reports a later one.
     std::string resume_from;
-    bool go_back = false;  // all the same
+    bool go_back = false;             // all the same
+    std::vector<std::string> change;  // keys whose values may differ from the run's before, though that changes results
 };
 
 // Compute thread. Stays where it is made. After an exception of the session it may only be destroyed.
 class OpenedRun {
    public:
     // Checks the data, opens the store, resumes or initialises, and says what it found. Throws Error: usage (data, a
-    // key that must not change at a resume), does_not_fit, storage (also a store that is older than the run's log).
+    // key that differs at a resume and is not to), does_not_fit, storage (also a store that is older than the run's log).
     OpenedRun(TrainConfig config, WhereFrom from, Console& console);
     OpenedRun(const OpenedRun&) = delete;
     OpenedRun& operator=(const OpenedRun&) = delete;
@@ -47,6 +50,9 @@ class OpenedRun {
     std::unique_ptr<engine::Session> open_session(Console& console);
     engine::SessionOptions session_options(Console& console);
     void accept(const store::ClientState& stored, const std::string& place, Console& console);
+    std::vector<Difference> check_settings(const store::ClientState& stored, const RunState& state,
+                                           const std::string& place);
+    RunState first_state() const;
     bool has_log_of_store() const { return own_.uuid && directory_.is_of(*own_.uuid); }
     void check_log(std::int64_t step, Console& console) const;
     void check_log_of_new_run() const;

@@ -21,7 +21,10 @@ namespace fs = std::filesystem;
 std::string made(const std::string& path) {
     std::error_code error;
     fs::create_directories(path, error);
-    if (error) throw Error(ExitCode::usage, fmt::format("run.directory: cannot make {}: {}", path, error.message()));
+    if (error)
+        throw Error(ExitCode::usage, fmt::format("run.directory: cannot make {}: {}; correct the path, or move away "
+                                                 "what is in its place",
+                                                 path, error.message()));
     return path;
 }
 
@@ -32,7 +35,7 @@ bool same_place(const std::string& one, const std::string& other) {
 
 std::string absolute(const std::string& path) {
     std::error_code unknown;
-    const fs::path found = fs::weakly_canonical(path, unknown);
+    const fs::path found = fs::weakly_canonical(fs::absolute(path, unknown), unknown);  // of nothing: not absolute
     return unknown ? path : found.string();
 }
 
@@ -93,6 +96,10 @@ void RunDirectory::refuse_if_of_another() const {
                 fmt::format("run.directory {} has the log of the run whose store is {}, and this run's "
                             "store is {}; give this run another run.directory",
                             path_, owner_->directory, store_directory_));
+}
+
+bool RunDirectory::is_of_this_place() const {
+    return owner_ && owner_->directory == absolute(store_directory_);
 }
 
 std::vector<std::string> RunDirectory::adopt(const store::StoreUuid& store, Start start,

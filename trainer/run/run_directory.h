@@ -35,6 +35,8 @@ class RunDirectory {
 
     // Whether what is in it is known to be of that store.
     bool is_of(const store::StoreUuid& store) const { return owner_ && owner_->store == store::to_string(store); }
+    // Whether it is of a store that was where this run's is to be.
+    bool is_of_this_place() const;
 
     std::string log() const { return path("log.jsonl"); }
     std::string summary() const { return path("summary.json"); }

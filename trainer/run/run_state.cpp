@@ -11,6 +11,7 @@ namespace {
 
 constexpr auto format_key = "trainer.format";
 constexpr auto state_format = "1";
+constexpr std::int64_t most = 1'000'000'000'000'000;  // of steps and rows; beyond it sums would overflow
 
 template <typename Number>
 std::optional<Number> number(const store::ClientState& client, const std::string& key) {
@@ -50,12 +51,14 @@ RunState read_state(const store::ClientState& client) {
     const auto format = client.find(format_key);
     const auto step = number<std::int64_t>(client, "step");
     const auto hash = client.find("data.hash");
-    if (format == client.end() || format->second != state_format || !step || hash == client.end()) {
+    const auto rows = number<std::int64_t>(client, "data.rows");
+    const bool sound = step && *step >= 0 && *step <= most && rows && *rows >= 0 && *rows <= most;
+    if (format == client.end() || format->second != state_format || !sound || hash == client.end()) {
         throw Error(ExitCode::storage,
                     "the store was not written by this version of `penstock train`: name another store directory");
     }
     return {.step = *step,
-            .rows = number<std::int64_t>(client, "data.rows").value_or(0),
+            .rows = *rows,
             .data_hash = hash->second,
             .first_loss = number<double>(client, "first_loss"),
             .last_loss = number<double>(client, "last_loss"),

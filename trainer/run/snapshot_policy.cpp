@@ -50,6 +50,7 @@ SnapshotPolicy::SnapshotPolicy(SnapshotOptions options, engine::Session& session
 
 void SnapshotPolicy::remove_unfinished(const std::string& job) {
     if (!options_.planned) return;
+    remove_empty_snapshots(options_.folder);
     try {
         for (const store::ListedSnapshot& left : left_unfinished(store::list_snapshots(options_.folder), job)) {
             store::remove_snapshot(left.path);

@@ -4,6 +4,7 @@
 #include "swap/directory/descriptor.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/stop_signals.h"
+#include "trainer/config/resume_rule.h"
 #include "trainer/run/opened_run.h"
 #include "trainer/run/run_report.h"
 #include "trainer/run/snapshot_policy.h"
@@ -79,9 +80,10 @@ void come_to_rest(OpenedRun& run, TrainingLoop& loop, SnapshotPolicy& snapshots,
 
 TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
     at::set_num_interop_threads(1);
+    check_change(request.change);
     OpenedRun run(
         make_config(Settings::parse(read_config(request.config_file), request.config_file, request.overrides)),
-        {.resume_from = request.resume_from, .go_back = request.go_back}, console);
+        {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, console);
     TrainingLoop loop(run);
     StepLog log(run, console);
     SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);

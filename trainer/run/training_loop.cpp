@@ -10,10 +10,10 @@ engine::StepReport TrainingLoop::next_step() {
     const TrainConfig& config = run_.config();
     RunState next = progress_.state;
     next.step += 1;
-    next.rows += config.micro_batch_rows * config.micro_batches;
+    next.rows += run_.batches().rows_of_step();
     const zero::StepValues values{.step = static_cast<std::uint64_t>(next.step),
                                   .learning_rate = learning_rate(config.schedule, next.step)};
-    const engine::StepReport report = run_.session().engine().train_batch(run_.batches().of_step(next.step), values,
+    const engine::StepReport report = run_.session().engine().train_batch(run_.batches().after(progress_.state.rows), values,
                                                                           [&](const engine::StepReport& known) {
                                                                               next.last_loss = known.loss;
                                                                               next.last_norm = known.gradient_norm;

@@ -74,7 +74,7 @@ class Opening {
     // The snapshot, or the store's own newest generation where that went on from the snapshot.
     ModelStore resume_from_snapshot() const {
         store::OpenStore kept =
-            store::OpenStore::find({options_.resume_from}, store::Sharing::shared, *options_.remedies);
+            store::OpenStore::find({options_.resume_from}, store::Sharing::shared, options_.snapshot_remedies);
         const std::string mark = mark_of(kept.found());
         if (options_.go_back || !went_on_from(mark)) return resume_from(kept, mark);
         ModelStore made = resume();

@@ -22,7 +22,7 @@ namespace {
 
 store::OpenStore lock_directories(const SessionOptions& options) {
     if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    return {options.swap_directories, options.job, *options.remedies};
+    return {options.swap_directories, options.job, options.remedies};
 }
 
 std::unique_ptr<zero::Device> open_device(const zero::DeviceOptions& options) {
@@ -34,10 +34,7 @@ std::unique_ptr<zero::Device> open_device(const zero::DeviceOptions& options) {
 // What the session has of the machine: the directories with the way to them, the device.
 struct Machine {
     explicit Machine(const SessionOptions& options) : open(lock_directories(options)) {
-        open.start_io({.caching = options.caching,
-                       .backend = options.backend,
-                       .limits = options.io,
-                       .remedies = options.remedies});
+        open.start_io({.caching = options.caching, .backend = options.backend, .limits = options.io});
         device = open_device(options.device);
     }
 

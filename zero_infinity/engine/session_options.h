@@ -74,7 +74,8 @@ struct SessionOptions {
     std::chrono::seconds io_deadline = aio::default_deadline;
     // What is told to users.
     zero::SettingNames names;
-    const store::Remedies* remedies = &store::library_remedies();  // outlives the session
+    store::SharedRemedies remedies = store::library_remedies();
+    store::SharedRemedies snapshot_remedies = store::library_remedies();  // of the one to resume from
 };
 
 }  // namespace penstock::engine

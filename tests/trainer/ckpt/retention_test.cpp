@@ -1,8 +1,12 @@
 #include "trainer/ckpt/retention.h"
 
+#include "tests/temporary_directory.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 
 namespace penstock::testing {
 namespace {
@@ -32,6 +36,19 @@ TEST(Retention, OnlyFinishedStepsOfTheStoreBeyondTheCountGoOldestFirst) {
     EXPECT_TRUE(names(UINT64_MAX).empty());
     snapshots.push_back(snapshot_of("step-3", own, 8));  // of a run that went back: the newest
     EXPECT_EQ(names(1), (std::vector<std::string>{"step-4", "step-5", "step-30", "step-200"}));
+}
+
+TEST(Retention, WhatAKillLeftEmptyGoesAndNothingElse) {
+    const TemporaryDirectory folder;
+    for (const char* name : {"step-1", "step-2", "best", "step-007"})
+        std::filesystem::create_directory(folder / name);
+    std::ofstream(folder / "step-2/lock") << "x";
+    std::ofstream(folder / "step-3") << "";  // no directory
+    EXPECT_EQ(trainer::remove_empty_snapshots(folder.path()), 1);
+    EXPECT_FALSE(std::filesystem::exists(folder / "step-1"));
+    for (const char* name : {"step-2/lock", "best", "step-007", "step-3"})
+        EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+    EXPECT_EQ(trainer::remove_empty_snapshots(folder / "none"), 0);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class BatchesOf : public ::testing::Test {
 TEST_F(BatchesOf, AStepHaveTargetsOneTokenAhead) {
     const TokenFile file(path_);
     Batches batches(file, {.rows = 3, .micro_batches = 2, .context = 16}, 1, at::kCPU);
-    const auto& bundles = batches.of_step(1);
+    const auto& bundles = batches.after(0);
     ASSERT_EQ(bundles.size(), 2U);
     for (const engine::Bundle& bundle : bundles) {
         const at::Tensor tokens = bundle.at("tokens");
@@ -46,19 +46,19 @@ TEST_F(BatchesOf, AStepDoNotDependOnEarlierCalls) {
     const TokenFile file(path_);
     const BatchShape shape{.rows = 2, .micro_batches = 2, .context = 16};
     Batches running(file, shape, 1, at::kCPU);
-    for (int step = 1; step < 300; ++step) running.of_step(step);  // into the second epoch
+    for (int step = 1; step < 300; ++step) running.after((step - 1) * 4);  // into the second epoch
     Batches resumed(file, shape, 1, at::kCPU);
-    EXPECT_TRUE(rows_of(running.of_step(300), "tokens").equal(rows_of(resumed.of_step(300), "tokens")));
-    EXPECT_TRUE(rows_of(running.of_step(300), "targets").equal(rows_of(resumed.of_step(300), "targets")));
+    EXPECT_TRUE(rows_of(running.after(299 * 4), "tokens").equal(rows_of(resumed.after(299 * 4), "tokens")));
+    EXPECT_TRUE(rows_of(running.after(299 * 4), "targets").equal(rows_of(resumed.after(299 * 4), "targets")));
 }
 
 TEST_F(BatchesOf, AStepDoNotDependOnHowItIsDivided) {
     const TokenFile file(path_);
     Batches whole(file, {.rows = 6, .micro_batches = 1, .context = 16}, 1, at::kCPU);
     Batches divided(file, {.rows = 2, .micro_batches = 3, .context = 16}, 1, at::kCPU);
-    EXPECT_TRUE(rows_of(whole.of_step(5), "tokens").equal(rows_of(divided.of_step(5), "tokens")));
+    EXPECT_TRUE(rows_of(whole.after(4 * 6), "tokens").equal(rows_of(divided.after(4 * 6), "tokens")));
     Batches other_seed(file, {.rows = 6, .micro_batches = 1, .context = 16}, 2, at::kCPU);
-    EXPECT_FALSE(rows_of(whole.of_step(5), "tokens").equal(rows_of(other_seed.of_step(5), "tokens")));
+    EXPECT_FALSE(rows_of(whole.after(4 * 6), "tokens").equal(rows_of(other_seed.after(4 * 6), "tokens")));
 }
 
 TEST_F(BatchesOf, AFileThatIsTooShortAreRefused) {

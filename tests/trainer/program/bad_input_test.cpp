@@ -231,7 +231,7 @@ TEST_F(BadInput, ResumeWithOtherTokens) {
     write_file(directory_ / "other.txt", toy_text(20000, 2));
     ASSERT_EQ(run(directory_.path(), {"prepare", "--out", "other.tokens", "other.txt"}).code, 0);
     expect_refused(train({"--set", "data.train=other.tokens"}), 2,
-                   {"other.tokens has contents ", "give the same tokens"});
+                   {"data.train is other.tokens with contents ", "--change data.train"});
     std::filesystem::rename(directory_ / "text.tokens", directory_ / "moved.tokens");
     EXPECT_EQ(train({"--set", "data.train=moved.tokens"}).code, 0) << "a path may change";
 }

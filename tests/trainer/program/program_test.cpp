@@ -170,7 +170,14 @@ TEST_F(Trained, CutsTheLogBackToTheCommittedStep) {
 TEST_F(Trained, KeepsTheLogOfARunWhoseStoreIsGone) {
     ASSERT_EQ(train({"--steps", "2"}).code, 0);
     std::filesystem::remove_all(directory_ / "swap");
-    const Ended ended = train({"--steps", "1"});
+    // Perhaps it is only not mounted.
+    const Ended refused = train({"--steps", "1"});
+    EXPECT_EQ(refused.code, 4);
+    EXPECT_NE(refused.errors.find("run/log.jsonl reports step 2 as committed in swap, and there is no store there now"),
+              std::string::npos)
+        << refused.errors;
+    EXPECT_FALSE(std::filesystem::exists(directory_ / "swap"));
+    const Ended ended = train({"--steps", "1", "--go-back"});
     EXPECT_EQ(ended.code, 0) << ended.errors;
     for (const char* part : {"a new run: nothing is committed in swap", "warning: run/log.jsonl was of another run",
                              "warning: run/summary.json was of another run"})

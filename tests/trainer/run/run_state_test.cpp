@@ -38,5 +38,18 @@ TEST(RunState, OfAnotherWriterIsRefused) {
     EXPECT_THROW(read_state(client), Error);
 }
 
+TEST(RunState, OfNoRunIsRefused) {
+    store::ClientState sound;
+    write_state({.step = 1, .rows = 1, .data_hash = "h", .first_loss = {}, .last_loss = {}}, sound);
+    EXPECT_NO_THROW(read_state(sound));
+    for (const char* key : {"step", "data.rows"}) {
+        for (const char* value : {"-5", "9223372036854775807", "", "1e3"}) {
+            store::ClientState client = sound;
+            client[key] = value;
+            EXPECT_THROW(read_state(client), Error) << key << " " << value;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace penstock::trainer
