@@ -6,6 +6,7 @@
 #include "aio/words/io_error.h"
 #include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
+#include "swap/directory/snapshot_list.h"
 #include "swap/directory/store_look.h"
 
 #include <fcntl.h>
@@ -58,14 +59,15 @@ Descriptor open_directory(const std::string& path) {
     return directory;
 }
 
-// A file in the directory that is neither our lock, nor the device's profile, nor made by the file system; empty when
-// there is none.
+// A file in the directory that is neither our lock, nor the device's profile, nor the snapshots of a store that was
+// here, nor made by the file system; empty when there is none.
 std::string find_file(int directory_fd, const std::string& path) {
     std::vector<std::string> names;
     if (const int error = list_names(directory_fd, names))
         fail_errno(path, "the store directory cannot be listed", error);
     const auto found = std::find_if(names.begin(), names.end(), [](const std::string& name) {
-        return name != StoreDirectory::lock_name && name != aio::profile_name && name != "lost+found";
+        return name != StoreDirectory::lock_name && name != aio::profile_name && name != snapshot_folder_name &&
+               name != "lost+found";
     });
     return found == names.end() ? std::string() : *found;
 }
@@ -73,7 +75,8 @@ std::string find_file(int directory_fd, const std::string& path) {
 // Where a manifest is whole, all that the lock knew but the job can be had again. Returns where there is none at all.
 void refuse_lost_lock(int directory_fd, const std::string& path, std::string_view state, const Remedies& remedies) {
     const auto is_there = [&](const char* name) { return has_name(directory_fd, path, name); };
-    if (std::none_of(manifest_file_names.begin(), manifest_file_names.end(), is_there)) return;
+    const bool ours = is_there(data_file_name) && is_there(snapshot_folder_name);  // "data" alone may be anybody's
+    if (!ours && std::none_of(manifest_file_names.begin(), manifest_file_names.end(), is_there)) return;
     const bool whole = !stores_of_manifests(directory_fd).empty();
     fail(path, fmt::format("the store's file '{}' {}, and {}. Nothing was changed. {}", StoreDirectory::lock_name,
                            state, whole ? "its manifests are there" : "no manifest is whole",

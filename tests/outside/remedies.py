@@ -15,13 +15,14 @@ PREPARE = re.compile(r"`penstock prepare")
 MAKE_READABLE = re.compile(r"readable and writable for this user|check the path and the permissions|Permission denied")
 START_AGAIN = re.compile(r"\((\S+)/kept, if there are any\), remove the rest, and start again, from a snapshot")
 GO_TO_KEPT = re.compile(r"Go back to a kept snapshot in \S+ \(the newest of this model is ([\w.-]+);")
-LISTED = re.compile(r"--resume-from goes back to one \('penstock (ckpt ls [^']+)' lists them\)")
+LISTED = re.compile(r"--resume-from goes back to (?:one|a kept snapshot) \('penstock (ckpt ls [^']+)' lists them\)")
 ANOTHER_SNAPSHOT = re.compile(r"take another snapshot|use another snapshot|there are: |without --resume-from")
 GO_BACK = re.compile(r"--go-back")
 BACKUP = re.compile(r"[Pp]ut (it|a copy of the directory) (back from where|in its place)")
 ANOTHER_RUN_DIRECTORY = re.compile(r"give this run another run\.directory|another run\.directory")
 MOVE_AWAY = re.compile(r"(?:move|rename) (\S+) (?:away|aside|elsewhere)")
-NO_FILE = re.compile(r"(?:^|: )(\S+): there is no (?:file )?'([\w.]+)'")
+FILE_ITSELF = re.compile(r"put the file itself in its place")
+NO_FILE = re.compile(r"(?:^|: )(\S+): (?:there is no (?:file )?)?'([\w.]+)'")
 PATH = re.compile(r"(?:^|cannot open |cannot read |: )((?:swap2?|run|text\.tokens)[\w./-]*?)(?=[: ,;]|$)")
 
 
@@ -66,6 +67,20 @@ def do_scrub(scene, case, message, attempt):
     if TAKE_OUT.search(message):
         take_out(scene, message)
     attempt.lives.append(run_words(scene, case, SCRUB.search(message).group(1)))
+    return ()
+
+
+def do_file_itself(scene, case, message, attempt):
+    """In the place of the link that the message is about."""
+    path = path_in(scene, message)
+    if path is None or not (scene.work / path).is_symlink():
+        return None
+    link = scene.work / path
+    target = link.resolve()
+    if not target.is_file():
+        return None
+    link.unlink()
+    shutil.copy2(target, link)
     return ()
 
 
@@ -147,6 +162,7 @@ def do_move_away(scene, case, message, attempt):
 
 # In the order of what they give up: a later one is tried when no earlier one gave all that the disk holds.
 KNOWN = [
+    ("the file itself", FILE_ITSELF, do_file_itself),
     ("penstock ckpt scrub", SCRUB, do_scrub),
     ("penstock prepare", PREPARE, do_prepare),
     ("make it readable", MAKE_READABLE, do_make_readable),

@@ -25,6 +25,16 @@ std::string hex(const std::string& bytes) {
     return text;
 }
 
+// Of UTF-8: a terminal obeys U+0080 to U+009F, too.
+bool has_control(const std::string& text) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        if (byte < 0x20 || byte == 0x7f) return true;
+        if (byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 std::string size_text(std::uint64_t bytes) {
@@ -42,10 +52,7 @@ std::string time_text(std::uint64_t seconds) {
 }
 
 std::string value_text(const std::string& value) {
-    const bool printable = store::is_utf8(value) && std::none_of(value.begin(), value.end(), [](char c) {
-                               return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-                           });
-    if (!printable) return fmt::format("<{} bytes>", value.size());
+    if (!store::is_utf8(value) || has_control(value)) return fmt::format("<{} bytes>", value.size());
     if (value.size() <= longest_value) return value;
     std::size_t end = longest_value;
     while (end > 0 && store::continues_character(value[end])) --end;

@@ -124,8 +124,7 @@ std::unique_ptr<engine::Session> OpenedRun::open_session(Console& console) {
     std::optional<ProgressLine> line;
     std::string told;
     const engine::SessionEvents events{
-        .recovered = [&](const store::ClientState& stored,
-                         const std::string& place) { accept(stored, place, console); },
+        .recovered = [&](const store::ClientState& stored, const std::string& place) { accept(stored, place); },
         .progress =
             [&](const char* what, std::uint64_t done, std::uint64_t total) {
                 if (told != what) line.emplace(console, told = what);
@@ -158,18 +157,20 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
 }
 
 // Throws where the run may not go on from what the store or snapshot in `place` holds.
-void OpenedRun::accept(const store::ClientState& stored, const std::string& place, Console& console) {
+void OpenedRun::accept(const store::ClientState& stored, const std::string& place) {
     const RunState state = read_state(stored);
-    const std::vector<Difference> changes = check_settings(stored, state, place);
-    if (place == config_.swap_directory()) check_log(state.step, console);
-    for (const Difference& one : changes)
-        console.info(
+    notes_.clear();  // of a generation that was given up
+    warnings_.clear();
+    for (const Difference& one : check_settings(stored, state, place))
+        notes_.push_back(
             fmt::format("{} was {} and is {} from step {} on", one.key, one.before, one.now, state.step + 1));
-    if (const std::string note = note_of_steps(config_.settings, stored); !note.empty()) console.info(note);
+    if (std::string note = note_of_steps(config_.settings, stored); !note.empty()) notes_.push_back(std::move(note));
+    if (place == config_.swap_directory()) check_log(state.step);
     if (threads_ > zero::UsableCores::read().count && !contains(from_.change, "run.threads"))
-        console.warn(fmt::format("the run was started with {} threads, and this process may use {} cores: "
-                                 "--change run.threads goes on with as many, and with other bits",
-                                 threads_, zero::UsableCores::read().count));
+        warnings_.push_back(
+            fmt::format("the run was started with {} threads, and this process may use {} cores: --change run.threads "
+                        "goes on with as many, and with other bits",
+                        threads_, zero::UsableCores::read().count));
 }
 
 // Returns what is changed on purpose.
@@ -200,7 +201,7 @@ RunState OpenedRun::first_state() const {
 
 // A place where nothing is committed, and something was: the manifests were emptied, or the disk is not mounted.
 void OpenedRun::check_log_of_new_run() const {
-    const bool was_here = own_.uuid ? has_log_of_store() : directory_.is_of_this_place();
+    const bool was_here = own_.uuid ? has_log_of_store() : own_.empty && directory_.is_of_this_place();
     if (from_.go_back || !was_here) return;
     const std::int64_t reported = read_log(directory_.log(), 0).committed.value_or(0);
     if (reported == 0) return;
@@ -209,21 +210,21 @@ void OpenedRun::check_log_of_new_run() const {
                                   : "there is no store there now: it is not mounted, or was moved or removed. Nothing "
                                     "was changed: mount it, or put the directory back";
     throw Error(ExitCode::storage,
-                fmt::format("{} reports step {} as committed in {}, and {}, go back to a kept snapshot with "
-                            "--resume-from, or begin anew with --go-back.",
-                            directory_.log(), reported, config_.swap_directory(), cause));
+                fmt::format("{} reports step {} as committed in {}, and {}. --resume-from goes back to a kept snapshot "
+                            "('penstock ckpt ls {}' lists them), --go-back begins anew.",
+                            directory_.log(), reported, config_.swap_directory(), cause, config_.swap_directory()));
 }
 
 // The log's line of a step is written after its commit: a step that it reports was there. One commit can be lost with a
 // damaged tile or manifest, and is computed again with the same result; a store that was put back loses more.
-void OpenedRun::check_log(std::int64_t step, Console& console) const {
+void OpenedRun::check_log(std::int64_t step) {
     if (!has_log_of_store()) return;
     const LogAccount account = read_log(directory_.log(), step);
     if (account.committed.value_or(0) <= step) return;
     const std::string found = fmt::format("{} reports step {} as committed, and the newest in {} is step {}",
                                           directory_.log(), *account.committed, config_.swap_directory(), step);
     if (from_.go_back || account.one_before.value_or(0) <= step) {
-        console.warn(fmt::format("{}: the steps after it are computed again", found));
+        warnings_.push_back(fmt::format("{}: the steps after it are computed again", found));
         return;
     }
     throw Error(
@@ -241,7 +242,9 @@ store::ClientState OpenedRun::client_state(const RunState& state) const {
 
 void OpenedRun::say_start(Console& console) {
     const engine::SessionInfo& opened = session_->info();
+    for (const std::string& warning : warnings_) console.warn(warning);
     for (const std::string& note : session_->take_notes()) console.info(note);
+    for (const std::string& note : notes_) console.info(note);
     const engine::Model& model = session_->model();
     console.info(fmt::format("model: {:.2f} M parameters, {:.2f} M of them trainable, in {} units",
                              millions(model.parameter_numel()), millions(model.trainable_numel()),

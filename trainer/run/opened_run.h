@@ -49,12 +49,12 @@ class OpenedRun {
    private:
     std::unique_ptr<engine::Session> open_session(Console& console);
     engine::SessionOptions session_options(Console& console);
-    void accept(const store::ClientState& stored, const std::string& place, Console& console);
+    void accept(const store::ClientState& stored, const std::string& place);
     std::vector<Difference> check_settings(const store::ClientState& stored, const RunState& state,
                                            const std::string& place);
     RunState first_state() const;
     bool has_log_of_store() const { return own_.uuid && directory_.is_of(*own_.uuid); }
-    void check_log(std::int64_t step, Console& console) const;
+    void check_log(std::int64_t step);
     void check_log_of_new_run() const;
     void say_start(Console& console);
     void say_activations(Console& console) const;
@@ -68,6 +68,8 @@ class OpenedRun {
     RunDirectory directory_;
     StoreSeen own_;                           // of the run, before the session opened it
     std::optional<store::StoreUuid> origin_;  // of the snapshot that the run goes on from
+    std::vector<std::string> notes_;          // on what is gone on from, said when it has been
+    std::vector<std::string> warnings_;
     std::unique_ptr<engine::Session> session_;
     RunProgress start_;
 };

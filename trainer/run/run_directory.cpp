@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
+#include "swap/directory/snapshot_list.h"
 #include "swap/directory/store_look.h"
 #include "trainer/ckpt/ckpt_store.h"
 #include "trainer/run/run_log.h"
@@ -10,6 +11,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -39,15 +42,24 @@ std::string absolute(const std::string& path) {
     return unknown ? path : found.string();
 }
 
+bool has_nothing(const std::string& directory) {
+    std::error_code unknown;
+    fs::directory_iterator entries(directory, unknown);
+    return !unknown && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+        const std::string name = entry.path().filename().string();
+        return name == store::snapshot_folder_name || name == "lost+found";
+    });
+}
+
 }  // namespace
 
 StoreSeen see_store(const std::string& directory) {
     const store::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd) return {};
+    if (!fd) return {.empty = errno == ENOENT};
     const auto look = store::look_at_store(fd.get(), directory);
-    if (!look) return {};
+    if (!look) return {.empty = has_nothing(directory)};
     const store::Recovery& found = look->recovery;
-    StoreSeen seen{.uuid = look->lock.uuid, .committed = !found.never_committed(), .origin = {}};
+    StoreSeen seen{.uuid = look->lock.uuid, .committed = !found.never_committed()};
     if (found.newest && found.newest->origin) seen.origin = found.newest->origin->store;
     return seen;
 }

@@ -14,6 +14,7 @@ namespace penstock::trainer {
 struct StoreSeen {
     std::optional<store::StoreUuid> uuid;  // nothing: it is no store's
     bool committed = false;
+    bool empty = false;  // nothing is there, or nothing but snapshots
     std::optional<store::StoreUuid> origin;  // of a kept snapshot: the store that it was copied from
 };
 StoreSeen see_store(const std::string& directory);  // takes no lock; what cannot be read is no store

@@ -86,9 +86,9 @@ TEST_F(DamageTest, WhatCannotBeOpenedSaysTheProgramsRemedies) {
         std::string of_loss(const std::string& directory) const override { return "lost: " + directory; }
         std::string of_manifest(const std::string& directory) const override { return "manifest: " + directory; }
     };
-    const Words words;
+    const auto words = std::make_shared<Words>();
     const auto refusal = [&] {
-        return storage_refusal([&] { store::TensorStore::open(io, {&directory}, {.remedies = &words}); });
+        return storage_refusal([&] { store::TensorStore::open(io, {&directory}, {.remedies = words}); });
     };
     const std::string lost = "lost: " + directory.path() + ".";
     store.reset();

@@ -34,6 +34,9 @@ TEST(CkptWords, ValuesAreShortAndNeverControlTheTerminal) {
     EXPECT_EQ(value_text(""), "");
     EXPECT_EQ(value_text("\x1b[2J"), "<4 bytes>");
     EXPECT_EQ(value_text("\xff"), "<1 bytes>");
+    EXPECT_EQ(value_text("\xc2\x9b"
+                         "2J"), "<4 bytes>");
+    EXPECT_EQ(value_text("\xc2\xa0"), "\xc2\xa0");
     EXPECT_EQ(value_text(std::string(60, 'x')), std::string(60, 'x'));
     EXPECT_EQ(value_text(std::string(61, 'x')), std::string(60, 'x') + "… <61 bytes>");
     EXPECT_EQ(value_text(std::string(59, 'x') + "éé"), std::string(59, 'x') + "… <63 bytes>");
