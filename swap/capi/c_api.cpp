@@ -3,8 +3,10 @@
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_range.h"
 #include "swap/capi/c_store.h"
+#include "swap/capi/c_struct.h"
 #include "swap/capi/penstock.h"
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,15 +26,29 @@ penstock::store::CStore& opened(penstock_store* store) {
     return required(store, "store").store;
 }
 
+// What a program cannot be without.
+constexpr std::size_t least_info_bytes = offsetof(penstock_object_info, tile_bytes);
+constexpr std::size_t least_result_bytes =
+    offsetof(penstock_result, memory_lost) + sizeof(penstock_result::memory_lost);
+
+// The caller's, to be filled.
+template <typename Struct>
+Struct& place_of(Struct* given, std::size_t least_bytes, const char* name) {
+    penstock::store::checked_struct(given, least_bytes, name);
+    return *given;
+}
+
 void describe(const penstock::store::TensorStore& store, std::uint32_t object, penstock_object_info& info) {
     const penstock::store::ObjectSpec& spec = store.layout().objects()[object];
     const std::uint64_t granule = store.granule_bytes();
-    info = {.name = spec.name.c_str(),
-            .object = object,
-            .tile_count = store.layout().tile_count(object),
-            .bytes = spec.bytes,
-            .tile_bytes = spec.tile_bytes,
-            .memory_bytes = penstock::round_up(spec.bytes, granule)};
+    const penstock_object_info filled = {.struct_bytes = sizeof filled,
+                                         .name = spec.name.c_str(),
+                                         .object = object,
+                                         .tile_count = store.layout().tile_count(object),
+                                         .bytes = spec.bytes,
+                                         .tile_bytes = spec.tile_bytes,
+                                         .memory_bytes = penstock::round_up(spec.bytes, granule)};
+    penstock::store::put(filled, info);
 }
 
 }  // namespace
@@ -116,7 +132,7 @@ penstock_status penstock_object_at(const penstock_store* store, uint32_t object,
         const penstock::store::TensorStore& objects = opened(store).store();
         const std::size_t count = objects.layout().objects().size();
         require(object < count, "there is no object {}: the store has {}", object, count);
-        describe(objects, object, required(info, "info"));
+        describe(objects, object, place_of(info, least_info_bytes, "info"));
         return PENSTOCK_OK;
     });
 }
@@ -125,7 +141,7 @@ penstock_status penstock_find(const penstock_store* store, const char* name, pen
                               penstock_error* error) {
     return guarded(error, [&] {
         const penstock::store::TensorStore& objects = opened(store).store();
-        penstock_object_info& place = required(info, "info");
+        penstock_object_info& place = place_of(info, least_info_bytes, "info");
         const std::optional<std::uint32_t> object = objects.find(&required(name, "name"));
         if (!object) throw Refusal(PENSTOCK_NOT_FOUND, fmt::format("the store has no object '{}'", name));
         describe(objects, *object, place);
@@ -215,7 +231,7 @@ penstock_status penstock_next(penstock_store* store, int64_t timeout_ms, penstoc
                               penstock_error* error) {
     return guarded(error, [&] {
         penstock::store::CStore& asked = opened(store);
-        return asked.next(timeout_ms, required(result, "result"));
+        return asked.next(timeout_ms, place_of(result, least_result_bytes, "result"));
     });
 }
 

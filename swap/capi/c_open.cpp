@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/capi/c_error.h"
+#include "swap/capi/c_struct.h"
 #include "swap/format/striping.h"
 
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -43,12 +45,13 @@ WorkProgress progress_of(const penstock_store_options& options) {
 
 // ---------------------------------------------------------------- what was given
 
-const penstock_store_options& checked(const penstock_store_options* given) {
-    const penstock_store_options& options = required(given, "options");
-    // A later version takes the shorter structure of this one as well.
-    require(options.struct_bytes == sizeof options, "options.struct_bytes is {}, but {} here ({})",
-            options.struct_bytes, sizeof options,
-            options.struct_bytes > sizeof options ? "compiled for a newer Penstock" : "set it to sizeof options");
+// What a program cannot be without: the members before are what its store is.
+constexpr std::size_t least_options_bytes = offsetof(penstock_store_options, backend);
+constexpr std::size_t least_object_bytes = offsetof(penstock_object, tile_bytes);
+constexpr std::size_t most_object_bytes = 4096;
+
+penstock_store_options checked(const penstock_store_options* given) {
+    const penstock_store_options options = taken(given, least_options_bytes, "options");
     require(options.directories != nullptr && options.directory_count > 0, "options name no directory");
     require(options.directory_count <= max_device_count, "options name {} directories; a store has at most {}",
             options.directory_count, max_device_count);
@@ -67,7 +70,10 @@ const penstock_store_options& checked(const penstock_store_options* given) {
     for (std::size_t i = 0; options.bandwidths != nullptr && i < options.directory_count; ++i)
         require(std::isfinite(options.bandwidths[i]) && options.bandwidths[i] > 0,
                 "bandwidth {} is {}; more than 0 is needed", i, options.bandwidths[i]);
-    require(options.object_count == 0 || options.objects != nullptr, "options.objects is NULL");
+    if (options.object_count == 0) return options;
+    require(options.objects != nullptr, "options.objects is NULL");
+    require(options.object_struct_bytes >= least_object_bytes && options.object_struct_bytes <= most_object_bytes,
+            "options.object_struct_bytes is {}; set it to sizeof(penstock_object)", options.object_struct_bytes);
     return options;
 }
 
@@ -89,7 +95,12 @@ aio::IoLimits limits_of(const penstock_store_options& options) {
 
 std::vector<ObjectSpec> specs_of(const penstock_store_options& options) {
     std::vector<ObjectSpec> specs;
-    for (std::size_t i = 0; i < options.object_count; ++i) specs.push_back(spec_of(options.objects[i]));
+    const auto* next = reinterpret_cast<const std::byte*>(options.objects);
+    for (std::size_t i = 0; i < options.object_count; ++i, next += options.object_struct_bytes) {
+        penstock_object object{};
+        take_struct(next, options.object_struct_bytes, &object, sizeof object, "an object");
+        specs.push_back(spec_of(object));
+    }
     return specs;
 }
 
@@ -169,7 +180,7 @@ std::optional<aio::BackendKind> wanted_backend(penstock_backend backend) {
 }  // namespace
 
 OpenStore open_store(const penstock_store_options* given, const BackendSource& source) {
-    const penstock_store_options& options = checked(given);
+    const penstock_store_options options = checked(given);
     std::vector<ObjectSpec> specs = specs_of(options);
     if (options.mode == PENSTOCK_OPEN) require_store_in(options);
     OpenStore open({options.directories, options.directories + options.directory_count}, options.job);

@@ -2,6 +2,7 @@
 
 #include "aio/words/check.h"
 #include "swap/capi/c_error.h"
+#include "swap/capi/c_struct.h"
 
 #include <algorithm>
 #include <functional>
@@ -212,11 +213,13 @@ penstock_status CStore::next(std::int64_t timeout_ms, penstock_result& result) {
 void CStore::take(penstock_result& result) noexcept {
     taken_ = std::move(finished_.front());
     finished_.pop_front();
-    result = {.kind = taken_->kind,
-              .status = taken_->status,
-              .user = taken_->user,
-              .message = taken_->message.c_str(),
-              .memory_lost = taken_->memory_lost ? 1 : 0};
+    const penstock_result taken = {.struct_bytes = sizeof taken,
+                                   .kind = taken_->kind,
+                                   .status = taken_->status,
+                                   .user = taken_->user,
+                                   .message = taken_->message.c_str(),
+                                   .memory_lost = taken_->memory_lost ? 1 : 0};
+    put(taken, result);
 }
 
 void CStore::advance(std::chrono::nanoseconds timeout) {

@@ -7,7 +7,7 @@
 //   penstock_error error;
 //   if (penstock_store_open(&options, &store, &error) != PENSTOCK_OK) { puts(error.message); exit(error.status); }
 //   penstock_write(store, range, memory, PENSTOCK_URGENCY_DEFAULT, user, &error);     // begins
-//   penstock_result result;                                                            // and ends here, or later:
+//   penstock_result result = {.struct_bytes = sizeof result};                          // and ends here, or later:
 //   while (penstock_next(store, -1, &result, &error) == PENSTOCK_OK) { ... result.user, result.status ... }
 //   penstock_commit(store, NULL, &error);                                              // ends there too
 //
@@ -26,6 +26,15 @@
 // Ownership. Handles are the caller's to close, release or destroy, once. Text and structures that are passed in are
 // copied before the call returns. Text that is handed out is the store's; each place says for how long.
 //
+// Sizes. A structure that may grow begins with struct_bytes: set it to the structure's sizeof, as compiled. Members are
+// only ever added at the end, and the library neither reads nor writes behind struct_bytes. So a program that was
+// compiled with an earlier penstock.h of this PENSTOCK_ABI_VERSION works with a later library: members that it does not
+// have are taken for zero, their default, and are not written. One that was compiled with a later penstock.h works with
+// an earlier library as long as the members that it knows and the library does not are zero (PENSTOCK_USAGE otherwise);
+// the library leaves them as they are. Objects stand in an array, so their sizeof is said once, beside their count.
+// Zero or too few bytes are PENSTOCK_USAGE, and nothing is written. penstock_error, penstock_memory and penstock_range
+// have no such member and never change.
+//
 // Errors. Every call that can fail returns a penstock_status and, where `error` is not NULL, writes the reason there
 // (on PENSTOCK_OK: an empty message). A refused call has changed nothing, except that penstock_store_open may have made
 // directories and marked them as its job's. No C++ exception leaves the library. A wrong argument (NULL, a tile that is
@@ -43,7 +52,7 @@ extern "C" {
 #endif
 
 // Raised with every change that a compiled program would notice; the shared library's SOVERSION.
-#define PENSTOCK_ABI_VERSION 0
+#define PENSTOCK_ABI_VERSION 1
 
 // Of the library that is loaded.
 uint32_t penstock_abi_version(void);
@@ -71,6 +80,7 @@ typedef enum penstock_status {
 
 const char* penstock_status_name(penstock_status status);  // "PENSTOCK_USAGE"; static
 
+// 2048 bytes, for good.
 typedef struct penstock_error {
     penstock_status status;
     char message[2044];  // what failed, where, the likely cause, the remedy; cut when longer
@@ -80,6 +90,7 @@ typedef struct penstock_error {
 
 typedef struct penstock_store penstock_store;
 
+// To be created. An array of them: penstock_store_options.object_struct_bytes.
 typedef struct penstock_object {
     const char* name;     // 1 to 255 bytes of UTF-8, unique in its store
     uint64_t bytes;       // > 0
@@ -137,6 +148,7 @@ typedef struct penstock_store_options {
     // given it is taken as it is.
     const penstock_object* objects;
     size_t object_count;
+    size_t object_struct_bytes;  // sizeof(penstock_object), from one object to the next; with objects only
     penstock_backend backend;
     penstock_caching caching;
     uint64_t deadline_ms;  // 0: 120 s. After that long with the device, an operation is given up: see penstock_result.
@@ -166,8 +178,9 @@ const char* penstock_backend_name(const penstock_store* store);  // "io_uring", 
 // ---------------------------------------------------------------- what it holds
 
 typedef struct penstock_object_info {
-    const char* name;  // the store's, until it is closed
-    uint32_t object;   // its index, for penstock_range
+    size_t struct_bytes;  // sizeof(penstock_object_info), set by the caller; stays
+    const char* name;     // the store's, until it is closed
+    uint32_t object;      // its index, for penstock_range
     uint32_t tile_count;
     uint64_t bytes;
     uint64_t tile_bytes;    // of each tile but the last, which has the rest
@@ -277,6 +290,7 @@ penstock_status penstock_commit(penstock_store* store, void* user, penstock_erro
 typedef enum penstock_kind { PENSTOCK_READ = 0, PENSTOCK_WRITE = 1, PENSTOCK_COMMIT = 2 } penstock_kind;
 
 typedef struct penstock_result {
+    size_t struct_bytes;  // sizeof(penstock_result), set by the caller; stays
     penstock_kind kind;
     penstock_status status;  // OK, STORAGE, DAMAGED, POISONED
     void* user;              // as given

@@ -14,7 +14,7 @@ static void check(penstock_status status, const char* message) {
 
 // An operation has begun, or was refused; its end is a result. A program with more to do takes it later.
 static void finish(penstock_store* store, penstock_status begun) {
-    penstock_result result;
+    penstock_result result = {.struct_bytes = sizeof result};
     check(begun, error.message);
     check(penstock_next(store, -1, &result, &error), error.message);
     check(result.status, result.message);
@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
                                             .directory_count = 1,
                                             .job = "example",
                                             .objects = objects,
-                                            .object_count = 1};
+                                            .object_count = 1,
+                                            .object_struct_bytes = sizeof objects[0]};
     const penstock_range weights = {.object = 0};  // all of its tiles
     penstock_store* store;
     penstock_pool* pool;

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Makes what tests of earlier stores hold this program to: stores.tar.xz and abi.txt, beside this file. They were made by
-# an earlier program, and may be made anew only with that one or an earlier one still: else they would show nothing.
+# Makes what tests of earlier stores hold this program to: stores.tar.xz, beside this file. It was made by an earlier
+# program, and may be made anew only with that one or an earlier one still: else it would show nothing.
 #
 #   git worktree add /tmp/earlier f5206ea
 #   (cd /tmp/earlier && ./run build && cmake --build build/release --target penstock_library)
 #   tests/earlier/make.sh /tmp/earlier/build/release
+#
+# With --abi before the build folder: abi.txt, of the first program with this PENSTOCK_ABI_VERSION (1). c_store.c is
+# written for the header of version 0.
 #
 # In the archive, for each codec (split, compact):
 #   CODEC/       a training of three steps: configuration, tokens, store, run directory, and the snapshot of step 2
@@ -17,6 +20,8 @@
 #   c/           a store of the C library on two devices (c_store.c), left as by a kill
 set -euo pipefail
 
+only_abi=
+[[ $1 != --abi ]] || { only_abi=1 && shift; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(cd "$1" && pwd)
 work=$(mktemp -d)
@@ -71,20 +76,29 @@ machine() {
     "glibc $(getconf GNU_LIBC_VERSION | cut -d' ' -f2)"
 }
 
-library() {
-  cmake --install "$build" --component penstock-lib --prefix "$work/prefix" >/dev/null
-  local include=(-I"$work/prefix/include/penstock" -I"$here") library=$work/prefix/lib
+include=(-I"$work/prefix/include/penstock" -I"$here")
+
+abi() {
   c++ -std=c++20 "${include[@]}" -include penstock.h -x c++ - -o "$work/abi" <<'END'
 #include "abi.h"
 #include <cstdio>
 int main() { std::fputs(penstock::testing::abi_text().c_str(), stdout); }
 END
   "$work/abi" >"$here/abi.txt"
+}
+
+library() {
+  local library=$work/prefix/lib
   cc -std=c99 "${include[@]}" "$here/c_store.c" -o "$work/c_store" -L"$library" -Wl,-rpath,"$library" -lpenstock
   mkdir "$work/stores/c"
   "$work/c_store" "$work/stores/c/first" "$work/stores/c/second"
 }
 
+cmake --install "$build" --component penstock-lib --prefix "$work/prefix" >/dev/null
+if [[ -n $only_abi ]]; then
+  abi
+  exit
+fi
 mkdir "$work/stores"
 machine >"$work/stores/machine"
 training split 248 exact

@@ -53,7 +53,7 @@ needs_little() {
   ldd "$1" >"$work/output"
   ! awk '{ print $1 }' "$work/output" | grep -Eqi "torch|c10|cuda|cublas|nvidia" || fail "$1 needs torch or CUDA"
   ! grep -q "not found" "$work/output" || fail "$1 does not find its libraries"
-  grep -q "libpenstock.so.0 => $prefix/lib/" "$work/output" || fail "$1 does not use the installed library"
+  grep -q "libpenstock.so.1 => $prefix/lib/" "$work/output" || fail "$1 does not use the installed library"
 }
 
 uses_both() {

@@ -20,6 +20,12 @@ void require_ok(penstock_status status, const char* message) {
     if (status != PENSTOCK_OK) throw Error(static_cast<ExitCode>(std::min<int>(status, 5)), message);
 }
 
+penstock_result empty_result() {
+    penstock_result result{};
+    result.struct_bytes = sizeof result;
+    return result;
+}
+
 struct CloseStore {
     void operator()(penstock_store* store) const { penstock_store_close(store, nullptr); }
 };
@@ -47,6 +53,7 @@ class CProgram {
         options.verify = PENSTOCK_VERIFY_SAMPLE;
         options.objects = &object;
         options.object_count = 1;
+        options.object_struct_bytes = sizeof object;
         options.backend = backend;
         options.deadline_ms = static_cast<std::uint64_t>(deadline.count());
         penstock_store* opened = nullptr;
@@ -101,7 +108,7 @@ class CProgram {
     std::unique_ptr<penstock_pool, DestroyPool> pool_;
     std::unique_ptr<penstock_lease, ReleaseLease> lease_;
     std::unique_ptr<penstock_store, CloseStore> store_;
-    penstock_result result_{};
+    penstock_result result_ = empty_result();
     penstock_error error_{};
 };
 

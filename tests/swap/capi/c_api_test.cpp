@@ -132,7 +132,7 @@ TEST(CApi, ATensorOfManyTilesIsOneOperation) {
 TEST(CApi, SaysWhatTheStoreHolds) {
     CCaller caller;
     ASSERT_EQ(caller.open(), PENSTOCK_OK);
-    penstock_object_info info{};
+    auto info = sized<penstock_object_info>();
     EXPECT_EQ(penstock_object_count(caller.store), 2U);
     ASSERT_EQ(penstock_find(caller.store, "states", &info, nullptr), PENSTOCK_OK);
     EXPECT_EQ(info.object, 1U);

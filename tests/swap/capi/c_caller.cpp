@@ -22,13 +22,13 @@ CCaller::CCaller(std::vector<penstock_object> created) : objects(std::move(creat
 penstock_store_options CCaller::options() const {
     names_.clear();
     for (const std::string& name : directories) names_.push_back(name.c_str());
-    penstock_store_options made{};
-    made.struct_bytes = sizeof made;
+    auto made = sized<penstock_store_options>();
     made.directories = names_.data();
     made.directory_count = names_.size();
     made.job = "test";
     made.objects = objects.data();
     made.object_count = objects.size();
+    made.object_struct_bytes = sizeof objects[0];
     return made;
 }
 
@@ -52,7 +52,7 @@ void CCaller::end() {
 penstock_status CCaller::finish() {
     EXPECT_EQ(penstock_next(store, -1, &result, &error), PENSTOCK_OK) << error.message;
     message = result.message;
-    penstock_result further{};
+    auto further = sized<penstock_result>();
     EXPECT_EQ(penstock_next(store, 0, &further, &error), PENSTOCK_IDLE) << "more than one result";
     return result.status;
 }

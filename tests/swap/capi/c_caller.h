@@ -21,6 +21,14 @@ struct Gate {
 };
 store::BackendSource gated(const Gate& gate);
 
+// Zeros but for struct_bytes.
+template <typename Struct>
+Struct sized() {
+    Struct made{};
+    made.struct_bytes = sizeof made;
+    return made;
+}
+
 // One thread. Drains and closes its store when it goes.
 class CCaller {
    public:
@@ -50,7 +58,7 @@ class CCaller {
     std::vector<std::string> directories{directory()};
     penstock_store* store = nullptr;
     penstock_error error{};
-    penstock_result result{};
+    penstock_result result = sized<penstock_result>();
     std::string message;  // of the last result
 
    private:

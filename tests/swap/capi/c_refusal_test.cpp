@@ -23,8 +23,8 @@ TEST(CRefusal, NullIsAnErrorWhereAHandleOrAPlaceIsNeeded) {
     ASSERT_EQ(caller.open(), PENSTOCK_OK);
     penstock_store* const store = caller.store;
     const penstock_store_options options = caller.options();
-    penstock_object_info info{};
-    penstock_result result{};
+    auto info = sized<penstock_object_info>();
+    auto result = sized<penstock_result>();
     std::uint64_t number = 0;
     std::size_t bytes = 0;
     const void* value = nullptr;
@@ -83,7 +83,7 @@ TEST(CRefusal, OptionsAreLookedAtBeforeAnythingIsTouched) {
         EXPECT_REFUSED(PENSTOCK_USAGE, word, penstock_store_open(&options, &store, &error));
         EXPECT_EQ(store, nullptr);
     };
-    refuses("newer Penstock", [](auto& options, auto&) { options.struct_bytes += 8; });
+    refuses("struct_bytes", [](auto& options, auto&) { options.struct_bytes = 1 << 20; });
     refuses("struct_bytes", [](auto& options, auto&) { options.struct_bytes = 0; });
     refuses("no directory", [](auto& options, auto&) { options.directories = nullptr; });
     refuses("no directory", [](auto& options, auto&) { options.directory_count = 0; });
@@ -140,7 +140,7 @@ TEST(CRefusal, RangesMemoryAndUrgencyAreChecked) {
     EXPECT_REFUSED(PENSTOCK_NOT_FOUND, "tile 3 of object 'weights'", penstock_written(caller.store, weights, &error));
     EXPECT_EQ(penstock_written(caller.store, {0, 0, 3}, nullptr), PENSTOCK_OK);
     EXPECT_REFUSED(PENSTOCK_USAGE, "no object 2", penstock_written(caller.store, {2, 0, 0}, &error));
-    penstock_object_info info{};
+    auto info = sized<penstock_object_info>();
     EXPECT_REFUSED(PENSTOCK_USAGE, "no object 2", penstock_object_at(caller.store, 2, &info, &error));
     EXPECT_REFUSED(PENSTOCK_NOT_FOUND, "no object 'x'", penstock_find(caller.store, "x", &info, &error));
     EXPECT_EQ(penstock_next(caller.store, -1, &caller.result, nullptr), PENSTOCK_IDLE) << "none of them had begun";
