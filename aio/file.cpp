@@ -4,6 +4,7 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -170,6 +171,7 @@ void File::reserve(std::uint64_t bytes) {
     PENSTOCK_CHECK(bytes <= std::numeric_limits<std::int64_t>::max(), "{}: {} bytes are no file length", path_, bytes);
     if (bytes - std::min(bytes, present) > free) refuse_space(path_, bytes, present, free);
 
+    const NoSizeSignal quiet;
     int error = 0;
     do {
         error = ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;

@@ -3,6 +3,7 @@
 #include "aio/backend.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -201,6 +202,7 @@ std::optional<dev_t> device_of(const std::filesystem::path& path) {
 
 // Returns 0 or errno.
 int write_whole(int fd, std::string_view text) {
+    const NoSizeSignal quiet;
     while (!text.empty()) {
         const ssize_t put = ::write(fd, text.data(), text.size());
         if (put < 0 && errno == EINTR) continue;

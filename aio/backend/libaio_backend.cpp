@@ -6,6 +6,7 @@
 #include "aio/backend/wake_event.h"
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 
 #include <fmt/format.h>
 #include <libaio.h>
@@ -67,6 +68,10 @@ struct Context {
     Context& operator=(const Context&) = delete;
     io_context_t context = nullptr;
 };
+
+bool writes(const iocb* place) noexcept {
+    return place->aio_lio_opcode == IO_CMD_PWRITE;
+}
 
 class LibaioBackend final : public Backend {
    public:
@@ -164,6 +169,8 @@ Attempt* LibaioBackend::abandon() noexcept {
 
 // io_submit takes what it can in order and refuses only the first that is left.
 void LibaioBackend::hand_over(AttemptList& finished) noexcept {
+    std::optional<NoSizeSignal> quiet;
+    if (std::any_of(held_.begin(), held_.end(), writes)) quiet.emplace();
     std::size_t gone = 0;
     while (gone < held_.size()) {
         const std::size_t left = held_.size() - gone;

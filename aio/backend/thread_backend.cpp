@@ -29,7 +29,8 @@ namespace {
 constexpr std::size_t max_threads = 256;  // per device
 constexpr std::size_t max_crews = 16;     // further devices share the first one's
 
-// Signals belong to the threads of the program, so workers are born with all of them blocked.
+// Signals belong to the threads of the program, so workers are born with all of them blocked; what the kernel sends to
+// a worker itself (SIGXFSZ) is never delivered.
 class BlockedSignals {
    public:
     BlockedSignals() {

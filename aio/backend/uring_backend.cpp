@@ -10,6 +10,7 @@
 #include "aio/backend/wake_event.h"
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 
 #include <liburing.h>
 #include <poll.h>
@@ -17,6 +18,7 @@
 
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,7 +120,8 @@ class UringBackend final : public Backend {
     std::size_t depth_;
     std::size_t in_flight_ = 0;
     bool abandoned_ = false;
-    WakeEvent wake_;  // outlives the ring, which polls it
+    bool writes_held_ = false;  // back, for the next call
+    WakeEvent wake_;            // outlives the ring, which polls it
     Ring ring_;
     bool enter_takes_timeout_;  // since Linux 5.11
 
@@ -153,6 +156,7 @@ bool UringBackend::submit(Attempt& attempt) {
         entry.flags |= IOSQE_FIXED_FILE;
     }
     io_uring_sqe_set_data(&entry, &attempt);
+    writes_held_ = writes_held_ || attempt.kind == IoKind::write;
     ++in_flight_;
     return true;
 }
@@ -199,6 +203,9 @@ Attempt* UringBackend::abandon() noexcept {
 void UringBackend::enter(std::chrono::nanoseconds timeout) {
     io_uring& ring = ring_.ring;
     const bool waits = timeout > std::chrono::nanoseconds(0) && io_uring_cq_ready(&ring) == 0;
+    // The kernel's own threads, to which it may give them, block all signals.
+    std::optional<NoSizeSignal> quiet;
+    if (writes_held_) quiet.emplace();
     int result = 0;
     if (waits && enter_takes_timeout_) {
         auto limit = bounded_timespec<__kernel_timespec>(timeout);
@@ -208,6 +215,7 @@ void UringBackend::enter(std::chrono::nanoseconds timeout) {
         result = io_uring_submit(&ring);
     }
     PENSTOCK_CHECK(passing(result), "io_uring_enter: {}", errno_text(-result));
+    writes_held_ = writes_held_ && io_uring_sq_ready(&ring) > 0;
     if (waits && !enter_takes_timeout_) wait_for_ring(timeout);
 }
 

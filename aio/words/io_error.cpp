@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace penstock::aio {
@@ -28,6 +29,8 @@ std::string errno_text(int errno_value) {
 namespace {
 
 std::string cause(const IoError& error) {
+    if (error.errno_value == EFBIG)
+        return errno_text(EFBIG) + ": the limit on file sizes (ulimit -f), or the file system's";
     if (error.errno_value != 0) return errno_text(error.errno_value);
     return error.kind == IoKind::read ? "unexpected end of file" : "the device moved no bytes and named no reason";
 }

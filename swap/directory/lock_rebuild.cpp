@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 #include "swap/directory/descriptor.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/store_directory.h"
@@ -86,6 +87,7 @@ void write_lock(const Place& place, const LockText& lock) {
     const Descriptor file(
         ::openat(place.directory.get(), lock_name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!file) fail_errno(place.path, "made", errno);
+    const aio::NoSizeSignal quiet;
     const std::string text = lock_file(lock);
     const ssize_t put = ::pwrite(file.get(), text.data(), text.size(), 0);
     if (put != static_cast<ssize_t>(text.size())) fail_errno(place.path, "written", put < 0 ? errno : ENOSPC);

@@ -4,6 +4,7 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 #include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/snapshot_list.h"
@@ -39,6 +40,7 @@ namespace {
     if (errno_value == ENOENT || errno_value == ENOTDIR) remedy = "create its parent directory or correct the path";
     if (errno_value == ENOSPC || errno_value == EDQUOT) remedy = "free some space or choose another directory";
     if (errno_value == ELOOP) remedy = "it is a symbolic link, and those are not followed there; remove it";
+    if (errno_value == EFBIG) remedy = "raise the limit on file sizes (ulimit -f)";
     const bool full = errno_value == ENOSPC || errno_value == EDQUOT;
     throw Error(full ? ExitCode::does_not_fit : ExitCode::storage,
                 fmt::format("{}: {}: {}; {}.", path, action, aio::errno_text(errno_value), remedy));
@@ -238,6 +240,7 @@ void StoreDirectory::refuse_if_foreign(const Remedies& remedies) const {
 // Always the same length in place, so that no moment exists in which it is empty or cut. Durable before anything relies
 // on it.
 void StoreDirectory::write_lock() {
+    const aio::NoSizeSignal quiet;
     const std::string text = lock_file(lock_text_);
     const ssize_t put = ::pwrite(lock_.get(), text.data(), text.size(), 0);
     const int error = put < 0 ? errno : ENOSPC;

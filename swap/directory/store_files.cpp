@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 #include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
 
@@ -159,6 +160,7 @@ void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories,
         add_need(needs, *directories[device], files.data[device], layout.device_bytes(device));
     }
     check_needs(needs);
+    check_size_limit(files, layout);
     fit_manifests(files, layout);
     for (aio::File& file : files.manifests) reserve_or_shrink(file, manifest_bytes);
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
@@ -166,8 +168,23 @@ void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories,
     }
 }
 
+void check_size_limit(const StoreFiles& files, const Layout& layout) {
+    const std::uint64_t longest = aio::longest_file_bytes();
+    const auto check = [longest](const aio::File& file, std::uint64_t bytes) {
+        if (bytes <= longest) return;
+        throw Error(ExitCode::does_not_fit,
+                    fmt::format("{} takes {} bytes, but files may have at most {}: raise the limit on file sizes "
+                                "(ulimit -f unlimited), or spread the store over more directories.",
+                                file.path(), bytes, longest));
+    };
+    for (const aio::File& file : files.manifests) check(file, 2 * manifest_capacity(layout));
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device)
+        check(files.data[device], layout.device_bytes(device));
+}
+
 void fit_manifests(const StoreFiles& files, const Layout& layout) {
     const std::uint64_t bytes = 2 * manifest_capacity(layout);
+    const aio::NoSizeSignal quiet;
     for (const aio::File& file : files.manifests) {
         if (file.bytes() == bytes || ::ftruncate(file.fd(), static_cast<off_t>(bytes)) == 0) continue;
         throw Error(ExitCode::storage, fmt::format("{} cannot be given its length: {}; check the device.", file.path(),

@@ -41,6 +41,10 @@ struct StoreFiles {
 // before anything is reserved where the file system tells.
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout);
 
+// Throws Error (does_not_fit) naming the first file that is to be longer than this process may make one: the kernel
+// would send a signal that ends it.
+void check_size_limit(const StoreFiles& files, const Layout& layout);
+
 // Gives the manifest files their length, because it says where copy 2 begins. Throws Error (storage).
 void fit_manifests(const StoreFiles& files, const Layout& layout);
 

@@ -3,6 +3,7 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "aio/words/size_limit.h"
 #include "swap/directory/descriptor.h"
 #include "swap/directory/recovery.h"
 #include "swap/format/little_endian.h"
@@ -81,6 +82,7 @@ Recovery recover_all(const StoreDirectory& directory) {
 
 std::vector<std::string> repair_manifests(const StoreDirectory& directory) {
     PENSTOCK_CHECK(!directory.shared(), "{} is only read", directory.path());
+    const aio::NoSizeSignal quiet;
     Recovery recovery = recover_all(directory);
     if (!recovery.newest) return {};
     const std::uint64_t place_bytes = manifest_capacity(Layout(recovery.newest->objects, recovery.newest->geometry));

@@ -1,6 +1,7 @@
 // TensorStore::open().
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "aio/words/size_limit.h"
 #include "swap/directory/device_roles.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/remedy.h"
@@ -114,6 +115,7 @@ bool extend_cut_data(StoreFiles& files, const Layout& layout, Sharing sharing, c
         const aio::File& file = files.data[device];
         const std::uint64_t bytes = file.bytes();
         if (bytes >= layout.device_bytes(device)) continue;
+        const aio::NoSizeSignal quiet;
         std::string cut = fmt::format("{} ends at offset {}, but the store's tiles reach to {}: it was cut.",
                                       file.path(), bytes, layout.device_bytes(device));
         if (sharing == Sharing::shared ||
@@ -237,6 +239,7 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     check_device_count(*recovery.newest, directories);
     const Layout layout(recovery.newest->objects, recovery.newest->geometry);
     check_alignment(files, layout);
+    if (!shared) check_size_limit(files, layout);
     std::vector<std::string> notes;
     note_lengths(files, layout, notes);
     if (recovery.doubtful()) notes.push_back(note_of_doubt(first, recovery.newest->generation));
