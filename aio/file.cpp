@@ -163,12 +163,12 @@ std::uint64_t File::bytes() const {
 
 void File::reserve(std::uint64_t bytes) {
     PENSTOCK_CHECK(fd_ >= 0, "the file is not open");
-    PENSTOCK_CHECK(bytes > 0, "{}: nothing to reserve", path_);
+    PENSTOCK_CHECK(bytes > 0, "{}: nothing to reserve", path());
     const struct stat before = status_of(fd_, path_);
     const auto present = static_cast<std::uint64_t>(before.st_blocks) * 512;
     const std::uint64_t free = free_bytes(fd_, path_);
     // Asked first, because a refused fallocate may have filled the disk for everybody else meanwhile.
-    PENSTOCK_CHECK(bytes <= std::numeric_limits<std::int64_t>::max(), "{}: {} bytes are no file length", path_, bytes);
+    PENSTOCK_CHECK(bytes <= std::numeric_limits<std::int64_t>::max(), "{}: {} bytes are no file length", path(), bytes);
     if (bytes - std::min(bytes, present) > free) refuse_space(path_, bytes, present, free);
 
     const NoSizeSignal quiet;

@@ -1,6 +1,8 @@
 // An open file with what direct I/O needs to know about it.
 #pragma once
 
+#include "aio/words/shared_text.h"
+
 #include <cstdint>
 #include <string>
 
@@ -42,6 +44,7 @@ class File {
 
     int fd() const noexcept { return fd_; }
     const std::string& path() const noexcept { return path_; }
+    const SharedText& shared_path() const noexcept { return path_; }
     bool direct() const noexcept { return direct_; }
     Sync sync() const noexcept { return sync_; }
     const std::string& fallback() const noexcept { return fallback_; }
@@ -59,7 +62,7 @@ class File {
 
    private:
     int fd_ = -1;
-    std::string path_;
+    SharedText path_;
     bool direct_ = false;
     Sync sync_ = Sync::on_flush;
     std::string fallback_;

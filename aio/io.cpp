@@ -320,7 +320,7 @@ void Io::fail(Chunk& chunk, int errno_value) noexcept {
     if (transfer.waits()) chunk.queue->remove(transfer);
     if (!transfer.error_) {
         transfer.error_ = IoError{.kind = chunk.kind,
-                                  .path = transfer.request_.file->path(),
+                                  .path = transfer.request_.file->shared_path(),
                                   .offset_bytes = chunk.offset_bytes,
                                   .bytes = chunk.bytes,
                                   .errno_value = errno_value,

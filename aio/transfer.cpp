@@ -41,7 +41,7 @@ Transfer::~Transfer() {
 
 void Transfer::fail(int errno_value) noexcept {
     error_ = IoError{.kind = request_.kind,
-                     .path = request_.file == nullptr ? std::string() : request_.file->path(),  // posted
+                     .path = request_.file == nullptr ? SharedText() : request_.file->shared_path(),  // posted
                      .offset_bytes = request_.offset_bytes,
                      .bytes = request_.bytes,
                      .errno_value = errno_value,

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <fstream>
 #include <sstream>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -52,9 +52,10 @@ void touch(std::byte* data, std::size_t bytes, unsigned thread_count) {
     std::vector<std::thread> helpers;
     const std::size_t useful =
         std::min<std::size_t>(bytes / huge_page_bytes, std::min(thread_count, max_touch_threads));
+    helpers.reserve(useful);
     try {
         for (std::size_t i = 1; i < useful; ++i) helpers.emplace_back([&] { touch_pages(data, bytes, next); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no more threads, or no memory for one
         // Fewer threads only take longer: this one does what is left.
     }
     touch_pages(data, bytes, next);

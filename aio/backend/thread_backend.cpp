@@ -106,6 +106,9 @@ ThreadBackend::ThreadBackend(const BackendOptions& options)
         throw Error(ExitCode::storage,
                     fmt::format("cannot start {} I/O threads: {}; raise the limit on threads (ulimit -u)",
                                 options.threads_per_device, error.code().message()));
+    } catch (...) {  // no memory for the next one
+        stop_workers();
+        throw;
     }
 }
 

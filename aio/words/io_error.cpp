@@ -38,9 +38,9 @@ std::string cause(const IoError& error) {
 }  // namespace
 
 std::string IoError::message() const {
-    const std::string place =
-        kind == IoKind::flush ? fmt::format("flush {}", path)
-                              : fmt::format("{} {} at offset {}, {} bytes", to_string(kind), path, offset_bytes, bytes);
+    const std::string place = kind == IoKind::flush ? fmt::format("flush {}", path.text())
+                                                    : fmt::format("{} {} at offset {}, {} bytes", to_string(kind),
+                                                                  path.text(), offset_bytes, bytes);
     return fmt::format("{}: {}, {} {}", place, cause(*this), tries, tries == 1 ? "try" : "tries");
 }
 

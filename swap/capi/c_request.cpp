@@ -1,6 +1,7 @@
 #include "swap/capi/c_request.h"
 
 #include "swap/capi/c_error.h"
+#include "swap/store/spare_text.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,10 +21,10 @@ std::size_t part_count(const Layout& layout, const TileRange& range) {
 
 }  // namespace
 
-void Request::fail(const std::optional<StoreError>& error) {
+void Request::fail(const std::optional<StoreError>& error) noexcept {
     if (!error || status != PENSTOCK_OK) return;
     status = status_of(error->kind);
-    message = error->message;
+    message = text_or_less([&] { return error->message; });
 }
 
 RangeRequest::RangeRequest(penstock_kind wanted, void* callers, TensorStore& store, const TileRange& tiles,

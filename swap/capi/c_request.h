@@ -37,7 +37,7 @@ class Request {
     // A stuck device has it: neither it nor its memory is ever freed.
     virtual void orphan() noexcept {}
 
-    void fail(const std::optional<StoreError>& error);  // the first error counts
+    void fail(const std::optional<StoreError>& error) noexcept;  // the first error counts
 
     const penstock_kind kind;
     void* const user;

@@ -5,6 +5,7 @@
 #include "swap/capi/c_struct.h"
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -152,8 +153,7 @@ void CStore::start_range(penstock_kind kind, penstock_range given, const penstoc
     mark(range, true);
     if (kind == PENSTOCK_WRITE) ++writes_;
     begun.begin();
-    advance(std::chrono::nanoseconds(0));
-    update_ready();
+    advance_begun();
 }
 
 void CStore::start_commit(void* user) {
@@ -170,8 +170,7 @@ void CStore::start_commit(void* user) {
     begun.begin(open_.store(), client_);
     running_.splice(running_.end(), one);
     committing_ = true;
-    advance(std::chrono::nanoseconds(0));
-    update_ready();
+    advance_begun();
 }
 
 void CStore::mark(const TileRange& range, bool busy) noexcept {
@@ -225,6 +224,15 @@ void CStore::take(penstock_result& result) noexcept {
 void CStore::advance(std::chrono::nanoseconds timeout) {
     if (lost()) return give_up_running();
     if (const auto stuck = open_.io().advance(timeout)) lose(*stuck);
+}
+
+// What has begun has a result, whatever becomes of this: what was not done now is done by the next call.
+void CStore::advance_begun() noexcept {
+    try {
+        advance(std::chrono::nanoseconds(0));
+    } catch (const std::exception&) {
+    }
+    update_ready();
 }
 
 // Nothing that is in flight comes back any more, and what stands in for it tells so. The requests stay where they are,

@@ -50,6 +50,7 @@ class CStore final : private RequestListener {
     std::span<std::byte> checked(const penstock_memory& memory, std::uint64_t needed_bytes) const;
     void mark(const TileRange& range, bool busy) noexcept;
     void advance(std::chrono::nanoseconds timeout);
+    void advance_begun() noexcept;
     void lose(const aio::OldestTransfer& stuck);
     void give_up_running();
     void take(penstock_result& result) noexcept;

@@ -36,6 +36,7 @@ void hold_all(StoreFiles& files, Sharing sharing, std::chrono::nanoseconds patie
 template <typename ModeOf>
 StoreFiles open_all(const std::vector<StoreDirectory*>& directories, aio::Caching caching, ModeOf mode_of) {
     StoreFiles files;
+    files.place = std::make_unique<StoreFiles>();
     const StoreDirectory& first = *directories.front();
     bool made = false;  // a data file without manifests is never what an interrupted creation leaves
     for (const char* name : manifest_file_names) {
@@ -131,7 +132,7 @@ const aio::File* StoreFiles::removed() const noexcept {
 }
 
 void StoreFiles::keep_for_ever() noexcept {
-    static_cast<void>(std::make_unique<StoreFiles>(std::move(*this)).release());
+    if (StoreFiles* const kept = place.release()) *kept = std::move(*this);  // nobody's from now on
 }
 
 StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, aio::Caching caching,

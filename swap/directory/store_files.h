@@ -7,16 +7,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace penstock::store {
 
 struct StoreFiles {
-    std::vector<aio::File> data;       // one per device
-    std::vector<aio::File> manifests;  // two, in the first directory
-    std::vector<std::string> notes;    // direct I/O refused
-    std::vector<FileHold> holds;       // of all of them; given up before they are closed
+    std::vector<aio::File> data;        // one per device
+    std::vector<aio::File> manifests;   // two, in the first directory
+    std::vector<std::string> notes;     // direct I/O refused
+    std::vector<FileHold> holds;        // of all of them; given up before they are closed
+    std::unique_ptr<StoreFiles> place;  // where keep_for_ever() puts them: then nothing may be allocated
 
     // What every file asks of offsets, lengths and memory, at least 4096. Throws Error (storage) above
     // max_granule_bytes.

@@ -11,6 +11,8 @@
 namespace penstock::store {
 namespace {
 
+constexpr std::size_t most_base_offsets = std::size_t{4} << 20;
+
 [[noreturn]] void refuse(const ObjectSpec& spec, std::string_view why) {
     throw Error(ExitCode::usage,
                 fmt::format("object '{}' of {} bytes in tiles of {}: {}", spec.name, spec.bytes, spec.tile_bytes, why));
@@ -81,7 +83,8 @@ Layout::Layout(std::vector<ObjectSpec> objects, Geometry geometry)
     check_names_are_unique(objects_);
     order_round();
     first_tiles_.reserve(objects_.size() + 1);
-    base_offsets_.reserve(objects_.size() * device_count());
+    base_stride_ = static_cast<std::uint32_t>(objects_.size() * device_count() / most_base_offsets + 1);
+    base_offsets_.reserve((objects_.size() / base_stride_ + 1) * device_count());
     for (std::uint32_t object = 0; object < objects_.size(); ++object) add(object);
 }
 
@@ -109,7 +112,7 @@ void Layout::add(std::uint32_t object) {
     // 2^24 tiles, each rounded up by less than 2 MiB: 2^45 bytes on top of 2^60, so nothing here overflows.
     first_tiles_.push_back(first_tiles_.back() + static_cast<std::uint32_t>(tiles));
     for (std::uint32_t device = 0; device < device_count(); ++device) {
-        base_offsets_.push_back(device_bytes_[device]);
+        if (object % base_stride_ == 0) base_offsets_.push_back(device_bytes_[device]);
         device_bytes_[device] += geometry_.slots * slot_bytes(object, device);
         if (device_bytes_[device] > max_device_bytes) refuse(spec, "more than 2^60 bytes on one device");
     }
@@ -149,12 +152,20 @@ Extent Layout::extent(TileId id, std::uint32_t slot) const {
     PENSTOCK_CHECK(slot < geometry_.slots, "slot {} of {}", slot, geometry_.slots);
     const std::uint32_t index = tile_index(id);
     const std::uint32_t device = round_[index % round_.size()];
-    const std::uint64_t base = base_offsets_[std::uint64_t{id.object} * device_count() + device];
+    const std::uint64_t base = base_offset(id.object, device);
     const std::uint64_t before = tiles_before(index, device) - tiles_before(first_tiles_[id.object], device);
     return {
         .device = device,
         .offset_bytes = base + slot * slot_bytes(id.object, device) + before * rounded(objects_[id.object].tile_bytes),
         .bytes = rounded(tile_bytes(id))};
+}
+
+std::uint64_t Layout::base_offset(std::uint32_t object, std::uint32_t device) const {
+    const std::uint32_t known = object / base_stride_;
+    std::uint64_t base = base_offsets_[std::uint64_t{known} * device_count() + device];
+    for (std::uint32_t each = known * base_stride_; each < object; ++each)
+        base += geometry_.slots * slot_bytes(each, device);
+    return base;
 }
 
 std::uint64_t Layout::slot_bytes(std::uint32_t object, std::uint32_t device) const {

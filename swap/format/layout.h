@@ -79,6 +79,7 @@ class Layout {
     void order_round();
     std::uint64_t tiles_before(std::uint32_t index, std::uint32_t device) const;  // on that device, of all objects
     std::uint64_t slot_bytes(std::uint32_t object, std::uint32_t device) const;
+    std::uint64_t base_offset(std::uint32_t object, std::uint32_t device) const;
     std::uint64_t rounded(std::uint64_t bytes) const noexcept {
         return (bytes + granule_bytes() - 1) & ~(granule_bytes() - 1);
     }
@@ -89,8 +90,11 @@ class Layout {
     std::vector<std::uint16_t>
         round_before_;  // tiles of a round before position p on a device, by p * devices + device
     std::vector<std::uint64_t> device_bytes_;
-    std::vector<std::uint32_t> first_tiles_;   // of each object, and the count of all at the end
-    std::vector<std::uint64_t> base_offsets_;  // of slot 0, by object * device_count + device
+    std::vector<std::uint32_t> first_tiles_;  // of each object, and the count of all at the end
+    // Of slot 0, by object / stride * device_count + device, of the first of each `stride` objects: 32 MiB at most. The
+    // others are counted on from there.
+    std::vector<std::uint64_t> base_offsets_;
+    std::uint32_t base_stride_ = 1;
 };
 
 }  // namespace penstock::store

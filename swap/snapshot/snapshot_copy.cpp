@@ -2,13 +2,16 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "pinned_pool/budget.h"
 #include "pinned_pool/region.h"
 #include "swap/snapshot/tile_copy.h"
 #include "swap/store/long_work.h"
+#include "swap/store/spare_text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace penstock::store {
@@ -33,7 +36,8 @@ struct SnapshotCopy::State final : GenerationPin, TileCopyListener {
     void reading_ended() noexcept override { from.unpin(); }
     void copy_ended() noexcept override;
     void commit_ended() noexcept;
-    void fail(const StoreError& cause);
+    void begin_commit() noexcept;
+    void fail(const StoreError& cause) noexcept;
 
     TensorStore& from;
     std::unique_ptr<TensorStore> to;
@@ -55,12 +59,21 @@ SnapshotCopy::State::State(TensorStore& store, std::unique_ptr<TensorStore> copy
 
 void SnapshotCopy::State::copy_ended() noexcept {
     if (stopped) {
-        fail({.kind = StoreError::Kind::io, .message = "it was stopped before the copy was complete"});
+        fail({.kind = StoreError::Kind::io,
+              .message = text_or_less([] { return std::string("it was stopped before the copy was complete"); })});
     } else if (tiles.error()) {
         fail(*tiles.error());
     } else {
         phase = Phase::committing;
+        begin_commit();
+    }
+}
+
+void SnapshotCopy::State::begin_commit() noexcept {
+    try {
         to->commit(commit, client);
+    } catch (const std::exception& refusal) {  // memory, or the client's state is too long: nothing has begun
+        fail({.kind = StoreError::Kind::io, .message = text_or_less([&] { return std::string(refusal.what()); })});
     }
 }
 
@@ -69,11 +82,12 @@ void SnapshotCopy::State::commit_ended() noexcept {
     if (commit.error()) fail(*commit.error());
 }
 
-void SnapshotCopy::State::fail(const StoreError& cause) {
+void SnapshotCopy::State::fail(const StoreError& cause) noexcept {
     phase = Phase::finished;
-    error =
-        StoreError{.kind = cause.kind,
-                   .message = fmt::format("generation {} is not kept: {}", to->origin()->generation, cause.message)};
+    error = StoreError{.kind = cause.kind, .message = text_or_less([&] {
+                                               return fmt::format("generation {} is not kept: {}",
+                                                                  to->origin()->generation, cause.message);
+                                           })};
 }
 
 SnapshotCopy::SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory) {
@@ -129,12 +143,24 @@ namespace {
 
 constexpr std::uint64_t copy_memory_bytes = 32ULL << 20;
 
+// A tile is copied as a whole, and a manifest may say any length of it.
+std::uint64_t memory_bytes(const TensorStore& from, const TensorStore& to) {
+    const std::uint64_t bytes = 2 * TileCopy::lane_bytes(from, to);
+    if (bytes <= copy_memory_bytes) return copy_memory_bytes;
+    const pool::MachineMemory machine = pool::MachineMemory::read();
+    if (bytes <= machine.available_bytes) return bytes;
+    throw Error(ExitCode::does_not_fit,
+                fmt::format("copying tiles of up to {} bytes takes {} bytes of memory, and {} are left ({}); free some "
+                            "memory, or copy on a larger machine.",
+                            bytes / 2, bytes, machine.available_bytes, machine.limited_by));
+}
+
 class CopyAll final : public LongWork, private TileCopyListener {
    public:
     CopyAll(TensorStore& from, TensorStore& to)
         : from_(from),
           to_(to),
-          memory_(std::max(copy_memory_bytes, 2 * TileCopy::lane_bytes(from, to)), 1, pool::Registration::none),
+          memory_(memory_bytes(from, to), 1, pool::Registration::none),
           tiles_(from, to, {memory_.data(), memory_.bytes()}, {}, *this) {}
 
     void start() { tiles_.start(); }

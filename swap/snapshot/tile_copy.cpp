@@ -2,8 +2,10 @@
 
 #include "aio/words/byte_count.h"
 #include "aio/words/check.h"
+#include "swap/store/spare_text.h"
 
 #include <algorithm>
+#include <new>
 
 namespace penstock::store {
 namespace {
@@ -90,7 +92,7 @@ void TileCopy::begin_write(Lane& lane) {
 void TileCopy::lane_done(Lane& lane) noexcept {
     const Step step = lane.step;
     lane.step = Step::idle;
-    if (lane.error() && !error_) error_ = lane.error();
+    if (lane.error() && !error_) error_ = copied(lane.error());
     if (error_) stop();
     if (step == Step::reading) {
         --reading_;
@@ -116,7 +118,10 @@ void TileCopy::hurry(TileId tile) noexcept {
     const std::uint32_t index = from_.layout().tile_index(tile);
     if (due_[index] && !stopped_) {
         // All lanes are taken, or it would not be due: every one of them that ends soon is one for this tile.
-        hurried_.push_back(index);
+        try {
+            hurried_.push_back(index);
+        } catch (const std::bad_alloc&) {  // then it is read in its turn
+        }
         for (Lane& lane : lanes_) promote(lane);
         return;
     }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace penstock::store {
@@ -23,7 +24,14 @@ template <typename Operation>
 void wait_for(aio::Io& io, TensorStore& store, std::unique_ptr<Operation> operation) {
     while (!operation->idle()) {
         PENSTOCK_CHECK(!io.idle(), "a write waits for a pinned tile that nobody releases");
-        const auto stuck = io.advance(std::chrono::seconds(1));
+        std::optional<aio::OldestTransfer> stuck;
+        try {
+            stuck = io.advance(std::chrono::seconds(1));
+        } catch (...) {  // no memory for what is stuck: it is left all the same
+            store.abandon();
+            static_cast<void>(operation.release());
+            throw;
+        }
         if (stuck && !operation->idle()) {
             store.abandon();
             static_cast<void>(operation.release());  // the device still holds it

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <string>
 
 namespace penstock::store {
@@ -18,7 +19,14 @@ void finish_work(aio::Io& io, std::unique_ptr<LongWork>& work, const WorkProgres
     while (!work->finished()) {
         PENSTOCK_CHECK(!io.idle(), "work of {} bytes waits for nothing", work->total_bytes());
         const std::uint64_t before = work->done_bytes();
-        const auto stuck = io.advance(std::chrono::seconds(1));
+        std::optional<aio::OldestTransfer> stuck;
+        try {
+            stuck = io.advance(std::chrono::seconds(1));
+        } catch (...) {  // no memory for what is stuck: it is left all the same
+            work->abandon();
+            static_cast<void>(work.release());
+            throw;
+        }
         if (stuck && !work->finished()) {
             work->abandon();
             const LongWork* left = work.release();  // the device still holds its memory

@@ -2,6 +2,7 @@
 
 #include "aio/words/check.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace penstock::store {
@@ -17,32 +18,31 @@ PinnedTiles::~PinnedTiles() {
     pin_.pinned_ = false;
 }
 
-void PinnedTiles::wait(std::uint32_t index, TileOperation& write) {
-    waiting_.emplace(index, &write);
+void PinnedTiles::wait(TileOperation& write) noexcept {
+    waiting_.push_back(&write);
     write.stage_ = TileOperation::Stage::waiting;
     pin_.wanted(write.tile());
 }
 
-TileOperation* PinnedTiles::release(std::uint32_t index) {
+TileOperation* PinnedTiles::release(std::uint32_t index, TileId tile) noexcept {
     PENSTOCK_CHECK(held_[index], "tile number {} is not pinned", index);
     held_[index] = false;
-    const auto found = waiting_.find(index);
+    const auto waits = [tile](const TileOperation* write) { return write->tile() == tile; };
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(), waits);
     if (found == waiting_.end()) return nullptr;
-    TileOperation* const write = found->second;
+    TileOperation* const write = *found;
     waiting_.erase(found);
     write->stage_ = TileOperation::Stage::writing;
     return write;
 }
 
-std::vector<TileOperation*> PinnedTiles::release_all() {
-    std::vector<TileOperation*> writes;
-    for (const auto& [index, write] : waiting_) {
-        write->stage_ = TileOperation::Stage::writing;
-        writes.push_back(write);
-    }
-    waiting_.clear();
+TileOperation* PinnedTiles::release_any() noexcept {
     held_.assign(held_.size(), false);
-    return writes;
+    if (waiting_.empty()) return nullptr;
+    TileOperation* const write = waiting_.back();
+    waiting_.pop_back();
+    write->stage_ = TileOperation::Stage::writing;
+    return write;
 }
 
 }  // namespace penstock::store

@@ -6,7 +6,6 @@
 #include "swap/store/tensor_store.h"
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 namespace penstock::store {
@@ -22,17 +21,19 @@ class PinnedTiles {
     bool holds(std::uint32_t index) const { return held_[index]; }
     bool holds(std::uint32_t index, std::uint32_t slot) const { return held_[index] && records_[index].slot == slot; }
 
-    // The write is started by whoever releases the tile. Tells the pin.
-    void wait(std::uint32_t index, TileOperation& write);
+    void reserve_wait() { waiting_.reserve(waiting_.size() + 1); }
+    // The write is started by whoever releases the tile. Tells the pin. REQUIRES: reserve_wait() was called.
+    void wait(TileOperation& write) noexcept;
     // The write that waited for the tile, or null.
-    TileOperation* release(std::uint32_t index);
-    std::vector<TileOperation*> release_all();
+    TileOperation* release(std::uint32_t index, TileId tile) noexcept;
+    // Releases all tiles. One of the writes that waited, until there is none: null.
+    TileOperation* release_any() noexcept;
 
    private:
     GenerationPin& pin_;
     std::vector<TileRecord> records_;
     std::vector<bool> held_;
-    std::unordered_map<std::uint32_t, TileOperation*> waiting_;
+    std::vector<TileOperation*> waiting_;  // few: of those that are in flight
 };
 
 }  // namespace penstock::store

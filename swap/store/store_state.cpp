@@ -4,6 +4,7 @@
 #include "aio/words/io_error.h"
 #include "swap/directory/remedy.h"
 #include "swap/format/little_endian.h"
+#include "swap/store/spare_text.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -29,6 +30,7 @@ StoreState::StoreState(aio::Io& its_io, StoreFiles its_files, Manifest manifest,
       work(layout.tile_count()),
       commit(io, files.data, files.manifests, manifest_capacity(layout), *this),
       notes(files.notes) {
+    notes.reserve(std::max(max_notes, notes.size()));  // what is noted where nothing may throw has its place
     PENSTOCK_CHECK(pending.tiles.size() == layout.tile_count(), "{} records of {} tiles", pending.tiles.size(),
                    layout.tile_count());
     objects_by_name.reserve(layout.objects().size());
@@ -115,7 +117,7 @@ void StoreState::tile_finished(TileOperation& operation) noexcept {
     if (abandoned) return;
     if (operation.stage_ == Stage::refused) {
         --reads_in_flight;
-        operation.error_ = refusal();
+        operation.error_ = spare_refusal();
     } else if (operation.stage_ == Stage::writing) {
         write_finished(operation);
     } else if (!read_finished(operation)) {
@@ -137,35 +139,51 @@ void StoreState::write_finished(TileOperation& operation) noexcept {
     failed_tiles += static_cast<std::uint32_t>(error.has_value()) - static_cast<std::uint32_t>(its_work.failed);
     its_work.failed = error.has_value();
     if (!error) return;
-    operation.error_ = StoreError{
-        .kind = StoreError::Kind::io,
-        .message = fmt::format("{} could not be written: {}. The last committed generation is whole; check the "
-                               "device (dmesg, free space), then open the store again.",
-                               describe(operation), error->message())};
+    operation.error_ =
+        StoreError{.kind = StoreError::Kind::io,
+                   .message = text_or_less([&] {
+                       return fmt::format(
+                           "{} could not be written: {}. The last committed generation is whole; check the "
+                           "device (dmesg, free space), then open the store again.",
+                           describe(place_of(operation)), error->message());
+                   })};
 }
 
 bool StoreState::read_finished(TileOperation& operation) noexcept {
     const bool first = operation.stage_ == TileOperation::Stage::reading;
     if (const auto& error = operation.Transfer::error()) {
-        operation.error_ = StoreError{
-            .kind = StoreError::Kind::io,
-            .message = fmt::format("{} could not be read: {}. {}.", describe(operation), error->message(), remedy())};
+        operation.error_ = unread(place_of(operation), *error);
     } else if (hash(operation) == operation.hash_) {
-        if (!first)
-            note(describe(operation) + " was read wrong once and right when it was read again: watch the drive.");
+        if (!first) note_second_reading(place_of(operation));
     } else if (first) {
         operation.stage_ = TileOperation::Stage::reading_again;
         start(operation, aio::IoKind::read);
         return false;
     } else {
-        operation.error_ =
-            StoreError{.kind = StoreError::Kind::damaged,
-                       .message = fmt::format("{}: the bytes there are not the ones that were written, also when read "
-                                              "again. {}.",
-                                              describe(operation), remedy())};
+        operation.error_ = damaged(place_of(operation));
     }
     --reads_in_flight;
     return true;
+}
+
+StoreError StoreState::unread(const ReadPlace& place, const aio::IoError& error) const noexcept {
+    return {.kind = StoreError::Kind::io, .message = text_or_less([&] {
+                                              return fmt::format("{} could not be read: {}. {}.", describe(place),
+                                                                 error.message(), remedy());
+                                          })};
+}
+
+StoreError StoreState::damaged(const ReadPlace& place) const noexcept {
+    return {.kind = StoreError::Kind::damaged,
+            .message = text_or_less([&] {
+                return fmt::format("{}: the bytes there are not the ones that were written, also when read again. {}.",
+                                   describe(place), remedy());
+            })};
+}
+
+void StoreState::note_second_reading(const ReadPlace& place) noexcept {
+    note(text_or_less(
+        [&] { return describe(place) + " was read wrong once and right when it was read again: watch the drive."; }));
 }
 
 // ---------------------------------------------------------------- commit
@@ -189,6 +207,15 @@ std::optional<StoreError> StoreState::refusal() const {
             failed_tiles, layout.objects()[tile.object].name, tile.tile, place.path, place.offset_bytes)};
 }
 
+std::optional<StoreError> StoreState::spare_refusal() const noexcept {
+    try {
+        return refusal();
+    } catch (const std::bad_alloc&) {
+        return StoreError{.kind = poisoned_by.empty() ? StoreError::Kind::io : StoreError::Kind::poisoned,
+                          .message = "out of memory"};
+    }
+}
+
 void StoreState::commit_finished(const std::optional<aio::IoError>& error) noexcept {
     if (abandoned) return;
     CommitOperation& operation = *std::exchange(committing, nullptr);
@@ -197,29 +224,35 @@ void StoreState::commit_finished(const std::optional<aio::IoError>& error) noexc
     } else if (error) {
         // Which writes reached the disk is unknown after a failed flush, and a second flush would report success
         // without having written them: no retry, for good.
-        operation.error_ = poison(fmt::format(
-            "{}. {} Check the device (dmesg, free space), then open the store again.", error->message(),
-            generation ? fmt::format("Generation {} is the last that was committed, and is whole.", *generation)
-                       : std::string("Nothing was committed yet.")));
+        operation.error_ = poison(text_or_less([&] {
+            return fmt::format(
+                "{}. {} Check the device (dmesg, free space), then open the store again.", error->message(),
+                generation ? fmt::format("Generation {} is the last that was committed, and is whole.", *generation)
+                           : std::string("Nothing was committed yet."));
+        }));
     } else if (const aio::File* file = files.removed()) {  // asked last: what is reported was there at that moment
-        operation.error_ = poison(
-            fmt::format("{} was removed while the store was in use, so that what is written to it ends with this "
-                        "process. Put a copy of the directory in its place, or start again with a new one.",
-                        file->path()));
+        operation.error_ = poison(text_or_less([&] {
+            return fmt::format(
+                "{} was removed while the store was in use, so that what is written to it ends with this process. Put "
+                "a copy of the directory in its place, or start again with a new one.",
+                file->path());
+        }));
     } else {
         committed = pending.tiles;
         generation = pending.generation;
-        client = pending.client;
+        client.swap(pending.client);  // the next commit brings another one
     }
     operation.busy_ = false;
     operation.committed();  // may have destroyed it
 }
 
 // Nothing is committed any more.
-StoreError StoreState::poison(std::string why) {
+StoreError StoreState::poison(std::string why) noexcept {
     poisoned_by = std::move(why);
-    return {.kind = StoreError::Kind::poisoned,
-            .message = fmt::format("generation {} could not be committed: {}", pending.generation, poisoned_by)};
+    return {.kind = StoreError::Kind::poisoned, .message = text_or_less([&] {
+                                                    return fmt::format("generation {} could not be committed: {}",
+                                                                       pending.generation, poisoned_by);
+                                                })};
 }
 
 // ---------------------------------------------------------------- words and numbers
@@ -243,11 +276,15 @@ TileLocation StoreState::location(TileId tile) const {
     return {.path = files.data[extent.device].path(), .offset_bytes = extent.offset_bytes};
 }
 
-std::string StoreState::describe(const TileOperation& operation) const {
-    const aio::File& file = files.data[layout.extent(operation.tile_, 0).device];
+StoreState::ReadPlace StoreState::place_of(const TileOperation& operation) const noexcept {
+    return {.tile = operation.tile_, .offset_bytes = operation.offset_bytes_, .generation = operation.generation_};
+}
+
+std::string StoreState::describe(const ReadPlace& place) const {
+    const Extent extent = layout.extent(place.tile, 0);
     return fmt::format("object '{}', tile {} in {} at offset {} ({} bytes, generation {})",
-                       layout.objects()[operation.tile_.object].name, operation.tile_.tile, file.path(),
-                       operation.offset_bytes_, operation.memory_.size(), operation.generation_);
+                       layout.objects()[place.tile.object].name, place.tile.tile, files.data[extent.device].path(),
+                       place.offset_bytes, extent.bytes, place.generation);
 }
 
 std::string StoreState::remedy() const {
@@ -255,7 +292,7 @@ std::string StoreState::remedy() const {
     return kind() == StoreKind::snapshot ? remedies->of_damaged_snapshot(directory) : remedies->of_damage(directory);
 }
 
-void StoreState::note(std::string line) {
+void StoreState::note(std::string line) noexcept {
     if (notes.size() < max_notes) notes.push_back(std::move(line));
 }
 

@@ -27,6 +27,13 @@ struct StoreState final : CommitListener {
         bool failed = false;  // its last write failed: nothing is committed before it is written again
     };
 
+    // What was read or written, and where.
+    struct ReadPlace {
+        TileId tile;
+        std::uint64_t offset_bytes = 0;
+        std::uint64_t generation = 0;
+    };
+
     // `manifest` is the recovered one, or one without written tiles for a new store (`generation` is nothing then); its
     // incarnation is this life's.
     StoreState(aio::Io& its_io, StoreFiles its_files, Manifest manifest, std::optional<std::uint64_t> newest,
@@ -47,11 +54,15 @@ struct StoreState final : CommitListener {
     void tile_finished(TileOperation& operation) noexcept;
     void write_finished(TileOperation& operation) noexcept;
     bool read_finished(TileOperation& operation) noexcept;  // false: it is being read again
+    StoreError unread(const ReadPlace& place, const aio::IoError& error) const noexcept;
+    StoreError damaged(const ReadPlace& place) const noexcept;
+    void note_second_reading(const ReadPlace& place) noexcept;
 
     // The commit.
     void commit_finished(const std::optional<aio::IoError>& error) noexcept override;
     std::optional<StoreError> refusal() const;
-    StoreError poison(std::string why);
+    std::optional<StoreError> spare_refusal() const noexcept;
+    StoreError poison(std::string why) noexcept;
 
     // Words and numbers.
     std::uint64_t pending_generation() const noexcept { return generation ? *generation + 1 : 0; }
@@ -59,9 +70,10 @@ struct StoreState final : CommitListener {
     TileHash hash(const TileOperation& operation) const noexcept;
     StoreKind kind() const noexcept;
     TileLocation location(TileId tile) const;
-    std::string describe(const TileOperation& operation) const;
+    ReadPlace place_of(const TileOperation& operation) const noexcept;
+    std::string describe(const ReadPlace& place) const;
     std::string remedy() const;
-    void note(std::string line);
+    void note(std::string line) noexcept;  // at most 100 are kept
 
     // Constant after construction.
     Access access;

@@ -43,9 +43,13 @@ void TensorStore::read(TileOperation& operation, TileId tile, std::span<std::byt
     state_->read_slot(operation, record, urgency);
 }
 
-void TensorStore::read_again(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency) {
-    read(operation, tile, memory, urgency);
-    operation.stage_ = TileOperation::Stage::reading_again;
+StoreError TensorStore::second_reading(TileId tile, bool right, const std::optional<aio::IoError>& error) noexcept {
+    const TileRecord& record = state_->written_record(tile);
+    const StoreState::ReadPlace place{
+        .tile = tile, .offset_bytes = layout().extent(tile, record.slot).offset_bytes, .generation = record.generation};
+    if (!right) return error ? state_->unread(place, *error) : state_->damaged(place);
+    state_->note_second_reading(place);
+    return {};
 }
 
 void TensorStore::read_pinned(TileOperation& operation, TileId tile, std::span<std::byte> memory,
@@ -64,6 +68,7 @@ void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::by
     state.check_writable();
     PENSTOCK_CHECK(state.commit.idle(), "tile {} of object '{}' is written while a commit is under way", tile.tile,
                    layout().objects()[tile.object].name);
+    if (state.pinned) state.pinned->reserve_wait();  // from here on nothing throws
     state.begin(operation, tile, memory);
     state.occupy(tile);
     if (poisoned()) return state.refuse(operation);
@@ -78,7 +83,7 @@ void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::by
     operation.urgency_ = urgency;
     ++state.writes_in_flight;
     if (state.pinned && state.pinned->holds(index, slot)) {
-        state.pinned->wait(index, operation);
+        state.pinned->wait(operation);
     } else {
         operation.stage_ = TileOperation::Stage::writing;
         state.start(operation, aio::IoKind::write);
@@ -116,14 +121,14 @@ bool TensorStore::pinned(TileId tile) const {
 
 void TensorStore::release(TileId tile) {
     PENSTOCK_CHECK(state_->pinned != nullptr, "nothing is pinned");
-    if (TileOperation* const write = state_->pinned->release(layout().tile_index(tile)))
+    if (TileOperation* const write = state_->pinned->release(layout().tile_index(tile), tile))
         state_->start(*write, aio::IoKind::write);
 }
 
 void TensorStore::unpin() noexcept {
     PENSTOCK_CHECK(state_->pinned != nullptr && state_->pinned_reads == 0, "{} reads of pinned tiles in flight",
                    state_->pinned_reads);
-    for (TileOperation* const write : state_->pinned->release_all()) state_->start(*write, aio::IoKind::write);
+    while (TileOperation* const write = state_->pinned->release_any()) state_->start(*write, aio::IoKind::write);
     state_->pinned.reset();
 }
 

@@ -223,9 +223,9 @@ class TensorStore {
     // REQUIRES: written(tile), operation idle, no other operation on the tile, memory.size() >= extent_bytes(tile).
     void read(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
 
-    // As read(), for a tile whose bytes the caller has read once itself, where stored() says, and found wrong: an error
-    // speaks of two readings, and right bytes leave a note.
-    void read_again(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
+    // For who has read a tile twice himself, where stored() says, and found it wrong the first time: what to say of it
+    // when it was not `right` again, `error` being the device's if there was one. What was right leaves a note.
+    StoreError second_reading(TileId tile, bool right, const std::optional<aio::IoError>& error) noexcept;
     // Valid until the next write of the tile. REQUIRES: written(tile).
     StoredTile stored(TileId tile) const;
 

@@ -14,8 +14,9 @@ constexpr std::uint64_t max_parts = 256;  // more small reads at once than any d
 
 }  // namespace
 
-TileStream::TileStream(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency)
-    : io_(io), store_(store), tiles_(std::move(tiles)), urgency_(urgency) {
+TileStream::TileStream(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency,
+                       TileStreamListener& listener)
+    : io_(io), store_(store), tiles_(std::move(tiles)), urgency_(urgency), listener_(listener) {
     std::uint64_t longest = 0;
     for (const std::uint32_t tile : tiles_) {
         const std::uint64_t bytes = stored(tile).bytes;
@@ -23,7 +24,6 @@ TileStream::TileStream(aio::Io& io, TensorStore& store, std::vector<std::uint32_
         total_bytes_ += bytes;
     }
     if (tiles_.empty()) return;
-    doubtful_.reserve(tiles_.size());  // parts come back where nothing may throw
     part_bytes_ = std::min(longest, std::max(usual_part_bytes, store.granule_bytes()));
     const std::uint64_t parts = std::min(ring_bytes / part_bytes_, max_parts);
     memory_ = pool::Region(parts * part_bytes_, 1, pool::Registration::none);
@@ -81,14 +81,19 @@ void TileStream::part_done(Part& part) noexcept {
 void TileStream::take(const Part& part) noexcept {
     const StoredTile source = stored(part.tile);
     const std::uint64_t bytes = part.request().bytes;
-    if (part.offset_bytes == 0) hasher_.begin(source.identity);
-    if (!part.error()) hasher_.add({part.memory, bytes});  // without it the hash is a wrong one
-    if (part.offset_bytes + bytes < source.bytes) return;
-    if (hasher_.hash() == source.hash) {
-        right_bytes_ += source.bytes;
-    } else {
-        doubtful_.push_back(part.tile);
+    if (part.offset_bytes == 0) {
+        hasher_.begin(source.identity);
+        error_.reset();
     }
+    if (part.error()) {
+        if (!error_) error_ = part.error();
+    } else {
+        hasher_.add({part.memory, bytes});
+    }
+    if (part.offset_bytes + bytes < source.bytes) return;
+    const bool right = !error_ && hasher_.hash() == source.hash;
+    if (right) right_bytes_ += source.bytes;
+    listener_.tile_checked(part.tile, right, error_);
 }
 
 }  // namespace penstock::store

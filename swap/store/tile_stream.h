@@ -1,6 +1,7 @@
 // Tiles in their order, compared with their hashes part by part as they come from the devices.
 #pragma once
 
+#include "aio/words/io_error.h"
 #include "pinned_pool/region.h"
 #include "swap/format/hash.h"
 #include "swap/store/long_work.h"
@@ -8,10 +9,20 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace penstock::store {
+
+class TileStreamListener {
+   public:
+    // `right`: it is what was written. `error`: of the first part that could not be read, if any.
+    virtual void tile_checked(std::uint32_t tile, bool right, const std::optional<aio::IoError>& error) noexcept = 0;
+
+   protected:
+    ~TileStreamListener() = default;
+};
 
 // A ring of parts: the oldest is hashed while the others are with the devices, and takes the next piece of the stream.
 // All of it stays in the processor's cache, however long the tiles are: sweeping 32 MiB instead costs a third of the
@@ -19,12 +30,11 @@ namespace penstock::store {
 class TileStream final : public LongWork {
    public:
     // `tiles` by index, all written. REQUIRES: nothing writes to the store before it has finished.
-    TileStream(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency);
+    TileStream(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency,
+               TileStreamListener& listener);
     void start();
 
     std::size_t tile_count() const noexcept { return tiles_.size(); }
-    // Those that could not be read, or are not what was written: TensorStore::read_again() tells more.
-    const std::vector<std::uint32_t>& doubtful() const noexcept { return doubtful_; }
 
     bool finished() const noexcept override { return in_flight_ == 0; }
     void stop() noexcept override { next_ = tiles_.size(); }
@@ -51,6 +61,7 @@ class TileStream final : public LongWork {
     TensorStore& store_;
     std::vector<std::uint32_t> tiles_;
     aio::Urgency urgency_;
+    TileStreamListener& listener_;
     std::uint64_t total_bytes_ = 0;
     std::uint64_t part_bytes_ = 0;
     pool::Region memory_;
@@ -62,11 +73,11 @@ class TileStream final : public LongWork {
     // Where it is hashed next.
     std::size_t oldest_ = 0;  // of ring_
     TileHasher hasher_;
+    std::optional<aio::IoError> error_;  // of that tile
 
     std::size_t in_flight_ = 0;
     bool abandoned_ = false;
     std::uint64_t right_bytes_ = 0;
-    std::vector<std::uint32_t> doubtful_;
 };
 
 }  // namespace penstock::store

@@ -1,11 +1,12 @@
 #include "swap/store/verify.h"
 
-#include "pinned_pool/region.h"
+#include "aio/words/io_error.h"
 #include "swap/store/long_work.h"
 #include "swap/store/tile_stream.h"
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,93 +33,87 @@ std::vector<std::uint32_t> tiles_in_scope(const TensorStore& store, VerifyScope 
     return tiles;
 }
 
-// The second reading of tiles that were not right the first time, one after the other.
-class SecondReading final : public LongWork {
+// Which tiles were not right, found where nothing may throw.
+class FirstReading final : public TileStreamListener {
    public:
-    SecondReading(TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency);
-    void start() { start_next(); }
-    const std::vector<TileId>& damaged() const noexcept { return damaged_; }
-    std::uint64_t unread_tiles() const noexcept { return unread_tiles_; }
-    const std::vector<std::string>& messages() const noexcept { return messages_; }
-
-    bool finished() const noexcept override { return operation_.idle(); }
-    void stop() noexcept override { next_ = tiles_.size(); }
-    void abandon() noexcept override { store_.abandon(); }
-    std::uint64_t done_bytes() const noexcept override { return done_bytes_; }
-    std::uint64_t total_bytes() const noexcept override { return total_bytes_; }
+    explicit FirstReading(std::size_t tiles) { doubtful_.reserve(tiles); }
+    void tile_checked(std::uint32_t tile, bool right, const std::optional<aio::IoError>&) noexcept override {
+        if (!right) doubtful_.push_back(tile);
+    }
+    std::vector<std::uint32_t>& doubtful() noexcept { return doubtful_; }
 
    private:
-    struct Operation final : TileOperation {
-        SecondReading* owner = nullptr;
-        void tile_done() noexcept override { owner->tile_done(); }
-    };
-
-    void start_next();
-    void tile_done() noexcept;
-
-    TensorStore& store_;
-    std::vector<std::uint32_t> tiles_;
-    aio::Urgency urgency_;
-    std::uint64_t total_bytes_ = 0;
-    pool::Region memory_;
-    Operation operation_;
-    std::size_t next_ = 0;
-    std::uint64_t done_bytes_ = 0;
-    std::vector<TileId> damaged_;
-    std::uint64_t unread_tiles_ = 0;
-    std::vector<std::string> messages_;  // of the first ones
+    std::vector<std::uint32_t> doubtful_;
 };
 
-SecondReading::SecondReading(TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency)
-    : store_(store), tiles_(std::move(tiles)), urgency_(urgency) {
-    std::uint64_t longest = 0;
-    for (const std::uint32_t index : tiles_) {
-        const std::uint64_t bytes = store.extent_bytes(store.layout().tile(index));
-        longest = std::max(longest, bytes);
-        total_bytes_ += bytes;
-    }
-    memory_ = pool::Region(longest, 1, pool::Registration::none);
-    operation_.owner = this;
+// The second reading, of tiles that were not right the first time: in parts as well, for a tile may be longer than any
+// memory, and nobody vouches for what a manifest says of it.
+class SecondReading final : public LongWork, private TileStreamListener {
+   public:
+    SecondReading(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency);
+    void start() { stream_.start(); }
+    void take(VerifyReport& report);
+
+    bool finished() const noexcept override { return stream_.finished(); }
+    void stop() noexcept override { stream_.stop(); }
+    void abandon() noexcept override { stream_.abandon(); }
+    std::uint64_t done_bytes() const noexcept override { return done_bytes_; }
+    std::uint64_t total_bytes() const noexcept override { return stream_.total_bytes(); }
+
+   private:
+    void tile_checked(std::uint32_t index, bool right, const std::optional<aio::IoError>& error) noexcept override;
+
+    TensorStore& store_;
+    std::vector<TileId> damaged_;
+    std::vector<std::string> messages_;  // of the first ones
+    std::uint64_t unread_tiles_ = 0;
+    std::uint64_t done_bytes_ = 0;
+    TileStream stream_;
+};
+
+SecondReading::SecondReading(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tiles, aio::Urgency urgency)
+    : store_(store), stream_(io, store, std::move(tiles), urgency, *this) {
+    damaged_.reserve(stream_.tile_count());
+    messages_.reserve(std::min(stream_.tile_count(), max_messages));
 }
 
-void SecondReading::start_next() {
-    if (next_ == tiles_.size()) return;
-    const TileId tile = store_.layout().tile(tiles_[next_++]);
-    store_.read_again(operation_, tile, {memory_.data(), memory_.bytes()}, urgency_);
+void SecondReading::tile_checked(std::uint32_t index, bool right, const std::optional<aio::IoError>& error) noexcept {
+    const TileId tile = store_.layout().tile(index);
+    done_bytes_ += store_.extent_bytes(tile);
+    StoreError problem = store_.second_reading(tile, right, error);
+    if (right) return;
+    damaged_.push_back(tile);
+    if (problem.kind == StoreError::Kind::io) ++unread_tiles_;
+    if (messages_.size() < max_messages) messages_.push_back(std::move(problem.message));
 }
 
-void SecondReading::tile_done() noexcept {
-    done_bytes_ += store_.extent_bytes(operation_.tile());
-    if (operation_.error()) {
-        damaged_.push_back(operation_.tile());
-        if (operation_.error()->kind == StoreError::Kind::io) ++unread_tiles_;
-        if (messages_.size() < max_messages) messages_.push_back(operation_.error()->message);
-    }
-    start_next();
+void SecondReading::take(VerifyReport& report) {
+    report.damaged_tiles = damaged_.size();
+    report.unread_tiles = unread_tiles_;
+    report.damaged = std::move(damaged_);
+    report.damages = std::move(messages_);
 }
 
 // Returns the tiles that were not right.
 std::vector<std::uint32_t> read_once(aio::Io& io, TensorStore& store, const VerifyOptions& options,
                                      VerifyReport& report) {
-    auto tiles = std::make_unique<TileStream>(io, store, tiles_in_scope(store, options.scope), options.urgency);
-    const auto stream = start_and_finish(io, std::move(tiles), options.progress);
+    std::vector<std::uint32_t> tiles = tiles_in_scope(store, options.scope);
+    FirstReading first(tiles.size());
+    auto work = std::make_unique<TileStream>(io, store, std::move(tiles), options.urgency, first);
+    const auto stream = start_and_finish(io, std::move(work), options.progress);
     report.tiles = stream->tile_count();
     report.bytes = stream->total_bytes();
-    return stream->doubtful();
+    return std::move(first.doubtful());
 }
 
 void read_again(aio::Io& io, TensorStore& store, std::vector<std::uint32_t> tiles, const VerifyOptions& options,
                 VerifyReport& report) {
-    auto reading = std::make_unique<SecondReading>(store, std::move(tiles), options.urgency);
+    auto reading = std::make_unique<SecondReading>(io, store, std::move(tiles), options.urgency);
     const std::uint64_t right_bytes = report.bytes - reading->total_bytes();
     const auto progress = [&](std::uint64_t done_bytes, std::uint64_t) {
         if (options.progress) options.progress(right_bytes + done_bytes, report.bytes);
     };
-    const auto second = start_and_finish(io, std::move(reading), progress);
-    report.damaged = second->damaged();
-    report.damages = second->messages();
-    report.unread_tiles = second->unread_tiles();
-    report.damaged_tiles = report.damaged.size();
+    start_and_finish(io, std::move(reading), progress)->take(report);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct VerifyOptions {
 };
 
 // Of the newest bytes of all written tiles in the scope; what is not right is read a second time. Has 8 MiB of memory
-// of its own while it runs, and the longest extent when something is read again. Polls the Io; not from a completion.
+// of its own while it runs, however long the tiles are, and 4 bytes per tile. Polls the Io; not from a completion.
 // REQUIRES: no operation in flight on the store. Throws Error (storage) when the device is stuck: then the
 // store is abandoned.
 VerifyReport verify(aio::Io& io, TensorStore& store, const VerifyOptions& options);

@@ -67,18 +67,16 @@ ZeroFill::ZeroFill(aio::Io& io, const std::vector<ZeroRange>& ranges, std::funct
     for (const ZeroRange& range : ranges) {
         total_bytes_ += range.bytes;
         ranges_.push_back({.range = range, .issued_bytes = 0, .active_lanes = 0, .flushed = false});
+        for (unsigned i = 0; i < lanes_per_range; ++i) {
+            Lane& lane = lanes_.emplace_back();
+            lane.owner = this;
+            lane.range = &ranges_.back();
+        }
     }
 }
 
 void ZeroFill::start() {
-    for (Range& range : ranges_) {
-        for (unsigned i = 0; i < lanes_per_range; ++i) {
-            Lane& lane = lanes_.emplace_back();
-            lane.owner = this;
-            lane.range = &range;
-            start_next(lane);
-        }
-    }
+    for (Lane& lane : lanes_) start_next(lane);
 }
 
 // The next piece of the lane's range; when none is left, its last lane flushes.

@@ -5,6 +5,7 @@
 #include "tests/seeds.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <random>
@@ -173,6 +174,32 @@ TEST(Layout, ImpossibleObjectsAreRefused) {
     EXPECT_EQ(refusal_of({{"a", UINT64_MAX, UINT64_MAX}}), ExitCode::usage);
     EXPECT_EQ(refusal_of({{"a", (1ULL << 24) + 1, 1}}), ExitCode::usage);
     EXPECT_EQ(refusal_of({{"a", 1ULL << 24, 1}, {"b", 1, 1}}), ExitCode::usage);
+}
+
+// What a hostile manifest may name: each of its objects would have a place of its own on each device.
+TEST(Layout, OfManyObjectsOnManyDevicesTakesLittleMemory) {
+    constexpr std::uint32_t count = 1U << 18;
+    std::vector<store::ObjectSpec> objects(count);
+    for (std::uint32_t i = 0; i < count; ++i)
+        objects[i] = {.name = std::to_string(i), .bytes = i % 3 * 5000 + 1, .tile_bytes = 4096};
+    const auto heap_bytes = [] {
+        const struct mallinfo2 heap = ::mallinfo2();
+        return heap.uordblks + heap.hblkhd;
+    };
+    const std::size_t before = heap_bytes();
+    const store::Layout layout(std::move(objects), {.shares = std::vector<std::uint16_t>(64, 1)});
+    EXPECT_LT(heap_bytes() - before, 64U << 20);
+    std::vector<std::uint64_t> ends(64, 0);
+    for (std::uint32_t object = 0; object < count; ++object) {
+        for (std::uint32_t slot = 0; slot < 2; ++slot) {
+            for (std::uint32_t tile = 0; tile < layout.tile_count(object); ++tile) {
+                const store::Extent extent = layout.extent({object, tile}, slot);
+                ASSERT_EQ(extent.offset_bytes, ends[extent.device]) << "object " << object;
+                ends[extent.device] += extent.bytes;
+            }
+        }
+    }
+    for (std::uint32_t device = 0; device < 64; ++device) EXPECT_EQ(layout.device_bytes(device), ends[device]);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "swap/store/verify.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "swap/directory/store_files.h"
+#include "swap/store/manifest_write.h"
 
 #include "tests/aio/fakes/forwarding_backend.h"
 #include "tests/swap/power/power_device.h"
@@ -10,9 +12,12 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <random>
@@ -263,6 +268,36 @@ TEST_F(LongTiles, TheSecondReadingSaysThatThereWereTwo) {
     flip_bit(store->location({0, 0}).path, offset({0, 0}, 7 * mib));
     const store::VerifyReport report = verify(io, *store, {});
     EXPECT_NE(report.damages.at(0).find("also when read again"), std::string::npos) << report.damages[0];
+}
+
+// A manifest may say what it likes: a tile longer than the machine's memory, over a file that is one hole.
+TEST_F(VerifyTest, ALongTileThatIsDamagedTakesNoMoreMemoryThanAShortOne) {
+    constexpr std::uint64_t tile_bytes = 384U << 20;
+    const auto verify_long = [&] {
+        store::StoreDirectory hostile(scratch.file("hostile"), "test");
+        hostile.assign({.store = hostile.uuid(), .device = 0, .device_count = 1});
+        store::Manifest manifest;
+        manifest.store = hostile.uuid();
+        manifest.incarnation = 1;
+        manifest.objects = {{"long", tile_bytes, tile_bytes}};
+        manifest.tiles = {{.hash = {.low = 1, .high = 2}, .generation = 0, .slot = 0, .written = true}};
+        const store::Layout layout(manifest.objects, manifest.geometry);
+        aio::Io its_io(aio::make_thread_backend({}), {});
+        {
+            store::StoreFiles files =
+                store::StoreFiles::make({&hostile}, aio::Caching::buffered, std::chrono::seconds(1));
+            fit_manifests(files, layout);
+            if (::ftruncate(files.data[0].fd(), static_cast<off_t>(layout.device_bytes(0))) != 0) std::_Exit(2);
+            for (std::uint32_t place = 0; place < 2; ++place) write_manifest_copy(its_io, files, manifest, place);
+        }
+        const auto opened = store::TensorStore::open(its_io, {&hostile}, {.caching = aio::Caching::buffered});
+        const store::VerifyReport report = verify(its_io, *opened, {});
+        rusage used{};
+        ::getrusage(RUSAGE_SELF, &used);
+        std::cerr << used.ru_maxrss << " KiB\n" << report.damages.at(0) << '\n';
+        std::_Exit(report.damaged_tiles == 1 && used.ru_maxrss < 200 << 10 ? 0 : 1);
+    };
+    EXPECT_EXIT(verify_long(), ::testing::ExitedWithCode(0), "object 'long', tile 0 .* also when read again");
 }
 
 }  // namespace
