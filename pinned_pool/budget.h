@@ -24,7 +24,8 @@ struct Use {
 };
 
 // What this machine can still give: the least of free RAM and the room under the limits of the cgroup and its ancestors
-// (v1 and v2). Page cache that the kernel drops by itself counts as room.
+// (v1 and v2). Page cache, and slabs in v2, count as room but for half, or 64 MiB, of each: a program that reads much
+// has its group full of them.
 struct MachineMemory {
     std::uint64_t available_bytes = 0;
     std::string limited_by;  // "free RAM" or "cgroup limit /sys/fs/cgroup/…"

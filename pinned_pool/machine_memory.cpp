@@ -1,5 +1,5 @@
 // What /proc and /sys say about the memory that is left. Source: Documentation/admin-guide/cgroup-v1/memory.rst and
-// cgroup-v2.rst of Linux.
+// cgroup-v2.rst of Linux, and si_mem_available() in its mm.
 #include "pinned_pool/budget.h"
 #include "pinned_pool/cgroups.h"
 
@@ -20,14 +20,29 @@ namespace {
 
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
-// The files of one controller version; `cache` is the line of memory.stat with page cache that is dropped on demand.
+// The files of one controller version, and the lines of memory.stat with what is given back on demand: page cache that
+// is no shared memory, used lately or not, and slabs (of which version 1 says nothing).
 struct CgroupFiles {
     const char* limit;
     const char* usage;
-    const char* cache;
+    const char* inactive_cache;
+    const char* active_cache;
+    const char* slabs;
 };
-constexpr CgroupFiles version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
-constexpr CgroupFiles version_2 = {"memory.max", "memory.current", "inactive_file"};
+constexpr CgroupFiles version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+                                   "total_active_file", nullptr};
+constexpr CgroupFiles version_2 = {"memory.max", "memory.current", "inactive_file", "active_file", "slab_reclaimable"};
+
+// The kernel's rule for the whole machine (MemAvailable): of each kind half stays, or the low watermark if that is
+// less. A group has no watermark; this is about that of a machine of 16 GiB.
+constexpr std::uint64_t kept_bytes = 64ULL << 20;
+std::uint64_t given_back(std::uint64_t bytes) noexcept {
+    return bytes - std::min(bytes / 2, kept_bytes);
+}
+
+std::uint64_t sum(std::uint64_t one, std::uint64_t other) noexcept {
+    return one + std::min(other, unlimited - one);
+}
 
 // The number that a file holds; nothing when there is no such file or no number in it ("max").
 std::optional<std::uint64_t> number_in(const std::string& path) {
@@ -61,8 +76,11 @@ void consider_group(const std::string& root, const std::string& folder, const Cg
     const auto limit = number_in(root + folder + "/" + files.limit);
     const auto usage = number_in(root + folder + "/" + files.usage);
     if (!limit || !usage) return;
-    const std::uint64_t cache = number_after(root + folder + "/memory.stat", files.cache).value_or(0);
-    const std::uint64_t held = *usage - std::min(*usage, cache);
+    const auto stated = [&](const char* line) {
+        return line == nullptr ? 0 : number_after(root + folder + "/memory.stat", line).value_or(0);
+    };
+    const std::uint64_t cache = given_back(sum(stated(files.inactive_cache), stated(files.active_cache)));
+    const std::uint64_t held = *usage - std::min(*usage, sum(cache, given_back(stated(files.slabs))));
     const std::uint64_t room = *limit - std::min(*limit, held);
     if (room >= least.available_bytes) return;
     least.available_bytes = room;

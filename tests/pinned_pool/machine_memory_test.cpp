@@ -49,14 +49,27 @@ TEST(MachineMemory, IsFreeRamWithoutCgroups) {
     EXPECT_EQ(machine.read().limited_by, "free RAM");
 }
 
-TEST(MachineMemory, ReadsVersion2AndCountsInactivePageCacheAsRoom) {
+// As the kernel counts MemAvailable: of page cache and of slabs that can be given back, all but half or 64 MiB.
+TEST(MachineMemory, ReadsVersion2AndCountsWhatTheKernelGivesBackAsRoom) {
+    Machine machine;
+    machine.put("/proc/meminfo", "MemAvailable: 99000000 kB\n");
+    machine.put("/proc/self/cgroup", "0::/user/job\n");
+    machine.put("/sys/fs/cgroup/user/job/memory.max", "8000000000\n");
+    machine.put("/sys/fs/cgroup/user/job/memory.current", "7500000000\n");
+    machine.put("/sys/fs/cgroup/user/job/memory.stat",
+                "anon 1\nfile 5000000000\nshmem 3\ninactive_file 1000000000\nactive_file 3000000000\n"
+                "slab_reclaimable 500000000\nslab_unreclaimable 77\n");
+    EXPECT_EQ(machine.read().available_bytes, 500000000ULL + 4000000000ULL + 500000000ULL - 2 * (64ULL << 20));
+    EXPECT_EQ(machine.read().limited_by, "cgroup limit /sys/fs/cgroup/user/job/memory.max");
+}
+
+TEST(MachineMemory, CountsHalfOfLittlePageCacheAsRoom) {
     Machine machine;
     machine.put("/proc/self/cgroup", "0::/user/job\n");
     machine.put("/sys/fs/cgroup/user/job/memory.max", "500000\n");
     machine.put("/sys/fs/cgroup/user/job/memory.current", "400000\n");
-    machine.put("/sys/fs/cgroup/user/job/memory.stat", "anon 1\nfile 300000\ninactive_file 150000\nactive_file 2\n");
-    EXPECT_EQ(machine.read().available_bytes, 250000U);
-    EXPECT_EQ(machine.read().limited_by, "cgroup limit /sys/fs/cgroup/user/job/memory.max");
+    machine.put("/sys/fs/cgroup/user/job/memory.stat", "inactive_file 50000\nactive_file 100000\n");
+    EXPECT_EQ(machine.read().available_bytes, 175000U);
 }
 
 TEST(MachineMemory, TakesTheTightestAncestor) {
@@ -75,7 +88,8 @@ TEST(MachineMemory, ReadsVersion1) {
     machine.put("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/docker/abc\n1:cpu:/\n0::/\n");
     machine.put("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "700000\n");
     machine.put("/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "300000\n");
-    machine.put("/sys/fs/cgroup/memory/docker/abc/memory.stat", "inactive_file 7\ntotal_inactive_file 100000\n");
+    machine.put("/sys/fs/cgroup/memory/docker/abc/memory.stat",
+                "inactive_file 7\nslab_reclaimable 5\ntotal_inactive_file 60000\ntotal_active_file 140000\n");
     machine.put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     machine.put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "999999\n");
     EXPECT_EQ(machine.read().available_bytes, 500000U);
