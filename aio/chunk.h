@@ -61,7 +61,7 @@ Judgement judge(Chunk& chunk, const JudgeRules& rules) noexcept;
 // Whether there is such a class: of reads demand, prefetch and scrub, of writes demand, write_back and scrub.
 bool has_urgency(IoKind kind, Urgency urgency) noexcept;
 
-// Checks what TransferRequest asks of its maker, for a loop that cuts chunks of `chunk_bytes`.
-void check_request(const TransferRequest& request, std::uint32_t chunk_bytes);
+// Checks what TransferRequest asks of its maker.
+void check_request(const TransferRequest& request);
 
 }  // namespace penstock::aio

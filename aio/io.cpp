@@ -57,7 +57,7 @@ Io::Io(std::unique_ptr<Backend> backend, IoLimits limits) : backend_(std::move(b
 
 void Io::start(Transfer& transfer, const TransferRequest& request) {
     PENSTOCK_CHECK(transfer.idle(), "the transfer is already started");
-    check_request(request, limits_.chunk_bytes);
+    check_request(request);
     transfer.request_ = request;
     if (!request.urgency && request.kind != IoKind::flush)
         transfer.request_.urgency = request.kind == IoKind::read ? Urgency::demand : Urgency::write_back;
@@ -184,11 +184,18 @@ Admission Io::issue_class(DeviceQueue& queue, IoKind kind, Urgency urgency) noex
         queue.load.free_places = free_places(queue);
         queue.load.demand_recent = queue.demand_recent(now_);
         const Admission answer =
-            admit(queue.limits, queue.load, kind, urgency, std::min<std::uint64_t>(limits_.chunk_bytes, left));
+            admit(queue.limits, queue.load, kind, urgency, next_chunk_bytes(transfer->request_, left));
         if (answer != Admission::yes) return answer;
         issue_chunk(queue, *transfer);
     }
     return Admission::yes;
+}
+
+// Limits are measured or guessed, and may be of another device: it is served all the same.
+std::uint32_t Io::next_chunk_bytes(const TransferRequest& request, std::uint64_t left) const noexcept {
+    if (left == 0) return 0;  // a flush
+    const std::uint32_t most = std::max(limits_.chunk_bytes, request.file->alignment().offset_bytes);
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, left));
 }
 
 // Each other device that has nothing in flight keeps one place.
@@ -210,7 +217,7 @@ void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
     chunk.device = request.file->device();
     chunk.data = request.data == nullptr ? nullptr : request.data + transfer.issued_bytes_;
     chunk.offset_bytes = request.offset_bytes + transfer.issued_bytes_;
-    chunk.bytes = chunk.issued_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(limits_.chunk_bytes, left));
+    chunk.bytes = chunk.issued_bytes = next_chunk_bytes(request, left);
     chunk.urgency = request.urgency.value_or(Urgency::demand);
     chunk.tries = 0;
     chunk.lasting =

@@ -27,8 +27,10 @@ struct DeviceQueue;  // aio/device_queue.h
 inline constexpr std::chrono::seconds default_deadline{120};
 
 struct IoLimits {
-    std::uint32_t chunk_bytes = 1U << 20;  // longest single attempt, a power of two; more does not read faster
-    InFlightLimits in_flight;              // per device
+    // Longest single attempt, a power of two, or what a file asks offsets to be multiples of if that is more. More does
+    // not read faster.
+    std::uint32_t chunk_bytes = 1U << 20;
+    InFlightLimits in_flight;  // per device
     int tries = 8;  // at one place without progress (EAGAIN with a growing pause, EINTR), then it is an error
     // How long an attempt may be with the kernel before advance(), finish() and the destructor say so. A flush, a write
     // that is durable when it ends and one through the page cache wait for other writes, perhaps for gigabytes of them:
@@ -132,6 +134,7 @@ class Io {
     void issue_queue(DeviceQueue& queue) noexcept;
     Admission issue_class(DeviceQueue& queue, IoKind kind, Urgency urgency) noexcept;
     std::uint32_t free_places(const DeviceQueue& queue) const noexcept;
+    std::uint32_t next_chunk_bytes(const TransferRequest& request, std::uint64_t left) const noexcept;
     void issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept;
     void submit(Chunk& chunk) noexcept;
     void rest(Chunk& chunk) noexcept;

@@ -195,6 +195,34 @@ std::optional<dev_t> device_of(const std::filesystem::path& path) {
     return status.st_dev;
 }
 
+struct stat named(const std::string& path) {
+    struct stat status = {};
+    if (::lstat(path.c_str(), &status) != 0) refuse_unread(path, errno_text(errno));
+    return status;
+}
+
+bool is_there(const std::string& path) {
+    struct stat status = {};
+    if (::stat(path.c_str(), &status) == 0) return true;
+    // A folder that may not be looked into has no profile for us; what is in it is told by who must use it.
+    if (errno == ENOENT || errno == EACCES) return false;
+    const int error = errno;
+    if (named(path).st_uid == ::geteuid()) refuse_unread(path, errno_text(error));
+    return true;  // somebody else's
+}
+
+// Why others decide what is in it, or nothing. A link is who made it.
+std::string distrust(const struct stat& file, const std::filesystem::path& folder) {
+    struct stat around = {};
+    if (::stat(folder.c_str(), &around) != 0) return errno_text(errno);
+    if (file.st_uid != 0 && file.st_uid != ::geteuid())
+        return fmt::format("it belongs to another user ({})", file.st_uid);
+    if (!S_ISLNK(file.st_mode) && (file.st_mode & S_IWOTH) != 0) return "everybody may write to it (chmod o-w)";
+    if ((around.st_mode & S_IWOTH) != 0 && (around.st_mode & S_ISVTX) == 0)
+        return "everybody may replace it (chmod o-w, of its directory)";
+    return {};
+}
+
 [[noreturn]] void fail(const std::string& path, const char* action, int errno_value) {
     throw Error(ExitCode::storage, fmt::format("{}: {}: {}; check the directory and its free space.", path, action,
                                                errno_text(errno_value)));
@@ -236,15 +264,26 @@ InFlightLimits in_flight_limits(const DeviceProfile& profile) noexcept {
     return limits;
 }
 
-std::optional<FoundProfile> find_profile(const std::string& directory) {
+std::optional<FoundProfile> find_profile(const std::string& directory, std::vector<std::string>* notes) {
     std::filesystem::path at = settled(directory);
     const std::optional<dev_t> device = device_of(at);
     while (device && device_of(at) == device) {
         const std::string path = (at / profile_name).string();
-        struct stat status = {};
-        if (::stat(path.c_str(), &status) == 0) return FoundProfile{read_profile(path), path};
-        // A folder that may not be looked into has no profile for us; what is in it is told by who must use it.
-        if (errno != ENOENT && errno != EACCES) refuse_unread(path, errno_text(errno));
+        std::string passed_over;
+        if (is_there(path)) {
+            const struct stat file = named(path);
+            passed_over = distrust(file, at);
+            if (passed_over.empty()) {
+                try {
+                    return FoundProfile{read_profile(path), path};
+                } catch (const Error& error) {
+                    if (file.st_uid == ::geteuid()) throw;
+                    passed_over = error.what();
+                }
+            }
+            if (notes != nullptr)
+                notes->push_back(fmt::format("the device's profile {} is passed over: {}", path, passed_over));
+        }
         if (!at.has_relative_path()) break;
         at = at.parent_path();
     }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::aio {
 
@@ -42,9 +43,11 @@ struct FoundProfile {
 };
 
 // The profile nearest to `directory`: in it, or in a parent on the same file system. Nothing when there is none. Throws
-// Error (usage) for one that cannot be read or understood, naming the file and what is wrong: a setting that somebody
-// measured is not dropped in silence.
-std::optional<FoundProfile> find_profile(const std::string& directory);
+// Error (usage) for one of this user's that cannot be read or understood, naming the file and what is wrong: a setting
+// that somebody measured is not dropped in silence. Passed over, with a line for each in `notes`: what is neither this
+// user's nor root's, what others may write to or replace (a directory that everybody may write to, without the sticky
+// bit), and root's where it is no good, for this user could do nothing about it.
+std::optional<FoundProfile> find_profile(const std::string& directory, std::vector<std::string>* notes = nullptr);
 
 // Replaces the file at one instant (temporary name, fsync, rename). Throws Error (storage).
 void write_profile(const std::string& path, const DeviceProfile& profile);

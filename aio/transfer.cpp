@@ -12,7 +12,7 @@ bool has_urgency(IoKind kind, Urgency urgency) noexcept {
     return urgency != (kind == IoKind::read ? Urgency::write_back : Urgency::prefetch);
 }
 
-void check_request(const TransferRequest& request, std::uint32_t chunk_bytes) {
+void check_request(const TransferRequest& request) {
     PENSTOCK_CHECK(request.file != nullptr && request.file->fd() >= 0, "the request names no open file");
     const std::string& path = request.file->path();
     if (request.kind == IoKind::flush) {
@@ -30,8 +30,6 @@ void check_request(const TransferRequest& request, std::uint32_t chunk_bytes) {
     PENSTOCK_CHECK(request.offset_bytes % alignment.offset_bytes == 0 && request.bytes % alignment.offset_bytes == 0,
                    "{}: offset {} and length {} are not multiples of {} bytes", path, request.offset_bytes,
                    request.bytes, alignment.offset_bytes);
-    PENSTOCK_CHECK(alignment.offset_bytes <= chunk_bytes, "{}: chunks of {} bytes are shorter than the alignment {}",
-                   path, chunk_bytes, alignment.offset_bytes);
 }
 
 Transfer::~Transfer() {

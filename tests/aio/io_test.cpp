@@ -447,5 +447,24 @@ TEST_F(IoOverManual, ReturnsFromAWaitWhoseWakeCameWhileWorkWasHandedOver) {
     EXPECT_EQ(backend_->now(), before);
 }
 
+// Limits may be another device's: a profile that was copied along.
+TEST(Io, AFileThatAsksForLongerAttemptsThanTheLimitsSayGetsThem) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("data");
+    File file(AT_FDCWD, path, path, {.mode = FileMode::create});
+    const std::uint32_t alignment = file.alignment().offset_bytes;
+    if (alignment == 1) GTEST_SKIP() << file.fallback();
+    Io io(make_thread_backend({}), {.chunk_bytes = alignment / 2});
+    const ScratchMemory written(4 * 4096), read(4 * 4096);
+    fill_random(written.span(), 1);
+    Counted transfer;
+    for (const auto& [kind, memory] : {std::pair(IoKind::write, &written), std::pair(IoKind::read, &read)}) {
+        io.start(transfer, {.kind = kind, .file = &file, .data = memory->data(), .offset_bytes = 0, .bytes = 4 * 4096});
+        ASSERT_FALSE(io.finish(transfer).has_value());
+        ASSERT_FALSE(transfer.error().has_value()) << transfer.error()->message();
+    }
+    EXPECT_TRUE(std::equal(read.span().begin(), read.span().end(), written.data()));
+}
+
 }  // namespace
 }  // namespace penstock::aio

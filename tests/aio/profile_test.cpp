@@ -221,6 +221,68 @@ TEST_F(ProfileTest, ThatCannotBeLookedAtIsRefused) {
     expect_in("ELOOP", refusal());
 }
 
+// What others may have put there is advice of theirs.
+class ForeignProfile : public ProfileTest {
+   protected:
+    // What is found from the directory below, and what is noted.
+    std::string found(const std::string& note) {
+        std::vector<std::string> notes;
+        const auto profile = find_profile(scratch_.file("below"), &notes);
+        EXPECT_EQ(notes.size(), note.empty() ? 0U : 1U);
+        for (const std::string& line : notes) expect_in(note, line), expect_in(profile_name, line);
+        return profile ? profile->profile.made : "none";
+    }
+    void give_to(unsigned user) const { ASSERT_EQ(::chown(path().c_str(), user, user), 0); }
+};
+
+TEST_F(ForeignProfile, OfAnotherUserIsPassedOverWithANote) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+    write_profile(path(), {.made = "theirs"});
+    EXPECT_EQ(found(""), "theirs");
+    give_to(12345);
+    EXPECT_EQ(found("another user (12345)"), "none");
+    put("no profile at all");
+    EXPECT_EQ(found("another user (12345)"), "none");
+    std::filesystem::remove(path());
+    std::filesystem::create_symlink(profile_name, path());  // leads to itself
+    ASSERT_EQ(::lchown(path().c_str(), 12345, 12345), 0);
+    EXPECT_EQ(found("another user"), "none");
+}
+
+TEST_F(ForeignProfile, ThatOthersMayWriteOrReplaceIsPassedOverWithANote) {
+    write_profile(path(), {.made = "ours"});
+    ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
+    EXPECT_EQ(found("everybody may write to it"), "none");
+    ASSERT_EQ(::chmod(path().c_str(), 0644), 0);
+    ASSERT_EQ(::chmod(directory().c_str(), 0777), 0);
+    EXPECT_EQ(found("everybody may replace it"), "none");
+    ASSERT_EQ(::chmod(directory().c_str(), 01777), 0);
+    EXPECT_EQ(found(""), "ours");
+}
+
+// The next one above is looked for.
+TEST_F(ForeignProfile, DoesNotHideAnother) {
+    std::filesystem::create_directory(scratch_.file("below"));
+    write_profile(path(), {.made = "above"});
+    write_profile(scratch_.file("below/") + profile_name, {.made = "below"});
+    ASSERT_EQ(::chmod(scratch_.file("below").c_str(), 0777), 0);
+    EXPECT_EQ(found("everybody may replace it"), "above");
+}
+
+TEST_F(ForeignProfile, OfRootThatIsNoGoodIsPassedOverWithANote) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root has files of root's";
+    put("no profile at all");
+    ASSERT_EQ(::chmod(directory().c_str(), 0755), 0);
+    const auto look_as_another = [&] {
+        if (::setresuid(12345, 12345, 12345) != 0) std::_Exit(2);
+        std::vector<std::string> notes;
+        const bool none = !find_profile(directory(), &notes);
+        std::fprintf(stderr, "%s\n", notes.empty() ? "no note" : notes[0].c_str());
+        std::_Exit(none ? 7 : 1);
+    };
+    EXPECT_EXIT(look_as_another(), ::testing::ExitedWithCode(7), "passed over: .* is no JSON object");
+}
+
 TEST_F(ProfileTest, LimitsOfTheDefaultProfileAreTheDefaultLimits) {
     const InFlightLimits limits = in_flight_limits({});
     const InFlightLimits usual;

@@ -101,7 +101,7 @@ inline constexpr std::array unwatched_calls{
         "no system call, or that of a failed check()"},
     UnwatchedCall{"aligned_alloc malloc", "the heap: bad_alloc, as of new"},
     UnwatchedCall{"XXH3_*", "arithmetic; its state is of the heap"},
-    UnwatchedCall{"getpid getrlimit sysconf time clock_gettime sigfillset sigemptyset sigaddset "
+    UnwatchedCall{"getpid geteuid getrlimit sysconf time clock_gettime sigfillset sigemptyset sigaddset "
                   "sigismember sigpending sigtimedwait pthread_sigmask pthread_mutex_lock "
                   "pthread_mutex_unlock pthread_once",
                   "cannot fail as they are called"},
