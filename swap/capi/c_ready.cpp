@@ -30,12 +30,12 @@ Descriptor made(int fd, const char* call) {
 }  // namespace
 
 ReadyDescriptor::ReadyDescriptor(int backend_fd)
-    : backend_signals_(backend_fd >= 0),
+    : backend_fd_(backend_fd),
       timer_(made(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create")),
       epoll_(made(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
     watch(event_.fd());
     watch(timer_.get());
-    if (backend_signals_) watch(backend_fd);
+    if (backend_fd_ >= 0) watch(backend_fd_);
 }
 
 void ReadyDescriptor::watch(int fd) {
@@ -49,11 +49,17 @@ void ReadyDescriptor::watch(int fd) {
 // Setting a timer also takes back that it had expired.
 void ReadyDescriptor::update(bool results, bool in_flight) noexcept {
     itimerspec next{};
-    if (in_flight) next.it_value.tv_nsec = backend_signals_ ? tick_ns : tick_without_signal_ns;
+    if (in_flight) next.it_value.tv_nsec = backend_fd_ >= 0 ? tick_ns : tick_without_signal_ns;
     [[maybe_unused]] const int set = ::timerfd_settime(timer_.get(), 0, &next, nullptr);
     if (results == results_) return;
     results_ = results;
     results ? event_.signal() : event_.take();
+}
+
+void ReadyDescriptor::drop_backend() noexcept {
+    if (backend_fd_ < 0) return;
+    [[maybe_unused]] const int dropped = ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, backend_fd_, nullptr);
+    backend_fd_ = -1;
 }
 
 }  // namespace penstock::store

@@ -17,11 +17,13 @@ class ReadyDescriptor {
     int fd() const noexcept { return epoll_.get(); }
     // Says how things are when a call on the store ends: whether results wait, and whether operations are in flight.
     void update(bool results, bool in_flight) noexcept;
+    // The backend has nothing more to say: what it signals nobody takes any more.
+    void drop_backend() noexcept;
 
    private:
     void watch(int fd);
 
-    const bool backend_signals_;
+    int backend_fd_;  // -1: it does not signal
     bool results_ = false;
     aio::WakeEvent event_;
     Descriptor timer_;

@@ -241,6 +241,7 @@ void CStore::lose(const aio::OldestTransfer& stuck) {
     loss_ = stuck.message() +
             "; the store serves nothing any more. Check the device (dmesg), end the program and start it again.";
     open_.store().abandon();
+    ready_.drop_backend();
     give_up_running();
 }
 

@@ -305,13 +305,15 @@ typedef struct penstock_result {
 
 // Takes the next result, waiting for it up to `timeout_ms` (0: not at all; negative: for as long as it takes, which the
 // deadline bounds). PENSTOCK_OK: *result is set, whatever its own status. PENSTOCK_TIMEOUT, PENSTOCK_IDLE: it is not.
+// Nor is it after PENSTOCK_OUT_OF_MEMORY, but no result is lost: call again.
 penstock_status penstock_next(penstock_store* store, int64_t timeout_ms, penstock_result* result,
                               penstock_error* error);
 
 // Readable, for poll, select and epoll, while penstock_next has something to do: call it with timeout 0 until it
 // returns another status than PENSTOCK_OK. It may find nothing: while operations are in flight the descriptor also
 // becomes readable for the store's own timers, 10 ms after the last call (1 ms with a backend that cannot signal). Do
-// not read from it, and do not close it: it is the store's. -1 for NULL.
+// not read from it, and do not close it: it is the store's. When the last result of a loss (memory_lost) was taken it is
+// not readable any more. -1 for NULL.
 int penstock_event_fd(const penstock_store* store);
 
 #ifdef __cplusplus

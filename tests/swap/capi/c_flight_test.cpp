@@ -265,6 +265,51 @@ int live_with_a_stuck_device(Gate& gate, CCaller& caller, penstock_pool* pool) {
     return penstock_pool_destroy(pool, nullptr) == PENSTOCK_OK ? 0 : 12;
 }
 
+// What a stuck device has done comes to the backend, which signals it, and nobody asks any more.
+class StuckAndSignalling final : public ForwardingBackend {
+   public:
+    explicit StuckAndSignalling(const bool& stuck) : ForwardingBackend(aio::make_thread_backend({})), stuck_(stuck) {}
+    aio::Attempt* reap(std::chrono::nanoseconds timeout) override { return stuck_ ? nullptr : inner_->reap(timeout); }
+    aio::Attempt* abandon() noexcept override { return stuck_ ? nullptr : inner_->abandon(); }
+    int ready_fd() override { return inner_->ready_fd(); }
+    const char* name() const noexcept override { return "stuck and signalling"; }
+
+   private:
+    const bool& stuck_;
+};
+
+int live_in_an_event_loop(Gate& gate, CCaller& caller) {
+    const aio::ScratchMemory memory(caller.bytes_of(weights));
+    const auto readable = [&](int timeout_ms) {
+        pollfd asked = {.fd = penstock_event_fd(caller.store), .events = POLLIN, .revents = 0};
+        return ::poll(&asked, 1, timeout_ms) == 1;
+    };
+    gate.closed = true;
+    if (penstock_write(caller.store, weights, memory_of(memory), PENSTOCK_DEMAND, nullptr, nullptr) != PENSTOCK_OK)
+        return 1;
+    while (penstock_next(caller.store, 0, &caller.result, nullptr) == PENSTOCK_TIMEOUT) {
+        if (!readable(60'000)) return 2;
+    }
+    if (caller.result.memory_lost == 0) return 3;
+    if (penstock_next(caller.store, 0, &caller.result, nullptr) != PENSTOCK_IDLE) return 4;
+    std::cerr << "the loss was reported\n";
+    return readable(100) ? 5 : 0;
+}
+
+TEST(CFlightStuck, AfterTheLossWasReportedTheDescriptorIsQuiet) {
+    const auto live = [] {
+        Gate gate;
+        CCaller caller;
+        penstock_store_options options = caller.options();
+        options.deadline_ms = 20;
+        caller.store = new penstock_store(store::open_store(&options, [&gate](const auto&, const auto&) {
+            return aio::ChosenBackend{.backend = std::make_unique<StuckAndSignalling>(gate.closed), .note = {}};
+        }));
+        ::_exit(live_in_an_event_loop(gate, caller));
+    };
+    EXPECT_EXIT(live(), ::testing::ExitedWithCode(0), "the loss was reported");
+}
+
 TEST(CFlightStuck, WhatIsStuckBecomesAResultAndItsMemoryIsNeverGrantedAgain) {
     const auto live = [] {
         Gate gate;
