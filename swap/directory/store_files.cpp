@@ -33,6 +33,36 @@ void hold_all(StoreFiles& files, Sharing sharing, std::chrono::nanoseconds patie
     }
 }
 
+// Whoever may write to the directory may take the store's files away, and who owns it may let others do so.
+std::string note_of_others(const StoreDirectory& directory) {
+    struct stat status {};
+    if (::fstat(directory.fd(), &status) != 0) return {};  // what follows says more
+    if (status.st_uid != 0 && status.st_uid != ::geteuid())
+        return fmt::format("{} belongs to another user ({}), who can change or remove the store.", directory.path(),
+                           status.st_uid);
+    if ((status.st_mode & S_IWOTH) == 0) return {};
+    return fmt::format("everybody may write to {} and so remove the store (chmod o-w).", directory.path());
+}
+
+// Its own, so that they last as long as the files.
+Descriptor open_again(const StoreDirectory& directory) {
+    Descriptor own(::openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (own) return own;
+    throw Error(ExitCode::storage, fmt::format("{} cannot be opened: {}; check the directory, and the limit on open "
+                                               "files (ulimit -n).",
+                                               directory.path(), aio::errno_text(errno)));
+}
+
+// What cannot be asked for is not missing; a file server says ESTALE of what is.
+bool lost_its_name(const aio::File& file, const Descriptor& directory, const char* name) noexcept {
+    struct stat opened {};
+    struct stat named {};
+    if (::fstat(file.fd(), &opened) != 0) return errno == ESTALE;
+    if (opened.st_nlink == 0) return true;
+    if (::fstatat(directory.get(), name, &named, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT || errno == ESTALE;
+    return opened.st_dev != named.st_dev || opened.st_ino != named.st_ino;
+}
+
 template <typename ModeOf>
 StoreFiles open_all(const std::vector<StoreDirectory*>& directories, aio::Caching caching, ModeOf mode_of) {
     StoreFiles files;
@@ -47,6 +77,8 @@ StoreFiles open_all(const std::vector<StoreDirectory*>& directories, aio::Cachin
     }
     if (made) first.sync();
     for (const StoreDirectory* directory : directories) {
+        files.directories.push_back(open_again(*directory));
+        if (std::string note = note_of_others(*directory); !note.empty()) files.notes.push_back(std::move(note));
         const aio::FileMode mode = mode_of(*directory, data_file_name);
         const aio::File& file = files.data.emplace_back(
             open_file(*directory, data_file_name, {.mode = mode, .caching = caching, .sync = aio::Sync::on_flush}));
@@ -119,14 +151,11 @@ std::uint64_t StoreFiles::granule_bytes() const {
 }
 
 const aio::File* StoreFiles::removed() const noexcept {
-    const auto nameless = [](const aio::File& file) {
-        struct stat status {};
-        if (::fstat(file.fd(), &status) != 0) return errno == ESTALE;  // so a file server says it
-        return status.st_nlink == 0;
-    };
-    for (const std::vector<aio::File>* files : {&data, &manifests}) {
-        const auto found = std::find_if(files->begin(), files->end(), nameless);
-        if (found != files->end()) return &*found;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        if (lost_its_name(data[i], directories[i], data_file_name)) return &data[i];
+    }
+    for (std::size_t i = 0; i < manifests.size(); ++i) {
+        if (lost_its_name(manifests[i], directories.front(), manifest_file_names[i])) return &manifests[i];
     }
     return nullptr;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/file.h"
+#include "swap/directory/descriptor.h"
 #include "swap/directory/store_directory.h"
 #include "swap/format/layout.h"
 
@@ -14,9 +15,10 @@
 namespace penstock::store {
 
 struct StoreFiles {
-    std::vector<aio::File> data;        // one per device
-    std::vector<aio::File> manifests;   // two, in the first directory
-    std::vector<std::string> notes;     // direct I/O refused
+    std::vector<aio::File> data;       // one per device
+    std::vector<aio::File> manifests;  // two, in the first directory
+    std::vector<Descriptor> directories;
+    std::vector<std::string> notes;     // direct I/O refused, others may write to a directory
     std::vector<FileHold> holds;        // of all of them; given up before they are closed
     std::unique_ptr<StoreFiles> place;  // where keep_for_ever() puts them: then nothing may be allocated
 
@@ -24,7 +26,9 @@ struct StoreFiles {
     // max_granule_bytes.
     std::uint64_t granule_bytes() const;
 
-    // The first file that has no name any more: what is written to it ends with the process. Null when there is none.
+    // The first file that has its name no more: nobody finds what is written to it. Null when there is none. Asked of
+    // the directory that was opened, because some file systems give a removed file another name (NFS), and because it
+    // may be moved as a whole.
     const aio::File* removed() const noexcept;
 
     // Leaves them open, and held, until the process ends: a stuck device may still work on them.
