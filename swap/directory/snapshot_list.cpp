@@ -4,6 +4,7 @@
 #include "aio/words/io_error.h"
 #include "swap/directory/descriptor.h"
 #include "swap/directory/directory_names.h"
+#include "swap/directory/held_files.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/store_directory.h"
 #include "swap/directory/store_look.h"
@@ -17,6 +18,7 @@
 #include <cerrno>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -152,11 +154,12 @@ std::vector<ListedSnapshot> list_snapshots(const std::string& folder) {
     return snapshots;
 }
 
-void remove_snapshot(const std::string& path) {
+void remove_snapshot(const std::string& path, std::chrono::nanoseconds patience) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) fail_errno(path, "the snapshot cannot be found", errno);
     if (!S_ISDIR(status.st_mode)) fail(path, "it is not a directory (links are not followed); nothing was removed.");
     const StoreDirectory directory = StoreDirectory::find(path, Sharing::exclusive);
+    const HeldFiles held(directory, std::span(own_files).first(own_files.size() - 1), patience);  // the lock is
     if (const std::string reason = why_not_removed(directory); !reason.empty()) fail(path, reason);
     for (const char* name : own_files) {
         if (::unlinkat(directory.fd(), name, 0) != 0 && errno != ENOENT)

@@ -1,8 +1,10 @@
 // The snapshots in a folder: their names, what they hold, and the oldest that may go.
 #pragma once
 
+#include "aio/io.h"
 #include "swap/format/manifest.h"
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,9 +34,10 @@ struct ListedSnapshot {
 // Error (storage) when the folder cannot be read.
 std::vector<ListedSnapshot> list_snapshots(const std::string& folder);
 
-// Removes the files of a kept or unfinished store and its directory. Throws Error (storage): it is in use, it is a
-// durable store, or there is something in it that is not a store's (which is named; nothing was removed then).
-void remove_snapshot(const std::string& path);
+// Removes the files of a kept or unfinished store and its directory. Waits, at most `patience`, until what a process
+// that was killed had under way there has landed. Throws Error (storage): it is in use, it is a durable store, or there
+// is something in it that is not a store's (which is named; nothing was removed then).
+void remove_snapshot(const std::string& path, std::chrono::nanoseconds patience = aio::default_deadline);
 
 // Whether it is finished and a copy of the store `of`: several runs may keep in one folder.
 bool is_copy_of(const ListedSnapshot& snapshot, const StoreUuid& of) noexcept;

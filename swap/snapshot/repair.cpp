@@ -5,6 +5,7 @@
 #include "aio/words/io_error.h"
 #include "aio/words/size_limit.h"
 #include "swap/directory/descriptor.h"
+#include "swap/directory/held_files.h"
 #include "swap/directory/recovery.h"
 #include "swap/format/little_endian.h"
 #include "swap/store/blocking.h"
@@ -80,9 +81,10 @@ Recovery recover_all(const StoreDirectory& directory) {
 
 }  // namespace
 
-std::vector<std::string> repair_manifests(const StoreDirectory& directory) {
+std::vector<std::string> repair_manifests(const StoreDirectory& directory, std::chrono::nanoseconds patience) {
     PENSTOCK_CHECK(!directory.shared(), "{} is only read", directory.path());
     const aio::NoSizeSignal quiet;
+    const HeldFiles held(directory, manifest_file_names, patience);
     Recovery recovery = recover_all(directory);
     if (!recovery.newest) return {};
     const std::uint64_t place_bytes = manifest_capacity(Layout(recovery.newest->objects, recovery.newest->geometry));

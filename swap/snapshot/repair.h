@@ -3,6 +3,7 @@
 
 #include "swap/store/tensor_store.h"
 
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,9 +13,11 @@ namespace penstock::store {
 
 // Rewrites, durably, copies of manifests that are damaged, missing or left behind by an interrupted commit, from the
 // whole copy of the newest generation in the same file; a missing manifest file is made again, empty. One line per
-// thing done. Does nothing where no manifest is whole. Throws Error (storage). REQUIRES: the directory is exclusive, a
-// store's first, and the store is not open.
-std::vector<std::string> repair_manifests(const StoreDirectory& directory);
+// thing done. Does nothing where no manifest is whole. Waits, at most `patience`, until what a process that was killed
+// had under way there has landed. Throws Error (storage). REQUIRES: the directory is exclusive, a store's first, and
+// the store is not open.
+std::vector<std::string> repair_manifests(const StoreDirectory& directory,
+                                          std::chrono::nanoseconds patience = aio::default_deadline);
 
 // Looks for the very bytes that `record` names among the same tiles of `sources`, which may carry another identity
 // there. Returns which source has them, and leaves them in `memory`, as write() wants them; nothing when none has.

@@ -1,6 +1,9 @@
 #include "swap/directory/file_hold.h"
 
 #include "swap/directory/descriptor.h"
+#include "swap/directory/snapshot_list.h"
+#include "swap/snapshot/repair.h"
+#include "swap/snapshot/snapshot_copy.h"
 #include "tests/refusal.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
@@ -10,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <thread>
 
 namespace penstock::testing {
@@ -75,6 +79,40 @@ TEST_F(FileHoldTest, ACreationWaitsAsWell) {
                   store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects()});
               }).find("has not ended"),
               std::string::npos);
+}
+
+// As an opening does: what a killed process had under way lands in what was repaired, or decides what it is.
+TEST_F(FileHoldTest, ARepairOfManifestsWaitsAsWell) {
+    create();
+    for (const char* name : {"manifest.0", "manifest.1"}) {
+        const store::Descriptor file = left_behind(name);
+        const auto repair = [&] { repair_manifests(directory, std::chrono::milliseconds(50)); };
+        const std::string message = storage_refusal(repair);
+        EXPECT_NE(message.find(directory.path() + "/" + name), std::string::npos) << message;
+        EXPECT_NE(message.find("has not ended"), std::string::npos) << message;
+    }
+    EXPECT_NO_THROW(repair_manifests(directory, std::chrono::milliseconds(50)));
+}
+
+TEST_F(FileHoldTest, ARemovalOfASnapshotWaitsAsWell) {
+    const std::string path = scratch.file("kept");
+    {
+        create();
+        auto from = store::TensorStore::open(io, {&directory});
+        store::StoreDirectory target(path, "test");
+        auto to = create_snapshot(io, *from, target, aio::Caching::direct);
+        copy_tiles(io, *from, *to, {});
+        ASSERT_FALSE(commit(io, *to, {}));
+    }
+    for (const char* name : {"data", "manifest.0", "manifest.1"}) {
+        const store::Descriptor file(::open((path + "/" + name).c_str(), O_RDWR | O_CLOEXEC));
+        ASSERT_EQ(::flock(file.get(), LOCK_EX | LOCK_NB), 0);
+        const auto remove = [&] { store::remove_snapshot(path, std::chrono::milliseconds(50)); };
+        EXPECT_NE(storage_refusal(remove).find("has not ended"), std::string::npos);
+        EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << "it was removed under the write";
+    }
+    store::remove_snapshot(path, std::chrono::milliseconds(50));
+    EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 // It has the descriptors, as after a fork() without exec() in a program that loads data by processes of its own.
