@@ -57,11 +57,13 @@ TEST_F(IoDeadline, AFlushIsNotLateWhileItsDeviceWrites) {
     Counted flush;
     io_->start(flush, {.kind = IoKind::flush, .file = &file_, .data = nullptr, .offset_bytes = 0, .bytes = 0});
     io_->poll();
+    int seconds_late = 0;
     for (int second = 0; second < 100; ++second) {
         backend_->advance(seconds(1));
         *backend_->written += 8;
-        ASSERT_FALSE(io_->advance(seconds(0)).has_value()) << second;
+        if (io_->advance(seconds(0))) ++seconds_late;
     }
+    EXPECT_EQ(seconds_late, 0);
     // It goes still: late after the deadline, from when it was last seen at work.
     backend_->advance(seconds(2));
     EXPECT_FALSE(io_->advance(seconds(0)).has_value());
@@ -69,8 +71,7 @@ TEST_F(IoDeadline, AFlushIsNotLateWhileItsDeviceWrites) {
     EXPECT_FALSE(io_->advance(seconds(0)).has_value());
     backend_->advance(seconds(1));
     const auto stuck = io_->advance(seconds(0));
-    ASSERT_TRUE(stuck.has_value());
-    EXPECT_EQ(stuck->message(), "flush of " + path_ + " has not come back for 107 s");
+    EXPECT_EQ(stuck ? stuck->message() : "", "flush of " + path_ + " has not come back for 107 s");
     backend_->complete_all();
     io_->poll();
 }

@@ -13,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
@@ -44,15 +45,15 @@ TEST_F(FileHoldTest, AStoreIsOpenedWhenTheLastRequestOfAnEarlierUserHasEnded) {
     for (const char* name : {"data", "manifest.0", "manifest.1"}) {
         SCOPED_TRACE(name);
         store::Descriptor file = left_behind(name);
-        bool ended = false;
+        std::atomic<bool> ended = false;
         std::thread device_ends([&] {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
             ended = true;
             file = store::Descriptor();
         });
         const auto store = store::TensorStore::open(io, {&directory});
+        EXPECT_TRUE(ended) << "it was opened under a request that may still land";
         device_ends.join();
-        EXPECT_TRUE(ended);
         EXPECT_EQ(store->generation(), 0U);
     }
 }
