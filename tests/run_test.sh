@@ -393,7 +393,7 @@ case_names_what_was_skipped_and_why() {
   stub cmake 'mkdir -p build/release'
   local report=$work/report
   {
-    printf '<testsuite name="(empty)"\n\ttests="4"\n\tfailures="0"\n\tdisabled="0"\n\tskipped="2"\n\t>\n'
+    printf '<testsuite name="(empty)"\n\ttests="5"\n\tfailures="0"\n\tdisabled="0"\n\tskipped="2"\n\t>\n'
     printf '\t<testcase name="core:Cuda.Copies" classname="core:Cuda.Copies" time="1" status="notrun">\n'
     printf '\t\t<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>\n'
     printf '\t\t<system-out>[ RUN      ] Cuda.Copies\na_test.cpp:7: Skipped\nno &lt;GPU&gt;\n\n'
@@ -406,6 +406,11 @@ case_names_what_was_skipped_and_why() {
     printf '\t<testcase name="engine:Cuda" classname="engine:Cuda" time="1" status="run">\n'
     printf '\t\t<system-out>b_test.cpp:9: Skipped\nno &lt;GPU&gt;\n\n[  SKIPPED ] Cuda.Trains/1, where GetParam() = 7 (0 ms)\n'
     printf '[       OK ] Cuda.Plans (1 ms)\n</system-out>\n\t</testcase>\n'
+    # A program that ran on a machine that allows less, with two that did not.
+    printf '\t<testcase name="restricted:no_uring:swap" classname="x" time="1" status="run">\n'
+    printf '\t\t<system-out>c_test.cpp:9: Skipped\nno io_uring\n\n[  SKIPPED ] Ring.Registers (0 ms)\n'
+    printf 'c_test.cpp:12: Skipped\nno io_uring\n\n[  SKIPPED ] Ring.Wakes (0 ms)\n'
+    printf '[  SKIPPED ] 2 tests, listed below:\n[  SKIPPED ] Ring.Registers\n[  SKIPPED ] Ring.Wakes\n</system-out>\n\t</testcase>\n'
     printf '\t<testcase name="Good.One" classname="Good.One" time="1" status="run">\n'
     printf '\t\t<system-out>well\n</system-out>\n\t</testcase>\n</testsuite>\n'
   } >"$report"
@@ -418,11 +423,13 @@ skipped, by reason:
   no <GPU>
     core:Cuda.Copies
     engine:Cuda.Trains/1, where GetParam() = 7
+  no io_uring
+    restricted:no_uring:swap:2 cases, e.g. Ring.Registers
   restricted: no seccomp here
     restricted:no_uring:aio
 
 END
-  says '^2 passed, 0 failed, 2 skipped$'
+  says '^3 passed, 0 failed, 5 skipped$'
 }
 
 # A ctest that knows two long forms, and whose run of one prints what $work/says holds.
