@@ -424,7 +424,7 @@ skipped, by reason:
     core:Cuda.Copies
     engine:Cuda.Trains/1, where GetParam() = 7
   no io_uring
-    restricted:no_uring:swap:2 cases, e.g. Ring.Registers
+    restricted:no_uring:swap: 2 cases, e.g. Ring.Registers
   restricted: no seccomp here
     restricted:no_uring:aio
 
