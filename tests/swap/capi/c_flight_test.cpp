@@ -183,7 +183,7 @@ class CFlightDevice : public ::testing::Test {
         };
     }
 
-    PowerDevice device{1};
+    PowerDevice device{1, InFlight::as_submitted};  // a test counts its requests
     CCaller caller{{{"weights", 100'000, 16'384}, {"states", 5'000, 0}, {"many", 200 * 4096, 4096}}};
 };
 

@@ -1,5 +1,6 @@
 // Cuts the power of the store that this program was linked with, at random writes and flushes. Arguments: what must be
-// found of it. A kill shows nothing of flushes: the kernel keeps what a dead process wrote.
+// found of it; then "in-order" where the device carries out what is in flight as it was submitted. A kill shows nothing
+// of flushes: the kernel keeps what a dead process wrote.
 #include "tests/aio/fakes/scratch.h"
 
 #include "aio/words/error.h"
@@ -27,9 +28,10 @@ class ModelListener final : public KillListener {
 
 class Machine {
    public:
-    explicit Machine(std::uint64_t seed)
-        : random_(draw(seed, 3)),
-          device_(seed),
+    Machine(std::uint64_t seed, InFlight order)
+        : seed_(seed),
+          random_(draw(seed, 3)),
+          device_(seed, order),
           plan_(draw_plan(seed)),
           model_(store::Layout(plan_.objects, {}).tile_count()) {
         for (std::size_t i = 0; i < plan_.directory_count; ++i) {
@@ -40,8 +42,8 @@ class Machine {
 
     std::string operator()() {
         for (std::uint64_t life = 0; life < 12; ++life) {
-            // From the first commits to the middle of the steps.
-            device_.die_after(1 + random_() % 120);
+            // From the first commits to the middle of the steps; of the first life, one seed after the other, at each.
+            device_.die_after(1 + (life == 0 ? seed_ : random_()) % 120);
             if (std::string wrong = live(life); !wrong.empty()) return fmt::format("life {}: {}", life, wrong);
             device_.cut(static_cast<Loss>(random_() % 3));
             if (std::string wrong = compare(); !wrong.empty()) return fmt::format("after life {}: {}", life, wrong);
@@ -69,6 +71,7 @@ class Machine {
         return found.complaint;
     }
 
+    std::uint64_t seed_;
     std::mt19937_64 random_;
     PowerDevice device_;
     KillPlan plan_;
@@ -82,8 +85,10 @@ class Machine {
 }  // namespace penstock::testing
 
 int main(int argc, char** argv) {
-    return penstock::find_mutant(argc > 1 ? argv[1] : "", argc > 1 ? 20 : 6, [](std::uint64_t seed) {
-        const std::string wrong = penstock::testing::Machine(seed)();
+    using namespace penstock::testing;
+    const auto order = argc > 2 && argv[2] == std::string("in-order") ? InFlight::as_submitted : InFlight::reordered;
+    return penstock::find_mutant(argc > 1 ? argv[1] : "", argc > 1 ? 60 : 6, [order](std::uint64_t seed) {
+        const std::string wrong = penstock::testing::Machine(seed, order)();
         return wrong.empty() ? std::vector<std::string>{} : std::vector{wrong};
     });
 }

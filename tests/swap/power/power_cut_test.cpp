@@ -16,7 +16,8 @@ namespace {
 
 class Machine {
    public:
-    explicit Machine(std::uint64_t seed, int directories = 1) : device(seed), exercise_(seed) {
+    explicit Machine(std::uint64_t seed, int directories = 1, aio::Caching caching = aio::Caching::direct)
+        : device(seed), caching_(caching), exercise_(seed) {
         for (int i = 0; i < directories; ++i) {
             owned_.push_back(
                 std::make_unique<store::StoreDirectory>(fmt::format("{}/store{}", scratch_.path(), i), "test"));
@@ -35,8 +36,8 @@ class Machine {
             if (fresh && reported_) return "a committed generation was forgotten";
             store = fresh ? store::TensorStore::create(
                                 io, directories_,
-                                {.objects = Exercise::objects(), .caching = aio::Caching::direct, .progress = {}})
-                          : store::TensorStore::open(io, directories_);
+                                {.objects = Exercise::objects(), .caching = caching_, .progress = {}})
+                          : store::TensorStore::open(io, directories_, {.caching = caching_});
         } catch (const Error& error) {
             return device.dead() ? "" : error.what();
         }
@@ -63,6 +64,7 @@ class Machine {
         return device.dead() ? "" : difference;
     }
 
+    aio::Caching caching_;
     TemporaryDirectory scratch_{aio::quick_temporary_path()};
     std::vector<std::unique_ptr<store::StoreDirectory>> owned_;
     std::vector<store::StoreDirectory*> directories_;
@@ -76,7 +78,8 @@ std::uint64_t changes_of_a_life(std::uint64_t seed, std::uint64_t last) {
     return machine.device.changes();
 }
 
-TEST(PowerCut, AtEveryWriteAndFlushOfThreeGenerationsNothingCommittedIsLost) {
+// Cuts the power at each change of a store's first three generations, and again afterwards.
+void cut_everywhere(aio::Caching caching) {
     const std::uint64_t seed = first_seed();
     const std::uint64_t changes = changes_of_a_life(seed, 2);
     ASSERT_GT(changes, 20U);
@@ -84,7 +87,7 @@ TEST(PowerCut, AtEveryWriteAndFlushOfThreeGenerationsNothingCommittedIsLost) {
         for (const Loss loss : {Loss::everything, Loss::random_sectors, Loss::nothing_at_all}) {
             SCOPED_TRACE(
                 fmt::format("{}, change {} of {}, loss {}", replay(seed), after, changes, static_cast<int>(loss)));
-            Machine machine(seed);
+            Machine machine(seed + after, 1, caching);
             machine.device.die_after(after);
             ASSERT_EQ(machine.live(2), "");
             machine.device.cut(loss);
@@ -96,12 +99,20 @@ TEST(PowerCut, AtEveryWriteAndFlushOfThreeGenerationsNothingCommittedIsLost) {
     }
 }
 
+TEST(PowerCut, AtEveryWriteAndFlushOfThreeGenerationsNothingCommittedIsLost) {
+    cut_everywhere(aio::Caching::direct);
+}
+
+TEST(PowerCut, NorIsItThroughThePageCache) {
+    cut_everywhere(aio::Caching::buffered);
+}
+
 TEST(PowerCut, ManyLivesOfOneStoreEndWithEveryGenerationInOrder) {
     const std::uint64_t first = first_seed();
     for (std::uint64_t seed = first; seed < first + seed_count(5); ++seed) {
         SCOPED_TRACE(replay(seed));
         std::mt19937_64 random(seed);
-        Machine machine(seed, seed % 2 == 0 ? 1 : 3);
+        Machine machine(seed, seed % 2 == 0 ? 1 : 3, seed % 3 == 0 ? aio::Caching::buffered : aio::Caching::direct);
         for (int life = 0; life < 40; ++life) {
             machine.device.die_after(random() % 80 + 1);
             ASSERT_EQ(machine.live(1000), "") << "life " << life;

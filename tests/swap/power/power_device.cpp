@@ -28,14 +28,7 @@ class PowerBackend final : public aio::Backend {
         queue_.push_back(&attempt);
         return true;
     }
-    aio::Attempt* reap(std::chrono::nanoseconds /*timeout*/) override {
-        aio::Attempt* finished = nullptr;
-        for (aio::Attempt* attempt : std::exchange(queue_, {})) {
-            attempt->result = device_.carry_out(*attempt);
-            attempt->next = std::exchange(finished, attempt);
-        }
-        return finished;
-    }
+    aio::Attempt* reap(std::chrono::nanoseconds /*timeout*/) override { return device_.carry_out(queue_); }
     void wake() noexcept override {}
     aio::Attempt* abandon() noexcept override {
         aio::Attempt* list = nullptr;
@@ -83,20 +76,41 @@ PowerDevice::Image& PowerDevice::image_of(int fd) {
     return found->second;
 }
 
-std::int32_t PowerDevice::carry_out(aio::Attempt& attempt) {
+aio::Attempt* PowerDevice::carry_out(std::vector<aio::Attempt*>& in_flight) {
+    if (in_flight.empty()) return nullptr;
+    std::size_t count = in_flight.size();
+    if (order_ == InFlight::reordered) {
+        std::shuffle(in_flight.begin(), in_flight.end(), random_);
+        if (random_() % 2 == 0) count = 1 + random_() % count;
+    }
+    aio::Attempt* finished = nullptr;
+    const bool lived = !dead();
+    for (std::size_t i = 0; i < count; ++i) {
+        const bool dies_here = lived && dead();
+        aio::Attempt& attempt = *in_flight[i];
+        if (dies_here && order_ == InFlight::reordered && attempt.kind == aio::IoKind::write)
+            tear(attempt, image_of(attempt.fd));
+        attempt.result = carry_out_one(attempt);
+        attempt.next = std::exchange(finished, &attempt);
+        if (lived && dead()) count = in_flight.size();  // what it was in the middle of ends as a whole
+    }
+    in_flight.erase(in_flight.begin(), in_flight.begin() + static_cast<std::ptrdiff_t>(count));
+    return finished;
+}
+
+std::int32_t PowerDevice::carry_out_one(aio::Attempt& attempt) {
     Image& image = image_of(attempt.fd);
     if (hook) {
         if (const auto result = hook(attempt, image.path)) return *result;
     }
-    if (attempt.kind == aio::IoKind::read) {
-        if (dead()) return -EIO;
-        return answer(::pread(attempt.fd, attempt.data, attempt.bytes, static_cast<off_t>(attempt.offset_bytes)));
-    }
     if (dead()) return -EIO;
+    if (attempt.kind == aio::IoKind::read)
+        return answer(::pread(attempt.fd, attempt.data, attempt.bytes, static_cast<off_t>(attempt.offset_bytes)));
     ++changes_;
     const bool dies = changes_left_ && --*changes_left_ == 0;
-    if (attempt.kind == aio::IoKind::write) return write(attempt, image, dies);
+    if (dies && attempt.kind == aio::IoKind::write) tear(attempt, image);
     if (dies) return -EIO;
+    if (attempt.kind == aio::IoKind::write) return write(attempt, image);
     if (flushes_do_nothing) return 0;
     for (const Write& write : image.unflushed) {
         std::copy(write.bytes.begin(), write.bytes.end(),
@@ -106,19 +120,22 @@ std::int32_t PowerDevice::carry_out(aio::Attempt& attempt) {
     return 0;
 }
 
-std::int32_t PowerDevice::write(aio::Attempt& attempt, Image& image, bool torn) {
+// Some sectors are on disk for good, the others never.
+void PowerDevice::tear(const aio::Attempt& attempt, Image& image) {
+    const std::span<const std::byte> bytes(attempt.data, attempt.bytes);
+    image.durable.resize(std::max<std::size_t>(image.durable.size(), attempt.offset_bytes + bytes.size()));
+    for (std::size_t at = 0; at < bytes.size(); at += sector_bytes) {
+        if (random_() % 2 == 0) continue;
+        const auto sector = bytes.subspan(at, std::min(sector_bytes, bytes.size() - at));
+        std::copy(sector.begin(), sector.end(),
+                  image.durable.begin() + static_cast<std::ptrdiff_t>(attempt.offset_bytes + at));
+    }
+}
+
+std::int32_t PowerDevice::write(aio::Attempt& attempt, Image& image) {
     const std::span<const std::byte> bytes(attempt.data, attempt.bytes);
     image.durable.resize(std::max<std::size_t>(image.durable.size(), attempt.offset_bytes + bytes.size()));
     const bool synchronous = !synchronous_writes_lie && (::fcntl(attempt.fd, F_GETFL) & O_DSYNC) != 0;
-    if (torn) {  // some sectors are on disk for good, the others never
-        for (std::size_t at = 0; at < bytes.size(); at += sector_bytes) {
-            if (random_() % 2 == 0) continue;
-            const auto sector = bytes.subspan(at, std::min(sector_bytes, bytes.size() - at));
-            std::copy(sector.begin(), sector.end(),
-                      image.durable.begin() + static_cast<std::ptrdiff_t>(attempt.offset_bytes + at));
-        }
-        return -EIO;
-    }
     if (synchronous) {
         std::copy(bytes.begin(), bytes.end(),
                   image.durable.begin() + static_cast<std::ptrdiff_t>(attempt.offset_bytes));

@@ -42,7 +42,7 @@ class VerifyTest : public ::testing::Test {
 
     TemporaryDirectory scratch{aio::quick_temporary_path()};
     store::StoreDirectory directory{scratch.file("store"), "test"};
-    PowerDevice device{1};
+    PowerDevice device{1, InFlight::as_submitted};  // so that the order is the store's
     bool stuck = false;
     aio::Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {.deadline = std::chrono::milliseconds(20)}};
 };
