@@ -109,6 +109,14 @@ std::uint64_t free_bytes(int fd, const std::string& path) {
                             path, more, free, more - std::min(more, free)));
 }
 
+// By the file system, which says why not: there may be free space that a quota, or others meanwhile, have.
+[[noreturn]] void refuse_reservation(const std::string& path, std::uint64_t needed, std::uint64_t present, int error) {
+    throw Error(ExitCode::does_not_fit,
+                fmt::format("cannot reserve {}: it needs {} more bytes: {}; {} or choose another directory.", path,
+                            needed - std::min(needed, present), errno_text(error),
+                            error == EDQUOT ? "ask for a larger quota, free some of it" : "free some space"));
+}
+
 }  // namespace
 
 File::File(int directory_fd, const std::string& path, const std::string& shown_path, FileOptions options)
@@ -182,8 +190,10 @@ void File::reserve(std::uint64_t bytes) {
     }
     if (error == 0) return;
     if (::ftruncate(fd_, before.st_size) != 0) fail("cannot give back the space of", path_, errno);
-    if (error == ENOSPC || error == EDQUOT) refuse_space(path_, bytes, present, free_bytes(fd_, path_));
-    fail("cannot reserve space for", path_, error);
+    if (error != ENOSPC && error != EDQUOT) fail("cannot reserve space for", path_, error);
+    const std::uint64_t free_now = free_bytes(fd_, path_);
+    if (error == ENOSPC && bytes - std::min(bytes, present) > free_now) refuse_space(path_, bytes, present, free_now);
+    refuse_reservation(path_, bytes, present, error);
 }
 
 }  // namespace penstock::aio

@@ -56,8 +56,8 @@ class File {
     std::uint64_t bytes() const;
 
     // Reserves the range [0, bytes) on disk; the file is at least that long afterwards. Throws Error (does_not_fit)
-    // naming needed and free bytes. Where the file system cannot reserve (EOPNOTSUPP), free space is checked and the
-    // length set.
+    // naming needed and free bytes, or the quota. Where the file system cannot reserve (EOPNOTSUPP), free space is
+    // checked and the length set.
     void reserve(std::uint64_t bytes);
 
    private:

@@ -73,7 +73,7 @@ void make_file_system(FileSystem kind, const std::string& image) {
     // ext4 takes for granted that its superblock (1024 bytes) is written as a whole: without checksums a torn one does
     // no harm, so that sectors of 512 bytes may be lost one by one here.
     if (kind == FileSystem::ext4)
-        words.insert(words.begin() + 1, {"-b", "4096", "-J", "size=4", "-O", "^metadata_csum"});
+        words.insert(words.begin() + 1, {"-b", "4096", "-J", "size=4", "-m", "0", "-O", "^metadata_csum"});
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);

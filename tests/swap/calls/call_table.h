@@ -18,9 +18,9 @@ struct WatchedCall {
 
 inline constexpr std::array watched_calls{
     // Names and descriptors.
-    WatchedCall{"open", {EMFILE, EIO, ENFILE, ENOMEM, EACCES, EINTR, ESTALE, EROFS}},
+    WatchedCall{"open", {EMFILE, EIO, ENFILE, ENOMEM, EACCES, EINTR, ENOSPC, EDQUOT, ESTALE, EROFS}},
     WatchedCall{"openat", {EMFILE, EIO, ENFILE, ENOMEM, EACCES, EINTR, ENOSPC, EDQUOT, ESTALE, EROFS}},
-    WatchedCall{"close", {EIO, EINTR, ENOSPC}},
+    WatchedCall{"close", {EIO, EINTR, ENOSPC, EDQUOT}},
     WatchedCall{"access", {EIO, EACCES, ENOMEM, ESTALE}},
     WatchedCall{"stat", {EIO, EACCES, ENOMEM, ESTALE}},
     WatchedCall{"lstat", {EIO, EACCES, ENOMEM, ESTALE}},
@@ -31,9 +31,9 @@ inline constexpr std::array watched_calls{
     WatchedCall{"fcntl", {EINVAL, EPERM}},
     WatchedCall{"flock", {ENOLCK, EINTR, EWOULDBLOCK, EIO, ENOMEM, EOPNOTSUPP}},
     WatchedCall{"mkdir", {ENOSPC, EIO, EDQUOT, EACCES, EROFS, ENOMEM, EMLINK}},
-    WatchedCall{"unlinkat", {EIO, EACCES, EROFS, EBUSY, ENOMEM}},
-    WatchedCall{"unlink", {EIO, EACCES, EROFS, EBUSY, ENOMEM}},
-    WatchedCall{"rmdir", {EIO, EACCES, EROFS, EBUSY, ENOTEMPTY}},
+    WatchedCall{"unlinkat", {EIO, EACCES, EROFS, EBUSY, ENOMEM, ENOSPC, EDQUOT}},
+    WatchedCall{"unlink", {EIO, EACCES, EROFS, EBUSY, ENOMEM, ENOSPC, EDQUOT}},
+    WatchedCall{"rmdir", {EIO, EACCES, EROFS, EBUSY, ENOTEMPTY, ENOSPC, EDQUOT}},
     WatchedCall{"rename", {EIO, ENOSPC, EDQUOT, EACCES, EROFS, ENOMEM}},
     WatchedCall{"renameat", {EIO, ENOSPC, EDQUOT, EACCES, EROFS, ENOMEM}},
     WatchedCall{"fdopendir", {ENOMEM, EMFILE}},
@@ -46,7 +46,7 @@ inline constexpr std::array watched_calls{
     WatchedCall{"write", {EIO, ENOSPC, EDQUOT, EINTR, EFBIG}},
     WatchedCall{"fsync", {EIO, ENOSPC, EDQUOT, EINTR, EROFS}},
     WatchedCall{"fdatasync", {EIO, ENOSPC, EDQUOT, EINTR, EROFS}},
-    WatchedCall{"ftruncate", {EIO, ENOSPC, EFBIG, EINTR, EACCES, EROFS}},
+    WatchedCall{"ftruncate", {EIO, ENOSPC, EDQUOT, EFBIG, EINTR, EACCES, EROFS}},
     WatchedCall{"fallocate", {EIO, ENOSPC, EOPNOTSUPP, EDQUOT, EFBIG, EINTR}},
     // Memory, threads, signals between them.
     WatchedCall{"mmap", {ENOMEM, EAGAIN}},

@@ -1,6 +1,7 @@
 // The matrix of failing system calls on the product. --runs=N: that many faults of each scene, drawn by the seed,
 // instead of a few; no scene has a million.
 #include "swap/capi/penstock.h"
+#include "tests/refusal.h"
 #include "tests/seeds.h"
 #include "tests/swap/calls/call_matrix.h"
 #include "tests/swap/calls/call_store.h"
@@ -85,6 +86,19 @@ TEST(FailingCalls, EndInWhatWasWantedOrInAnErrorThatLosesNothing) {
         EXPECT_GT(of(CallVerdict::refused), of(CallVerdict::missed));
         EXPECT_GT(of(CallVerdict::unaffected), 0U);
     }
+}
+
+// The file system has room enough: to look for what fills it would be in vain.
+TEST(FailingCalls, AQuotaIsNotTakenForAFullDisk) {
+    const TemporaryDirectory scratch(aio::quick_temporary_path());
+    const std::vector<std::string> paths = call_store_paths(scratch.path(), 1);
+    store::OpenStore open = lock_call_store(paths, CallBackend::one_thread);
+    watch_calls(CallFault{.call = call_of("fallocate"), .ordinal = 1, .error = EDQUOT, .recurs = Recurs::once});
+    const std::string message = refusal_of(ExitCode::does_not_fit, [&] { create_call_store(open); });
+    end_watch();
+    EXPECT_NE(message.find(paths.front() + "/manifest.1"), std::string::npos) << message;
+    EXPECT_NE(message.find("Disk quota exceeded (EDQUOT)"), std::string::npos) << message;
+    EXPECT_EQ(message.find("bytes are missing"), std::string::npos) << message;
 }
 
 // ---------------------------------------------------------------- every call is in the matrix
