@@ -20,8 +20,7 @@ constexpr std::uint64_t sectors_2_to_32 = 512ULL << 32;  // 2 TiB
 class Addresses {
    public:
     explicit Addresses(std::size_t bytes)
-        : bytes_(bytes),
-          data_(::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+        : bytes_(bytes), data_(::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
     ~Addresses() { ::munmap(data_, bytes_); }
     Addresses(const Addresses&) = delete;
     Addresses& operator=(const Addresses&) = delete;
@@ -49,8 +48,7 @@ TEST_F(LargeTransfer, OfMoreThan4GiBMovesEachByteOnceAndToItsPlace) {
             io_->poll();
             for (const Attempt* attempt : backend_->in_flight) {
                 ASSERT_GE(attempt->offset_bytes, place);
-                EXPECT_EQ(attempt->data - memory.data(),
-                          static_cast<std::ptrdiff_t>(attempt->offset_bytes - place));
+                EXPECT_EQ(attempt->data - memory.data(), static_cast<std::ptrdiff_t>(attempt->offset_bytes - place));
                 EXPECT_TRUE(moved.emplace(attempt->offset_bytes - place, attempt->bytes).second);
             }
             backend_->complete_all();
@@ -128,8 +126,8 @@ TEST_P(LargeFile, BytesOfALongTransferAreTheRightOnes) {
         EXPECT_TRUE(std::equal(found.data(), found.data() + 4 * kib, memory.data() + at % AliasedMemory::piece_bytes))
             << at;
     }
-    std::cout << "RESULT large transfers: " << bytes << " bytes written and read at once by " << word_of(GetParam().kind)
-              << std::endl;
+    std::cout << "RESULT large transfers: " << bytes << " bytes written and read at once by "
+              << word_of(GetParam().kind) << std::endl;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LargeFile, every_backend(), name_of_backend);

@@ -1,6 +1,6 @@
-// A disk that is full, at every point of whatever is done to a store: real file systems with less and less room. Done or
-// refused by name; afterwards, with room again, all is there that was reported, and what was refused can be done. The
-// scenes are those of failing calls. --runs=N: that many rooms of each scene, drawn by the seed, instead of a few.
+// A disk that is full, at every point of whatever is done to a store: real file systems with less and less room. It is
+// done, or refused by name; afterwards, with room again, all is there that was reported, and what was refused can be
+// done. The scenes are those of failing calls. --runs=N: that many rooms of each, drawn by the seed, instead of a few.
 #include "aio/words/error.h"
 #include "tests/aio/fakes/scratch.h"
 #include "tests/seeds.h"

@@ -35,8 +35,7 @@ class Machine {
             const bool fresh = directories_[0]->content() != store::DirectoryContent::committed;
             if (fresh && reported_) return "a committed generation was forgotten";
             store = fresh ? store::TensorStore::create(
-                                io, directories_,
-                                {.objects = Exercise::objects(), .caching = caching_, .progress = {}})
+                                io, directories_, {.objects = Exercise::objects(), .caching = caching_, .progress = {}})
                           : store::TensorStore::open(io, directories_, {.caching = caching_});
         } catch (const Error& error) {
             return device.dead() ? "" : error.what();

@@ -43,8 +43,8 @@ class PowerDevice {
     bool flushes_do_nothing = false;      // a drive that lies
     bool synchronous_writes_lie = false;  // O_DSYNC ignored by it as well
 
-    // The machine dies in the middle of the n-th write or flush from now: that one is torn, and so is each write that is
-    // in flight with it; later ones do nothing and fail.
+    // The machine dies in the middle of the n-th write or flush from now: that one is torn, and so is each write in
+    // flight with it; later ones do nothing and fail.
     void die_after(std::uint64_t changes) { changes_left_ = changes; }
     bool dead() const noexcept { return changes_left_ == 0; }
     std::uint64_t changes() const noexcept { return changes_; }  // writes and flushes so far

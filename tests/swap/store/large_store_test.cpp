@@ -41,7 +41,8 @@ constexpr std::uint64_t near_bytes = 64 << 10;
 class Pretending final : public ForwardingBackend {
    public:
     using Moved = std::map<std::pair<aio::IoKind, std::uint64_t>, const std::byte*>;  // by kind and place
-    Pretending(std::unique_ptr<aio::Backend> inner, Moved& moved) : ForwardingBackend(std::move(inner)), moved_(moved) {}
+    Pretending(std::unique_ptr<aio::Backend> inner, Moved& moved)
+        : ForwardingBackend(std::move(inner)), moved_(moved) {}
 
     bool submit(aio::Attempt& attempt) override {
         struct stat status {};
