@@ -312,8 +312,8 @@ penstock_status penstock_next(penstock_store* store, int64_t timeout_ms, penstoc
 // Readable, for poll, select and epoll, while penstock_next has something to do: call it with timeout 0 until it
 // returns another status than PENSTOCK_OK. It may find nothing: while operations are in flight the descriptor also
 // becomes readable for the store's own timers, 10 ms after the last call (1 ms with a backend that cannot signal). Do
-// not read from it, and do not close it: it is the store's. When the last result of a loss (memory_lost) was taken it is
-// not readable any more. -1 for NULL.
+// not read from it, and do not close it: it is the store's. When the last result of a loss (memory_lost) was taken it
+// is not readable any more. -1 for NULL.
 int penstock_event_fd(const penstock_store* store);
 
 #ifdef __cplusplus

@@ -73,12 +73,10 @@ def do_scrub(scene, case, message, attempt):
 def do_file_itself(scene, case, message, attempt):
     """In the place of the link that the message is about."""
     path = path_in(scene, message)
-    if path is None or not (scene.work / path).is_symlink():
+    link = scene.work / (path or "")
+    if not link.is_symlink() or not link.is_file():  # it may lead nowhere, or to itself
         return None
-    link = scene.work / path
     target = link.resolve()
-    if not target.is_file():
-        return None
     link.unlink()
     shutil.copy2(target, link)
     return ()

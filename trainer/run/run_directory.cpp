@@ -25,9 +25,8 @@ std::string made(const std::string& path) {
     std::error_code error;
     fs::create_directories(path, error);
     if (error)
-        throw Error(ExitCode::usage, fmt::format("run.directory: cannot make {}: {}; correct the path, or move away "
-                                                 "what is in its place",
-                                                 path, error.message()));
+        throw Error(ExitCode::usage, fmt::format("run.directory: cannot make {}: {}; correct the path, or move {} away",
+                                                 path, error.message(), path));
     return path;
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/run/run_log.h"
 
+#include "aio/words/check.h"
 #include "aio/words/error.h"
 
 #include <fmt/format.h>
@@ -156,6 +157,15 @@ void RunLog::append(const StepRecord& record) {
     if (record.committed) file_.sync();
 }
 
+// Torn by a power cut it is no line, and the commit restores it.
+void RunLog::replace_last(const StepRecord& record) {
+    PENSTOCK_CHECK(last_line_bytes_ > 0 && last_step_ == record.step, "the last line is not of step {}", record.step);
+    end_bytes_ -= last_line_bytes_;
+    append_line(json_of(record));
+    file_.truncate(end_bytes_);
+    file_.sync();
+}
+
 void RunLog::restore(const StepRecord& record) {
     if (last_step_.value_or(0) != record.step - 1) return;
     append_line(json_of_restored(record));
@@ -167,6 +177,7 @@ void RunLog::append_line(const std::string& line) {
     const std::string whole = line + "\n";
     file_.write_at(end_bytes_, std::as_bytes(std::span(whole)));
     end_bytes_ += whole.size();
+    last_line_bytes_ = whole.size();
 }
 
 std::string set_aside(const std::string& path) {

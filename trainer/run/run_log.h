@@ -36,6 +36,8 @@ class RunLog {
     std::vector<std::string> take_notes() { return std::move(notes_); }
 
     void append(const StepRecord& record);
+    // The line that was appended last, said anew: its step was committed since. REQUIRES: one was appended.
+    void replace_last(const StepRecord& record);
     // The line of a step whose commit outlived it, in a power cut: what the commit knows of the step. Nothing where the
     // log does not end with the step before.
     void restore(const StepRecord& record);
@@ -46,6 +48,7 @@ class RunLog {
 
     PlainFile file_;
     std::uint64_t end_bytes_ = 0;
+    std::uint64_t last_line_bytes_ = 0;
     std::optional<std::int64_t> last_step_;
     std::vector<std::string> notes_;
 };

@@ -33,13 +33,24 @@ LiveClock StepLog::clock(std::int64_t step) const {
 
 void StepLog::add(const RunProgress& progress, const engine::StepReport& report, double seconds) {
     for (const std::string& note : run_.session().take_notes()) console_.warn(note);
-    const StepRecord record = meter_.measure(progress, report, seconds, run_.session().counters());
+    last_ = meter_.measure(progress, report, seconds, run_.session().counters());
+    write(progress, [this] { file_.append(*last_); });
+    show(*last_);
+}
+
+void StepLog::was_settled(const RunProgress& progress) {
+    if (!last_ || last_->committed == progress.committed) return;
+    last_->committed = progress.committed;
+    write(progress, [this] { file_.replace_last(*last_); });
+}
+
+template <typename Write>
+void StepLog::write(const RunProgress& progress, const Write& write) const {
     try {
-        file_.append(record);
+        write();
     } catch (const Error& error) {
         throw Error(error.code(), with_what_is_safe(error.what(), progress, run_.config().swap_directory()));
     }
-    show(record);
 }
 
 // A terminal keeps the line of every tenth of the run, and one every ten minutes: how the loss went stays to be seen.

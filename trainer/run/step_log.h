@@ -8,6 +8,7 @@
 #include "trainer/run/step_meter.h"
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 namespace penstock::trainer {
@@ -24,16 +25,23 @@ class StepLog {
     // cannot be written.
     void add(const RunProgress& progress, const engine::StepReport& report, double seconds);
 
+    // That step has been committed since, out of turn: its line says so, too, for the log is what a store that comes from
+    // a backup is held against. Throws Error (storage).
+    void was_settled(const RunProgress& progress);
+
     const StepTotals& totals() const noexcept { return meter_.totals(); }
 
    private:
     void restore_last();
+    template <typename Write>
+    void write(const RunProgress& progress, const Write& write) const;
     void show(const StepRecord& record);
 
     OpenedRun& run_;
     Console& console_;
     RunLog file_;
     StepMeter meter_;
+    std::optional<StepRecord> last_;
     std::string live_;  // line of the last step, for a terminal
     std::chrono::steady_clock::time_point left_standing_ =
         std::chrono::steady_clock::now();  // when a live line last was

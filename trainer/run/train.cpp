@@ -59,12 +59,14 @@ void take_step(TrainingLoop& loop, StepLog& log) {
 }
 
 // Nothing is under way any more and the newest step is committed, or everybody knows that it will not be.
-void come_to_rest(OpenedRun& run, TrainingLoop& loop, SnapshotPolicy& snapshots, Console& console,
+void come_to_rest(OpenedRun& run, TrainingLoop& loop, StepLog& log, SnapshotPolicy& snapshots, Console& console,
                   StopSignals& signals) {
-    if (run.config().durable())
+    if (run.config().durable()) {
         loop.settle();
-    else
+        log.was_settled(loop.progress());
+    } else {
         console.info(fmt::format("scratch: steps {} to {} are not kept", run.start().state.step + 1, loop.step()));
+    }
     signals.react(StopSignals::Reaction::end_copy);
     using End = SnapshotPolicy::RunEnd;
     snapshots.finish(loop.step(), loop.finished() ? End::finished : End::stopped,
@@ -99,9 +101,12 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     while (!loop.finished() && !signals.requested()) {
         take_step(loop, log);
         const Asked asked = signals.take_snapshot_request() ? Asked::yes : Asked::no;
-        if (snapshots.step_ended(loop.step(), asked)) loop.was_settled();
+        if (snapshots.step_ended(loop.step(), asked)) {
+            loop.was_settled();
+            log.was_settled(loop.progress());
+        }
     }
-    come_to_rest(run, loop, snapshots, console, signals);
+    come_to_rest(run, loop, log, snapshots, console, signals);
     const Summary& summary = report.conclude(loop.progress(), log.totals());
     if (loop.finished()) return {.code = code(ExitCode::ok), .summary = summary};
     // 75 asks for the same command again: whoever obeys would begin a scratch run anew for ever.
