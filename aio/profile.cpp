@@ -150,7 +150,7 @@ std::string text_of(const DeviceProfile& profile) {
     throw Error(
         ExitCode::usage,
         fmt::format("{}: the device's profile cannot be read: {}; check its permissions and the device (dmesg), "
-                    "then try again, or measure again with `penstock bench io --tune --dir {}`.",
+                    "then try again, or move it away and measure again with `penstock bench io --tune --dir {}`.",
                     path, cause, std::filesystem::path(path).parent_path().string()));
 }
 

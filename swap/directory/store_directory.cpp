@@ -74,11 +74,16 @@ std::string find_file(int directory_fd, const std::string& path) {
     return found == names.end() ? std::string() : *found;
 }
 
-// Where a manifest is whole, all that the lock knew but the job can be had again. Returns where there is none at all.
+// Where a manifest is whole, all that the lock knew but the job can be had again; of a further directory it is in the
+// first. Returns where nothing is a store's.
 void refuse_lost_lock(int directory_fd, const std::string& path, std::string_view state, const Remedies& remedies) {
     const auto is_there = [&](const char* name) { return has_name(directory_fd, path, name); };
-    const bool ours = is_there(data_file_name) && is_there(snapshot_folder_name);  // "data" alone may be anybody's
-    if (!ours && std::none_of(manifest_file_names.begin(), manifest_file_names.end(), is_there)) return;
+    const bool manifests = std::any_of(manifest_file_names.begin(), manifest_file_names.end(), is_there);
+    if (!manifests && !is_there(data_file_name)) return;
+    if (!manifests && !is_there(snapshot_folder_name))  // "data" may be anybody's
+        fail(path, fmt::format("the file '{}' {}, and there is a file '{}'. Where this is a further directory of a "
+                               "store, {}; else choose an empty or a new directory (nothing was changed)",
+                               StoreDirectory::lock_name, state, data_file_name, remedies.of_lock(path)));
     const bool whole = !stores_of_manifests(directory_fd).empty();
     fail(path, fmt::format("the store's file '{}' {}, and {}. Nothing was changed. {}", StoreDirectory::lock_name,
                            state, whole ? "its manifests are there" : "no manifest is whole",

@@ -110,8 +110,9 @@ std::vector<std::string> repair_manifests(const StoreDirectory& directory, std::
     return done;
 }
 
-std::optional<std::size_t> find_bytes(aio::Io& io, const TensorStore& store, TileId tile, const TileRecord& record,
-                                      std::span<TensorStore* const> sources, std::span<std::byte> memory) {
+FoundBytes find_bytes(aio::Io& io, const TensorStore& store, TileId tile, const TileRecord& record,
+                      std::span<TensorStore* const> sources, std::span<std::byte> memory) {
+    FoundBytes found;
     const std::uint64_t bytes = store.extent_bytes(tile);
     for (std::size_t i = 0; i < sources.size(); ++i) {
         TensorStore& source = *sources[i];
@@ -120,18 +121,21 @@ std::optional<std::size_t> find_bytes(aio::Io& io, const TensorStore& store, Til
         PENSTOCK_CHECK(memory.size() >= std::max(bytes, there), "memory of {} bytes", memory.size());
         try {
             read_blocking(io, source, tile, memory);
-        } catch (const Error&) {
+        } catch (const Error& error) {
             if (source.abandoned()) throw;  // the device may still write into the memory
-            continue;                       // damaged there as well
+            found.problems.emplace_back(error.what());
+            continue;
         }
         if (there < bytes) std::fill(memory.begin() + static_cast<std::ptrdiff_t>(there), memory.end(), std::byte{0});
         const TileIdentity identity{.store = load_u64(store.uuid().data()),
                                     .object = tile.object,
                                     .tile = tile.tile,
                                     .generation = record.generation};
-        if (hash_tile(memory.first(bytes), identity) == record.hash) return i;
+        if (hash_tile(memory.first(bytes), identity) != record.hash) continue;
+        found.source = i;
+        break;
     }
-    return std::nullopt;
+    return found;
 }
 
 }  // namespace penstock::store

@@ -19,12 +19,16 @@ namespace penstock::store {
 std::vector<std::string> repair_manifests(const StoreDirectory& directory,
                                           std::chrono::nanoseconds patience = aio::default_deadline);
 
+struct FoundBytes {
+    std::optional<std::size_t> source;  // that has them
+    std::vector<std::string> problems;  // of sources that were asked before it and could not be read
+};
 // Looks for the very bytes that `record` names among the same tiles of `sources`, which may carry another identity
-// there. Returns which source has them, and leaves them in `memory`, as write() wants them; nothing when none has.
+// there, and leaves them in `memory`, as write() wants them.
 // Polls the Io. Throws Error (storage) when a device does not answer: that source is abandoned, and `memory` must stay
 // allocated until the process has ended. REQUIRES: the same objects in all; memory for an extent of each, aligned to
 // all granules.
-std::optional<std::size_t> find_bytes(aio::Io& io, const TensorStore& store, TileId tile, const TileRecord& record,
-                                      std::span<TensorStore* const> sources, std::span<std::byte> memory);
+FoundBytes find_bytes(aio::Io& io, const TensorStore& store, TileId tile, const TileRecord& record,
+                      std::span<TensorStore* const> sources, std::span<std::byte> memory);
 
 }  // namespace penstock::store

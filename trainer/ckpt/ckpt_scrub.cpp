@@ -30,7 +30,7 @@ struct Snapshot {
 
 struct TileFate {
     store::TileId tile;
-    std::optional<std::size_t> source;  // of the snapshots
+    store::FoundBytes found;  // in the snapshots
 };
 
 // One scrubbing of one store.
@@ -79,16 +79,16 @@ void mend_tiles(Scrub& scrub, store::OpenStore& opened, const std::vector<store:
         return find_bytes(opened.io(), store, tile, records[store.layout().tile_index(tile)], sources, memory);
     };
     for (const store::TileId tile : scrub.report.damaged) scrub.fates.push_back({tile, find(tile)});
-    const auto found = [](const TileFate& fate) { return fate.source.has_value(); };
+    const auto found = [](const TileFate& fate) { return fate.found.source.has_value(); };
     if (opened.directory().shared() || store.kind() != store::StoreKind::durable ||
         !std::all_of(scrub.fates.begin(), scrub.fates.end(), found))
         return;
     for (const TileFate& fate : scrub.fates) {
-        if (!find(fate.tile))
+        if (!find(fate.tile).source)
             throw Error(ExitCode::storage,
                         fmt::format("snapshot {} had the bytes of a damaged tile and has them no more: nothing was "
                                     "committed; check its drive (dmesg)",
-                                    scrub.snapshots[*fate.source].name));
+                                    scrub.snapshots[*fate.found.source].name));
         write_blocking(opened.io(), store, fate.tile, memory);
     }
     const store::ClientState client = store.client();
@@ -117,7 +117,8 @@ ordered_json json_of(const Scrub& scrub, const store::TensorStore& store) {
         tiles.push_back({{"object", store.layout().objects()[fate.tile.object].name},
                          {"tile", fate.tile.tile},
                          {"snapshot", nullptr}});
-        if (fate.source) tiles.back()["snapshot"] = scrub.snapshots[*fate.source].name;
+        if (fate.found.source) tiles.back()["snapshot"] = scrub.snapshots[*fate.found.source].name;
+        if (!fate.found.problems.empty()) tiles.back()["problems"] = fate.found.problems;
     }
     return {{"path", scrub.path},          {"generation", *store.generation()},
             {"tiles", scrub.report.tiles}, {"bytes", scrub.report.bytes},
@@ -138,8 +139,12 @@ std::string text_of(const Scrub& scrub, const store::TensorStore& store, const s
     for (const TileFate& fate : scrub.fates) {
         text +=
             fmt::format("object '{}', tile {}: {}\n", store.layout().objects()[fate.tile.object].name, fate.tile.tile,
-                        fate.source ? fmt::format("snapshot {} has its very bytes", scrub.snapshots[*fate.source].name)
-                                    : "no kept snapshot has its bytes");
+                        fate.found.source
+                            ? fmt::format("snapshot {} has its very bytes", scrub.snapshots[*fate.found.source].name)
+                            : "no kept snapshot has its bytes");
+        // One that cannot be read may have them all the same.
+        if (!fate.found.source)
+            for (const std::string& problem : fate.found.problems) text += "  " + problem + "\n";
     }
     if (scrub.mended)
         return text + fmt::format(

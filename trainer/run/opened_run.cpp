@@ -48,8 +48,13 @@ BatchShape batch_shape(const TrainConfig& config) {
 }
 
 TokenFile open_data(const std::string& path) {
-    std::error_code unknown;  // e.g. no permission to look: then opening says so
+    std::error_code unknown;
     const auto status = std::filesystem::status(path, unknown);
+    if (unknown && status.type() == std::filesystem::file_type::none) {
+        throw Error(ExitCode::usage, fmt::format("data.train: {} cannot be looked at: {}; correct the path or its "
+                                                 "permissions, or make it again: `penstock prepare --out {} TEXT...`",
+                                                 path, unknown.message(), path));
+    }
     if (status.type() == std::filesystem::file_type::not_found) {
         throw Error(
             ExitCode::usage,

@@ -5,6 +5,7 @@
 #include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
 #include "tests/swap/power/power_device.h"
+#include "tests/swap/store/exercise.h"
 #include "tests/swap/store/moving_store.h"
 
 #include <gtest/gtest.h>
@@ -156,17 +157,23 @@ TEST_F(MendTest, BytesAreFoundUnderTheIdentityOfAnotherStoreAndOnlyTheSameBytes)
     ASSERT_FALSE(write_tile(io, *older, {1, 2}, memory.span()));
     const store::Recovery recovery = store::recover(directory.fd(), directory.uuid());
     const std::vector<store::TensorStore*> sources = {older.get(), kept.get()};
-    const auto find = [&](store::TileId tile) {
+    const auto find = [&](store::TileId tile, std::size_t count = 2) {
         const store::TileRecord& record = recovery.newest->tiles[store->layout().tile_index(tile)];
-        return find_bytes(io, *store, tile, record, sources, memory.span());
+        return find_bytes(io, *store, tile, record, std::span(sources).first(count), memory.span());
     };
-    EXPECT_EQ(find({1, 1}), 0U);
-    EXPECT_EQ(find({1, 2}), 1U);
+    EXPECT_EQ(find({1, 1}).source, 0U);
+    EXPECT_EQ(find({1, 2}).source, 1U);
     aio::ScratchMemory expected(16'384);
     read_blocking(io, *store, {1, 2}, expected.span());
     EXPECT_TRUE(std::equal(memory.data(), memory.data() + 16'384, expected.data()));
-    EXPECT_FALSE(find_bytes(io, *store, {1, 2}, recovery.newest->tiles[store->layout().tile_index({1, 2})],
-                            std::span(sources).first(1), memory.span()));
+    EXPECT_FALSE(find({1, 2}, 1).source);
+    EXPECT_TRUE(find({1, 2}, 1).problems.empty());
+    // What cannot be read is not said to be another's.
+    const store::TileLocation place = older->location({1, 1});
+    flip_bit(place.path, place.offset_bytes, 0);
+    EXPECT_EQ(find({1, 1}).source, 1U);
+    ASSERT_EQ(find({1, 1}, 1).problems.size(), 1U);
+    EXPECT_NE(find({1, 1}, 1).problems.front().find(place.path), std::string::npos);
 }
 
 }  // namespace
