@@ -168,8 +168,8 @@ class Removing final : public CallScene {
     explicit Removing(std::string victim) : victim_(std::move(victim)) {}
     std::string name() const override { return fmt::format("remove the {} snapshot", victim_); }
     void prepare(const std::string& root) const override { prepare_snapshots(root); }
-    std::string act(const std::string& root, const CallScope&) const override {
-        store::remove_snapshot(snapshot_path(root, victim_));
+    std::string act(const std::string& root, const CallScope& scope) const override {
+        store::remove_snapshot(snapshot_path(root, victim_), scope.deadline());
         return {};
     }
     std::string check(const std::string& root, bool reported) const override {
@@ -206,7 +206,7 @@ class Repairing final : public CallScene {
     }
     std::string act(const std::string& root, const CallScope& scope) const override {
         const auto directory = store::StoreDirectory::find(store_path(root), store::Sharing::exclusive);
-        store::repair_manifests(directory);
+        store::repair_manifests(directory, scope.deadline());
         scope.end();
         const store::Recovery after = store::recover(directory);
         return after.problems(directory.path()).empty() && !after.doubtful() ? "" : "a manifest is still damaged";
