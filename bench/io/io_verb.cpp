@@ -158,7 +158,9 @@ void compare_all(IoBench& bench, const HugePages2MiB& pages) {
 // The directory's own profile, to go on from. One that is not understood is measured anew.
 aio::DeviceProfile profile_before(IoBench& bench, const std::string& path) {
     try {
-        const auto found = aio::find_profile(bench.options.directory);
+        std::vector<std::string> notes;
+        const auto found = aio::find_profile(bench.options.directory, &notes);
+        bench.note(notes);
         if (found && std::filesystem::equivalent(found->path, path)) return found->profile;
     } catch (const Error& error) {
         bench.note({fmt::format("the profile that was there is replaced: {}", error.what())});

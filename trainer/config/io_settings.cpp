@@ -33,7 +33,7 @@ IoSettings io_settings(const TrainConfig& config) {
     aio::DeviceProfile profile;
     std::string source;
     if (!config.io_block_bytes || !config.io_queue_depth) {
-        const std::optional<aio::FoundProfile> found = aio::find_profile(config.swap_directory());
+        const std::optional<aio::FoundProfile> found = aio::find_profile(config.swap_directory(), &settings.warnings);
         if (found) profile = found->profile;
         source = found ? fmt::format("from {} of {}", found->path, found->profile.made)
                        : fmt::format("built in, nothing was measured here; `penstock bench io --tune --dir {}` does",

@@ -145,6 +145,7 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
     engine::SessionOptions options = config_.session;
     options.worker_threads = threads_;
     const IoSettings io = io_settings(config_);
+    for (const std::string& warning : io.warnings) console.warn(warning);
     if (!io.note.empty()) console.info(io.note);
     options.io = io.limits;
     if (!from_.resume_from.empty()) {

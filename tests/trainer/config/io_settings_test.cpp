@@ -55,6 +55,15 @@ TEST_F(IoSettingsTest, WithoutAProfileTheBuiltInValuesAreSaidWithTheCommand) {
     EXPECT_TRUE(has(found.note, "`penstock bench io --tune --dir " + store() + "`")) << found.note;
 }
 
+TEST_F(IoSettingsTest, AProfileThatAnybodyMayWriteToIsPassedOverAndSaid) {
+    measure();
+    std::filesystem::permissions(profile_path(), std::filesystem::perms::all);
+    const IoSettings found = settings({}, {});
+    EXPECT_EQ(found.limits.chunk_bytes, aio::IoLimits().chunk_bytes);
+    ASSERT_EQ(found.warnings.size(), 1U);
+    EXPECT_TRUE(has(found.warnings[0], profile_path() + " is passed over")) << found.warnings[0];
+}
+
 TEST_F(IoSettingsTest, AKeyThatIsGivenGoesBeforeTheProfile) {
     measure();
     const IoSettings block = settings(8 * mib, {});
