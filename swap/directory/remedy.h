@@ -6,8 +6,9 @@
 
 namespace penstock::store {
 
-// The library's own words, which name no program. A program that has tools says so in a class of its own. Each is one or more sentences without the last full
-// stop; `directory` is the store's first. Nobody is told to remove it without saving what may lie in it.
+// The library's own words, which name no program. A program that has tools says so in a class of its own. Each is one
+// or more sentences without the last full stop; `directory` is the store's first. Nobody is told to remove it without
+// saving what may lie in it.
 class Remedies {
    public:
     virtual ~Remedies() = default;

@@ -47,7 +47,8 @@ class StoreDirectory {
     // A directory that is a store's already, whichever job's. Exclusive: as above. Shared: for reading, beside other
     // readers and never beside a user; nothing in it is changed, and read permission is enough. Throws as above, and
     // Error (storage) when it does not exist or is no store's.
-    static StoreDirectory find(const std::string& path, Sharing sharing, const Remedies& remedies = *library_remedies());
+    static StoreDirectory find(const std::string& path, Sharing sharing,
+                               const Remedies& remedies = *library_remedies());
     ~StoreDirectory();  // gives the lock up, also where a child of this process has the descriptor, too
     StoreDirectory(StoreDirectory&& other) noexcept = default;
     StoreDirectory& operator=(StoreDirectory&& other) noexcept = default;

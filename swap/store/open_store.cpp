@@ -19,7 +19,8 @@ OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing
     OpenStore found;
     found.remedies_ = std::move(remedies);
     found.directories_.reserve(paths.size());
-    for (const std::string& path : paths) found.directories_.push_back(StoreDirectory::find(path, sharing, *found.remedies_));
+    for (const std::string& path : paths)
+        found.directories_.push_back(StoreDirectory::find(path, sharing, *found.remedies_));
     return found;
 }
 

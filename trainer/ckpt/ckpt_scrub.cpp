@@ -137,11 +137,10 @@ std::string text_of(const Scrub& scrub, const store::TensorStore& store, const s
     text += fmt::format("{} were damaged\n", scrub.report.damaged_tiles);
     for (const std::string& damage : scrub.report.damages) text += damage + "\n";
     for (const TileFate& fate : scrub.fates) {
-        text +=
-            fmt::format("object '{}', tile {}: {}\n", store.layout().objects()[fate.tile.object].name, fate.tile.tile,
-                        fate.found.source
-                            ? fmt::format("snapshot {} has its very bytes", scrub.snapshots[*fate.found.source].name)
-                            : "no kept snapshot has its bytes");
+        text += fmt::format(
+            "object '{}', tile {}: {}\n", store.layout().objects()[fate.tile.object].name, fate.tile.tile,
+            fate.found.source ? fmt::format("snapshot {} has its very bytes", scrub.snapshots[*fate.found.source].name)
+                              : "no kept snapshot has its bytes");
         // One that cannot be read may have them all the same.
         if (!fate.found.source)
             for (const std::string& problem : fate.found.problems) text += "  " + problem + "\n";

@@ -74,9 +74,10 @@ class SnapshotRemedies final : public store::Remedies {
     std::string of_loss(const std::string& /*directory*/) const override { return check_drive + std::string(another); }
     std::string of_manifest(const std::string& directory) const override { return of_loss(directory); }
     std::string of_lock(const std::string& directory) const override {
-        return fmt::format("'penstock ckpt scrub {}' makes it anew from the manifests (--job NAME where run.name is "
-                           "not 'penstock')",
-                           directory);
+        return fmt::format(
+            "'penstock ckpt scrub {}' makes it anew from the manifests (--job NAME where run.name is "
+            "not 'penstock')",
+            directory);
     }
 
    private:

@@ -11,7 +11,7 @@ namespace penstock::trainer {
 
 struct IoSettings {
     aio::IoLimits limits;
-    std::string note;  // one line for the log: where "auto" came from; empty when nothing is auto
+    std::string note;                   // one line for the log: where "auto" came from; empty when nothing is auto
     std::vector<std::string> warnings;  // of profiles that were passed over
 };
 

@@ -132,7 +132,7 @@ std::string note_of_steps(const Settings& settings, const store::ClientState& st
                        !settings.given("scheduler.params.total_num_steps");
     return fmt::format("run.steps was {} and is {}{}", value_text(*before), now,
                        moves ? "; the learning rate's end moves with it "
-                                           "(scheduler.params.total_num_steps holds it where it was)"
+                               "(scheduler.params.total_num_steps holds it where it was)"
                              : "");
 }
 

@@ -205,20 +205,27 @@ RunState OpenedRun::first_state() const {
     return state;
 }
 
-// A place where nothing is committed, and something was: the manifests were emptied, or the disk is not mounted.
+// A place where nothing is committed, and a log of what was: the manifests were emptied, or the disk is not mounted.
+// (Where the log's store is still in another place, the run's directory has refused.)
 void OpenedRun::check_log_of_new_run() const {
-    const bool was_here = own_.uuid ? has_log_of_store() : own_.empty && directory_.is_of_this_place();
+    const bool was_here = own_.uuid ? has_log_of_store() : own_.empty && directory_.is_of_some_store();
     if (from_.go_back || !was_here) return;
     const std::int64_t reported = read_log(directory_.log(), 0).committed.value_or(0);
     if (reported == 0) return;
-    const char* cause = own_.uuid ? "nothing is committed in it any more: its manifests were emptied or replaced. "
-                                    "Nothing was changed: put them back from where they are whole"
-                                  : "there is no store there now: it is not mounted, or was moved or removed. Nothing "
-                                    "was changed: mount it, or put the directory back";
+    const std::string& store = config_.swap_directory();
+    const std::string problem =
+        own_.uuid ? fmt::format(
+                        "nothing is committed in {} any more: its manifests were emptied or replaced. Nothing "
+                        "was changed: put them back from where they are whole",
+                        store)
+                  : fmt::format(
+                        "there is no store in {}: it is not mounted, or was moved or removed. Nothing was "
+                        "changed: mount it, or put the directory back",
+                        store);
     throw Error(ExitCode::storage,
-                fmt::format("{} reports step {} as committed in {}, and {}. --resume-from goes back to a kept snapshot "
-                            "('penstock ckpt ls {}' lists them), --go-back begins anew.",
-                            directory_.log(), reported, config_.swap_directory(), cause, config_.swap_directory()));
+                fmt::format("{} reports step {} as committed, and {}. --resume-from goes back to a "
+                            "kept snapshot ('penstock ckpt ls {}' lists them), --go-back begins anew.",
+                            directory_.log(), reported, problem, store));
 }
 
 // The log's line of a step is written after its commit: a step that it reports was there. One commit can be lost with a

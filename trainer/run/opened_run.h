@@ -31,7 +31,8 @@ struct WhereFrom {
 class OpenedRun {
    public:
     // Checks the data, opens the store, resumes or initialises, and says what it found. Throws Error: usage (data, a
-    // key that differs at a resume and is not to), does_not_fit, storage (also a store that is older than the run's log).
+    // key that differs at a resume and is not to), does_not_fit, storage (also a store that is older than the run's
+    // log, or gone).
     OpenedRun(TrainConfig config, WhereFrom from, Console& console);
     OpenedRun(const OpenedRun&) = delete;
     OpenedRun& operator=(const OpenedRun&) = delete;

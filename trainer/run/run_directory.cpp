@@ -37,7 +37,7 @@ bool same_place(const std::string& one, const std::string& other) {
 
 std::string absolute(const std::string& path) {
     std::error_code unknown;
-    const fs::path found = fs::weakly_canonical(fs::absolute(path, unknown), unknown);  // of nothing: not absolute
+    const fs::path found = fs::weakly_canonical(path, unknown);
     return unknown ? path : found.string();
 }
 
@@ -107,10 +107,6 @@ void RunDirectory::refuse_if_of_another() const {
                 fmt::format("run.directory {} has the log of the run whose store is {}, and this run's "
                             "store is {}; give this run another run.directory",
                             path_, owner_->directory, store_directory_));
-}
-
-bool RunDirectory::is_of_this_place() const {
-    return owner_ && owner_->directory == absolute(store_directory_);
 }
 
 std::vector<std::string> RunDirectory::adopt(const store::StoreUuid& store, Start start,

@@ -14,7 +14,7 @@ namespace penstock::trainer {
 struct StoreSeen {
     std::optional<store::StoreUuid> uuid;  // nothing: it is no store's
     bool committed = false;
-    bool empty = false;  // nothing is there, or nothing but snapshots
+    bool empty = false;                      // nothing is there, or nothing but snapshots
     std::optional<store::StoreUuid> origin;  // of a kept snapshot: the store that it was copied from
 };
 StoreSeen see_store(const std::string& directory);  // takes no lock; what cannot be read is no store
@@ -36,8 +36,7 @@ class RunDirectory {
 
     // Whether what is in it is known to be of that store.
     bool is_of(const store::StoreUuid& store) const { return owner_ && owner_->store == store::to_string(store); }
-    // Whether it is of a store that was where this run's is to be.
-    bool is_of_this_place() const;
+    bool is_of_some_store() const { return owner_.has_value(); }
 
     std::string log() const { return path("log.jsonl"); }
     std::string summary() const { return path("summary.json"); }

@@ -25,8 +25,8 @@ class StepLog {
     // cannot be written.
     void add(const RunProgress& progress, const engine::StepReport& report, double seconds);
 
-    // That step has been committed since, out of turn: its line says so, too, for the log is what a store that comes from
-    // a backup is held against. Throws Error (storage).
+    // That step has been committed since, out of turn: its line says so, too, for the log is what a store that comes
+    // from a backup is held against. Throws Error (storage).
     void was_settled(const RunProgress& progress);
 
     const StepTotals& totals() const noexcept { return meter_.totals(); }

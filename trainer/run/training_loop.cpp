@@ -13,8 +13,8 @@ engine::StepReport TrainingLoop::next_step() {
     next.rows += run_.batches().rows_of_step();
     const zero::StepValues values{.step = static_cast<std::uint64_t>(next.step),
                                   .learning_rate = learning_rate(config.schedule, next.step)};
-    const engine::StepReport report = run_.session().engine().train_batch(run_.batches().after(progress_.state.rows), values,
-                                                                          [&](const engine::StepReport& known) {
+    const engine::StepReport report = run_.session().engine().train_batch(run_.batches().after(progress_.state.rows),
+                                                                          values, [&](const engine::StepReport& known) {
                                                                               next.last_loss = known.loss;
                                                                               next.last_norm = known.gradient_norm;
                                                                               if (next.step == 1)

@@ -40,8 +40,7 @@ TEST(Retention, OnlyFinishedStepsOfTheStoreBeyondTheCountGoOldestFirst) {
 
 TEST(Retention, WhatAKillLeftEmptyGoesAndNothingElse) {
     const TemporaryDirectory folder;
-    for (const char* name : {"step-1", "step-2", "best", "step-007"})
-        std::filesystem::create_directory(folder / name);
+    for (const char* name : {"step-1", "step-2", "best", "step-007"}) std::filesystem::create_directory(folder / name);
     std::ofstream(folder / "step-2/lock") << "x";
     std::ofstream(folder / "step-3") << "";  // no directory
     EXPECT_EQ(trainer::remove_empty_snapshots(folder.path()), 1);

@@ -35,7 +35,8 @@ TEST(CkptWords, ValuesAreShortAndNeverControlTheTerminal) {
     EXPECT_EQ(value_text("\x1b[2J"), "<4 bytes>");
     EXPECT_EQ(value_text("\xff"), "<1 bytes>");
     EXPECT_EQ(value_text("\xc2\x9b"
-                         "2J"), "<4 bytes>");
+                         "2J"),
+              "<4 bytes>");
     EXPECT_EQ(value_text("\xc2\xa0"), "\xc2\xa0");
     EXPECT_EQ(value_text(std::string(60, 'x')), std::string(60, 'x'));
     EXPECT_EQ(value_text(std::string(61, 'x')), std::string(60, 'x') + "… <61 bytes>");

@@ -45,9 +45,8 @@ TEST(Remedies, WhileScrubbingDoNotAdviseToScrub) {
 
 TEST(Remedies, OfASnapshotDoNotSpeakOfAStoreThatHasSome) {
     const store::SharedRemedies ours = trainer::remedies_of_snapshot();
-    for (const std::string& words :
-         {ours->of_damage("kept/a"), ours->of_damaged_snapshot("kept/a"), ours->of_loss("kept/a"),
-          ours->of_manifest("kept/a")}) {
+    for (const std::string& words : {ours->of_damage("kept/a"), ours->of_damaged_snapshot("kept/a"),
+                                     ours->of_loss("kept/a"), ours->of_manifest("kept/a")}) {
         EXPECT_TRUE(has(words, "take another snapshot")) << words;
         EXPECT_FALSE(has(words, "kept/a/kept")) << words;
         EXPECT_FALSE(has(words, "scrub")) << words;

@@ -59,9 +59,9 @@ TEST_P(FixedKey, IsRefusedNamingKeyBothValuesAndRemedy) {
     const std::string message = refusal(snapshot(), GetParam());
     EXPECT_TRUE(message.starts_with(key_of(GetParam()) + " is ")) << message;
     EXPECT_NE(message.find("the run in DIR was started with "), std::string::npos) << message;
-    EXPECT_NE(message.find("It changes the result: set it back, go on with it on purpose by --change " +
-                           key_of(GetParam())),
-              std::string::npos)
+    EXPECT_NE(
+        message.find("It changes the result: set it back, go on with it on purpose by --change " + key_of(GetParam())),
+        std::string::npos)
         << message;
 }
 
@@ -90,14 +90,14 @@ INSTANTIATE_TEST_SUITE_P(ResumeRule, LayoutKey,
                                            Change{"model.frozen=[\"head\"]"}, Change{"optimizer.type=Lion"},
                                            Change{"bf16.enabled=true"}, Change{"memory.tile_elements=4096"}));
 
-INSTANTIATE_TEST_SUITE_P(
-    ResumeRule, FixedKey,
-    ::testing::Values(Change{"model.context=128"}, Change{"train_micro_batch_size_per_gpu=2"},
-                      Change{"gradient_clipping=0.5"}, Change{"optimizer.params.lr=0.002"},
-                      Change{"optimizer.params.weight_decay=0.1"}, Change{"optimizer.params.betas=[0.9, 0.95]"},
-                      Change{"optimizer.groups=[{\"params\": \"*\", \"lr\": 0.1}]"},
-                      Change{"scheduler.params.warmup_num_steps=5"}, Change{"scheduler.params.total_num_steps=40"},
-                      Change{"run.seed=2"}));
+INSTANTIATE_TEST_SUITE_P(ResumeRule, FixedKey,
+                         ::testing::Values(Change{"model.context=128"}, Change{"train_micro_batch_size_per_gpu=2"},
+                                           Change{"gradient_clipping=0.5"}, Change{"optimizer.params.lr=0.002"},
+                                           Change{"optimizer.params.weight_decay=0.1"},
+                                           Change{"optimizer.params.betas=[0.9, 0.95]"},
+                                           Change{"optimizer.groups=[{\"params\": \"*\", \"lr\": 0.1}]"},
+                                           Change{"scheduler.params.warmup_num_steps=5"},
+                                           Change{"scheduler.params.total_num_steps=40"}, Change{"run.seed=2"}));
 
 TEST(ResumeRule, SaysAllDifferencesAtOnce) {
     const std::vector<std::string> overrides = {"gradient_clipping=0.5", "run.seed=2"};

@@ -26,7 +26,8 @@ class Changing : public ::testing::Test {
     }
     std::vector<double> losses(const std::string& directory = "run") {
         std::vector<double> losses;
-        for (const json& step : read_json_lines(directory_ / (directory + "/log.jsonl"))) losses.push_back(step["loss"]);
+        for (const json& step : read_json_lines(directory_ / (directory + "/log.jsonl")))
+            losses.push_back(step["loss"]);
         return losses;
     }
     // Rows of data that the newest commit has seen.
@@ -49,8 +50,9 @@ TEST_F(Changing, ALearningRateIsChangedOnPurposeOnceAndForAll) {
     };
     const Ended refused = with_rate({});
     EXPECT_EQ(refused.code, 2);
-    EXPECT_TRUE(says(refused, "go on with it on purpose by --change optimizer.params.lr --change "
-                              "scheduler.params.warmup_max_lr, or start a new run"))
+    EXPECT_TRUE(says(refused,
+                     "go on with it on purpose by --change optimizer.params.lr --change "
+                     "scheduler.params.warmup_max_lr, or start a new run"))
         << refused.errors;
     const std::vector<std::string> change = {"--change", "optimizer.params.lr", "--change",
                                              "scheduler.params.warmup_max_lr"};
@@ -111,14 +113,9 @@ TEST_F(Changing, OtherDataIsBegunAtItsBeginning) {
 TEST_F(Changing, ARunIsForkedFromASnapshotWithOtherSettings) {
     const std::string log = read_file(directory_ / "run/log.jsonl");
     const std::string manifest = read_file(directory_ / "swap/manifest.0");
-    const std::vector<std::string> fork = {"--resume-from",
-                                           "swap/kept/step-3",
-                                           "--set",
-                                           "zero_optimization.offload_param.nvme_path=fork",
-                                           "--set",
-                                           "run.directory=forked",
-                                           "--set",
-                                           "gradient_clipping=0.01"};
+    const std::vector<std::string> fork = {
+        "--resume-from", "swap/kept/step-3",     "--set", "zero_optimization.offload_param.nvme_path=fork",
+        "--set",         "run.directory=forked", "--set", "gradient_clipping=0.01"};
     EXPECT_EQ(train(fork).code, 2);
     std::vector<std::string> on_purpose = fork;
     on_purpose.insert(on_purpose.end(), {"--change", "gradient_clipping"});

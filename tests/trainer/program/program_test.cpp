@@ -173,7 +173,7 @@ TEST_F(Trained, KeepsTheLogOfARunWhoseStoreIsGone) {
     // Perhaps it is only not mounted.
     const Ended refused = train({"--steps", "1"});
     EXPECT_EQ(refused.code, 4);
-    EXPECT_NE(refused.errors.find("run/log.jsonl reports step 2 as committed in swap, and there is no store there now"),
+    EXPECT_NE(refused.errors.find("run/log.jsonl reports step 2 as committed, and there is no store in swap"),
               std::string::npos)
         << refused.errors;
     EXPECT_FALSE(std::filesystem::exists(directory_ / "swap"));

@@ -124,7 +124,7 @@ TEST_F(Keeping, NothingIsBegunOverAStoreWhoseManifestsWereEmptied) {
     for (const char* name : {"swap/manifest.0", "swap/manifest.1"}) std::filesystem::resize_file(directory_ / name, 0);
     const Ended refused = train();
     EXPECT_EQ(refused.code, 4);
-    EXPECT_TRUE(says(refused, "reports step 6 as committed in swap, and nothing is committed in it any more"))
+    EXPECT_TRUE(says(refused, "reports step 6 as committed, and nothing is committed in swap any more"))
         << refused.errors;
     EXPECT_EQ(losses(), once);
     EXPECT_EQ(json::parse(train({"--resume-from", "3"}).output)["resumed_from_step"], 3);
