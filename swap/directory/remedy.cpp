@@ -20,6 +20,10 @@ std::string Remedies::of_loss(const std::string& directory) const {
         directory);
 }
 
+std::string Remedies::of_nothing(const std::string& /*directory*/) const {
+    return "The store is scratch, or its first run ended before its first step: create one, or check the path";
+}
+
 std::string Remedies::of_manifest(const std::string& directory) const {
     return fmt::format("Put it back from where {} came", directory);
 }

@@ -18,6 +18,8 @@ class Remedies {
     virtual std::string of_damaged_snapshot(const std::string& directory) const;
     // It cannot be opened at all.
     virtual std::string of_loss(const std::string& directory) const;
+    // Nothing is committed in it.
+    virtual std::string of_nothing(const std::string& directory) const;
     // A manifest file, the data's only description but for the other one, is missing or cannot be read.
     virtual std::string of_manifest(const std::string& directory) const;
     // The file `lock` is lost or damaged, and manifests are there, which know the store, too.

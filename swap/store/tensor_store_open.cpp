@@ -75,9 +75,8 @@ Recovery recover_newest(const StoreDirectory& directory, Recovery* found, const 
     if (recovery.newest) return recovery;
     const std::vector<std::string> problems = recovery.problems(directory.path());
     if (problems.empty())
-        throw Error(ExitCode::storage, fmt::format("{}: nothing is committed here: the store is scratch, or its first "
-                                                   "run ended before its first step; create one, or check the path",
-                                                   directory.path()));
+        throw Error(ExitCode::storage, fmt::format("{}: nothing is committed here. {}.", directory.path(),
+                                                   remedies.of_nothing(directory.path())));
     throw Error(ExitCode::storage,
                 fmt::format("{}: no manifest is whole, so the store cannot be opened. {}. {}.", directory.path(),
                             fmt::join(problems, "; "), remedies.of_loss(directory.path())));

@@ -71,8 +71,23 @@ class SnapshotRemedies final : public store::Remedies {
         return Remedies::of_damage(directory) + another;
     }
     std::string of_damaged_snapshot(const std::string& directory) const override { return of_damage(directory); }
-    std::string of_loss(const std::string& /*directory*/) const override { return check_drive + std::string(another); }
-    std::string of_manifest(const std::string& directory) const override { return of_loss(directory); }
+    std::string of_loss(const std::string& /*directory*/) const override {
+        return fmt::format("{}{}", check_drive, another);
+    }
+    std::string of_nothing(const std::string& /*directory*/) const override {
+        return fmt::format(
+            "Its copy never ended, or its manifests were emptied: put a copy of the directory in its "
+            "place{}",
+            another);
+    }
+    // The one that is lost may be the one that says nothing.
+    std::string of_manifest(const std::string& directory) const override {
+        return fmt::format(
+            "Put it back from where the directory came; or take the file out of the directory, if it is still there, "
+            "and run 'penstock ckpt scrub {}', which makes an empty one and helps where the other one is the "
+            "snapshot's{}",
+            directory, another);
+    }
     std::string of_lock(const std::string& directory) const override {
         return fmt::format(
             "'penstock ckpt scrub {}' makes it anew from the manifests (--job NAME where run.name is "

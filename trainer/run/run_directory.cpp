@@ -1,5 +1,6 @@
 #include "trainer/run/run_directory.h"
 
+#include "aio/profile.h"
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
 #include "swap/directory/snapshot_list.h"
@@ -46,7 +47,7 @@ bool has_nothing(const std::string& directory) {
     fs::directory_iterator entries(directory, unknown);
     return !unknown && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
         const std::string name = entry.path().filename().string();
-        return name == store::snapshot_folder_name || name == "lost+found";
+        return name == store::snapshot_folder_name || name == aio::profile_name || name == "lost+found";
     });
 }
 

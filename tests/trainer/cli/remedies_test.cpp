@@ -49,8 +49,9 @@ TEST(Remedies, OfASnapshotDoNotSpeakOfAStoreThatHasSome) {
                                      ours->of_loss("kept/a"), ours->of_manifest("kept/a")}) {
         EXPECT_TRUE(has(words, "take another snapshot")) << words;
         EXPECT_FALSE(has(words, "kept/a/kept")) << words;
-        EXPECT_FALSE(has(words, "scrub")) << words;
     }
+    EXPECT_TRUE(has(ours->of_manifest("kept/a"), "'penstock ckpt scrub kept/a'"));
+    EXPECT_TRUE(has(ours->of_nothing("kept/a"), "take another snapshot"));
 }
 
 }  // namespace
