@@ -115,8 +115,9 @@ std::string text_of_snapshots(const std::string& folder, const std::vector<store
 CkptResult ckpt_ls(const CkptRequest& request) {
     const std::optional<store::StoreLook> look = look_at_store(request.directory);
     CkptRequest used = request;
-    // A folder of snapshots, without a store of its own, is listed as such.
-    if (!look && request.snapshot_folder.empty()) used.snapshot_folder = request.directory;
+    // A folder of snapshots, without a store of its own, is listed as such; so is what is left of a store.
+    if (!look && request.snapshot_folder.empty() && store::list_snapshots(snapshot_folder_of(request)).empty())
+        used.snapshot_folder = request.directory;
     const std::string folder = snapshot_folder_of(used);
     const std::vector<store::ListedSnapshot> snapshots = store::list_snapshots(folder);
     if (!look && snapshots.empty())
