@@ -48,7 +48,6 @@ WorkProgress progress_of(const penstock_store_options& options) {
 // What a program cannot be without: the members before are what its store is.
 constexpr std::size_t least_options_bytes = offsetof(penstock_store_options, backend);
 constexpr std::size_t least_object_bytes = offsetof(penstock_object, tile_bytes);
-constexpr std::size_t most_object_bytes = 4096;
 
 penstock_store_options checked(const penstock_store_options* given) {
     const penstock_store_options options = taken(given, least_options_bytes, "options");
@@ -72,7 +71,7 @@ penstock_store_options checked(const penstock_store_options* given) {
                 "bandwidth {} is {}; more than 0 is needed", i, options.bandwidths[i]);
     if (options.object_count == 0) return options;
     require(options.objects != nullptr, "options.objects is NULL");
-    require(options.object_struct_bytes >= least_object_bytes && options.object_struct_bytes <= most_object_bytes,
+    require(options.object_struct_bytes >= least_object_bytes && options.object_struct_bytes <= most_struct_bytes,
             "options.object_struct_bytes is {}; set it to sizeof(penstock_object)", options.object_struct_bytes);
     return options;
 }

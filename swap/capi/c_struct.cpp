@@ -8,8 +8,6 @@
 namespace penstock::store {
 namespace {
 
-constexpr std::size_t most_struct_bytes = 4096;  // far above any: a member that was never set
-
 // Of the caller's, before it is known how much of it there is.
 std::size_t first_member(const void* given) noexcept {
     std::size_t struct_bytes = 0;

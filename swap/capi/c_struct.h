@@ -5,6 +5,8 @@
 
 namespace penstock::store {
 
+inline constexpr std::size_t most_struct_bytes = 4096;  // far above any: a size that was never set
+
 // What the caller says of it: its first member. Throws Refusal (usage) when it is NULL, shorter than `least_bytes`, or
 // longer than any can be, as where struct_bytes was never set.
 std::size_t checked_struct(const void* given, std::size_t least_bytes, const char* name);

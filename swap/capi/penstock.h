@@ -161,10 +161,11 @@ typedef struct penstock_store_options {
 // Locks the directories for as long as the store is open (or the process lives). A new store takes twice its objects'
 // bytes on disk (a scratch one once), reserved here; its first generation, number 0, comes with the first commit, and
 // until then it is made anew at each start. Waits, at most deadline_ms, until the last write that a killed process had
-// under way there has landed. A file that cannot be read or is missing is an error that changes nothing. Where a file
-// would be longer than the limit on file sizes allows (ulimit -f) it is PENSTOCK_DOES_NOT_FIT. Writes behind a limit
-// that is lowered later end with PENSTOCK_STORAGE; the library keeps the signal SIGXFSZ, which the kernel sends then
-// and which ends a program, from the thread that calls. Blocks. On failure *store is NULL.
+// under way there has landed. What is found is made durable once more by the first write or commit, which fails as a
+// commit does where that cannot be done. A file that cannot be read or is missing is an error that changes nothing.
+// Where a file would be longer than the limit on file sizes allows (ulimit -f) it is PENSTOCK_DOES_NOT_FIT. Writes
+// behind a limit that is lowered later end with PENSTOCK_STORAGE; the library keeps the signal SIGXFSZ, which the
+// kernel sends then and which ends a program, from the thread that calls. Blocks. On failure *store is NULL.
 penstock_status penstock_store_open(const penstock_store_options* options, penstock_store** store,
                                     penstock_error* error);
 

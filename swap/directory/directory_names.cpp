@@ -1,7 +1,9 @@
 #include "swap/directory/directory_names.h"
 
+#include "aio/profile.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "swap/directory/snapshot_list.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -36,6 +38,10 @@ int list_names(int directory_fd, std::vector<std::string>& names) {
     if (errno != 0) return errno;
     std::sort(names.begin(), names.end());
     return 0;
+}
+
+bool may_stand_beside(std::string_view name) noexcept {
+    return name == aio::profile_name || name == snapshot_folder_name || name == "lost+found";
 }
 
 bool has_name(int directory_fd, const std::string& directory_path, const char* name) {

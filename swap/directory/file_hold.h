@@ -5,11 +5,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
 
 namespace penstock::store {
 
 enum class Sharing : std::uint8_t { exclusive, shared };
+
+// Told once, on the caller's thread, when a wait for a file has lasted long enough to be noticed: one line that says
+// for what, and how long at most. Throws nothing.
+using WaitNotice = std::function<void(const std::string& line)>;
 
 // flock() on the descriptor that transfers go through. A request that is with the kernel keeps its file open, so of a
 // process that was killed this lock lasts as long as its last write may still land, where the lock on the directory
@@ -18,7 +24,7 @@ enum class Sharing : std::uint8_t { exclusive, shared };
 class FileHold {
    public:
     // Waits for who holds it, at most `patience`, then throws Error (storage).
-    FileHold(const aio::File& file, Sharing sharing, std::chrono::nanoseconds patience);
+    FileHold(const aio::File& file, Sharing sharing, std::chrono::nanoseconds patience, const WaitNotice& notice = {});
     ~FileHold();
     FileHold(FileHold&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
     FileHold& operator=(FileHold&& other) noexcept {

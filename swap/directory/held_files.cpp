@@ -6,7 +6,7 @@
 namespace penstock::store {
 
 HeldFiles::HeldFiles(const StoreDirectory& directory, std::span<const char* const> names,
-                     std::chrono::nanoseconds patience) {
+                     std::chrono::nanoseconds patience, const WaitNotice& notice) {
     const auto until = std::chrono::steady_clock::now() + patience;
     files_.reserve(names.size());
     for (const char* name : names) {
@@ -16,7 +16,7 @@ HeldFiles::HeldFiles(const StoreDirectory& directory, std::span<const char* cons
         const aio::File& file =
             files_.emplace_back(directory.fd(), name, directory.path() + "/" + name,
                                 aio::FileOptions{.mode = aio::FileMode::read_write, .caching = aio::Caching::buffered});
-        holds_.emplace_back(file, Sharing::exclusive, until - std::chrono::steady_clock::now());
+        holds_.emplace_back(file, Sharing::exclusive, until - std::chrono::steady_clock::now(), notice);
     }
 }
 

@@ -15,7 +15,8 @@ class HeldFiles {
    public:
     // Those of the names that are regular files there. Waits as FileHold does, `patience` for all together, so that
     // nothing that an ended process had under way lands in them later. Throws Error (storage).
-    HeldFiles(const StoreDirectory& directory, std::span<const char* const> names, std::chrono::nanoseconds patience);
+    HeldFiles(const StoreDirectory& directory, std::span<const char* const> names, std::chrono::nanoseconds patience,
+              const WaitNotice& notice);
 
    private:
     std::vector<aio::File> files_;

@@ -154,12 +154,13 @@ std::vector<ListedSnapshot> list_snapshots(const std::string& folder) {
     return snapshots;
 }
 
-void remove_snapshot(const std::string& path, std::chrono::nanoseconds patience) {
+void remove_snapshot(const std::string& path, std::chrono::nanoseconds patience, const WaitNotice& notice) {
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) fail_errno(path, "the snapshot cannot be found", errno);
     if (!S_ISDIR(status.st_mode)) fail(path, "it is not a directory (links are not followed); nothing was removed.");
     const StoreDirectory directory = StoreDirectory::find(path, Sharing::exclusive);
-    const HeldFiles held(directory, std::span(own_files).first(own_files.size() - 1), patience);  // the lock is
+    // The lock is.
+    const HeldFiles held(directory, std::span(own_files).first(own_files.size() - 1), patience, notice);
     if (const std::string reason = why_not_removed(directory); !reason.empty()) fail(path, reason);
     for (const char* name : own_files) {
         if (::unlinkat(directory.fd(), name, 0) != 0 && errno != ENOENT)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/io.h"
+#include "swap/directory/file_hold.h"
 #include "swap/format/manifest.h"
 
 #include <chrono>
@@ -37,7 +38,8 @@ std::vector<ListedSnapshot> list_snapshots(const std::string& folder);
 // Removes the files of a kept or unfinished store and its directory. Waits, at most `patience`, until what a process
 // that was killed had under way there has landed. Throws Error (storage): it is in use, it is a durable store, or there
 // is something in it that is not a store's (which is named; nothing was removed then).
-void remove_snapshot(const std::string& path, std::chrono::nanoseconds patience = aio::default_deadline);
+void remove_snapshot(const std::string& path, std::chrono::nanoseconds patience = aio::default_deadline,
+                     const WaitNotice& notice = {});
 
 // Whether it is finished and a copy of the store `of`: several runs may keep in one folder.
 bool is_copy_of(const ListedSnapshot& snapshot, const StoreUuid& of) noexcept;

@@ -1,6 +1,5 @@
 #include "swap/directory/store_directory.h"
 
-#include "aio/profile.h"
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
@@ -61,15 +60,13 @@ Descriptor open_directory(const std::string& path) {
     return directory;
 }
 
-// A file in the directory that is neither our lock, nor the device's profile, nor the snapshots of a store that was
-// here, nor made by the file system; empty when there is none.
+// A file in the directory that is neither our lock nor may stand beside it; empty when there is none.
 std::string find_file(int directory_fd, const std::string& path) {
     std::vector<std::string> names;
     if (const int error = list_names(directory_fd, names))
         fail_errno(path, "the store directory cannot be listed", error);
     const auto found = std::find_if(names.begin(), names.end(), [](const std::string& name) {
-        return name != StoreDirectory::lock_name && name != aio::profile_name && name != snapshot_folder_name &&
-               name != "lost+found";
+        return name != StoreDirectory::lock_name && !may_stand_beside(name);
     });
     return found == names.end() ? std::string() : *found;
 }

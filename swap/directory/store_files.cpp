@@ -25,11 +25,11 @@ aio::File open_file(const StoreDirectory& directory, const char* name, aio::File
     return aio::File(directory.fd(), name, directory.path() + "/" + name, options);
 }
 
-void hold_all(StoreFiles& files, Sharing sharing, std::chrono::nanoseconds patience) {
+void hold_all(StoreFiles& files, Sharing sharing, std::chrono::nanoseconds patience, const WaitNotice& notice) {
     const auto until = std::chrono::steady_clock::now() + patience;
     for (const std::vector<aio::File>* some : {&files.data, &files.manifests}) {
         for (const aio::File& file : *some)
-            files.holds.emplace_back(file, sharing, until - std::chrono::steady_clock::now());
+            files.holds.emplace_back(file, sharing, until - std::chrono::steady_clock::now(), notice);
     }
 }
 
@@ -165,20 +165,20 @@ void StoreFiles::keep_for_ever() noexcept {
 }
 
 StoreFiles StoreFiles::make(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
-                            std::chrono::nanoseconds patience) {
+                            std::chrono::nanoseconds patience, const WaitNotice& notice) {
     StoreFiles files = open_all(directories, caching, [](const StoreDirectory& directory, const char* name) {
         return has_name(directory.fd(), directory.path(), name) ? aio::FileMode::read_write : aio::FileMode::create;
     });
-    hold_all(files, Sharing::exclusive, patience);
+    hold_all(files, Sharing::exclusive, patience, notice);
     return files;
 }
 
 StoreFiles StoreFiles::find(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
-                            std::chrono::nanoseconds patience) {
+                            std::chrono::nanoseconds patience, const WaitNotice& notice) {
     StoreFiles files = open_all(directories, caching, [](const StoreDirectory& directory, const char*) {
         return directory.shared() ? aio::FileMode::read_only : aio::FileMode::read_write;
     });
-    hold_all(files, directories.front()->shared() ? Sharing::shared : Sharing::exclusive, patience);
+    hold_all(files, directories.front()->shared() ? Sharing::shared : Sharing::exclusive, patience, notice);
     return files;
 }
 

@@ -38,9 +38,9 @@ struct StoreFiles {
     // make() takes over files of an interrupted creation; what find() opens in a shared directory can only be read.
     // Both throw Error (storage).
     static StoreFiles make(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
-                           std::chrono::nanoseconds patience);
+                           std::chrono::nanoseconds patience, const WaitNotice& notice = {});
     static StoreFiles find(const std::vector<StoreDirectory*>& directories, aio::Caching caching,
-                           std::chrono::nanoseconds patience);
+                           std::chrono::nanoseconds patience, const WaitNotice& notice = {});
 };
 
 // Reserves room for `layout` and its manifests. Throws Error (does_not_fit) naming directory, needed and free bytes,

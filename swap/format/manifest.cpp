@@ -306,12 +306,15 @@ std::uint64_t manifest_capacity(const Layout& layout) {
     return rounded(bytes, layout.granule_bytes());
 }
 
+void check_client(const ClientState& client) {
+    const std::uint64_t bytes = encoded_client_bytes(client);
+    if (bytes <= max_client_bytes) return;
+    throw Error(ExitCode::usage,
+                fmt::format("the client state takes {} bytes; a manifest has room for {}", bytes, max_client_bytes));
+}
+
 std::size_t encode(const Manifest& manifest, std::span<std::byte> out) {
-    const std::uint64_t client_bytes = encoded_client_bytes(manifest.client);
-    if (client_bytes > max_client_bytes) {
-        throw Error(ExitCode::usage, fmt::format("the client state takes {} bytes; a manifest has room for {}",
-                                                 client_bytes, max_client_bytes));
-    }
+    check_client(manifest.client);
     Writer writer(out);
     write_header(writer, manifest);
     write_body(writer, manifest);

@@ -59,8 +59,11 @@ struct Manifest {
 // Bytes one encoded manifest takes at most, rounded up to the granule: the size of its place on disk.
 std::uint64_t manifest_capacity(const Layout& layout);
 
+// Throws Error (usage) when the client state is larger than max_client_bytes.
+void check_client(const ClientState& client);
+
 // Writes into `out` (REQUIRES: out.size() >= manifest_capacity) and returns the used bytes, rounded up to the granule,
-// zero filled. Throws Error (usage) when the client state is larger than max_client_bytes.
+// zero filled. Throws as check_client().
 std::size_t encode(const Manifest& manifest, std::span<std::byte> out);
 
 struct DecodedManifest {

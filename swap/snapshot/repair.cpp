@@ -81,10 +81,11 @@ Recovery recover_all(const StoreDirectory& directory) {
 
 }  // namespace
 
-std::vector<std::string> repair_manifests(const StoreDirectory& directory, std::chrono::nanoseconds patience) {
+std::vector<std::string> repair_manifests(const StoreDirectory& directory, std::chrono::nanoseconds patience,
+                                          const WaitNotice& notice) {
     PENSTOCK_CHECK(!directory.shared(), "{} is only read", directory.path());
     const aio::NoSizeSignal quiet;
-    const HeldFiles held(directory, manifest_file_names, patience);
+    const HeldFiles held(directory, manifest_file_names, patience, notice);
     Recovery recovery = recover_all(directory);
     if (!recovery.newest) return {};
     const std::uint64_t place_bytes = manifest_capacity(Layout(recovery.newest->objects, recovery.newest->geometry));

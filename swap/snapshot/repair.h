@@ -17,7 +17,8 @@ namespace penstock::store {
 // had under way there has landed. Throws Error (storage). REQUIRES: the directory is exclusive, a store's first, and
 // the store is not open.
 std::vector<std::string> repair_manifests(const StoreDirectory& directory,
-                                          std::chrono::nanoseconds patience = aio::default_deadline);
+                                          std::chrono::nanoseconds patience = aio::default_deadline,
+                                          const WaitNotice& notice = {});
 
 struct FoundBytes {
     std::optional<std::size_t> source;  // that has them

@@ -5,6 +5,7 @@
 #include "pinned_pool/budget.h"
 #include "pinned_pool/region.h"
 #include "swap/snapshot/tile_copy.h"
+#include "swap/store/blocking.h"
 #include "swap/store/long_work.h"
 #include "swap/store/spare_text.h"
 
@@ -127,8 +128,9 @@ const std::optional<StoreError>& SnapshotCopy::error() const noexcept {
     return state_->error;
 }
 
-std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
+std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, TensorStore& from, StoreDirectory& directory,
                                              aio::Caching caching) {
+    settle_blocking(io, from);
     const Origin itself{.store = from.uuid(), .generation = from.generation().value_or(0)};
     return TensorStore::create(io, {&directory},
                                {.objects = from.layout().objects(),
@@ -139,20 +141,24 @@ std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, const TensorStore& fro
 
 // ---------------------------------------------------------------- all at once
 
+void check_memory_for_tiles(std::uint64_t tile_bytes, std::uint64_t bytes) {
+    const pool::MachineMemory machine = pool::MachineMemory::read();
+    if (bytes <= machine.available_bytes) return;
+    throw Error(ExitCode::does_not_fit,
+                fmt::format("copying tiles of up to {} bytes takes {} bytes of memory, and {} are left ({}); free some "
+                            "memory, or copy on a larger machine.",
+                            tile_bytes, bytes, machine.available_bytes, machine.limited_by));
+}
+
 namespace {
 
 constexpr std::uint64_t copy_memory_bytes = 32ULL << 20;
 
-// A tile is copied as a whole, and a manifest may say any length of it.
 std::uint64_t memory_bytes(const TensorStore& from, const TensorStore& to) {
     const std::uint64_t bytes = 2 * TileCopy::lane_bytes(from, to);
     if (bytes <= copy_memory_bytes) return copy_memory_bytes;
-    const pool::MachineMemory machine = pool::MachineMemory::read();
-    if (bytes <= machine.available_bytes) return bytes;
-    throw Error(ExitCode::does_not_fit,
-                fmt::format("copying tiles of up to {} bytes takes {} bytes of memory, and {} are left ({}); free some "
-                            "memory, or copy on a larger machine.",
-                            bytes / 2, bytes, machine.available_bytes, machine.limited_by));
+    check_memory_for_tiles(bytes / 2, bytes);
+    return bytes;
 }
 
 class CopyAll final : public LongWork, private TileCopyListener {

@@ -40,16 +40,20 @@ class SnapshotCopy {
     std::unique_ptr<State> state_;
 };
 
-// A new kept store in `directory` for a copy of what `from` holds now. Polls the Io for some milliseconds. Throws Error
-// as TensorStore::create().
-std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, const TensorStore& from, StoreDirectory& directory,
+// A new kept store in `directory` for a copy of what `from` holds now, which is settled first. Polls the Io for some
+// milliseconds. Throws Error as TensorStore::create() and settle_blocking().
+std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, TensorStore& from, StoreDirectory& directory,
                                              aio::Caching caching);
 
+// Throws Error (does_not_fit) where the machine has less memory left than `bytes`, which tiles of up to `tile_bytes`
+// take on their way: a tile is moved as a whole, and a manifest may say any length of it.
+void check_memory_for_tiles(std::uint64_t tile_bytes, std::uint64_t bytes);
+
 // Copies the newest bytes of all written tiles of `from` into `to`, which has the same objects; the caller commits.
-// With a kept store as `from` this is how a run goes back to a snapshot: what `to` had committed stays whole until that
-// commit. Polls the Io; has 32 MiB of memory of its own, or two tiles where these are longer. Throws Error: usage (the
-// objects differ; the first difference is named), storage (what could not be read or written, or a stuck device: then
-// both are abandoned), and what `progress` throws.
+// With a kept store as `from` this is how a run goes back to a snapshot: what `to` had committed stays whole until
+// that commit. Polls the Io; has 32 MiB of memory of its own, or two tiles where these are longer. Throws Error: usage
+// (the objects differ; the first difference is named), does_not_fit (two tiles), storage (what could not be read or
+// written, or a stuck device: then both are abandoned), and what `progress` throws.
 void copy_tiles(aio::Io& io, TensorStore& from, TensorStore& to, const WorkProgress& progress);
 
 }  // namespace penstock::store

@@ -20,6 +20,17 @@ struct WaitedCommit final : CommitOperation {
     void committed() noexcept override {}
 };
 
+// As an operation: what was found is durable, or cannot be.
+struct WaitedFooting final {
+    explicit WaitedFooting(TensorStore& waited) : store(waited) {}
+    TensorStore& store;
+    bool idle() const noexcept { return store.settled() || store.poisoned(); }
+    std::optional<StoreError> error() const {
+        if (store.settled()) return std::nullopt;
+        return StoreError{.kind = StoreError::Kind::poisoned, .message = store.poisoned_by()};
+    }
+};
+
 template <typename Operation>
 void wait_for(aio::Io& io, TensorStore& store, std::unique_ptr<Operation> operation) {
     while (!operation->idle()) {
@@ -38,7 +49,7 @@ void wait_for(aio::Io& io, TensorStore& store, std::unique_ptr<Operation> operat
             throw Error(ExitCode::storage, stuck->message() + "; " + stuck_store_remedy);
         }
     }
-    if (operation->error()) throw Error(ExitCode::storage, operation->error()->message);
+    if (const auto error = operation->error()) throw Error(ExitCode::storage, error->message);
 }
 
 }  // namespace
@@ -59,6 +70,11 @@ void commit_blocking(aio::Io& io, TensorStore& store, const ClientState& client)
     auto operation = std::make_unique<WaitedCommit>();
     store.commit(*operation, client);
     wait_for(io, store, std::move(operation));
+}
+
+void settle_blocking(aio::Io& io, TensorStore& store) {
+    store.settle();
+    wait_for(io, store, std::make_unique<WaitedFooting>(store));
 }
 
 }  // namespace penstock::store

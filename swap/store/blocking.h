@@ -16,5 +16,6 @@ namespace penstock::store {
 void read_blocking(aio::Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory);
 void write_blocking(aio::Io& io, TensorStore& store, TileId tile, std::span<std::byte> memory);
 void commit_blocking(aio::Io& io, TensorStore& store, const ClientState& client);
+void settle_blocking(aio::Io& io, TensorStore& store);  // TensorStore::settle(); throws when it was in vain
 
 }  // namespace penstock::store

@@ -3,6 +3,8 @@
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
 
+#include <utility>
+
 namespace penstock::store {
 
 Commit::Commit(aio::Io& io, std::span<const aio::File> data, std::span<const aio::File> manifests,
@@ -48,6 +50,7 @@ void Commit::advance() noexcept {
             return write_copy(1);
         case Step::second_copy:
         case Step::refusing:
+        case Step::rewriting:
             return finish();
         case Step::idle:
             PENSTOCK_CHECK(false, "no commit is under way");
@@ -74,9 +77,21 @@ void Commit::refuse() {
     io_.post(parts_[0]);
 }
 
+void Commit::rewrite(std::uint64_t generation, std::uint32_t copy, std::uint64_t bytes) {
+    PENSTOCK_CHECK(idle(), "a commit is under way");
+    generation_ = generation;
+    bytes_ = bytes;
+    error_.reset();
+    step_ = Step::rewriting;
+    write_copy(copy);
+}
+
 void Commit::finish() noexcept {
-    step_ = Step::idle;
-    listener_.commit_finished(error_);
+    if (std::exchange(step_, Step::idle) == Step::rewriting) {
+        listener_.copy_rewritten(error_);
+    } else {
+        listener_.commit_finished(error_);
+    }
 }
 
 }  // namespace penstock::store

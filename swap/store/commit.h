@@ -1,5 +1,6 @@
-// The order of a commit: every device is flushed, then copy 1 and then copy 2 of the manifest are written durably. One
-// at a time; knows files, not tiles. Allocates in the constructor only.
+// The order of a commit: every device is flushed, then copy 1 and then copy 2 of the manifest are written durably. And
+// before the first one that follows an opening: a copy of what was found. One at a time; knows files, not tiles.
+// Allocates in the constructor only.
 #pragma once
 
 #include "aio/file.h"
@@ -17,7 +18,9 @@ namespace penstock::store {
 
 class CommitListener {
    public:
-    virtual void commit_finished(const std::optional<aio::IoError>& error) noexcept = 0;  // from Io::poll() or wait()
+    // From Io::poll() or wait().
+    virtual void commit_finished(const std::optional<aio::IoError>& error) noexcept = 0;
+    virtual void copy_rewritten(const std::optional<aio::IoError>& error) noexcept = 0;
 
    protected:
     ~CommitListener() = default;
@@ -38,6 +41,9 @@ class Commit {
     void start(std::uint64_t generation, std::uint64_t bytes);
     // Delivers commit_finished() without committing, for a refusal that must come from poll() too. REQUIRES: idle.
     void refuse();
+    // Writes the first `bytes` of memory() as copy 0 or 1 of the manifest of `generation`, then copy_rewritten().
+    // REQUIRES: idle; the other copy is whole, so that a cut within the write costs nothing.
+    void rewrite(std::uint64_t generation, std::uint32_t copy, std::uint64_t bytes);
 
    private:
     enum class Step : std::uint8_t {
@@ -46,6 +52,7 @@ class Commit {
         first_copy,   // copy 1 is being written
         second_copy,  // copy 2 is being written
         refusing,     // nothing is written
+        rewriting,    // no commit: a copy of an earlier one's is being written
     };
     struct Part final : aio::Transfer {
         Commit* owner = nullptr;

@@ -14,6 +14,7 @@ namespace penstock::store {
 namespace {
 
 constexpr std::size_t max_notes = 100;
+constexpr const char* after_failure = "nothing can be written or committed any more since an earlier failure: ";
 
 }  // namespace
 
@@ -102,6 +103,16 @@ void StoreState::start(TileOperation& operation, aio::IoKind kind) {
                          .urgency = operation.urgency_});
 }
 
+// Slots of the generation before are overwritten, which counts as long as this one may be lost.
+void StoreState::start_write(TileOperation& operation) noexcept {
+    if (footing == Footing::certain) {
+        operation.stage_ = TileOperation::Stage::writing;
+        return start(operation, aio::IoKind::write);
+    }
+    operation.stage_ = TileOperation::Stage::waiting;
+    operation.next_waiting_ = std::exchange(first_waiting, &operation);
+}
+
 // A failed commit may have left a whole manifest, whose generation the next start then takes: its tiles, in the slots
 // that are not committed, must stay as they are.
 void StoreState::refuse(TileOperation& operation) {
@@ -117,7 +128,7 @@ void StoreState::tile_finished(TileOperation& operation) noexcept {
     if (abandoned) return;
     if (operation.stage_ == Stage::refused) {
         --reads_in_flight;
-        operation.error_ = spare_refusal();
+        operation.error_ = unwritten(place_of(operation));
     } else if (operation.stage_ == Stage::writing) {
         write_finished(operation);
     } else if (!read_finished(operation)) {
@@ -166,6 +177,13 @@ bool StoreState::read_finished(TileOperation& operation) noexcept {
     return true;
 }
 
+StoreError StoreState::unwritten(const ReadPlace& place) const noexcept {
+    return {.kind = StoreError::Kind::poisoned, .message = text_or_less([&] {
+                                                    return fmt::format("{} was not written: {}{}", describe(place),
+                                                                       after_failure, poisoned_by);
+                                                })};
+}
+
 StoreError StoreState::unread(const ReadPlace& place, const aio::IoError& error) const noexcept {
     return {.kind = StoreError::Kind::io, .message = text_or_less([&] {
                                               return fmt::format("{} could not be read: {}. {}.", describe(place),
@@ -191,9 +209,7 @@ void StoreState::note_second_reading(const ReadPlace& place) noexcept {
 // Why the next commit must not even be tried.
 std::optional<StoreError> StoreState::refusal() const {
     if (!poisoned_by.empty()) {
-        return StoreError{
-            .kind = StoreError::Kind::poisoned,
-            .message = "nothing can be written or committed any more since an earlier failure: " + poisoned_by};
+        return StoreError{.kind = StoreError::Kind::poisoned, .message = after_failure + poisoned_by};
     }
     if (failed_tiles == 0) return std::nullopt;
     const auto first = std::find_if(work.begin(), work.end(), [](const TileWork& one) { return one.failed; });
@@ -213,6 +229,67 @@ std::optional<StoreError> StoreState::spare_refusal() const noexcept {
     } catch (const std::bad_alloc&) {
         return StoreError{.kind = poisoned_by.empty() ? StoreError::Kind::io : StoreError::Kind::poisoned,
                           .message = "out of memory"};
+    }
+}
+
+void StoreState::begin_commit() noexcept {
+    commit.start(pending.generation, encode(pending, commit.memory()));
+}
+
+void StoreState::stand_on_found(std::uint32_t copy) noexcept {
+    footing = Footing::found;
+    found_copy = copy;
+    found_incarnation = pending.incarnation;
+}
+
+// Nothing of `pending` is another than it was found yet, but the incarnation.
+void StoreState::make_certain() {
+    if (footing != Footing::found) return;
+    const std::uint64_t own = std::exchange(pending.incarnation, found_incarnation);
+    const std::size_t bytes = encode(pending, commit.memory());
+    pending.incarnation = own;
+    footing = Footing::being_written;
+    commit.rewrite(pending.generation, found_copy, bytes);
+}
+
+void StoreState::copy_rewritten(const std::optional<aio::IoError>& error) noexcept {
+    if (abandoned) return;
+    footing = error ? Footing::lost : Footing::certain;
+    if (error) {
+        poisoned_by = text_or_less([&] {
+            return fmt::format(
+                "the newest manifest cannot be made durable before it is built on: {}. Generation {} is as it was "
+                "found; check the device (dmesg, free space), then open the store again.",
+                error->message(), *generation);
+        });
+    }
+    start_waiting_writes();
+    if (committing == nullptr) return;
+    commit_refusal = spare_refusal();
+    if (commit_refusal) {
+        commit.refuse();
+    } else {
+        begin_commit();
+    }
+}
+
+// In the order in which they came; what cannot be begun leaves its tile as it was.
+void StoreState::start_waiting_writes() noexcept {
+    TileOperation* next = nullptr;
+    while (first_waiting != nullptr) {
+        TileOperation* const last = std::exchange(first_waiting, first_waiting->next_waiting_);
+        last->next_waiting_ = std::exchange(next, last);
+    }
+    while (next != nullptr) {
+        TileOperation& write = *std::exchange(next, next->next_waiting_);
+        if (footing == Footing::certain) {
+            start_write(write);
+            continue;
+        }
+        const std::uint32_t index = layout.tile_index(write.tile_);
+        pending.tiles[index] = committed[index];
+        --writes_in_flight;
+        refuse(write);
     }
 }
 

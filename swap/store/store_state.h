@@ -27,6 +27,17 @@ struct StoreState final : CommitListener {
         bool failed = false;  // its last write failed: nothing is committed before it is written again
     };
 
+    // Whether the newest generation is durable for certain. What an opening finds may be whole in memory only, where a
+    // commit failed on its way to the disk: before anything is built on it (a tile over the generation before, a
+    // commit, a snapshot) the copy beside a whole one is written again. Also where both are whole: two failures in a
+    // row leave that. Not at the opening, which would wait for the device each time.
+    enum class Footing : std::uint8_t {
+        certain,        // committed or written again in this life, or only read
+        found,          // by the opening: nothing was built on it yet
+        being_written,  // by `commit`; writes and a commit wait for it
+        lost,           // it cannot be written: the store is poisoned
+    };
+
     // What was read or written, and where.
     struct ReadPlace {
         TileId tile;
@@ -50,16 +61,23 @@ struct StoreState final : CommitListener {
     const TileRecord& written_record(TileId tile) const;
     void read_slot(TileOperation& operation, const TileRecord& record, aio::Urgency urgency);
     void start(TileOperation& operation, aio::IoKind kind);
+    void start_write(TileOperation& operation) noexcept;  // or lets it wait for the footing
     void refuse(TileOperation& operation);
     void tile_finished(TileOperation& operation) noexcept;
     void write_finished(TileOperation& operation) noexcept;
     bool read_finished(TileOperation& operation) noexcept;  // false: it is being read again
+    StoreError unwritten(const ReadPlace& place) const noexcept;  // of a poisoned store
     StoreError unread(const ReadPlace& place, const aio::IoError& error) const noexcept;
     StoreError damaged(const ReadPlace& place) const noexcept;
     void note_second_reading(const ReadPlace& place) noexcept;
 
-    // The commit.
+    // The commit, and what comes before the first one.
     void commit_finished(const std::optional<aio::IoError>& error) noexcept override;
+    void begin_commit() noexcept;
+    void stand_on_found(std::uint32_t copy) noexcept;  // an opening found `generation`; `copy` is the one to be written
+    void make_certain();                               // begins it. Before `pending` is changed
+    void copy_rewritten(const std::optional<aio::IoError>& error) noexcept override;
+    void start_waiting_writes() noexcept;
     std::optional<StoreError> refusal() const;
     std::optional<StoreError> spare_refusal() const noexcept;
     StoreError poison(std::string why) noexcept;
@@ -97,6 +115,10 @@ struct StoreState final : CommitListener {
     std::uint32_t failed_tiles = 0;
 
     Commit commit;
+    Footing footing = Footing::certain;
+    std::uint32_t found_copy = 0;         // to be written again
+    std::uint64_t found_incarnation = 0;  // of the manifest there
+    TileOperation* first_waiting = nullptr;  // for the footing, linked by TileOperation::next_waiting_
     CommitOperation* committing = nullptr;
     std::optional<StoreError> commit_refusal;  // of the commit under way
     std::string poisoned_by;                   // why nothing can be committed any more; empty while all is well

@@ -17,8 +17,8 @@ TensorStore::~TensorStore() {
 
 TileOperation::~TileOperation() {
     PENSTOCK_CHECK(stage_ != Stage::waiting,
-                   "a write of tile {} of object {} is destroyed while it waits for a pinned tile", tile_.tile,
-                   tile_.object);
+                   "a write of tile {} of object {} is destroyed while it waits for a pinned tile or a manifest",
+                   tile_.tile, tile_.object);
 }
 
 void TileOperation::done() noexcept {
@@ -66,27 +66,27 @@ void TensorStore::read_pinned(TileOperation& operation, TileId tile, std::span<s
 void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency) {
     StoreState& state = *state_;
     state.check_writable();
-    PENSTOCK_CHECK(state.commit.idle(), "tile {} of object '{}' is written while a commit is under way", tile.tile,
-                   layout().objects()[tile.object].name);
+    PENSTOCK_CHECK(state.committing == nullptr, "tile {} of object '{}' is written while a commit is under way",
+                   tile.tile, layout().objects()[tile.object].name);
     if (state.pinned) state.pinned->reserve_wait();  // from here on nothing throws
     state.begin(operation, tile, memory);
     state.occupy(tile);
-    if (poisoned()) return state.refuse(operation);
     const std::uint32_t index = layout().tile_index(tile);
     // Never the committed slot, however often the tile is written before the next commit.
     const TileRecord& committed = state.committed[index];
     const std::uint32_t slot = committed.written && layout().geometry().slots == 2 ? 1 - committed.slot : 0;
-    const auto logical = static_cast<std::ptrdiff_t>(layout().tile_bytes(tile));
-    std::fill(operation.memory_.begin() + logical, operation.memory_.end(), std::byte{0});
     operation.generation_ = state.pending_generation();
     operation.offset_bytes_ = layout().extent(tile, slot).offset_bytes;
     operation.urgency_ = urgency;
+    if (poisoned()) return state.refuse(operation);
+    state.make_certain();
+    const auto logical = static_cast<std::ptrdiff_t>(layout().tile_bytes(tile));
+    std::fill(operation.memory_.begin() + logical, operation.memory_.end(), std::byte{0});
     ++state.writes_in_flight;
     if (state.pinned && state.pinned->holds(index, slot)) {
         state.pinned->wait(operation);
     } else {
-        operation.stage_ = TileOperation::Stage::writing;
-        state.start(operation, aio::IoKind::write);
+        state.start_write(operation);
         if (operation.memory_.size() >= long_hash_bytes)
             state.io.hand_over();  // the device works while the hash is taken
     }
@@ -109,7 +109,7 @@ void TensorStore::pin(GenerationPin& pin) {
     StoreState& state = *state_;
     const bool scratch = kind() == StoreKind::scratch;
     PENSTOCK_CHECK(!state.pinned, "a generation is pinned already");
-    PENSTOCK_CHECK(state.writes_in_flight == 0 && state.commit.idle(), "a pin with {} writes in flight",
+    PENSTOCK_CHECK(state.writes_in_flight == 0 && state.committing == nullptr, "a pin with {} writes in flight",
                    state.writes_in_flight);
     PENSTOCK_CHECK(scratch || state.generation, "nothing was committed yet");
     state.pinned = std::make_unique<PinnedTiles>(pin, scratch ? state.pending.tiles : state.committed);
@@ -122,13 +122,13 @@ bool TensorStore::pinned(TileId tile) const {
 void TensorStore::release(TileId tile) {
     PENSTOCK_CHECK(state_->pinned != nullptr, "nothing is pinned");
     if (TileOperation* const write = state_->pinned->release(layout().tile_index(tile), tile))
-        state_->start(*write, aio::IoKind::write);
+        state_->start_write(*write);
 }
 
 void TensorStore::unpin() noexcept {
     PENSTOCK_CHECK(state_->pinned != nullptr && state_->pinned_reads == 0, "{} reads of pinned tiles in flight",
                    state_->pinned_reads);
-    while (TileOperation* const write = state_->pinned->release_any()) state_->start(*write, aio::IoKind::write);
+    while (TileOperation* const write = state_->pinned->release_any()) state_->start_write(*write);
     state_->pinned.reset();
 }
 
@@ -139,21 +139,28 @@ void TensorStore::commit(CommitOperation& operation, const ClientState& client) 
     PENSTOCK_CHECK(!state.abandoned, "the store was abandoned");
     state.check_writable();
     PENSTOCK_CHECK(kind() != StoreKind::scratch, "a scratch store commits nothing");
-    PENSTOCK_CHECK(operation.idle() && state.commit.idle(), "a commit is under way");
+    PENSTOCK_CHECK(operation.idle() && state.committing == nullptr, "a commit is under way");
     PENSTOCK_CHECK(state.writes_in_flight == 0, "a commit with {} writes in flight", state.writes_in_flight);
     state.commit_refusal = state.refusal();
     if (state.commit_refusal) {
         state.commit.refuse();
     } else {
+        check_client(client);
+        state.make_certain();
         Manifest& pending = state.pending;
-        pending.generation = state.pending_generation();
         pending.client = client;
+        pending.generation = state.pending_generation();
         pending.time_s = static_cast<std::uint64_t>(std::max<std::time_t>(std::time(nullptr), 0));
-        state.commit.start(pending.generation, encode(pending, state.commit.memory()));
+        if (settled()) state.begin_commit();
     }
     operation.busy_ = true;
     operation.error_.reset();
     state.committing = &operation;
+}
+
+void TensorStore::settle() {
+    PENSTOCK_CHECK(!state_->abandoned, "the store was abandoned");
+    state_->make_certain();
 }
 
 void TensorStore::abandon() noexcept {
@@ -198,6 +205,12 @@ bool TensorStore::abandoned() const noexcept {
 }
 bool TensorStore::poisoned() const noexcept {
     return !state_->poisoned_by.empty();
+}
+const std::string& TensorStore::poisoned_by() const noexcept {
+    return state_->poisoned_by;
+}
+bool TensorStore::settled() const noexcept {
+    return state_->footing == StoreState::Footing::certain;
 }
 std::optional<std::uint64_t> TensorStore::generation() const noexcept {
     return state_->generation;

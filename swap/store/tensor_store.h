@@ -8,6 +8,7 @@
 #include "aio/file.h"
 #include "aio/io.h"
 #include "aio/words/enum_words.h"
+#include "swap/directory/file_hold.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/remedy.h"
 #include "swap/directory/store_directory.h"
@@ -66,7 +67,7 @@ class TileOperation : private aio::Transfer {
     friend class PinnedTiles;
     enum class Stage : std::uint8_t {
         idle,           // the caller's
-        waiting,        // a write, for a pinned tile: not with the Io yet
+        waiting,        // a write, for a pinned tile or what was found (settle()): not with the Io yet
         writing,        // with the Io
         reading,        // likewise
         reading_again,  // likewise, because the bytes were wrong; an error speaks of two readings then
@@ -84,6 +85,7 @@ class TileOperation : private aio::Transfer {
     std::uint64_t offset_bytes_ = 0;
     std::uint64_t generation_ = 0;
     TileHash hash_;  // what a read expects
+    TileOperation* next_waiting_ = nullptr;
     std::optional<StoreError> error_;
 };
 
@@ -127,6 +129,7 @@ struct CreateOptions {
     // Of pre-writing the files: overwriting is twice as fast as a first write. (A snapshot is written once, so only its
     // manifests are.)
     WorkProgress progress = {};
+    WaitNotice waiting = {};  // for what an earlier user had under way
     AgreeOnIncarnation agree = {};
     SharedRemedies remedies = library_remedies();
 };
@@ -147,6 +150,7 @@ struct OpenOptions {
     VerifyScope verify = VerifyScope::none;
     bool replaced = false;          // every tile is written before the next commit: what is there need not be whole
     WorkProgress progress = {};     // of the verification
+    WaitNotice waiting = {};        // for what an earlier user had under way
     AgreeOnIncarnation agree = {};  // not asked for a store that is only read
     Recovery* found = nullptr;      // of the first directory: taken if it is settled, else open() reads the manifests
     SharedRemedies remedies = library_remedies();
@@ -197,7 +201,8 @@ class TensorStore {
     static std::unique_ptr<TensorStore> create(aio::Io& io, const std::vector<StoreDirectory*>& directories,
                                                CreateOptions options);
 
-    // Recovers the newest committed generation. Polls the Io. Throws Error (storage) naming file and offset when no
+    // Recovers the newest committed generation, and writes nothing (but zeros over what is broken): the first write
+    // makes durable what was found, see settle(). Polls the Io. Throws Error (storage) naming file and offset when no
     // manifest is whole, a data file is missing or short, or a verified tile is damaged.
     // A damaged tile found by verification is survived when generation g-1 is still whole (it is from the commit of g
     // to the first write after it; all of it is verified): then g is erased, g-1 is the newest, and a note says so.
@@ -243,6 +248,15 @@ class TensorStore {
     // REQUIRES: operation idle, no write in flight, no commit under way, not scratch, and as write() for read-only and
     // kept stores.
     void commit(CommitOperation& operation, const ClientState& client);
+
+    // What open() finds may be whole in memory only, where a commit of the life before failed on its way to the disk:
+    // a manifest of it is written again before the first tile and before a commit, which wait for that; should it fail,
+    // the store is poisoned. settle() begins it now, for who builds something else on what was found; settled() when it
+    // is done, or there is nothing to do. settle_blocking() waits, and throws.
+    void settle();
+    bool settled() const noexcept;
+    // Why the store is poisoned; empty when it is not.
+    const std::string& poisoned_by() const noexcept;
 
     // Pins all written tiles of the newest committed generation (of a scratch store: as they are now). One pin at a
     // time. REQUIRES: nothing pinned, no write in flight, no commit under way; something was committed, or scratch.

@@ -5,7 +5,7 @@
 #include "swap/directory/device_roles.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/remedy.h"
-#include "swap/store/manifest_write.h"
+#include "swap/store/blocking.h"
 #include "swap/store/store_state.h"
 #include "swap/store/tensor_store.h"
 #include "swap/store/verify.h"
@@ -82,6 +82,10 @@ Recovery recover_newest(const StoreDirectory& directory, Recovery* found, const 
                             fmt::join(problems, "; "), remedies.of_loss(directory.path())));
 }
 
+bool to_be_erased(const ManifestCopy& copy) {
+    return copy.no_good() || copy.state == ManifestCopy::State::disproved;
+}
+
 // A copy that is no good now may be whole again later, when the slots it names were overwritten: what is broken, unread
 // or disproved where the next generation comes is erased before anything is written.
 void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, std::uint64_t generation,
@@ -92,14 +96,13 @@ void prepare_next_commit(aio::Io& io, StoreFiles& files, const Layout& layout, s
     std::vector<ZeroRange> broken;
     for (std::uint64_t copy = 0; copy < 2; ++copy) {
         const ManifestCopy& found = recovery.copies[next][copy];
-        if (!found.no_good() && found.state != ManifestCopy::State::disproved) continue;
+        if (!to_be_erased(found)) continue;
         broken.push_back({.file = &files.manifests[next], .offset_bytes = copy * place_bytes, .bytes = place_bytes});
     }
     if (!broken.empty()) fill_files(io, files, broken, {});
 }
 
-// What was found may be in memory only, where a commit failed on its way to the disk, and tiles are about to be written
-// over the generation before. The copy beside a whole one is written again, so that one is durable for certain.
+// Beside a whole one, so that a cut within the write costs nothing.
 std::uint32_t copy_to_write(const Recovery& recovery, std::uint64_t generation) {
     const ManifestCopy& first = recovery.copies[generation % 2][0];
     return first.state == ManifestCopy::State::whole && first.generation == generation ? 1 : 0;
@@ -232,7 +235,7 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     refuse_missing_manifests(first, remedies);
     refuse_missing_data(directories, remedies);
     // Held before anything is read that is not settled: what a process that was killed had under way has landed.
-    StoreFiles files = StoreFiles::find(directories, options.caching, io.deadline());
+    StoreFiles files = StoreFiles::find(directories, options.caching, io.deadline(), options.waiting);
     Recovery recovery = recover_newest(first, options.found, remedies);
     check_numbers(*recovery.newest, first, remedies);
     check_device_count(*recovery.newest, directories);
@@ -250,21 +253,24 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     const bool doubtful = (cut || (recovery.doubtful() && !shared)) && !options.replaced;
     const VerifyScope scope = doubtful ? VerifyScope::all : options.verify;
     verify_newest(io, files, directories, options, scope, recovery, notes);
-    Manifest manifest = std::move(*recovery.newest);
-    const std::uint64_t generation = manifest.generation;
-    if (!shared) {
-        write_manifest_copy(io, files, manifest, copy_to_write(recovery, generation));
-        prepare_next_commit(io, files, layout, generation, recovery);
-        manifest.incarnation = agreed_incarnation(options.agree, next_incarnation(manifest.incarnation));
-    }
+    const std::uint64_t generation = recovery.newest->generation;
     const auto access = shared ? StoreState::Access::read_only : StoreState::Access::read_write;
-    auto state = std::make_unique<StoreState>(io, std::move(files), std::move(manifest), generation, access);
-    state->remedies = options.remedies;
+    auto store = std::make_unique<TensorStore>(
+        std::make_unique<StoreState>(io, std::move(files), std::move(*recovery.newest), generation, access));
+    StoreState& state = *store->state_;
+    state.remedies = options.remedies;
     for (const std::string& problem : recovery.problems(first.path())) {
-        state->note(fmt::format("{}; generation {} is used.", problem, generation));
+        state.note(fmt::format("{}; generation {} is used.", problem, generation));
     }
-    for (std::string& note : notes) state->note(std::move(note));
-    return std::make_unique<TensorStore>(std::move(state));
+    for (std::string& note : notes) state.note(std::move(note));
+    if (shared) return store;
+    Manifest& manifest = state.pending;
+    state.stand_on_found(copy_to_write(recovery, generation));
+    manifest.incarnation = agreed_incarnation(options.agree, next_incarnation(manifest.incarnation));
+    const auto& next = recovery.copies[(generation + 1) % 2];
+    if (std::any_of(next.begin(), next.end(), to_be_erased)) settle_blocking(io, *store);
+    prepare_next_commit(io, state.files, state.layout, generation, recovery);
+    return store;
 }
 
 }  // namespace penstock::store

@@ -43,6 +43,6 @@ CkptResult ckpt_scrub(const CkptRequest& request, Console& console);
 
 // Makes the snapshot `name` of a store that is not in use, in snapshot_folder. What is not finished is removed again.
 CkptResult ckpt_keep(const CkptRequest& request, Console& console);
-CkptResult ckpt_rm(const CkptRequest& request);
+CkptResult ckpt_rm(const CkptRequest& request, Console& console);
 
 }  // namespace penstock::trainer

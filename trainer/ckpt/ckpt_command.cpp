@@ -73,7 +73,7 @@ std::function<CkptResult(Console&)> add_ckpt_verb(CLI::App& app) {
         if (ckpt->got_subcommand("scrub")) return ckpt_scrub(*request, console);
         if (ckpt->got_subcommand("keep")) return ckpt_keep(*request, console);
         PENSTOCK_CHECK(ckpt->got_subcommand("rm"), "no verb of ckpt was given");
-        return ckpt_rm(*request);
+        return ckpt_rm(*request, console);
     };
 }
 

@@ -68,7 +68,7 @@ Copied copy(store::OpenStore& from, store::StoreDirectory& target, Console& cons
 }
 
 Copied keep(const CkptRequest& request, Console& console) {
-    store::OpenStore from = open_store(request);
+    store::OpenStore from = open_store(request, console);
     const std::string folder = snapshot_folder_of(request);
     make_folder(folder);
     const std::string path = folder + "/" + request.name;
@@ -84,7 +84,7 @@ Copied keep(const CkptRequest& request, Console& console) {
     } catch (...) {
         if (ours) {
             try {
-                store::remove_snapshot(path);
+                store::remove_snapshot(path, aio::default_deadline, told_to(console));
             } catch (const Error& error) {
                 console.warn(fmt::format("the unfinished snapshot is still there: {}", error.what()));
             }
@@ -109,9 +109,9 @@ CkptResult ckpt_keep(const CkptRequest& request, Console& console) {
                                 size_text(copied.bytes), copied.seconds)};
 }
 
-CkptResult ckpt_rm(const CkptRequest& request) {
+CkptResult ckpt_rm(const CkptRequest& request, Console& console) {
     const std::string path = snapshot_path(request);
-    store::remove_snapshot(path);
+    store::remove_snapshot(path, aio::default_deadline, told_to(console));
     if (request.json) return {.text = dump({{"removed", path}})};
     return {.text = fmt::format("{} is removed\n", path)};
 }

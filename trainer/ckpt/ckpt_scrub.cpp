@@ -3,6 +3,7 @@
 #include "pinned_pool/region.h"
 #include "swap/directory/lock_rebuild.h"
 #include "swap/snapshot/repair.h"
+#include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
 #include "swap/store/verify.h"
 #include "trainer/ckpt/ckpt.h"
@@ -52,7 +53,7 @@ std::vector<Snapshot> open_snapshots(const CkptRequest& request, const store::Op
     for (const store::ListedSnapshot& snapshot : store::list_snapshots(snapshot_folder_of(request))) {
         if (!snapshot.manifest || snapshot.manifest->objects != store.store().layout().objects()) continue;
         try {
-            opened.push_back({snapshot.name, open_snapshot(snapshot.path, store)});
+            opened.push_back({snapshot.name, open_snapshot(snapshot.path, store, console)});
         } catch (const Error& error) {
             console.warn(fmt::format("snapshot {} is left aside: {}", snapshot.name, error.what()));
         }
@@ -67,6 +68,7 @@ pool::Region memory_for(const store::TensorStore& store, const std::vector<store
         bytes = std::max(bytes, store.extent_bytes({object, 0}));
         for (const store::TensorStore* source : sources) bytes = std::max(bytes, source->extent_bytes({object, 0}));
     }
+    store::check_memory_for_tiles(bytes, bytes);
     return pool::Region(bytes, 1, pool::Registration::none);
 }
 
@@ -165,15 +167,15 @@ store::OpenStore open_to_scrub(const CkptRequest& request, Scrub& scrub, Console
     const store::SharedRemedies remedies = remedies_of_scrub(directories);
     try {
         store::OpenStore opened = store::OpenStore::find(directories, store::Sharing::exclusive, remedies);
-        scrub.manifests = repair_manifests(opened.directory());
-        open_locked(opened);
+        scrub.manifests = repair_manifests(opened.directory(), aio::default_deadline, told_to(console));
+        open_locked(opened, console);
         return opened;
     } catch (const Error& error) {
         if (error.code() != ExitCode::storage) throw;
         console.warn(error.what());
     }
     store::OpenStore opened = store::OpenStore::find(directories, store::Sharing::shared, remedies);
-    open_locked(opened);
+    open_locked(opened, console);
     return opened;
 }
 

@@ -4,6 +4,7 @@
 #include "aio/words/io_error.h"
 #include "swap/directory/descriptor.h"
 #include "trainer/ckpt/find_snapshot.h"
+#include "trainer/cli/console.h"
 #include "trainer/cli/remedies.h"
 
 #include <fcntl.h>
@@ -54,31 +55,31 @@ std::vector<std::string> directories_of(const std::string& path, const std::vect
     return paths;
 }
 
-void open_locked(store::OpenStore& locked) {
+void open_locked(store::OpenStore& locked, Console& console) {
     store::StoreIoOptions io;
     io.limits.in_flight.read_bytes = in_flight_bytes;
     locked.start_io(io);
-    locked.open();
+    locked.open({.waiting = told_to(console)});
 }
 
-store::OpenStore open_store(const CkptRequest& request) {
+store::OpenStore open_store(const CkptRequest& request, Console& console) {
     const std::vector<std::string> directories = directories_of(request.directory, request.also);
     store::OpenStore opened =
         store::OpenStore::find(directories, store::Sharing::shared, remedies_of_store(directories));
-    open_locked(opened);
+    open_locked(opened, console);
     return opened;
 }
 
-store::OpenStore open_snapshot(const std::string& path) {
+store::OpenStore open_snapshot(const std::string& path, Console& console) {
     store::OpenStore opened = store::OpenStore::find({path}, store::Sharing::shared, remedies_of_snapshot());
-    open_locked(opened);
+    open_locked(opened, console);
     return opened;
 }
 
-store::OpenStore open_snapshot(const std::string& path, const store::OpenStore& beside) {
+store::OpenStore open_snapshot(const std::string& path, const store::OpenStore& beside, Console& console) {
     store::OpenStore opened = store::OpenStore::find({path}, store::Sharing::shared, remedies_of_snapshot());
     opened.share_io(beside);
-    opened.open();
+    opened.open({.waiting = told_to(console)});
     return opened;
 }
 

@@ -65,7 +65,7 @@ std::string human_text(const std::string& path, const store::TensorStore& store,
 CkptResult ckpt_verify(const CkptRequest& request, Console& console) {
     const std::string path = request.name.empty() ? request.directory : snapshot_path(request);
     refuse_if_in_use(path, remedy_while_in_use(request));
-    const store::OpenStore opened = request.name.empty() ? open_store(request) : open_snapshot(path);
+    const store::OpenStore opened = request.name.empty() ? open_store(request, console) : open_snapshot(path, console);
     ProgressLine line(console, "verify");
     const store::VerifyReport report =
         verify(opened.io(), opened.store(),

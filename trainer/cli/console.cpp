@@ -81,6 +81,10 @@ void Console::clear() {
     drawn_ = false;
 }
 
+std::function<void(const std::string& line)> told_to(Console& console) {
+    return [&console](const std::string& line) { console.info(line); };
+}
+
 LiveClock::LiveClock(Console& console, std::string text) {
     if (!console.is_terminal()) return;
     thread_ = std::jthread([&console, text = std::move(text)](const std::stop_token& stop) {

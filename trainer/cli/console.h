@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -42,6 +43,9 @@ class Console {
     bool drawn_ = false;
     std::chrono::steady_clock::time_point last_{};
 };
+
+// For layers that say a line now and then (store::WaitNotice). The console outlives it.
+std::function<void(const std::string& line)> told_to(Console& console);
 
 // While it lives, on a terminal, the live line is its text and the seconds since: work that is one long call moves,
 // too. The console is its own until then: nobody else writes to it.

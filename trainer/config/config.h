@@ -57,7 +57,7 @@ struct TrainConfig {
 
     const std::string& swap_directory() const { return swap_directories.front().path; }  // the one with the manifests
     std::int64_t tokens_per_step() const noexcept { return micro_batch_rows * micro_batches * model.context; }
-    bool durable() const noexcept { return session.engine.durability != zero::Durability::scratch; }
+    bool durable() const noexcept { return session.durability != zero::Durability::scratch; }
 };
 
 // Fills in what follows from other keys, and checks what several keys say together. Throws Error (usage).

@@ -102,7 +102,7 @@ void derive_schedule(Settings& settings) {
 void derive_gradient_type(Settings& settings) {
     constexpr auto key = "data_types.grad_accum_dtype";
     const bool bf16 = settings.boolean("bf16.enabled");
-    const bool few = settings.integer("gradient_accumulation_steps") <= std::int64_t{engine::bf16_addends_max};
+    const bool few = settings.integer("gradient_accumulation_steps") <= std::int64_t{zero::bf16_addends_max};
     const std::string narrow = word_of(zero::PlaneType::bf16);
     if (!settings.has(key)) settings.derive(key, bf16 && few ? narrow : std::string(word_of(zero::PlaneType::fp32)));
     if (settings.text(key) == narrow && !bf16)

@@ -226,7 +226,7 @@ constexpr std::array key_list = {
     KeySpec{"run.commit_every", integer_or_word, "", {1, trillion}, scratch_alone, free,
             "steps from one commit to the next: a crash loses what came after the last one, 1: the running step; "
             "scratch: no step is ever committed, a crash or the end loses the run",
-            session_default<&Session::engine, &engine::EngineOptions::durability>},
+            session_default<&Session::durability>},
     KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,
             "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
             "by going back a commit",

@@ -20,6 +20,7 @@ namespace {
 int flags_of(PlainFile::Mode mode) {
     switch (mode) {
         case PlainFile::Mode::read:
+        case PlainFile::Mode::read_ours:
             return O_RDONLY | O_CLOEXEC;
         case PlainFile::Mode::replace:
             return O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
@@ -32,7 +33,8 @@ int flags_of(PlainFile::Mode mode) {
 }
 
 [[noreturn]] void refuse_to_open(const std::string& path, PlainFile::Mode mode, const std::string& reason, bool odd) {
-    const bool ours = mode == PlainFile::Mode::own || mode == PlainFile::Mode::read_write_create;
+    const bool ours = mode == PlainFile::Mode::own || mode == PlainFile::Mode::read_write_create ||
+                      mode == PlainFile::Mode::read_ours;
     throw Error(ExitCode::usage, fmt::format("cannot open {}: {}{}", path, reason,
                                              odd && ours ? "; move it away, and a new one is made" : ""));
 }

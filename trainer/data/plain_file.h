@@ -15,6 +15,7 @@ class PlainFile {
    public:
     enum class Mode : std::uint8_t {
         read,               // must exist
+        read_ours,          // the same of one that we write: in the place of what is no file a new one is made
         replace,            // created or emptied
         read_write_create,  // created when missing, contents kept
         own,                // the same of a name that is ours alone: a link there is not followed

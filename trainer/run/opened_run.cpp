@@ -135,6 +135,7 @@ std::unique_ptr<engine::Session> OpenedRun::open_session(Console& console) {
                 if (told != what) line.emplace(console, told = what);
                 line->show(done, total);
             },
+        .waiting = told_to(console),
     };
     return std::make_unique<engine::Session>(make_gpt(config_.model), make_optimizers(config_.optimizer),
                                              session_options(console), initial, events);

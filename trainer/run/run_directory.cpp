@@ -1,9 +1,8 @@
 #include "trainer/run/run_directory.h"
 
-#include "aio/profile.h"
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
-#include "swap/directory/snapshot_list.h"
+#include "swap/directory/directory_names.h"
 #include "swap/directory/store_look.h"
 #include "trainer/ckpt/ckpt_store.h"
 #include "trainer/run/run_log.h"
@@ -42,13 +41,10 @@ std::string absolute(const std::string& path) {
     return unknown ? path : found.string();
 }
 
-bool has_nothing(const std::string& directory) {
-    std::error_code unknown;
-    fs::directory_iterator entries(directory, unknown);
-    return !unknown && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
-        const std::string name = entry.path().filename().string();
-        return name == store::snapshot_folder_name || name == aio::profile_name || name == "lost+found";
-    });
+bool has_nothing(int directory_fd) {
+    std::vector<std::string> names;
+    return store::list_names(directory_fd, names) == 0 &&
+           std::all_of(names.begin(), names.end(), store::may_stand_beside);
 }
 
 }  // namespace
@@ -57,7 +53,7 @@ StoreSeen see_store(const std::string& directory) {
     const store::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd) return {.empty = errno == ENOENT};
     const auto look = store::look_at_store(fd.get(), directory);
-    if (!look) return {.empty = has_nothing(directory)};
+    if (!look) return {.empty = has_nothing(fd.get())};
     const store::Recovery& found = look->recovery;
     StoreSeen seen{.uuid = look->lock.uuid, .committed = !found.never_committed()};
     if (found.newest && found.newest->origin) seen.origin = found.newest->origin->store;

@@ -112,7 +112,7 @@ LogAccount account_of(const PlainFile& file, std::int64_t limit) {
 LogAccount read_log(const std::string& path, std::int64_t limit) {
     std::error_code unknown;
     if (std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found) return {};
-    return account_of(PlainFile(path, PlainFile::Mode::read), limit);
+    return account_of(PlainFile(path, PlainFile::Mode::read_ours), limit);
 }
 
 RunLog::RunLog(const std::string& path, std::int64_t committed) : file_(path, PlainFile::Mode::read_write_create) {

@@ -53,7 +53,7 @@ void SnapshotPolicy::remove_unfinished(const std::string& job) {
     remove_empty_snapshots(options_.folder);
     try {
         for (const store::ListedSnapshot& left : left_unfinished(store::list_snapshots(options_.folder), job)) {
-            store::remove_snapshot(left.path);
+            store::remove_snapshot(left.path, aio::default_deadline, told_to(console_));
             console_.info(fmt::format("removed {}, whose copy was interrupted", left.path));
         }
     } catch (const Error& error) {
@@ -127,7 +127,7 @@ void SnapshotPolicy::remove_old() {
     try {
         for (const store::ListedSnapshot& old :
              beyond_retention(store::list_snapshots(options_.folder), session_.info().store, options_.last)) {
-            store::remove_snapshot(old.path);
+            store::remove_snapshot(old.path, aio::default_deadline, told_to(console_));
             console_.info(fmt::format("removed {}: keep.last is {}", old.path, options_.last));
         }
     } catch (const Error& error) {

@@ -4,6 +4,7 @@
 #include "zero_infinity/driver/driver_loop.h"
 #include "zero_infinity/plan/memory_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace penstock::zero {
@@ -20,34 +21,47 @@ SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverOptions& opti
                                         : pool::Lease()};
 }
 
+// Of the units, those that pass through the window.
+std::vector<UnitBytes> units_of(const ModelLayout& layout, const WeightMemory& memory) {
+    std::vector<UnitBytes> units;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        units.push_back({layout.unit(unit).spec().name, memory.passes_through(unit) ? layout.group_bytes(unit) : 0});
+    return units;
+}
+
+WindowSizes window_sizes(const DriverDeps& deps, const DriverOptions& options) {
+    return {options.host_window_bytes, deps.device->shares_host_memory() ? 0 : options.window.window_bytes};
+}
+
 }  // namespace
 
 struct Driver::State {
     // Where the compute thread is in a step.
     enum class Phase : std::uint8_t {
         between,   // passes and updates may begin; windows and staging are free
-        passing,   // weights of a window of visits are in memory
+        passing,   // compute is at a visit
         updating,  // tiles are staged; ends with end_update() or commit()
     };
 
-    State(const DriverDeps& given, const DriverOptions& options, PassSchedules training, PassSchedules inference);
+    State(const DriverDeps& given, const DriverOptions& options);
 
-    const PassMemory& weights() const { return pass == Pass::training ? memory.training() : memory.inference(); }
     std::uint64_t send(const Order& order);
     template <typename Reached>
     void wait(std::chrono::nanoseconds& waited, Reached reached);
+    bool is_visited(std::uint32_t unit) const;
+    void wait_for_weights();
 
     DriverDeps deps;
     const DriverMemory memory;
     Mailbox mailbox;
+    WindowPlan window;
 
     WaitTimes waits;
     Phase phase = Phase::between;
-    Pass pass = Pass::training;
-    std::uint32_t visit = 0;      // to be entered or left next
+    Visit visit;                  // where compute is
     std::uint64_t next_tile = 0;  // to be handed out
     std::uint64_t put_back = 0;   // so many were
-    std::uint64_t begun = 0;      // number of the order that began the pass or update: older progress is of another
+    std::uint64_t begun = 0;      // number of the order that began the update: older progress is of another
     std::uint64_t commits = 0;
     std::uint64_t reads = 0;
     std::uint64_t copies = 0;  // begun
@@ -55,11 +69,12 @@ struct Driver::State {
     DriverLoop loop;  // its thread starts last and ends first
 };
 
-Driver::State::State(const DriverDeps& given, const DriverOptions& options, PassSchedules training,
-                     PassSchedules inference)
+Driver::State::State(const DriverDeps& given, const DriverOptions& options)
     : deps(given),
-      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout, options.staging_tiles, std::move(training),
-             std::move(inference)),
+      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout, options.staging_tiles,
+             window_sizes(deps, options)),
+      mailbox(deps.layout->unit_count()),
+      window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
       loop({.io = deps.io,
             .store = deps.store,
             .device = deps.device,
@@ -75,6 +90,22 @@ std::uint64_t Driver::State::send(const Order& order) {
     return number;
 }
 
+bool Driver::State::is_visited(std::uint32_t unit) const {
+    return std::find(visit.units.begin(), visit.units.end(), unit) != visit.units.end();
+}
+
+void Driver::State::wait_for_weights() {
+    std::vector<ArrivedFetch> wanted;
+    for (const std::uint32_t unit : visit.units)
+        if (const auto place = window.place(unit)) wanted.push_back({unit, place->fetch});
+    std::erase_if(wanted, [&](const ArrivedFetch& each) { return mailbox.has(each); });
+    if (wanted.empty()) return;
+    for (const ArrivedFetch& each : wanted) send({.kind = Order::Kind::await, .fetch = {.unit = each.unit}});
+    const auto start = Clock::now();
+    mailbox.wait_for(wanted);
+    waits.weights += Clock::now() - start;
+}
+
 template <typename Reached>
 void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
     const auto start = Clock::now();
@@ -82,8 +113,7 @@ void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
     waited += Clock::now() - start;
 }
 
-Driver::Driver(const DriverDeps& deps, const DriverOptions& options, PassSchedules training, PassSchedules inference)
-    : state_(std::make_unique<State>(deps, options, std::move(training), std::move(inference))) {}
+Driver::Driver(const DriverDeps& deps, const DriverOptions& options) : state_(std::make_unique<State>(deps, options)) {}
 
 void Driver::stop() noexcept {
     state_->loop.stop();
@@ -98,37 +128,38 @@ bool Driver::stuck() const noexcept {
     return state_->loop.stuck();
 }
 
-void Driver::begin(Pass pass) {
-    PENSTOCK_CHECK(state_->phase == State::Phase::between, "a pass begins within a pass or before an update's commit");
-    state_->pass = pass;
-    state_->visit = 0;
-    if (state_->weights().visit_count() > 0) state_->phase = State::Phase::passing;
-    state_->begun = state_->send({.kind = Order::Kind::begin, .pass = pass});
+void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.phase != State::Phase::updating, "a visit before the update's commit");
+    const std::span<const Fetch> fetches = s.window.visit(visit, ahead, held);
+    if (!s.visit.units.empty()) s.deps.device->compute_done();  // what was read there may be overwritten
+    s.phase = State::Phase::passing;
+    s.visit = visit;
+    for (const Fetch& fetch : fetches) s.mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch});
+    if (!fetches.empty()) s.deps.io->wake();
+    s.wait_for_weights();
 }
 
-void Driver::unshard(std::uint32_t visit) {
-    PENSTOCK_CHECK(state_->phase == State::Phase::passing && visit == state_->visit,
-                   "visit {} is unsharded, {} is next, or no pass has begun", visit, state_->visit);
-    state_->wait(state_->waits.weights, [&](const Progress& progress) { return progress.ready_visits > visit; });
+UnitMemory Driver::memory(std::uint32_t unit) const {
+    const State& s = *state_;
+    PENSTOCK_CHECK(s.phase == State::Phase::passing && s.is_visited(unit), "memory of unit {}, which is not visited",
+                   unit);
+    const auto place = s.window.place(unit);
+    return s.memory.weights().unit(unit, place ? place->offset_bytes : 0);
 }
 
-UnitMemory Driver::memory(std::uint32_t visit, std::uint32_t unit) const {
-    PENSTOCK_CHECK(state_->phase == State::Phase::passing && visit == state_->visit,
-                   "memory of visit {} is asked for, {} was unsharded", visit, state_->visit);
-    return state_->weights().unit(visit, unit);
-}
-
-void Driver::reshard(std::uint32_t visit) {
-    PENSTOCK_CHECK(state_->phase == State::Phase::passing && visit == state_->visit,
-                   "visit {} is resharded, {} was unsharded", visit, state_->visit);
-    state_->deps.device->compute_done();
-    ++state_->visit;
-    if (state_->visit == state_->weights().visit_count()) state_->phase = State::Phase::between;
-    state_->send({.kind = Order::Kind::reshard, .number = visit});
+void Driver::end_pass() {
+    State& s = *state_;
+    if (s.phase != State::Phase::passing) return;
+    s.deps.device->compute_done();
+    s.window.end_visit();
+    s.visit = {};
+    s.phase = State::Phase::between;
 }
 
 void Driver::begin_update(ResidentTiles residents) {
     PENSTOCK_CHECK(state_->phase == State::Phase::between, "an update begins within a pass or another update");
+    state_->window.forget();
     state_->phase = State::Phase::updating;
     state_->next_tile = state_->put_back = 0;
     state_->begun = state_->send({.kind = Order::Kind::begin_update, .residents = residents});
@@ -158,7 +189,7 @@ void Driver::end_update() {
 }
 
 void Driver::commit(const store::ClientState& client) {
-    PENSTOCK_CHECK(state_->phase != State::Phase::passing, "a commit at visit {} of a pass", state_->visit);
+    PENSTOCK_CHECK(state_->phase != State::Phase::passing, "a commit within a pass");
     PENSTOCK_CHECK(state_->phase == State::Phase::between || state_->put_back == state_->memory.staging().tile_count(),
                    "a commit after {} of {} tiles", state_->put_back, state_->memory.staging().tile_count());
     state_->begun = state_->send({.kind = Order::Kind::commit, .client = &client});
@@ -203,6 +234,10 @@ void Driver::finish_snapshot(const std::function<bool(const SnapshotProgress&)>&
 
 std::vector<EndedSnapshot> Driver::take_snapshots() {
     return state_->mailbox.take_snapshots();
+}
+
+std::uint64_t Driver::fetched_bytes() const noexcept {
+    return state_->window.fetched_bytes();
 }
 
 const WaitTimes& Driver::waits() const noexcept {

@@ -1,9 +1,8 @@
 // Executes the plans: moves weights to where compute reads them and tiles through the update, on a thread of its own.
 //
 // The driver's thread owns the Io, the store and all that moves bytes from construction to destruction. The compute
-// thread sees the memory, which is laid out once (driver_memory.h), and a mailbox; it asks and waits:
-//   begin(pass) … unshard(v), memory(u), reshard(v) for each visit … begin_update() … next_tile(), put_back() …
-//   commit() or end_update().
+// thread sees the memory and a mailbox, and decides what is fetched to where (WindowPlan); it sends and waits:
+//   visit(v, ahead), memory(u) … end_pass() … begin_update() … next_tile(), put_back() … commit() or end_update().
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
@@ -12,6 +11,7 @@
 #include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/driver/mailbox.h"
 #include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/window_plan.h"
 
 #include <chrono>
 #include <cstdint>
@@ -25,6 +25,8 @@
 namespace penstock::zero {
 
 struct DriverOptions {
+    WindowUse window;                                       // in the memory that compute reads
+    std::uint64_t host_window_bytes = 0;                    // MemoryPlan's
     std::uint32_t staging_tiles = 4;                        // in memory at once during the update
     std::chrono::seconds deadline = aio::default_deadline;  // for a device copy; the Io has its own
     bool snapshots = false;                       // begin_snapshot() may be called: takes snapshot_bytes() of the pool
@@ -51,18 +53,19 @@ struct WaitTimes {
 // (see stuck()); after that only the destructor may be called. The constructor reads resident objects and so blocks.
 class Driver {
    public:
-    Driver(const DriverDeps& deps, const DriverOptions& options, PassSchedules training, PassSchedules inference);
+    Driver(const DriverDeps& deps, const DriverOptions& options);
     ~Driver();
     Driver(const Driver&) = delete;
     Driver& operator=(const Driver&) = delete;
 
-    void begin(Pass pass);              // REQUIRES: the last pass is over, the last update committed or ended
-    void unshard(std::uint32_t visit);  // blocks until compute may read the visit's groups
-    // REQUIRES: the visit is unsharded, the unit is one of its groups.
-    UnitMemory memory(std::uint32_t visit, std::uint32_t unit) const;
-    void reshard(std::uint32_t visit);  // visits are unsharded and resharded in order
+    // Compute goes to these units, and is expected at `ahead` after them: blocks until it may read them, and has what
+    // comes fetched meanwhile. An empty visit begins a pass. See WindowPlan::visit(), whose Error changes nothing here
+    // either. REQUIRES: no update is under way.
+    void visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held = {});
+    UnitMemory memory(std::uint32_t unit) const;  // REQUIRES: the last visit names it
+    void end_pass();                              // compute reads no weights any more
 
-    void begin_update(ResidentTiles residents);  // REQUIRES: as begin()
+    void begin_update(ResidentTiles residents);  // REQUIRES: the pass, and the last update, have ended
     std::optional<StagedTile> next_tile();       // blocks; nothing after the last tile of the last unit
     void put_back(const StagedTile& tile);       // updated; it is written while the next ones are worked on
     // Blocks until the update's writes have ended: nothing new is durable. REQUIRES: all tiles put back.
@@ -71,12 +74,12 @@ class Driver {
     void commit(const store::ClientState& client);
 
     // Reads the newest bytes of one tile as the store holds them, into memory of its extent; blocks until they are
-    // there. After an error the memory may still be written to. REQUIRES: as begin(), written(tile).
+    // there. After an error the memory may still be written to. REQUIRES: as begin_update(), written(tile).
     void read(store::TileId tile, std::span<std::byte> memory);
 
     // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
     // go on. What becomes of it, failure included, is told by take_snapshots(). REQUIRES: memory for snapshots was
-    // planned, as begin(), the newest step is committed, no copy is under way.
+    // planned, as begin_update(), the newest step is committed, no copy is under way.
     void begin_snapshot(const std::string& path);
     SnapshotProgress snapshot_progress() const;
     // Blocks until the copy under way has ended, if there is one. `wanted` is asked every now and then, and shown how
@@ -84,7 +87,8 @@ class Driver {
     void finish_snapshot(const std::function<bool(const SnapshotProgress&)>& wanted);
     std::vector<EndedSnapshot> take_snapshots();  // copies that have ended since the last call
 
-    const WaitTimes& waits() const noexcept;  // since construction
+    const WaitTimes& waits() const noexcept;       // since construction
+    std::uint64_t fetched_bytes() const noexcept;  // since construction, into the window
     // Lines for the log that came up since the last call, e.g. a tile that was right only when it was read again.
     std::vector<std::string> take_notes();
 

@@ -12,12 +12,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps, const PassMemory& memory) {
+WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
     return {.store = deps.store,
             .device = deps.device,
             .layout = deps.layout,
-            .residents = &deps.memory->residents(),
-            .memory = &memory};
+            .memory = &deps.memory->weights(),
+            .arrived = [mailbox = deps.mailbox](const Fetch& fetch) {
+                mailbox->arrived({fetch.unit, fetch.number});
+            }};
 }
 
 long long whole_seconds(std::chrono::nanoseconds time) {
@@ -28,8 +30,7 @@ long long whole_seconds(std::chrono::nanoseconds time) {
 
 DriverLoop::DriverLoop(const DriverLoopDeps& deps, SnapshotCopierDeps snapshots)
     : deps_(deps),
-      training_(streamer_deps(deps, deps.memory->training())),
-      inference_(streamer_deps(deps, deps.memory->inference())),
+      weights_(streamer_deps(deps)),
       update_({.store = deps.store, .layout = deps.layout, .memory = &deps.memory->staging()}),
       snapshots_(std::move(snapshots)),
       notes_passed_(deps.store->notes().size()) {
@@ -60,8 +61,7 @@ void DriverLoop::run() noexcept {
         deps_.mailbox->publish(progress_, failure_);
         if (stuck_ || stopping_) break;
         // Device copies end without waking the ring: look again soon. FACTS: a 2 MiB copy takes about 100 µs.
-        const bool copying = running_ != nullptr && running_->copying();
-        advance(copying ? std::chrono::nanoseconds(std::chrono::microseconds(50)) : std::chrono::seconds(1));
+        advance(weights_.copying() ? std::chrono::nanoseconds(std::chrono::microseconds(50)) : std::chrono::seconds(1));
     }
     snapshots_.stop();
     // Direct I/O in flight cannot be cancelled: its memory stays leased until it is back.
@@ -71,23 +71,43 @@ void DriverLoop::run() noexcept {
 
 void DriverLoop::turn() {
     deps_.mailbox->take(orders_);
-    for (const Order& order : orders_) obey(order);
-    progress_.orders_done += orders_.size();
-    pump();
+    for (Order& order : orders_) {
+        stopping_ = stopping_ || order.kind == Order::Kind::stop;  // before what it came behind
+        to_obey_.push_back(std::move(order));
+    }
+    if (stopping_) return;
+    do {
+        obey_orders();
+        pump();
+    } while (may_obey());  // what an order waited for may have ended
     pump_snapshot();
     pass_on_notes();
     check_copies();
 }
 
+void DriverLoop::obey_orders() {
+    while (may_obey()) {
+        const Order order = std::move(to_obey_.front());
+        to_obey_.pop_front();
+        ++progress_.orders_done;
+        obey(order);
+    }
+}
+
+// A pass may end before all that was fetched for it has come: nobody else touches those tiles meanwhile.
+bool DriverLoop::may_obey() const {
+    if (to_obey_.empty()) return false;
+    const Order::Kind kind = to_obey_.front().kind;
+    return weights_.idle() || failure_ || (kind != Order::Kind::begin_update && kind != Order::Kind::read);
+}
+
 void DriverLoop::obey(const Order& order) {
     switch (order.kind) {
-        case Order::Kind::begin:
-            running_ = order.pass == Pass::training ? &training_ : &inference_;
-            running_->begin();
-            progress_.ready_visits = 0;
+        case Order::Kind::fetch:
+            weights_.fetch(order.fetch);
             break;
-        case Order::Kind::reshard:
-            running_->used(static_cast<std::uint32_t>(order.number));
+        case Order::Kind::await:
+            weights_.await(order.fetch.unit);
             break;
         case Order::Kind::begin_update:
             update_.begin(order.residents);
@@ -100,6 +120,7 @@ void DriverLoop::obey(const Order& order) {
             commit_wanted_ = order.client;
             break;
         case Order::Kind::read:
+            if (failure_) break;
             deps_.store->read(read_, order.tile, order.memory, aio::Urgency::demand);
             read_under_way_ = true;
             break;
@@ -110,19 +131,17 @@ void DriverLoop::obey(const Order& order) {
             snapshots_.stop();
             break;
         case Order::Kind::stop:
-            stopping_ = true;
             break;
     }
 }
 
 void DriverLoop::pump() {
-    if (failure_ || stopping_) return;
-    if (running_ != nullptr) {
-        running_->pump();
-        while (progress_.ready_visits < running_->visit_count() && running_->ready(progress_.ready_visits))
-            ++progress_.ready_visits;
-        fail(running_->error());
+    if (failure_ || stopping_) {
+        weights_.take_in();
+        return;
     }
+    weights_.pump();
+    fail(weights_.error());
     update_.pump();
     while (progress_.ready_tiles < update_.tile_count() && update_.present(progress_.ready_tiles))
         ++progress_.ready_tiles;
@@ -181,9 +200,9 @@ void DriverLoop::advance(std::chrono::nanoseconds timeout) {
 // Once a second at most: it walks over all copies under way.
 void DriverLoop::check_copies() {
     const auto now = Clock::now();
-    if (now < next_check_ || running_ == nullptr) return;
+    if (now < next_check_) return;
     next_check_ = now + std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), deps_.deadline / 2);
-    if (const auto age = running_->oldest_copy(); age && *age >= deps_.deadline) {
+    if (const auto age = weights_.oldest_copy(); age && *age >= deps_.deadline) {
         stuck_ = true;
         fail(ExitCode::internal, fmt::format("a copy of weights to device '{}' has not ended for {} s: the device is "
                                              "stuck; the last committed step is safe. Run again to resume",
@@ -194,7 +213,7 @@ void DriverLoop::check_copies() {
 // Takes in what has come back; true when nothing is under way any more.
 bool DriverLoop::drained() noexcept {
     try {
-        if (running_ != nullptr) running_->take_in();
+        weights_.take_in();
         check_copies();
     } catch (const std::exception&) {
         stuck_ = true;  // the device answers with errors only: its copies may still be under way
@@ -203,8 +222,7 @@ bool DriverLoop::drained() noexcept {
 }
 
 bool DriverLoop::idle() const noexcept {
-    return update_.idle() && snapshots_.idle() && commit_.idle() && read_.idle() && training_.idle() &&
-           inference_.idle();
+    return update_.idle() && snapshots_.idle() && commit_.idle() && read_.idle() && weights_.quiet();
 }
 
 void DriverLoop::fail(ExitCode code, const std::string& message) {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -49,6 +50,8 @@ class DriverLoop {
 
     void run() noexcept;
     void turn();
+    void obey_orders();
+    bool may_obey() const;  // the next order
     void obey(const Order& order);
     void pump();
     void pump_commit();
@@ -63,12 +66,11 @@ class DriverLoop {
     void fail(const std::optional<store::StoreError>& error);
 
     DriverLoopDeps deps_;
-    WeightStreamer training_;
-    WeightStreamer inference_;
+    WeightStreamer weights_;
     UpdatePipeline update_;
     SnapshotCopier snapshots_;
-    std::vector<Order> orders_;
-    WeightStreamer* running_ = nullptr;  // of the newest pass
+    std::vector<Order> orders_;  // as they were taken
+    std::deque<Order> to_obey_;
     Progress progress_;
     Commit commit_;
     const store::ClientState* commit_wanted_ = nullptr;

@@ -3,15 +3,8 @@
 #include "aio/words/check.h"
 #include "zero_infinity/plan/memory_plan.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace penstock::zero {
 namespace {
-
-std::uint64_t window_bytes(const std::optional<WeightSchedule>& one, const std::optional<WeightSchedule>& other) {
-    return std::max(one ? one->window_bytes() : 0, other ? other->window_bytes() : 0);
-}
 
 pool::Lease lease_unless_empty(pool::PinnedPool& pool, const char* use, std::uint64_t bytes) {
     return bytes == 0 ? pool::Lease() : pool.acquire(pool.use(use), bytes);
@@ -23,27 +16,20 @@ std::byte* allocate_unless_empty(Device& device, std::uint64_t bytes) {
 
 }  // namespace
 
-PassMemory::PassMemory(const ModelLayout& layout, const Residents& residents, PassSchedules schedules,
-                       std::byte* host_window, std::byte* device_window)
-    : layout_(&layout),
-      residents_(&residents),
-      schedules_(std::move(schedules)),
-      host_window_(host_window),
-      device_window_(device_window) {}
+WeightMemory::WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> host_window,
+                           std::byte* device_window)
+    : layout_(&layout), residents_(&residents), host_window_(host_window), device_window_(device_window) {}
 
-std::uint32_t PassMemory::visit_count() const noexcept {
-    return static_cast<std::uint32_t>(schedules_.host.visits().size());
+bool WeightMemory::passes_through(std::uint32_t unit) const noexcept {
+    return layout_->group_bytes(unit) > 0 && (device_window_ != nullptr || resident(unit) == nullptr);
 }
 
-UnitMemory PassMemory::unit(std::uint32_t visit, std::uint32_t unit) const {
-    std::byte* group = nullptr;
-    if (schedules_.device) {
-        group = device(schedules_.device->holder(visit, unit));
-    } else if (std::byte* resident = residents_->group(unit)) {
-        group = resident;
-    } else {
-        group = host(schedules_.host.holder(visit, unit));
-    }
+std::byte* WeightMemory::window(std::uint64_t offset_bytes) const noexcept {
+    return (device_window_ != nullptr ? device_window_ : host_window_.data()) + offset_bytes;
+}
+
+UnitMemory WeightMemory::unit(std::uint32_t unit, std::uint64_t offset_bytes) const {
+    std::byte* group = passes_through(unit) ? window(offset_bytes) : resident(unit);
     return {group, group + layout_->frozen_offset_bytes(unit)};
 }
 
@@ -85,14 +71,11 @@ StagedTile StagingMemory::tile(std::uint64_t number) const {
 }
 
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                           const ModelLayout& layout, std::uint32_t staging_tiles, PassSchedules training,
-                           PassSchedules inference)
+                           const ModelLayout& layout, std::uint32_t staging_tiles, WindowSizes windows)
     : residents_(io, store, pool, layout),
-      window_(lease_unless_empty(pool, weights_use, window_bytes(training.host, inference.host))),
+      window_(lease_unless_empty(pool, weights_use, windows.host_bytes)),
       buffers_(lease_unless_empty(pool, staging_use, staging_tiles * layout.staging_tile_bytes())),
-      device_window_(allocate_unless_empty(device, window_bytes(training.device, inference.device))),
-      training_(layout, residents_, std::move(training), window_.data(), device_window_),
-      inference_(layout, residents_, std::move(inference), window_.data(), device_window_),
+      weights_(layout, residents_, window_.span(), allocate_unless_empty(device, windows.device_bytes)),
       staging_(layout, residents_, buffers_.data(), staging_tiles) {}
 
 }  // namespace penstock::zero

@@ -7,7 +7,6 @@
 #include "zero_infinity/driver/residents.h"
 #include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/plan.h"
 
 #include <chrono>
 #include <cstddef>
@@ -22,25 +21,25 @@ struct UnitMemory {
     std::byte* frozen = nullptr;   // flat frozen range
 };
 
-// The weights of one pass: windows in host memory and, where it has memory of its own, the device's.
-class PassMemory {
+// Windows for weights that come and go, and those that are always there.
+class WeightMemory {
    public:
-    // Everything outlives it. `device_window` is null where the schedules have none.
-    PassMemory(const ModelLayout& layout, const Residents& residents, PassSchedules schedules, std::byte* host_window,
-               std::byte* device_window);
+    // Everything outlives it. `device_window` is null where compute reads host memory.
+    WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> host_window,
+                 std::byte* device_window);
 
-    const PassSchedules& schedules() const noexcept { return schedules_; }
-    std::uint32_t visit_count() const noexcept;
-    std::byte* host(const Fetch& fetch) const noexcept { return host_window_ + fetch.offset_bytes; }
-    std::byte* device(const Fetch& fetch) const noexcept { return device_window_ + fetch.offset_bytes; }
-    // REQUIRES: the unit is one of the visit's groups.
-    UnitMemory unit(std::uint32_t visit, std::uint32_t unit) const;
+    // Compute finds the unit's weights in its window; otherwise they are resident in host memory.
+    bool passes_through(std::uint32_t unit) const noexcept;
+    std::byte* resident(std::uint32_t unit) const noexcept { return residents_->group(unit); }  // null: is not
+    std::byte* window(std::uint64_t offset_bytes) const noexcept;                               // where compute reads
+    std::span<std::byte> host_window() const noexcept { return host_window_; }
+    // `offset_bytes` is its place in the window, where it passes through.
+    UnitMemory unit(std::uint32_t unit, std::uint64_t offset_bytes) const;
 
    private:
     const ModelLayout* layout_;
     const Residents* residents_;
-    PassSchedules schedules_;
-    std::byte* host_window_;
+    std::span<std::byte> host_window_;
     std::byte* device_window_;
 };
 
@@ -75,27 +74,27 @@ class StagingMemory {
     std::uint64_t buffer_bytes_;
 };
 
+struct WindowSizes {
+    std::uint64_t host_bytes = 0;
+    std::uint64_t device_bytes = 0;  // 0: compute reads host memory
+};
+
 // All of it: takes the leases and reads the resident objects. The constructor blocks and throws as that of Residents.
 class DriverMemory {
    public:
     DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                 const ModelLayout& layout, std::uint32_t staging_tiles, PassSchedules training,
-                 PassSchedules inference);
+                 const ModelLayout& layout, std::uint32_t staging_tiles, WindowSizes windows);
     DriverMemory(const DriverMemory&) = delete;
     DriverMemory& operator=(const DriverMemory&) = delete;
 
-    const Residents& residents() const noexcept { return residents_; }
-    const PassMemory& training() const noexcept { return training_; }
-    const PassMemory& inference() const noexcept { return inference_; }
+    const WeightMemory& weights() const noexcept { return weights_; }
     const StagingMemory& staging() const noexcept { return staging_; }
 
    private:
     Residents residents_;
     pool::Lease window_;
     pool::Lease buffers_;
-    std::byte* device_window_;
-    PassMemory training_;
-    PassMemory inference_;
+    WeightMemory weights_;
     StagingMemory staging_;
 };
 

@@ -5,7 +5,9 @@
 #include "swap/format/manifest.h"
 #include "zero_infinity/driver/residents.h"
 #include "zero_infinity/driver/snapshot_copier.h"
+#include "zero_infinity/plan/window_plan.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -19,13 +21,11 @@
 
 namespace penstock::zero {
 
-enum class Pass : std::uint8_t { training, inference };
-
-// From compute to the driver. Few per step: one per visit and one per tile.
+// From compute to the driver. Few per step: one per fetch and one per tile.
 struct Order {
     enum class Kind : std::uint8_t {
-        begin,
-        reshard,
+        fetch,
+        await,  // compute waits for a fetch that was made ahead of it
         begin_update,
         put_back,
         commit,
@@ -34,9 +34,9 @@ struct Order {
         end_snapshot,
         stop
     } kind = Kind::stop;
-    Pass pass = Pass::training;
+    Fetch fetch;                                       // of await: its unit
     ResidentTiles residents = ResidentTiles::written;  // of begin_update
-    std::uint64_t number = 0;                          // visit or tile
+    std::uint64_t number = 0;                          // of the tile that is put back
     const store::ClientState* client = nullptr;  // of commit; compute waits for the answer, so it lives until then
     std::string path;                            // of snapshot
     store::TileId tile;                          // of read
@@ -49,10 +49,9 @@ struct DriverFailure {
     std::string message;
 };
 
-// From the driver to compute. Counts of the running pass and update: [0, n) may be used.
+// From the driver to compute. Counts of the running update: [0, n) may be used.
 struct Progress {
     std::uint64_t orders_done = 0;
-    std::uint32_t ready_visits = 0;
     std::uint64_t ready_tiles = 0;
     std::uint64_t written_tiles = 0;
     std::uint64_t commits = 0;
@@ -61,9 +60,14 @@ struct Progress {
     SnapshotProgress snapshot;
 };
 
+struct ArrivedFetch {
+    std::uint32_t unit = 0;
+    std::uint64_t fetch = 0;
+};
+
 class Mailbox {
    public:
-    Mailbox() { orders_.reserve(64); }
+    explicit Mailbox(std::uint32_t units) : arrived_(units) { orders_.reserve(64); }
 
     // Compute thread. Both throw Error once the driver has failed. send() returns the order's number, counting from 1.
     std::uint64_t send(const Order& order) {
@@ -78,6 +82,17 @@ class Mailbox {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return failure_ || reached(progress_); });
         if (failure_) throw Error(failure_->code, failure_->message);
+    }
+    // Until the newest fetch of each of these units that has arrived is this one.
+    void wait_for(std::span<const ArrivedFetch> wanted) {
+        wait([&](const Progress&) {
+            return std::all_of(wanted.begin(), wanted.end(),
+                               [&](const ArrivedFetch& each) { return arrived_[each.unit] == each.fetch; });
+        });
+    }
+    bool has(const ArrivedFetch& wanted) {
+        const std::lock_guard lock(mutex_);
+        return arrived_[wanted.unit] == wanted.fetch;
     }
     // As wait(), for `time` at most; false: it was not reached.
     template <typename Reached>
@@ -110,6 +125,10 @@ class Mailbox {
         const std::lock_guard lock(mutex_);
         orders.swap(orders_);
     }
+    void arrived(const ArrivedFetch& fetch) {
+        const std::lock_guard lock(mutex_);
+        arrived_[fetch.unit] = fetch.fetch;
+    }
     void publish(const Progress& progress, const std::optional<DriverFailure>& failure) {
         {
             const std::lock_guard lock(mutex_);
@@ -133,6 +152,7 @@ class Mailbox {
     std::vector<Order> orders_;
     std::uint64_t sent_ = 0;
     Progress progress_;
+    std::vector<std::uint64_t> arrived_;  // by unit: number of the fetch that arrived last
     std::optional<DriverFailure> failure_;
     std::vector<std::string> notes_;
     std::vector<EndedSnapshot> ended_snapshots_;

@@ -3,21 +3,33 @@
 #include "aio/words/check.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::zero {
+namespace {
 
-// Reads all tiles of one unit's group into its place. One fetch at a time: a group is never fetched again before it
-// was dropped.
-class WeightStreamer::GroupRead {
+bool overlap(const Fetch& one, const Fetch& other) noexcept {
+    return one.offset_bytes < other.offset_bytes + other.bytes && other.offset_bytes < one.offset_bytes + one.bytes;
+}
+
+// The later one must wait for the earlier one.
+bool collide(const Fetch& one, const Fetch& other) noexcept {
+    return one.unit == other.unit || overlap(one, other);
+}
+
+}  // namespace
+
+// Reads all tiles of one unit's weights to one place. One at a time.
+class WeightStreamer::UnitRead {
    public:
-    GroupRead(WeightStreamer& streamer, std::vector<GroupTile> tiles) : streamer_(&streamer), tiles_(std::move(tiles)) {
+    UnitRead(WeightStreamer& streamer, std::uint32_t unit)
+        : streamer_(&streamer), unit_(unit), tiles_(streamer.deps_.layout->group_tiles(unit)) {
         operations_ = std::vector<TileRead>(tiles_.size());
-        for (TileRead& operation : operations_) operation.group = this;
+        for (TileRead& operation : operations_) operation.read = this;
     }
 
-    void start(const Fetch& fetch, std::byte* place, aio::Urgency urgency) {
-        PENSTOCK_CHECK(pending_ == 0, "unit {} is being read already", fetch.group);
-        fetch_ = &fetch;
+    void start(std::byte* place, aio::Urgency urgency) {
+        PENSTOCK_CHECK(pending_ == 0, "unit {} is being read already", unit_);
         pending_ = tiles_.size();
         for (std::size_t index = 0; index < tiles_.size(); ++index) {
             const GroupTile& part = tiles_[index];
@@ -26,117 +38,135 @@ class WeightStreamer::GroupRead {
         }
     }
 
+    void await() noexcept {
+        for (TileRead& operation : operations_)
+            if (!operation.idle()) streamer_->deps_.store->promote(operation, aio::Urgency::demand);
+    }
+
    private:
     struct TileRead final : store::TileOperation {
-        void tile_done() noexcept override { group->tile_done(*this); }
-        GroupRead* group = nullptr;
+        void tile_done() noexcept override { read->tile_done(*this); }
+        UnitRead* read = nullptr;
     };
 
     void tile_done(const TileRead& operation) noexcept {
         if (operation.error() && !streamer_->error_) streamer_->error_ = operation.error();
-        if (--pending_ > 0) return;
-        --streamer_->reads_under_way_;
-        if (!streamer_->error_) streamer_->host_plan_.arrived(*fetch_);
+        if (--pending_ == 0) streamer_->read_done(unit_);
     }
 
     WeightStreamer* streamer_;
+    std::uint32_t unit_;
     std::vector<GroupTile> tiles_;
     std::vector<TileRead> operations_;
-    const Fetch* fetch_ = nullptr;
     std::size_t pending_ = 0;
 };
 
-WeightStreamer::WeightStreamer(const WeightStreamerDeps& deps)
-    : deps_(deps), host_plan_(deps.memory->schedules().host) {
-    const PassSchedules& schedules = deps.memory->schedules();
-    if (schedules.device) device_plan_.emplace(*schedules.device);
-    PENSTOCK_CHECK(!schedules.device || schedules.device->depth() <= schedules.host.depth(),
-                   "the device window looks {} visits ahead, the host window only {}", schedules.device->depth(),
-                   schedules.host.depth());
-    for (std::uint32_t unit = 0; unit < deps.layout->unit_count(); ++unit) {
-        auto tiles = deps.layout->group_tiles(unit);
-        reads_.push_back(tiles.empty() ? nullptr : std::make_unique<GroupRead>(*this, std::move(tiles)));
+WeightStreamer::WeightStreamer(WeightStreamerDeps deps)
+    : deps_(std::move(deps)), passage_(deps_.memory->host_window().size()) {
+    for (std::uint32_t unit = 0; unit < deps_.layout->unit_count(); ++unit) {
+        const bool none = deps_.layout->group_bytes(unit) == 0;
+        reads_.push_back(none ? nullptr : std::make_unique<UnitRead>(*this, unit));
     }
+    under_way_.reserve(reads_.size());
+    to_copy_.reserve(reads_.size());
 }
 
 WeightStreamer::~WeightStreamer() {
-    PENSTOCK_CHECK(idle(), "{} reads and {} copies are under way", reads_under_way_, copies_.size());
+    PENSTOCK_CHECK(quiet(), "{} fetches are under way", under_way_.size());
 }
 
-void WeightStreamer::begin() {
-    PENSTOCK_CHECK(idle(), "a pass begins while {} reads are under way", reads_under_way_);
-    host_plan_.begin();
-    if (device_plan_) device_plan_->begin();
-    to_copy_.clear();
+void WeightStreamer::fetch(const Fetch& fetch) {
+    waiting_.push_back(fetch);
 }
 
-void WeightStreamer::used(std::uint32_t visit) {
-    host_plan_.used(visit);
-    if (!device_plan_) return;
-    for (const std::uint32_t index : device_plan_->used(visit)) {
-        const Fetch& fetch = deps_.memory->schedules().device->fetches()[index];
-        deps_.device->released(deps_.memory->device(fetch), fetch.bytes);
-    }
+void WeightStreamer::await(std::uint32_t unit) {
+    for (Fetch& fetch : waiting_) fetch.awaited = fetch.awaited || fetch.unit == unit;
+    if (reads_[unit] != nullptr) reads_[unit]->await();
 }
 
 void WeightStreamer::pump() {
-    if (!error_) start_reads();
-    if (!error_ && device_plan_) start_copies();
     take_in();
-}
-
-void WeightStreamer::start_reads() {
-    while (const Fetch* fetch = host_plan_.next()) {
-        ++reads_under_way_;
-        const aio::Urgency urgency =
-            fetch->first_visit <= host_plan_.cursor() ? aio::Urgency::demand : aio::Urgency::prefetch;
-        reads_[fetch->group]->start(*fetch, deps_.memory->host(*fetch), urgency);
+    for (std::size_t next = 0; next < waiting_.size() && !error_;) {
+        if (may_start(next) && start(waiting_[next]))
+            waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(next));
+        else
+            ++next;
+    }
+    while (!to_copy_.empty()) {
+        const std::uint32_t unit = to_copy_.front();
+        to_copy_.erase(to_copy_.begin());
+        copy(unit, deps_.memory->host_window().data() + *under_way(unit).passage_offset);
     }
 }
 
-void WeightStreamer::start_copies() {
-    while (const Fetch* fetch = device_plan_->next()) to_copy_.push_back(fetch);
-    while (!to_copy_.empty()) {
-        const Fetch& fetch = *to_copy_.front();
-        const std::byte* from = source(fetch);
-        if (from == nullptr) return;  // copies keep their order: the first one is the most urgent
-        const auto now = std::chrono::steady_clock::now();
-        std::byte* to = deps_.memory->device(fetch);
-        copies_.push_back({&fetch, deps_.device->copy_in(to, from, fetch.bytes), now});
-        to_copy_.pop_front();
+bool WeightStreamer::may_start(std::size_t waiting) const {
+    const Fetch& fetch = waiting_[waiting];
+    return std::none_of(under_way_.begin(), under_way_.end(),
+                        [&](const UnderWay& other) { return collide(other.fetch, fetch); }) &&
+           std::none_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting),
+                        [&](const Fetch& earlier) { return collide(earlier, fetch); });
+}
+
+// False: there is no room in host memory for it to pass through.
+bool WeightStreamer::start(const Fetch& fetch) {
+    const std::byte* resident = deps_.memory->resident(fetch.unit);
+    UnderWay under_way{fetch, std::nullopt};
+    if (has_device() && resident == nullptr) {
+        under_way.passage_offset = passage_.take(fetch.bytes);
+        if (!under_way.passage_offset) return false;
+    }
+    under_way_.push_back(under_way);
+    if (resident != nullptr) {
+        copy(fetch.unit, resident);
+        return true;
+    }
+    std::byte* place = under_way.passage_offset ? deps_.memory->host_window().data() + *under_way.passage_offset
+                                                : deps_.memory->window(fetch.offset_bytes);
+    reads_[fetch.unit]->start(place, fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch);
+    return true;
+}
+
+void WeightStreamer::read_done(std::uint32_t unit) {
+    if (under_way(unit).passage_offset && !error_)
+        to_copy_.push_back(unit);
+    else
+        end(unit);
+}
+
+void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
+    const Fetch& fetch = under_way(unit).fetch;
+    const auto now = std::chrono::steady_clock::now();
+    try {
+        std::byte* to = deps_.memory->window(fetch.offset_bytes);
+        copies_.push_back({unit, deps_.device->copy_in(to, from, fetch.bytes), now});
+    } catch (...) {  // it has not begun: nothing waits for its end
+        std::erase_if(under_way_, [&](const UnderWay& each) { return each.fetch.unit == unit; });
+        throw;
     }
 }
 
 void WeightStreamer::take_in() {
     while (!copies_.empty() && deps_.device->reached(copies_.front().ticket)) {
-        if (!error_) device_plan_->arrived(*copies_.front().fetch);
+        end(copies_.front().unit);
         copies_.pop_front();
     }
 }
 
-std::byte* WeightStreamer::source(const Fetch& copy) const {
-    if (std::byte* resident = deps_.residents->group(copy.group)) return resident;
-    const WeightSchedule& host = deps_.memory->schedules().host;
-    const Fetch& held = host.holder(copy.first_visit, copy.group);
-    const auto index = static_cast<std::uint32_t>(&held - host.fetches().data());
-    return host_plan_.state(index) == WeightPlan::FetchState::present ? deps_.memory->host(held) : nullptr;
+void WeightStreamer::end(std::uint32_t unit) {
+    const UnderWay ended = under_way(unit);
+    if (ended.passage_offset) passage_.give_back(*ended.passage_offset);
+    std::erase_if(under_way_, [&](const UnderWay& each) { return each.fetch.unit == unit; });
+    if (!error_) deps_.arrived(ended.fetch);
+}
+
+const WeightStreamer::UnderWay& WeightStreamer::under_way(std::uint32_t unit) const {
+    return *std::find_if(under_way_.begin(), under_way_.end(),
+                         [&](const UnderWay& each) { return each.fetch.unit == unit; });
 }
 
 std::optional<std::chrono::nanoseconds> WeightStreamer::oldest_copy() const {
     if (copies_.empty()) return std::nullopt;
     return std::chrono::steady_clock::now() - copies_.front().started;
-}
-
-bool WeightStreamer::copying() const noexcept {
-    return !copies_.empty();
-}
-
-bool WeightStreamer::idle() const noexcept {
-    return reads_under_way_ == 0 && copies_.empty();
-}
-
-bool WeightStreamer::ready(std::uint32_t visit) const {
-    return device_plan_ ? device_plan_->ready(visit) : host_plan_.ready(visit);
 }
 
 }  // namespace penstock::zero

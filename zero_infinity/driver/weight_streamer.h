@@ -1,18 +1,19 @@
-// Executes a WeightSchedule: reads units' weights into the host window and copies them on into the device's window.
+// Makes fetches: reads units' weights into the window, or through host memory into the device's window.
 #pragma once
 
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver_memory.h"
+#include "zero_infinity/driver/host_passage.h"
 #include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/plan.h"
+#include "zero_infinity/plan/window_plan.h"
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace penstock::zero {
@@ -21,46 +22,54 @@ struct WeightStreamerDeps {
     store::TensorStore* store = nullptr;
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;
-    const Residents* residents = nullptr;
-    const PassMemory* memory = nullptr;
+    const WeightMemory* memory = nullptr;
+    std::function<void(const Fetch&)> arrived;  // compute may read it
 };
 
-// One per pass. On the driver's thread.
+// On the driver's thread.
 class WeightStreamer {
    public:
-    explicit WeightStreamer(const WeightStreamerDeps& deps);
+    explicit WeightStreamer(WeightStreamerDeps deps);
     ~WeightStreamer();
 
-    void begin();                    // a new pass. REQUIRES: idle()
-    void used(std::uint32_t visit);  // compute has left the visit and will not read its groups any more
-    void pump();                     // starts what may be started, then take_in()
+    void fetch(const Fetch& fetch);  // as soon as earlier ones to its place, or of its unit, have ended
+    void await(std::uint32_t unit);  // compute waits for its fetch: it goes before others
+    void pump();                     // take_in(), then starts what may be started
     void take_in();                  // device copies that have ended
-    bool copying() const noexcept;   // device copies are under way: pump again soon
-    bool idle() const noexcept;      // no read and no copy under way
+    // Reads and copies that were begun have ended: what must be so before the end.
+    bool quiet() const noexcept { return under_way_.size() == to_copy_.size(); }
+    bool copying() const noexcept { return !copies_.empty(); }  // device copies are under way: pump again soon
+    bool idle() const noexcept { return under_way_.empty() && waiting_.empty(); }  // all fetches were made
     std::optional<std::chrono::nanoseconds> oldest_copy() const;  // since when the first copy under way runs
-    bool ready(std::uint32_t visit) const;
-    std::uint32_t visit_count() const noexcept { return deps_.memory->visit_count(); }
     const std::optional<store::StoreError>& error() const noexcept { return error_; }
 
    private:
-    class GroupRead;  // the reads of one unit's tiles
+    class UnitRead;  // the reads of one unit's tiles
+    struct UnderWay {
+        Fetch fetch;
+        std::optional<std::uint64_t> passage_offset;  // in host memory, on its way to the device
+    };
     struct Copy {
-        const Fetch* fetch = nullptr;
+        std::uint32_t unit = 0;
         Ticket ticket;
         std::chrono::steady_clock::time_point started;
     };
 
-    void start_reads();
-    void start_copies();
-    std::byte* source(const Fetch& copy) const;  // null: not in host memory yet
+    bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }
+    bool may_start(std::size_t waiting) const;
+    bool start(const Fetch& fetch);
+    void read_done(std::uint32_t unit);
+    void copy(std::uint32_t unit, const std::byte* from);
+    void end(std::uint32_t unit);
+    const UnderWay& under_way(std::uint32_t unit) const;
 
     WeightStreamerDeps deps_;
-    WeightPlan host_plan_;
-    std::optional<WeightPlan> device_plan_;
-    std::vector<std::unique_ptr<GroupRead>> reads_;  // by unit; null without tiles
-    std::deque<const Fetch*> to_copy_;               // their place in the device window is free; waiting for the source
-    std::deque<Copy> copies_;                        // under way, in order
-    std::uint32_t reads_under_way_ = 0;
+    HostPassage passage_;
+    std::deque<Fetch> waiting_;  // in the order in which they were asked for
+    std::vector<UnderWay> under_way_;
+    std::vector<std::unique_ptr<UnitRead>> reads_;  // by unit; null without tiles
+    std::vector<std::uint32_t> to_copy_;            // units that were read, in order
+    std::deque<Copy> copies_;                       // under way, in order
     std::optional<store::StoreError> error_;
 };
 

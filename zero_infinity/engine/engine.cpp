@@ -3,6 +3,7 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "zero_infinity/engine/generator.h"
+#include "zero_infinity/engine/tensor_view.h"
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
@@ -17,16 +18,6 @@ namespace penstock::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-zero::Visit visit_of(const Model& model, std::uint32_t index) {
-    zero::Visit visit{{index}};
-    for (const Borrowed& borrowed : model.units()[index]->borrowed()) {
-        const std::uint32_t owner = model.index_of(*borrowed.owner);
-        if (std::find(visit.groups.begin(), visit.groups.end(), owner) == visit.groups.end())
-            visit.groups.push_back(owner);
-    }
-    return visit;
-}
 
 // Cuts the graph at a boundary: the same memory, new leaves where a gradient is wanted.
 Bundle cut(const Bundle& bundle, const std::set<std::string>& wanted) {
@@ -68,50 +59,16 @@ std::vector<const Parameter*> differentiated(const Unit& unit) {
 std::vector<std::string> not_reached(const Unit& unit, const std::set<const Parameter*>& reached) {
     std::vector<std::string> names;
     for (const auto& parameter : unit.parameters())
-        if (parameter->spec().training == zero::Training::trainable && parameter->unused() == Unused::refused &&
+        if (parameter->spec().training == zero::Training::trainable && parameter->spec().unused == Unused::refused &&
             !reached.contains(parameter.get()))
             names.push_back(parameter->spec().name);
     return names;
 }
 
-std::string parameter_at(const zero::UnitLayout& layout, std::uint64_t element) {
-    for (std::size_t index = 0; index < layout.spec().parameters.size(); ++index) {
-        const zero::ParameterPlace& place = layout.place(index);
-        if (place.training == zero::Training::trainable && element >= place.first &&
-            element < place.first + place.numel)
-            return layout.spec().parameters[index].name;
-    }
-    return "padding";
-}
-
-// What a value is that an update refuses.
-std::string beyond(const zero::Codec& codec, const std::string& setting) {
-    return codec.exact ? "infinite or NaN"
-                       : fmt::format("infinite, NaN or larger than codec '{}' holds ({})", codec.name, setting);
-}
-
 }  // namespace
 
-std::vector<zero::Visit> training_visits(const Model& model) {
-    const auto count = static_cast<std::uint32_t>(model.units().size());
-    std::vector<zero::Visit> visits;
-    for (std::uint32_t unit = 0; unit + 1 < count; ++unit) visits.push_back(visit_of(model, unit));
-    for (std::uint32_t unit = count; unit-- > 0;) visits.push_back(visit_of(model, unit));
-    return visits;
-}
-
-std::vector<zero::Visit> inference_visits(const Model& model) {
-    std::vector<zero::Visit> visits;
-    for (std::uint32_t unit = 0; unit < model.units().size(); ++unit) visits.push_back(visit_of(model, unit));
-    return visits;
-}
-
 Engine::Engine(const EngineDeps& deps, EngineOptions options)
-    : deps_(deps),
-      options_(options),
-      commit_barrier_(*deps.communicator),
-      saved_(deps.model->units().size()),
-      paths_(deps.model->units().size()) {}
+    : deps_(deps), options_(options), saved_(deps.model->units().size()), paths_(deps.model->units().size()) {}
 
 StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                                const ClientStateOf& client) {
@@ -128,7 +85,7 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     note_narrow_sums(micro_batches.size());
     StepReport report;
     const std::string generator_before = generator_state(deps_.device);
-    const FinishedGradients gradients = forward_and_backward(micro_batches, report);
+    forward_and_backward(micro_batches, report);
     watch_generators(generator_before);
     if (!std::isfinite(report.loss))
         throw Error(ExitCode::non_finite,
@@ -136,56 +93,29 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
                                 "data, or start a new run with a lower learning rate",
                                 values.step, report.loss,
                                 first_non_finite_weight().value_or("although all weights are finite")));
-    report.gradient_norm = gradients.norm(*deps_.workers, *deps_.communicator);
-    commit_barrier_.joined();
-    if (!std::isfinite(report.gradient_norm))
-        throw Error(ExitCode::non_finite,
-                    fmt::format("the gradient of step {} is not finite, first in {}; the last committed step "
-                                "is untouched",
-                                values.step, gradients.first_non_finite().value_or("their sum")));
-    store::ClientState given = client(report);
-    report.committed = options_.durability.commits_after(values.step);
-    const auto update_start = Clock::now();
-    update(values, gradients, report.gradient_norm,
-           report.committed ? zero::ResidentTiles::written : zero::ResidentTiles::held_back);
-    const auto commit_start = Clock::now();
-    if (report.committed)
-        commit(std::move(given));
-    else
-        deps_.driver->end_update();
-    uncommitted_ = report.committed ? std::nullopt : std::optional(std::move(given));
-    report.update = commit_start - update_start;
-    report.commit = Clock::now() - commit_start;
+    const auto norm_start = Clock::now();
+    report.gradient_norm = deps_.core->gradient_norm();
+    report.backward += Clock::now() - norm_start;
+    const zero::UpdateReport updated =
+        deps_.core->update({.values = values, .clip = options_.gradient_clipping}, [&](double) {
+            store::ClientState given = client(report);
+            if (!generator_.empty()) given[generator_key] = generator_;
+            return given;
+        });
+    report.committed = updated.committed;
+    report.update = updated.update;
+    report.commit = updated.commit;
     return report;
 }
 
 void Engine::settle() {
     PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
-    PENSTOCK_CHECK(options_.durability != zero::Durability::scratch, "nothing is committed in scratch");
-    if (!uncommitted_) return;
     busy_ = true;
-    commit(*std::exchange(uncommitted_, std::nullopt));
+    deps_.core->settle();
     busy_ = false;
 }
 
-void Engine::commit(store::ClientState client) {
-    for (const auto& [key, value] : user_) {
-        if (!key.starts_with(user_prefix))
-            throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
-        client.emplace(key, value);
-    }
-    client[fingerprint_key] = deps_.fingerprint;
-    if (!generator_.empty()) client[generator_key] = generator_;
-    if (!went_on_from_.empty()) client[went_on_from_key] = went_on_from_;
-    commit_barrier_.before_write();  // what was held back in host memory is written now
-    deps_.driver->commit(client);
-    commit_barrier_.committed();
-}
-
 void Engine::restore(const store::ClientState& client) {
-    for (const auto& [key, value] : client)
-        if (key.starts_with(user_prefix)) user_[key] = value;
-    if (const auto snapshot = client.find(went_on_from_key); snapshot != client.end()) went_on_from_ = snapshot->second;
     const auto generator = client.find(generator_key);
     if (generator == client.end()) return;
     generator_ = generator->second;
@@ -199,7 +129,8 @@ void Engine::watch_generators(const std::string& before) {
 }
 
 void Engine::note_narrow_sums(std::size_t micro_batches) {
-    if (narrow_sums_noted_ || deps_.gradients->type() != zero::PlaneType::bf16 || micro_batches <= bf16_addends_max)
+    if (narrow_sums_noted_ || deps_.core->gradient_type() != zero::PlaneType::bf16 ||
+        micro_batches <= zero::bf16_addends_max)
         return;
     narrow_sums_noted_ = true;
     notes_.push_back(
@@ -228,7 +159,7 @@ std::optional<std::string> Engine::first_non_finite_weight() {
     return found;
 }
 
-FinishedGradients Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
+void Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
     const auto count = static_cast<std::uint32_t>(saved_.size());
     const auto forward_start = Clock::now();
     for (auto& unit : saved_) unit.assign(micro_batches.size(), {});
@@ -238,22 +169,20 @@ FinishedGradients Engine::forward_and_backward(std::span<const Bundle> micro_bat
     for (std::size_t index = 0; index < micro_batches.size(); ++index)
         saved_[0][index].input = cut(micro_batches[index], {});
 
-    deps_.driver->begin(zero::Pass::training);
-    visit_ = 0;
+    deps_.core->begin_pass(zero::Pass::training);
     for (std::uint32_t unit = 0; unit + 1 < count; ++unit) forward(unit, micro_batches.size());
     report.activation_bytes = activation_bytes_;
     activation_peak_bytes_ = std::max(activation_peak_bytes_, activation_bytes_);
     const auto backward_start = Clock::now();
     report.loss = backward(count - 1, micro_batches.size());
     for (std::uint32_t unit = count - 1; unit-- > 0;) backward(unit, micro_batches.size());
-    const FinishedGradients gradients = deps_.gradients->finish();
+    deps_.core->end_pass();
     report.forward = backward_start - forward_start;
     report.backward = Clock::now() - backward_start;
-    return gradients;
 }
 
 void Engine::forward(std::uint32_t unit, std::size_t count) {
-    bind(visit_, unit);
+    bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
         SavedActivations& saved = saved_[unit][index];
         std::string generator = generator_state(deps_.device);
@@ -262,7 +191,6 @@ void Engine::forward(std::uint32_t unit, std::size_t count) {
         if (generator != generator_state(deps_.device)) saved.generator = std::move(generator);
     }
     release(unit);
-    deps_.driver->reshard(visit_++);
 }
 
 // What the next unit begins with. Which outputs require a gradient only a graph tells: where none is kept, the first
@@ -316,17 +244,14 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
     const at::AutoGradMode graph(true);
     double loss = 0;
     std::set<std::string> wanted;  // inputs that a gradient is wanted of
-    bind(visit_, unit);
-    deps_.gradients->sum(unit, [&](GradientSum& sum) {
-        for (std::size_t index = 0; index < count; ++index) {
-            wanted.merge(requiring_gradient(saved_[unit][index].input));
-            sum.add(differentiate(unit, saved_[unit][index], upstream_[index], count, loss));
-            saved_[unit][index] = {};
-        }
-    });
+    bind(unit);
+    for (std::size_t index = 0; index < count; ++index) {
+        wanted.merge(requiring_gradient(saved_[unit][index].input));
+        add_gradients(unit, differentiate(unit, saved_[unit][index], upstream_[index], count, loss));
+        saved_[unit][index] = {};
+    }
     check_reached(unit, wanted);
     release(unit);
-    deps_.driver->reshard(visit_++);
     return loss / static_cast<double>(count);
 }
 
@@ -398,27 +323,24 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivatio
     return gradients;
 }
 
-void Engine::update(const zero::StepValues& values, const FinishedGradients& gradients, double norm,
-                    zero::ResidentTiles residents) {
-    const double clip = zero::clip_factor(norm, options_.gradient_clipping);
-    zero::TileUpdate tile_update{
-        .format = &deps_.layout->format(), .values = values, .gradient_scale = static_cast<float>(clip)};
-    commit_barrier_.before_write();
-    deps_.driver->begin_update(residents);
-    while (const auto staged = deps_.driver->next_tile()) {
-        const zero::GradientView gradient = gradients.tile(staged->tile);
-        tile_update.pieces = deps_.layout->pieces(staged->tile);
-        if (const auto bad = update_tile(tile_update, staged->view, gradient, *deps_.workers)) {
-            const zero::UnitLayout& layout = deps_.layout->unit(staged->tile.unit);
-            throw Error(
-                ExitCode::non_finite,
-                fmt::format(
-                    "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a new run "
-                    "with a lower learning rate",
-                    values.step, layout.spec().name, parameter_at(layout, tile_update.pieces.first + *bad),
-                    beyond(*deps_.layout->format().codec, deps_.codec_setting)));
-        }
-        deps_.driver->put_back(*staged);
+// Of one micro-batch, by differentiated(): those of the unit's own trainable parameters, then of its borrowed ones. An
+// undefined one adds nothing.
+void Engine::add_gradients(std::uint32_t unit, std::span<const at::Tensor> gradients) {
+    const zero::UnitSpec& spec = deps_.core->layout().unit(unit).spec();
+    const auto own = static_cast<std::uint32_t>(spec.parameters.size());
+    std::size_t next = 0;
+    const auto add = [&](std::uint32_t index, const zero::ParameterSpec& parameter) {
+        if (parameter.training == zero::Training::frozen) return;
+        const at::Tensor& gradient = gradients[next++];
+        if (!gradient.defined()) return;
+        const zero::GradientSums::Open open = deps_.core->open_gradient({unit, index});
+        at::Tensor sum = view_of(open.data, parameter.shape, deps_.core->gradient_type(), deps_.core->device());
+        open.fresh ? sum.copy_(gradient) : sum.add_(gradient);
+    };
+    for (std::uint32_t index = 0; index < own; ++index) add(index, spec.parameters[index]);
+    for (std::uint32_t index = 0; index < spec.borrowed.size(); ++index) {
+        const zero::BorrowedSpec& borrowed = spec.borrowed[index];
+        add(own + index, deps_.core->layout().unit(borrowed.owner).spec().parameters[borrowed.parameter]);
     }
 }
 
@@ -434,34 +356,23 @@ Bundle Engine::infer(const Bundle& input) {
 
 // Each unit once, in order, with its weights where compute reads them.
 void Engine::visit_units(const std::function<void(std::uint32_t unit)>& visit) {
-    deps_.driver->begin(zero::Pass::inference);
+    deps_.core->begin_pass(zero::Pass::inference);
     for (std::uint32_t unit = 0; unit < saved_.size(); ++unit) {
-        bind(unit, unit);
+        bind(unit);
         visit(unit);
         release(unit);
-        deps_.driver->reshard(unit);
     }
+    deps_.core->end_pass();
 }
 
-// Waits for the visit's weights and points the unit's parameters, own and borrowed, at them.
-void Engine::bind(std::uint32_t visit, std::uint32_t unit) {
-    deps_.driver->unshard(visit);
-    const std::uint64_t element_bytes = deps_.layout->format().weights_bytes();
-    const auto bind_one = [&](std::uint32_t owner, std::size_t index, Parameter& parameter) {
-        const zero::UnitMemory memory = deps_.driver->memory(visit, owner);
-        const zero::ParameterPlace& place = deps_.layout->unit(owner).place(index);
-        std::byte* range = place.training == zero::Training::trainable ? memory.weights : memory.frozen;
-        parameter.bind(range + place.first * element_bytes);
-    };
+// Waits for the unit's weights and points its parameters, own and borrowed, at them.
+void Engine::bind(std::uint32_t unit) {
+    deps_.core->visit({{unit}});
     const Unit& module = *deps_.model->units()[unit];
-    for (std::size_t index = 0; index < module.parameters().size(); ++index)
-        bind_one(unit, index, *module.parameters()[index]);
-    for (const Borrowed& borrowed : module.borrowed()) {
-        const auto& all = borrowed.owner->parameters();
-        for (std::size_t index = 0; index < all.size(); ++index)
-            if (all[index].get() == borrowed.parameter)
-                bind_one(deps_.model->index_of(*borrowed.owner), index, *all[index]);
-    }
+    std::uint32_t index = 0;
+    for (const auto& parameter : module.parameters()) parameter->bind(deps_.core->weights({unit, index++}).data);
+    for (const Borrowed& borrowed : module.borrowed())
+        borrowed.parameter->bind(deps_.core->weights({unit, index++}).data);
 }
 
 void Engine::release(std::uint32_t unit) noexcept {

@@ -6,14 +6,10 @@
 // number.
 #pragma once
 
-#include "zero_infinity/driver/driver.h"
-#include "zero_infinity/engine/gradients.h"
 #include "zero_infinity/engine/model.h"
 #include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/optimizer/optimizer.h"
-#include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/ranks/commit_barrier.h"
-#include "zero_infinity/threads/workers.h"
+#include "zero_infinity/session/core_session.h"
 
 #include <chrono>
 #include <cstdint>
@@ -29,22 +25,13 @@ namespace penstock::engine {
 
 struct EngineDeps {
     Model* model = nullptr;
-    const zero::ModelLayout* layout = nullptr;
-    zero::Driver* driver = nullptr;
-    Gradients* gradients = nullptr;
-    zero::Workers* workers = nullptr;
-    zero::Communicator* communicator = nullptr;
-    std::string codec_setting;     // what the setting of the codec is called, for refusals
-    std::string gradient_setting;  // and that of the gradients' type
-    std::string fingerprint;       // of model, codec and optimizer: committed with every step under fingerprint_key
+    zero::CoreSession* core = nullptr;         // of the model's specs
+    std::string gradient_setting;              // what the setting of the gradients' type is called, for notes
     at::Device device = at::Device(at::kCPU);  // where units compute
 };
 
-// The client state's keys that are the engine's own, and how those of the user begin.
-inline constexpr const char* fingerprint_key = "penstock.model";
+// The client state's key that is the engine's own; those of the session: session_info.h.
 inline constexpr const char* generator_key = "penstock.generator";
-inline constexpr const char* went_on_from_key = "penstock.went_on_from";  // the snapshot, if the run began from one
-inline constexpr const char* user_prefix = "user.";
 
 struct StepReport {
     double loss = 0;           // mean over the micro-batches
@@ -62,11 +49,6 @@ struct StepReport {
 // What the client wants to find again with this step; called once its loss and norm are known, before the update.
 using ClientStateOf = std::function<store::ClientState(const StepReport&)>;
 
-// The visits of a pass, each with the units whose weights it needs: its own first, then those it borrows from. A
-// training pass visits forward 0..L-2, then backward L-1..0: the last unit's forward is part of its backward visit.
-std::vector<zero::Visit> training_visits(const Model& model);
-std::vector<zero::Visit> inference_visits(const Model& model);
-
 // All calls on one thread, the compute thread; torch's own thread count is the caller's to set, and it changes bits.
 // Everything it is given outlives it. After any exception it may only be destroyed (checked).
 class Engine {
@@ -83,11 +65,9 @@ class Engine {
     StepReport train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                            const ClientStateOf& client);
 
-    // Takes the engine's and the user's keys from the client state of the step to go on from. Before the first step.
+    // Takes the engine's key from the client state of the step to go on from. Before the first step.
     void restore(const store::ClientState& client);
-    // Committed with every step; what ClientStateOf gives for the same key goes before. Keys begin with user_prefix: a
-    // step or settle() throws Error (usage) for others.
-    store::ClientState& user_state() noexcept { return user_; }
+    store::ClientState& user_state() noexcept { return deps_.core->user_state(); }  // CoreSession's
 
     // Commits the newest step out of turn; nothing to do when it is committed. REQUIRES: not scratch.
     void settle();
@@ -109,12 +89,11 @@ class Engine {
     // Of a unit's outputs, those that require a gradient; by the names of its inputs, with a mark on those that do.
     using Paths = std::map<std::string, std::set<std::string>>;
 
-    void commit(store::ClientState client);
     void watch_generators(const std::string& before);
     void note_narrow_sums(std::size_t micro_batches);
     StepReport step(std::span<const Bundle> micro_batches, const zero::StepValues& values, const ClientStateOf& client);
     std::optional<std::string> first_non_finite_weight();
-    FinishedGradients forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
+    void forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
     void forward(std::uint32_t unit, std::size_t count);
     Bundle first_run(std::uint32_t unit, SavedActivations& saved);
     void count_saved(const Bundle& saved, const Bundle& before);
@@ -123,28 +102,22 @@ class Engine {
     void check_reached(std::uint32_t unit, const std::set<std::string>& wanted) const;
     std::vector<at::Tensor> differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
                                           std::size_t count, double& loss);
-    void update(const zero::StepValues& values, const FinishedGradients& gradients, double norm,
-                zero::ResidentTiles residents);
+    void add_gradients(std::uint32_t unit, std::span<const at::Tensor> gradients);
     void visit_units(const std::function<void(std::uint32_t unit)>& visit);
-    void bind(std::uint32_t visit, std::uint32_t unit);
+    void bind(std::uint32_t unit);
     void release(std::uint32_t unit) noexcept;
 
     EngineDeps deps_;
     EngineOptions options_;
-    zero::CommitBarrier commit_barrier_;
     std::vector<std::vector<SavedActivations>> saved_;  // [unit][micro-batch]
     std::vector<Bundle> upstream_;                      // [micro-batch]: gradients of the boundary that backward is at
     std::vector<Paths> paths_;                          // [unit]
     std::set<const Parameter*> reached_;                // that a gradient came to in this step
-    std::optional<store::ClientState> uncommitted_;     // the newest step's, when that is not durable
-    store::ClientState user_;
-    std::string went_on_from_;  // went_on_from_key's value
     std::string generator_;  // torch's default generators after the newest step; empty: no unit has drawn from them
     std::uint64_t activation_bytes_ = 0;  // of this step
     std::uint64_t activation_peak_bytes_ = 0;
     std::vector<std::string> notes_;
     bool narrow_sums_noted_ = false;
-    std::uint32_t visit_ = 0;
     bool busy_ = false;  // within a call; still so after an exception
 };
 

@@ -14,7 +14,7 @@ namespace penstock::engine {
 const Parameter& Unit::declare(std::string name, std::vector<std::int64_t> shape, Initial initial,
                                zero::Training training, Unused unused) {
     parameters_.push_back(
-        std::make_unique<Parameter>(zero::ParameterSpec{std::move(name), std::move(shape), training}, initial, unused));
+        std::make_unique<Parameter>(zero::ParameterSpec{std::move(name), std::move(shape), training, unused}, initial));
     return *parameters_.back();
 }
 
@@ -113,6 +113,20 @@ Model::Model(std::vector<std::unique_ptr<Unit>> units) : units_(std::move(units)
 
 bool Model::comes_before(const Unit* unit, std::uint32_t index) const {
     return std::any_of(units_.begin(), units_.begin() + index, [&](const auto& each) { return each.get() == unit; });
+}
+
+std::vector<zero::UnitSpec> Model::specs() const {
+    std::vector<zero::UnitSpec> specs;
+    for (const auto& unit : units_) {
+        specs.push_back(unit->spec());
+        for (const Borrowed& borrowed : unit->borrowed()) {
+            const auto& all = borrowed.owner->parameters();
+            const auto at = std::find_if(all.begin(), all.end(),
+                                         [&](const auto& each) { return each.get() == borrowed.parameter; });
+            specs.back().borrowed.push_back({index_of(*borrowed.owner), static_cast<std::uint32_t>(at - all.begin())});
+        }
+    }
+    return specs;
 }
 
 std::uint32_t Model::index_of(const Unit& unit) const {

@@ -54,7 +54,7 @@ class Unit {
     Bundle run(const Bundle& input) const;
 
     const std::string& name() const noexcept { return name_; }
-    zero::UnitSpec spec() const;
+    zero::UnitSpec spec() const;  // without what is borrowed, whose place only the model knows
     const std::vector<std::unique_ptr<Parameter>>& parameters() const noexcept { return parameters_; }
     const std::vector<Borrowed>& borrowed() const noexcept { return borrowed_; }
 
@@ -77,6 +77,7 @@ class Model {
     explicit Model(std::vector<std::unique_ptr<Unit>> units);
 
     const std::vector<std::unique_ptr<Unit>>& units() const noexcept { return units_; }
+    std::vector<zero::UnitSpec> specs() const;
     std::uint32_t index_of(const Unit& unit) const;
     std::uint64_t parameter_numel() const noexcept;  // each tied parameter once
     std::uint64_t trainable_numel() const noexcept;

@@ -21,23 +21,17 @@ struct Initial {
     static Initial normal(double deviation) { return {Kind::normal, deviation}; }
 };
 
-// What it means that a trainable parameter has no part in a step's loss, in any of its micro-batches.
-enum class Unused : std::uint8_t {
-    refused,  // a mistake: the step ends with an Error that names it
-    allowed,  // e.g. an expert that no token was sent to: its gradient is zero, its moments and weight decay go on
-};
+using zero::Unused;
 
 // Owned by its unit; used on the compute thread only.
 class Parameter {
    public:
-    Parameter(zero::ParameterSpec spec, Initial initial, Unused unused = Unused::refused)
-        : spec_(std::move(spec)), initial_(initial), unused_(unused) {}
+    Parameter(zero::ParameterSpec spec, Initial initial) : spec_(std::move(spec)), initial_(initial) {}
     Parameter(const Parameter&) = delete;
     Parameter& operator=(const Parameter&) = delete;
 
     const zero::ParameterSpec& spec() const noexcept { return spec_; }
     Initial initial() const noexcept { return initial_; }
-    Unused unused() const noexcept { return unused_; }
 
     // The weights. REQUIRES: bound (checked: elementwise kernels on a released parameter would crash).
     const at::Tensor& tensor() const;
@@ -56,7 +50,6 @@ class Parameter {
    private:
     zero::ParameterSpec spec_;
     Initial initial_;
-    Unused unused_;
     State state_ = State::meta;
     at::Tensor tensor_;
 };

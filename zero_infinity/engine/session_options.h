@@ -1,22 +1,12 @@
-// What a session is told, with every default; without torch, so that a program can read its configuration into it.
+// What a session of the engine is told, with every default; without torch, so that a program can read its configuration
+// into it.
 #pragma once
 
-#include "aio/backend.h"
-#include "aio/file.h"
-#include "aio/io.h"
 #include "aio/words/enum_words.h"
-#include "swap/store/tensor_store.h"
-#include "zero_infinity/device/device.h"
-#include "zero_infinity/kernels/plane.h"
-#include "zero_infinity/plan/memory_plan.h"
-#include "zero_infinity/plan/traffic.h"
+#include "zero_infinity/session/core_options.h"
 
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 namespace penstock::engine {
 
@@ -28,54 +18,14 @@ constexpr auto words_of(Activations) noexcept {
     return std::array{Word{Activations::recompute, "recompute"}, Word{Activations::retain, "keep"}};
 }
 
-// Sums in bf16 keep 8 bits: with each further addend they lose up to 1/512 of themselves, and 256 equal ones are the
-// most that they grow by. Of up to so many (1.4 %) nothing is said.
-inline constexpr std::size_t bf16_addends_max = 8;
-
 struct EngineOptions {
     double gradient_clipping = 0;  // global norm; 0: none
     Activations activations = Activations::recompute;
-    zero::Durability durability;
 };
 
-struct SessionOptions {
-    // Where and whose.
-    std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
-    std::string job;                            // names the owner of the directories
-    std::vector<std::uint16_t>
-        swap_shares;  // of a new store's tiles, by directory (swap/format/striping.h); empty: equal
-    // Directory of a kept snapshot to go on from. What the store has committed stays whole until the snapshot is copied
-    // over it and committed. A store that went on from this snapshot before goes on from its own newest generation, so
-    // that a start repeated after a stop loses nothing, unless go_back asks for the snapshot again. Empty: the store's
-    // own newest generation.
-    std::string resume_from;
-    bool go_back = false;
-    // Memory.
-    std::uint64_t host_budget_bytes =
-        0;                             // hard limit of the pool: weights window, staging, gradients, resident objects
-    std::uint32_t prefetch_depth = 2;  // visits ahead, as far as the budget allows
-    std::uint32_t staging_tiles = 4;
-    std::uint64_t tile_numel = 1U << 20;  // memory.tile_elements; part of the store: the same at every resume
-    zero::Residency residency;
-    zero::DeviceOptions device;
-    // Safety. engine.durability says which steps are committed; a new store of a scratch run has one slot.
-    store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
-    bool snapshots = false;                               // plans memory for begin_snapshot()
-    // Arithmetic. These decide bits.
-    std::string codec = "split";                            // a codec's name (zero_infinity/codec/codec.h)
-    zero::PlaneType gradient_type = zero::PlaneType::bf16;  // of sums; beyond bf16_addends_max: fp32
-    std::uint64_t seed = 1;                                 // of the initial weights
+struct SessionOptions : zero::CoreOptions {
+    std::uint64_t seed = 1;  // of the initial weights
     EngineOptions engine;
-    // Work.
-    unsigned worker_threads = 1;
-    std::optional<aio::BackendKind> backend;  // none: the fastest that works
-    aio::IoLimits io;                         // its deadline is io_deadline
-    aio::Caching caching = aio::Caching::direct;
-    std::chrono::seconds io_deadline = aio::default_deadline;
-    // What is told to users.
-    zero::SettingNames names;
-    store::SharedRemedies remedies = store::library_remedies();
-    store::SharedRemedies snapshot_remedies = store::library_remedies();  // of the one to resume from
 };
 
 }  // namespace penstock::engine

@@ -67,16 +67,25 @@ void scaled_to_fp32(const GradientView& tile, float scale, float* out) noexcept 
     kernels().scale(out, scale, tile.numel);
 }
 
-void add(const GradientView& from, std::byte* to) noexcept {
+void convert(const GradientView& from, PlaneType type, std::byte* to) noexcept {
+    float block[block_numel];
+    for (std::uint64_t first = 0; first < from.numel; first += block_numel) {
+        const std::uint64_t count = std::min(block_numel, from.numel - first);
+        widen(from.type, from.data + first * bytes_of(from.type), block, count);
+        narrow(type, block, to + first * bytes_of(type), count);
+    }
+}
+
+void add_converted(const GradientView& from, PlaneType type, std::byte* to) noexcept {
     float addend[block_numel];
     float sum[block_numel];
     for (std::uint64_t first = 0; first < from.numel; first += block_numel) {
         const std::uint64_t count = std::min(block_numel, from.numel - first);
-        const std::uint64_t offset_bytes = first * bytes_of(from.type);
-        widen(from.type, from.data + offset_bytes, addend, count);
-        widen(from.type, to + offset_bytes, sum, count);
+        std::byte* place = to + first * bytes_of(type);
+        widen(from.type, from.data + first * bytes_of(from.type), addend, count);
+        widen(type, place, sum, count);
         kernels().add(addend, sum, count);
-        narrow(from.type, sum, to + offset_bytes, count);
+        narrow(type, sum, place, count);
     }
 }
 

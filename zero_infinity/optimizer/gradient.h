@@ -26,9 +26,13 @@ double sum_of_squares(const GradientView& tile) noexcept;
 // out[i] = float(tile[i]) * scale, rounded once.
 void scaled_to_fp32(const GradientView& tile, float scale, float* out) noexcept;
 
-// to[i] += from[i], in the type of both (16-bit types are added in fp32 and rounded to nearest even). `to` has
-// from.numel elements of from.type and does not overlap `from`.
-void add(const GradientView& from, std::byte* to) noexcept;
+// to[i] = type(from[i]), and to[i] = type(float(to[i]) + float(from[i])): each rounded once, to nearest even. `to` has
+// from.numel elements of `type` and does not overlap `from`.
+void convert(const GradientView& from, PlaneType type, std::byte* to) noexcept;
+void add_converted(const GradientView& from, PlaneType type, std::byte* to) noexcept;
+inline void add(const GradientView& from, std::byte* to) noexcept {
+    add_converted(from, from.type, to);
+}
 
 // The factor that clips a gradient of this norm to `limit` (0: no clipping), as torch.nn.utils.clip_grad_norm_
 // computes it: min(1, limit / (norm + 1e-6)), in double. An infinite norm gives 0 and NaN gives NaN: look at the norm

@@ -6,16 +6,25 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace penstock::zero {
 
 // One stretch of a unit's shard and who updates it.
 struct OptimizerPiece {
-    std::uint64_t end = 0;  // element of the shard behind it; it begins where the piece before it ends
-    const Optimizer* optimizer = nullptr;
+    std::uint64_t end = 0;                 // element of the shard behind it; it begins where the piece before it ends
+    const Optimizer* optimizer = nullptr;  // null: nobody in this step
     double learning_rate_factor = 1;
+    std::optional<double> learning_rate;  // in the place of StepValues' times the factor
+    std::uint64_t skipped_steps = 0;      // so many of StepValues::step were made without it
 };
+
+// What the schedule says about this step for a piece.
+inline StepValues values_of(const OptimizerPiece& piece, const StepValues& step) noexcept {
+    return {step.step - piece.skipped_steps,
+            piece.learning_rate.value_or(step.learning_rate * piece.learning_rate_factor)};
+}
 
 // The pieces of the shard that a tile belongs to, and where in the shard the tile begins.
 struct TilePieces {

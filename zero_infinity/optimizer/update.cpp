@@ -191,9 +191,10 @@ std::uint64_t update_pieces(const Part& whole) noexcept {
     std::uint64_t bad = all_finite;
     for_each_piece(pieces, whole.first, whole.count,
                    [&](const OptimizerPiece& piece, std::uint64_t first, std::uint64_t count) {
+                       if (piece.optimizer == nullptr) return;
                        Part part = whole;
                        part.optimizer = piece.optimizer;
-                       part.values.learning_rate *= piece.learning_rate_factor;
+                       part.values = values_of(piece, whole.values);
                        part.first = first;
                        part.count = count;
                        bad = std::min(bad, update_part(part));
@@ -250,7 +251,8 @@ std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileVie
     const StateFormat& format = *update.format;
     PENSTOCK_CHECK(gradient.numel == tile.numel, "{} gradients for {} elements", gradient.numel, tile.numel);
     if (update.pieces.shard.empty()) check_moments(*update.optimizer, format);
-    for (const OptimizerPiece& piece : update.pieces.shard) check_moments(*piece.optimizer, format);
+    for (const OptimizerPiece& piece : update.pieces.shard)
+        if (piece.optimizer != nullptr) check_moments(*piece.optimizer, format);
     const Planes planes = planes_of(format, tile);
 
     std::atomic<std::uint64_t> bad{all_finite};

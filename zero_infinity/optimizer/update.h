@@ -28,7 +28,7 @@ struct TileUpdate {
     const Optimizer* optimizer = nullptr;  // of all elements when there are no pieces
     StepValues values;
     float gradient_scale = 1;  // 1 / loss scale × clip factor; each gradient is multiplied by it in fp32, rounded once
-    TilePieces pieces;         // who updates which elements of the tile
+    TilePieces pieces;         // who updates which elements of the tile; the others' stay as they are
 };
 
 // The format of an optimizer's tiles under a codec.

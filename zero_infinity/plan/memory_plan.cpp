@@ -10,26 +10,18 @@
 namespace penstock::zero {
 namespace {
 
-std::vector<GroupSpec> all_groups(const ModelLayout& layout) {
-    std::vector<GroupSpec> groups;
+std::vector<UnitBytes> all_units(const ModelLayout& layout) {
+    std::vector<UnitBytes> units;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        groups.push_back({layout.unit(unit).spec().name, layout.group_bytes(unit)});
-    return groups;
+        units.push_back({layout.unit(unit).spec().name, layout.group_bytes(unit)});
+    return units;
 }
 
-std::vector<GroupSpec> streamed_groups(const MemoryRequest& request) {
-    std::vector<GroupSpec> groups = all_groups(*request.layout);
-    for (GroupSpec& group : groups)
-        if (request.layout->residency().weights == Tier::host) group.bytes = 0;
-    return groups;
-}
-
-// Both passes share one window, so each is as deep as it can be within the same bytes; with none to spare, depth 0.
-WeightSchedule schedule(const std::vector<GroupSpec>& groups, const std::vector<Visit>& visits, std::uint32_t depth,
-                        std::uint64_t window_bytes) {
-    WeightSchedule smallest(groups, visits, 0);
-    return smallest.window_bytes() > window_bytes ? smallest
-                                                  : WeightSchedule::fitting(groups, visits, depth, window_bytes);
+std::vector<UnitBytes> streamed_units(const MemoryRequest& request) {
+    std::vector<UnitBytes> units = all_units(*request.layout);
+    for (UnitBytes& unit : units)
+        if (request.layout->residency().weights == Tier::host) unit.bytes = 0;
+    return units;
 }
 
 pool::Budget fixed_uses(const MemoryRequest& request, const SettingNames& names) {
@@ -45,20 +37,35 @@ pool::Budget fixed_uses(const MemoryRequest& request, const SettingNames& names)
     return budget;
 }
 
-void plan_device(const MemoryRequest& request, const SettingNames& names, MemoryPlan& plan) {
-    // No tier of a device is resident yet: every group passes through its window.
-    const std::vector<GroupSpec> all = all_groups(*request.layout);
+// No tier of a device is resident yet: every unit passes through its window.
+WindowUse device_window(const MemoryRequest& request, std::span<const PassVisits> passes, const SettingNames& names) {
     const std::uint64_t room =
         request.device_budget_bytes - std::min(request.device_budget_bytes, request.device_gradient_bytes);
     try {
-        plan.training.device = WeightSchedule::fitting(all, request.training, plan.training.host.depth(), room);
-        plan.inference.device = WeightSchedule::fitting(all, request.inference, plan.inference.host.depth(), room);
+        return fitting_window(all_units(*request.layout), passes, request.prefetch_depth, room);
     } catch (const Error& error) {
         throw Error(
             error.code(),
             fmt::format("the device budget {} ({} bytes, of which {} for gradients) is too small: {}",
                         names.device_budget, request.device_budget_bytes, request.device_gradient_bytes, error.what()));
     }
+}
+
+// Host memory that weights pass through on their way to the device: as many of the largest unit as are fetched ahead,
+// where there is room; one at least.
+std::uint64_t passage_bytes(const std::vector<UnitBytes>& units, std::uint32_t depth, std::uint64_t room) {
+    std::uint64_t largest = 0;
+    for (const UnitBytes& unit : units) largest = std::max(largest, pool::whole_granules(unit.bytes));
+    std::uint64_t count = std::uint64_t{depth} + 1;
+    while (count > 1 && count * largest > room) --count;
+    return count * largest;
+}
+
+// Where it does not fit, the least window: the budget's table then says what is missing.
+WindowUse host_window(const std::vector<UnitBytes>& units, std::span<const PassVisits> passes, std::uint32_t depth,
+                      std::uint64_t room) {
+    const WindowUse least = least_window(units, passes, 0);
+    return least.window_bytes > room ? least : fitting_window(units, passes, depth, room);
 }
 
 }  // namespace
@@ -70,14 +77,19 @@ std::uint64_t snapshot_bytes(const ModelLayout& layout) {
 MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) {
     pool::Budget budget = fixed_uses(request, names);
     const std::uint64_t room = budget.limit_bytes() - std::min(budget.limit_bytes(), budget.used_bytes());
-    const std::vector<GroupSpec> streamed = streamed_groups(request);
-    PassSchedules training{schedule(streamed, request.training, request.prefetch_depth, room), std::nullopt};
-    PassSchedules inference{schedule(streamed, request.inference, request.prefetch_depth, room), std::nullopt};
-    const std::uint64_t window = std::max(training.host.window_bytes(), inference.host.window_bytes());
-    if (window > 0) budget.add({weights_use, window, names.prefetch_depth});
-    budget.check({.available_bytes = std::numeric_limits<std::uint64_t>::max(), .limited_by = ""});
-    MemoryPlan plan{std::move(budget), std::move(training), std::move(inference)};
-    if (request.device_has_memory) plan_device(request, names, plan);
+    const std::vector<UnitBytes> streamed = streamed_units(request);
+    const PassVisits passes[] = {request.training, request.inference};
+    MemoryPlan plan{std::move(budget), {}, 0, 0};
+    if (request.device_has_memory) {
+        plan.window = device_window(request, passes, names);
+        plan.host_window_bytes = passage_bytes(streamed, request.prefetch_depth, room);
+    } else {
+        plan.window = host_window(streamed, passes, request.prefetch_depth, room);
+        plan.host_window_bytes = plan.window.window_bytes;
+    }
+    if (request.layout->residency().weights == Tier::nvme) plan.pass_read_bytes = plan.window.fetched_bytes;
+    if (plan.host_window_bytes > 0) plan.budget.add({weights_use, plan.host_window_bytes, names.prefetch_depth});
+    plan.budget.check({.available_bytes = std::numeric_limits<std::uint64_t>::max(), .limited_by = ""});
     return plan;
 }
 

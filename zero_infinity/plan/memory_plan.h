@@ -3,7 +3,7 @@
 
 #include "pinned_pool/budget.h"
 #include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/plan.h"
+#include "zero_infinity/plan/window_plan.h"
 
 #include <cstdint>
 #include <string>
@@ -26,7 +26,7 @@ struct SettingNames {
 
 // Names of the budget's uses: who takes memory from the pool.
 inline constexpr const char* gradients_use = "gradients";
-inline constexpr const char* weights_use = "weights";  // host window: the larger of the two passes'
+inline constexpr const char* weights_use = "weights";  // MemoryPlan::host_window_bytes
 inline constexpr const char* staging_use = "staging";  // staging_tiles × ModelLayout::staging_tile_bytes()
 inline constexpr const char* resident_weights_use = "resident weights";
 inline constexpr const char* resident_states_use = "resident states";
@@ -37,8 +37,8 @@ std::uint64_t snapshot_bytes(const ModelLayout& layout);
 
 struct MemoryRequest {
     const ModelLayout* layout = nullptr;
-    std::vector<Visit> training;
-    std::vector<Visit> inference;
+    PassVisits training;  // as they are expected: other visits get on with what room there is
+    PassVisits inference;
     std::uint32_t prefetch_depth = 2;  // as far as the budgets allow
     std::uint32_t staging_tiles = 4;
     std::uint64_t gradient_bytes = 0;
@@ -51,8 +51,9 @@ struct MemoryRequest {
 
 struct MemoryPlan {
     pool::Budget budget;
-    PassSchedules training;
-    PassSchedules inference;
+    WindowUse window;                     // in the memory that compute reads: the host's, or the device's own
+    std::uint64_t host_window_bytes = 0;  // that window; or what weights pass through on their way to the device
+    std::uint64_t pass_read_bytes = 0;    // from NVMe by one training pass
 };
 
 // Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change. Does not look at

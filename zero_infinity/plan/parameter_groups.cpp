@@ -75,7 +75,11 @@ const ParameterGroup& ParameterGroups::group_of(const std::string& unit, const s
 std::size_t ParameterGroups::index_of(const std::string& unit, const std::string& parameter) const {
     const std::string name = unit + "." + parameter;
     std::size_t index = 0;
-    while (index + 1 < groups_.size() && ::fnmatch(groups_[index].pattern.c_str(), name.c_str(), 0) != 0) ++index;
+    const auto has_it = [&](const ParameterGroup& group) {
+        return group.names.empty() ? ::fnmatch(group.pattern.c_str(), name.c_str(), 0) == 0
+                                   : group.names.contains(name);
+    };
+    while (index + 1 < groups_.size() && !has_it(groups_[index])) ++index;
     return index;
 }
 

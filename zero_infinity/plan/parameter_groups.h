@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct ParameterGroup {
     std::string pattern;
     std::shared_ptr<const Optimizer> optimizer;
     double learning_rate_factor = 1;  // the group's rate is StepValues::learning_rate times this, in double
+    // Where there are any: these "UNIT.PARAMETER" and no others, and the pattern is only what the group is called.
+    std::set<std::string> names = {};
 };
 
 // A value that only its owner changes; any thread may read it. The first pattern that matches a parameter wins; a
@@ -35,13 +38,16 @@ class ParameterGroups {
     const Optimizer& others() const noexcept { return *groups_.back().optimizer; }
     std::uint32_t moments() const noexcept { return others().moments(); }
     const ParameterGroup& group_of(const std::string& unit, const std::string& parameter) const;
+    // Which one, in the order in which they were given; `others` come last.
+    std::size_t index_of(const std::string& unit, const std::string& parameter) const;
+    std::size_t count() const noexcept { return groups_.size(); }  // with `others`
+    const ParameterGroup& group(std::size_t index) const { return groups_.at(index); }
 
     // Throws Error (usage) naming the first pattern that is without effect: no trainable parameter has it as its first
     // match.
     void check_use(std::span<const UnitLayout> units) const;
 
    private:
-    std::size_t index_of(const std::string& unit, const std::string& parameter) const;
     std::vector<ParameterGroup> groups_;  // others last, whose pattern is "*"
 };
 

@@ -46,7 +46,7 @@ struct Traffic {
 // Example: split, all on NVMe: forward 2 + backward 2 + update 12 read (states 10, and hi once more), 12 written = 28.
 // Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
-// see WeightSchedule::retained_bytes().
+// see WindowPlan.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency);
 
 // What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on

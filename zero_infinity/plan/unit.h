@@ -22,16 +22,38 @@ namespace penstock::zero {
 
 enum class Training : std::uint8_t { trainable, frozen };
 
+// What it means that no gradient comes to a trainable parameter in a step, in any of its passes.
+enum class Unused : std::uint8_t {
+    refused,  // a mistake: the step ends with an Error that names it
+    allowed,  // e.g. an expert that no token was sent to: its gradient is zero, its moments and weight decay go on
+    skipped,  // it stays as it is, as in torch.optim: no decay either, and its own count of steps stands still
+};
+
 struct ParameterSpec {
     std::string name;  // unique in its unit
     std::vector<std::int64_t> shape;
     Training training = Training::trainable;
+    Unused unused = Unused::refused;
     std::uint64_t numel() const;  // 1 for an empty shape. Throws Error (usage) on a negative or overflowing one
+};
+
+// A parameter of another unit that a unit reads too (a tied head reads the embedding's weight), with a gradient of its
+// own that is added to the owner's: indices into the model's units and the owner's parameters.
+struct BorrowedSpec {
+    std::uint32_t owner = 0;
+    std::uint32_t parameter = 0;
+};
+
+// A parameter of a unit; behind the unit's own ones come those that it borrows (UnitSpec::borrowed).
+struct ParameterId {
+    std::uint32_t unit = 0;
+    std::uint32_t index = 0;
 };
 
 struct UnitSpec {
     std::string name;  // unique in its model, e.g. "blocks.3"
     std::vector<ParameterSpec> parameters;
+    std::vector<BorrowedSpec> borrowed;  // of units before this one
 };
 
 inline constexpr std::uint64_t parameter_alignment = 64;  // elements: whole vectors of the widest kind for every plane

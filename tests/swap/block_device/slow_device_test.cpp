@@ -97,6 +97,7 @@ struct OneTile final : store::TileOperation {
     store::StoreDirectory directory(path, "test");
     aio::Io io(aio::make_uring_backend({}), {});
     const auto store = store::TensorStore::open(io, {&directory});
+    settle_blocking(io, *store);  // else the tile would wait for the manifest that is written before it
     if (!slow.join()) ::_exit(2);
     const aio::ScratchMemory memory(tile_bytes);
     fill(memory.span(), 2);

@@ -82,6 +82,29 @@ TEST_F(FileHoldTest, ACreationWaitsAsWell) {
               std::string::npos);
 }
 
+// A wait that may last minutes is not a silent one. The file is given up when that is told.
+TEST_F(FileHoldTest, AWaitThatLastsIsToldWithTheFileAndHowLongItLastsAtMost) {
+    create();
+    aio::Io patient(device.backend(), {.deadline = std::chrono::seconds(20)});
+    for (const char* name : {"data", "manifest.0", "manifest.1"}) {
+        SCOPED_TRACE(name);
+        store::Descriptor file = left_behind(name);
+        std::vector<std::string> told;
+        const auto notice = [&](const std::string& line) {
+            told.push_back(line);
+            file = store::Descriptor();
+        };
+        EXPECT_EQ(store::TensorStore::open(patient, {&directory}, {.waiting = notice})->generation(), 0U);
+        ASSERT_EQ(told.size(), 1U);
+        EXPECT_NE(told[0].find(directory.path() + "/" + name), std::string::npos) << told[0];
+        EXPECT_NE(told[0].find("at most 20 s"), std::string::npos) << told[0];
+        if (std::string_view(name) == "data") continue;
+        file = left_behind(name);
+        repair_manifests(directory, std::chrono::seconds(20), notice);
+        EXPECT_EQ(told.size(), 2U);
+    }
+}
+
 // As an opening does: what a killed process had under way lands in what was repaired, or decides what it is.
 TEST_F(FileHoldTest, ARepairOfManifestsWaitsAsWell) {
     create();

@@ -177,37 +177,6 @@ TEST_F(RecoveryTest, AManifestThatWasPutBackFromElsewhereIsNoticed) {
     EXPECT_NE(refusal().find("of generation 1 are damaged"), std::string::npos) << refusal();
 }
 
-// In the page cache a manifest may be whole whose way to the disk has failed.
-TEST_F(RecoveryTest, WhatIsFoundSurvivesAPowerCutOnceItIsBuiltOn) {
-    commit_up_to(3);
-    auto store = reopen();
-    device.synchronous_writes_lie = true;
-    ASSERT_FALSE(exercise.advance(io, *store, 4));
-    device.synchronous_writes_lie = false;
-    store = nullptr;
-    store = reopen();
-    ASSERT_EQ(store->generation(), 4U);
-    ASSERT_FALSE(exercise.write(io, *store, 5));  // over the slots of generation 3
-    store = nullptr;
-    device.cut(Loss::everything);
-    store = reopen();
-    EXPECT_EQ(store->generation(), 4U);
-    EXPECT_EQ(exercise.difference(io, *store, 4), "");
-}
-
-TEST_F(RecoveryTest, TheCopyBesideAWholeOneIsWrittenAgain) {
-    commit_up_to(3);
-    for (const std::uint32_t copy : {1U, 2U}) {
-        damage(3, copy);
-        reopen().reset();
-        const store::Recovery recovery = store::recover(directory.fd(), directory.uuid());
-        for (const store::ManifestCopy& one : recovery.copies[1]) {
-            EXPECT_EQ(one.state, store::ManifestCopy::State::whole);
-            EXPECT_EQ(one.generation, 3U);
-        }
-    }
-}
-
 TEST_F(RecoveryTest, WithoutAWholeManifestEveryCopyIsNamedAndNothingIsCreatedOver) {
     commit_up_to(3);
     for (const std::uint64_t generation : {2U, 3U}) {

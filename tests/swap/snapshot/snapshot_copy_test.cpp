@@ -2,7 +2,9 @@
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
 
+#include "pinned_pool/budget.h"
 #include "swap/directory/snapshot_list.h"
+#include "swap/directory/store_files.h"
 #include "swap/store/blocking.h"
 #include "tests/aio/fakes/faulty_backend.h"
 #include "tests/seeds.h"
@@ -12,8 +14,13 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
 
 namespace penstock::testing {
 namespace {
@@ -335,6 +342,57 @@ TEST_F(SnapshotCopyTest, CopyingBetweenDifferentStoresNamesTheDifference) {
             << message;
         EXPECT_NE(message.find("in tiles of 8192"), std::string::npos) << message;
     }
+}
+
+// A store of one tile that was never written, in files that are one hole.
+void forge(store::StoreDirectory& directory, std::uint64_t tile_bytes) {
+    directory.assign({.store = directory.uuid(), .device = 0, .device_count = 1});
+    store::Manifest manifest;
+    manifest.store = directory.uuid();
+    manifest.incarnation = 1;
+    manifest.objects = {{"long", tile_bytes, tile_bytes}};
+    manifest.tiles.resize(1);
+    const store::Layout layout(manifest.objects, manifest.geometry);
+    const auto files = store::StoreFiles::make({&directory}, aio::Caching::buffered, std::chrono::seconds(1));
+    fit_manifests(files, layout);
+    ASSERT_EQ(::ftruncate(files.data[0].fd(), static_cast<off_t>(layout.device_bytes(0))), 0);
+    std::vector<std::byte> place(manifest_capacity(layout));
+    encode(manifest, place);
+    for (const std::size_t offset : {std::size_t{0}, place.size()})
+        ASSERT_GT(::pwrite(files.manifests[0].fd(), place.data(), place.size(), static_cast<off_t>(offset)), 0);
+}
+
+std::uint64_t address_space_bytes() {
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * 4096;
+}
+
+// A manifest may say any length of a tile: without the refusal the machine would be out of memory for all. (A sanitizer
+// has taken terabytes of addresses beforehand and cannot be limited.)
+TEST_F(SnapshotCopyTest, ATileThatMemoryHasNoRoomForIsRefused) {
+    const std::uint64_t tile_bytes = pool::MachineMemory::read().available_bytes / 4096 * 4096;
+    forge(directory, tile_bytes);
+    forge(snapshot_directory, tile_bytes);
+    const auto copy = [&] {
+        const rlimit little{.rlim_cur = 8ULL << 30, .rlim_max = 8ULL << 30};
+        if (address_space_bytes() < little.rlim_cur && ::setrlimit(RLIMIT_AS, &little) != 0) std::_Exit(2);
+        aio::Io its_io(aio::make_thread_backend({}), {});
+        const store::OpenOptions options{.caching = aio::Caching::buffered};
+        const auto from = store::TensorStore::open(its_io, {&directory}, options);
+        const auto to = store::TensorStore::open(its_io, {&snapshot_directory}, options);
+        try {
+            copy_tiles(its_io, *from, *to, {});
+        } catch (const Error& error) {
+            std::cerr << error.what() << std::endl;
+            std::_Exit(static_cast<int>(error.code()));
+        }
+        std::_Exit(0);
+    };
+    EXPECT_EXIT(copy(), ::testing::ExitedWithCode(static_cast<int>(ExitCode::does_not_fit)),
+                "copying tiles of up to " + std::to_string(tile_bytes) + " bytes takes .* are left");
+    EXPECT_THROW(store::check_memory_for_tiles(4 * tile_bytes, 4 * tile_bytes), Error);
+    EXPECT_NO_THROW(store::check_memory_for_tiles(4096, 4096));
 }
 
 TEST_F(SnapshotCopyTest, ACopyThatCannotBeReadOrWrittenThrowsAndSoDoesItsProgress) {

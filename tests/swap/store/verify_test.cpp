@@ -2,7 +2,6 @@
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
 #include "swap/directory/store_files.h"
-#include "swap/store/manifest_write.h"
 
 #include "tests/aio/fakes/forwarding_backend.h"
 #include "tests/swap/power/power_device.h"
@@ -294,7 +293,12 @@ TEST_F(VerifyTest, ALongTileThatIsDamagedTakesNoMoreMemoryThanAShortOne) {
                 store::StoreFiles::make({&hostile}, aio::Caching::buffered, std::chrono::seconds(1));
             fit_manifests(files, layout);
             if (::ftruncate(files.data[0].fd(), static_cast<off_t>(layout.device_bytes(0))) != 0) std::_Exit(2);
-            for (std::uint32_t place = 0; place < 2; ++place) write_manifest_copy(its_io, files, manifest, place);
+            std::vector<std::byte> place(manifest_capacity(layout));
+            encode(manifest, place);
+            for (std::size_t copy = 0; copy < 2; ++copy) {
+                const auto offset = static_cast<off_t>(copy * place.size());
+                if (::pwrite(files.manifests[0].fd(), place.data(), place.size(), offset) < 0) std::_Exit(2);
+            }
         }
         const auto opened = store::TensorStore::open(its_io, {&hostile}, {.caching = aio::Caching::buffered});
         const store::VerifyReport report = verify(its_io, *opened, {});

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 namespace penstock::testing {
 
@@ -18,24 +19,36 @@ nlohmann::json CkptEnded::object() const {
     return nlohmann::json::parse(output);
 }
 
-CkptEnded ckpt(std::vector<std::string> arguments) {
+namespace {
+
+trainer::CkptResult run_ckpt(std::vector<std::string> arguments, std::ostream& errors) {
     arguments.insert(arguments.begin(), "ckpt");
     std::reverse(arguments.begin(), arguments.end());
-    std::ostringstream errors;
     spdlog::logger logger("test", std::make_shared<spdlog::sinks::ostream_sink_st>(errors));
     logger.set_pattern("%v");
     trainer::Console console(logger, trainer::Console::Kind::file);
     CLI::App app("test", "penstock");
     const auto run = trainer::add_ckpt_verb(app);
+    app.parse(arguments);
+    return run(console);
+}
+
+}  // namespace
+
+CkptEnded ckpt(std::vector<std::string> arguments) {
+    std::ostringstream errors;
     try {
-        app.parse(arguments);
-        const trainer::CkptResult result = run(console);
+        const trainer::CkptResult result = run_ckpt(std::move(arguments), errors);
         return {static_cast<int>(result.code), result.text, errors.str()};
     } catch (const CLI::ParseError& error) {
         return {2, "", error.what()};
     } catch (const Error& error) {
         return {static_cast<int>(error.code()), "", error.what()};
     }
+}
+
+std::string ckpt_telling(std::vector<std::string> arguments, std::ostream& errors) {
+    return run_ckpt(std::move(arguments), errors).text;
 }
 
 }  // namespace penstock::testing

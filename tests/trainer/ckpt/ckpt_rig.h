@@ -20,8 +20,9 @@ struct CkptEnded {
     nlohmann::json object() const;
 };
 
-// As main() does.
+// As main() does. `errors` takes what goes to standard error, at once.
 CkptEnded ckpt(std::vector<std::string> arguments);
+std::string ckpt_telling(std::vector<std::string> arguments, std::ostream& errors);
 
 inline bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;

@@ -2,10 +2,13 @@
 #include "tests/trainer/ckpt/ckpt_rig.h"
 
 #include "aio/words/error.h"
+#include "swap/directory/descriptor.h"
 #include "swap/directory/snapshot_list.h"
 #include "swap/snapshot/snapshot_copy.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
@@ -17,6 +20,41 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+// ---------------------------------------------------------------- what is waited for
+
+// Ends what is waited for with the first word about it.
+class Telling final : public std::stringbuf {
+   public:
+    // The file as the kernel has it of a process that was killed within a write.
+    explicit Telling(const std::string& file) : held_(::open(file.c_str(), O_RDWR | O_CLOEXEC)) {
+        EXPECT_EQ(::flock(held_.get(), LOCK_EX | LOCK_NB), 0);
+    }
+    std::streamsize xsputn(const char* text, std::streamsize count) override {
+        held_ = store::Descriptor();
+        return std::stringbuf::xsputn(text, count);
+    }
+
+   private:
+    store::Descriptor held_;
+};
+
+TEST_F(CkptTest, WhatAKilledProcessHasUnderWayIsWaitedForAndNotInSilence) {
+    for (const char* verb : {"verify", "scrub", "keep"}) {
+        SCOPED_TRACE(verb);
+        Telling telling(path + "/manifest.1");
+        std::ostream errors(&telling);
+        std::vector<std::string> arguments = {verb, path};
+        if (arguments[0] == "keep") arguments.emplace_back("one");
+        ckpt_telling(arguments, errors);
+        EXPECT_TRUE(contains(telling.str(), "waiting until")) << telling.str();
+        EXPECT_TRUE(contains(telling.str(), path + "/manifest.1")) << telling.str();
+    }
+    Telling telling(path + "/kept/one/data");
+    std::ostream errors(&telling);
+    ckpt_telling({"rm", path, "one"}, errors);
+    EXPECT_TRUE(contains(telling.str(), path + "/kept/one/data")) << telling.str();
+}
 
 // ---------------------------------------------------------------- ls
 

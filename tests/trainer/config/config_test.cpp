@@ -41,9 +41,9 @@ TEST(Config, DerivesBatchSizesAsDeepSpeedDoes) {
 }
 
 TEST(Config, CommitsEveryStepUnlessToldOtherwise) {
-    EXPECT_EQ(config({}).session.engine.durability, zero::Durability::every_step);
-    EXPECT_EQ(config({"run.commit_every=7"}).session.engine.durability, zero::Durability{7});
-    EXPECT_EQ(config({"run.commit_every=scratch"}).session.engine.durability, zero::Durability::scratch);
+    EXPECT_EQ(config({}).session.durability, zero::Durability::every_step);
+    EXPECT_EQ(config({"run.commit_every=7"}).session.durability, zero::Durability{7});
+    EXPECT_EQ(config({"run.commit_every=scratch"}).session.durability, zero::Durability::scratch);
     for (const char* bad : {"run.commit_every=0", "run.commit_every=never", "run.commit_every=auto"})
         EXPECT_NE(refusal({bad}).find("or \"scratch\""), std::string::npos) << refusal({bad});
     EXPECT_EQ(config({}).session.verify, store::VerifyScope::all);
@@ -190,7 +190,7 @@ TEST(Config, WhatNobodySaysIsAsTheEngineHasIt) {
     EXPECT_EQ(made.seed, own.seed);
     EXPECT_EQ(made.verify, own.verify);
     EXPECT_EQ(made.engine.activations, own.engine.activations);
-    EXPECT_EQ(made.engine.durability, own.engine.durability);
+    EXPECT_EQ(made.durability, own.durability);
     EXPECT_EQ(made.device.kind, own.device.kind);
 }
 

@@ -76,10 +76,13 @@ class Reports {
     std::optional<int> reported_;
 };
 
-// From the first moments (locking, drawing weights) to well within the steps; every other time after a step was told.
+// From the first moments (locking, drawing weights) to well within the steps: some time after the start, after the
+// first words, when a store is created or read, or after a step. What a loaded machine takes for them is waited for.
 void kill_at_random(Program& program, std::mt19937_64& random) {
-    if (random() % 2 == 0) static_cast<void>(program.says("  loss "));
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
+    const std::uint64_t way = random() % 4;
+    if (way == 0) static_cast<void>(program.says("penstock: I/O: "));
+    if (way > 1) static_cast<void>(program.says("  loss "));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % (way == 0 ? 200 : 700)));
     ::kill(program.pid(), SIGKILL);
 }
 

@@ -1,5 +1,6 @@
 #include "tests/trainer/program/program.h"
 
+#include "swap/directory/descriptor.h"
 #include "tests/trainer/data/text_files.h"
 
 #include <fcntl.h>
@@ -15,13 +16,16 @@
 namespace penstock::testing {
 namespace {
 
-[[noreturn]] void become(const std::string& directory, std::vector<char*>& arguments, const std::string& output,
-                         const std::string& errors) {
-    const int out = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    const int err = ::open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (out < 0 || err < 0 || ::chdir(directory.c_str()) != 0) ::_exit(126);
-    ::dup2(out, STDOUT_FILENO);
-    ::dup2(err, STDERR_FILENO);
+store::Descriptor emptied(const std::string& path) {
+    store::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!file) throw std::runtime_error(path + " cannot be written");
+    return file;
+}
+
+[[noreturn]] void become(const std::string& directory, std::vector<char*>& arguments, int output, int errors) {
+    if (::chdir(directory.c_str()) != 0) ::_exit(126);
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(errors, STDERR_FILENO);
     std::signal(SIGHUP, SIG_DFL);  // also where the tests run under nohup
     ::execv(arguments[0], arguments.data());
     ::_exit(127);
@@ -35,9 +39,12 @@ Program::Program(const std::string& directory, const std::vector<std::string>& c
     std::vector<char*> pointers;
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
+    // Emptied by us: a process that is killed at once would leave what the one before it has said.
+    const store::Descriptor output = emptied(output_path_);
+    const store::Descriptor errors = emptied(errors_path_);
     pid_ = ::fork();
     if (pid_ < 0) throw std::runtime_error("fork failed");
-    if (pid_ == 0) become(directory, pointers, output_path_, errors_path_);
+    if (pid_ == 0) become(directory, pointers, output.get(), errors.get());
 }
 
 Program::~Program() {

@@ -1,5 +1,7 @@
 #include "trainer/run/run_log.h"
 
+#include "aio/words/error.h"
+#include "tests/refusal.h"
 #include "tests/trainer/data/text_files.h"
 
 #include <gtest/gtest.h>
@@ -139,6 +141,22 @@ TEST_F(RunLogs, SayHowManyStepsTheyLack) {
     testing::write_file(path_, line(3) + line(4));
     EXPECT_TRUE(RunLog(path_, 4).take_notes().empty()) << "it may have begun later";
     EXPECT_TRUE(RunLog(path_, 5).take_notes().empty()) << "one is restored";
+}
+
+// Who reads it first says what helps, as who writes to it does.
+TEST_F(RunLogs, InWhosePlaceIsADirectoryHaveARemedy) {
+    std::filesystem::create_directory(path_);
+    for (const bool reads : {true, false}) {
+        const std::string words = refusal_of(ExitCode::usage, [&] {
+            if (reads) {
+                static_cast<void>(read_log(path_, 1));
+            } else {
+                static_cast<void>(RunLog(path_, 1));
+            }
+        });
+        EXPECT_NE(words.find(path_), std::string::npos) << words;
+        EXPECT_NE(words.find("move it away"), std::string::npos) << words;
+    }
 }
 
 TEST_F(RunLogs, TellWhatWasReportedAsCommitted) {

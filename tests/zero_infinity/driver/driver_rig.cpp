@@ -126,23 +126,26 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
         write_initial(*io_, *store_, layout_);
     }
     device_ = zero::make_device({.kind = options.device, .budget_bytes = 4 << 20, .copy_delay = options.copy_delay});
-    zero::MemoryPlan plan = zero::plan_memory({.layout = &layout_,
-                                               .training = training_,
-                                               .inference = inference_,
-                                               .prefetch_depth = options.depth,
-                                               .staging_tiles = 3,
-                                               .snapshots = options.snapshots,
-                                               .host_budget_bytes = options.host_budget_bytes,
-                                               .device_has_memory = options.device != zero::DeviceKind::cpu,
-                                               .device_budget_bytes = 4 << 20},
-                                              {});
+    const zero::MemoryPlan plan = zero::plan_memory({.layout = &layout_,
+                                                     .training = training_,
+                                                     .inference = inference_,
+                                                     .prefetch_depth = options.depth,
+                                                     .staging_tiles = 3,
+                                                     .snapshots = options.snapshots,
+                                                     .host_budget_bytes = options.host_budget_bytes,
+                                                     .device_has_memory = options.device != zero::DeviceKind::cpu,
+                                                     .device_budget_bytes = 4 << 20},
+                                                    {});
     pool_ = std::make_unique<pool::PinnedPool>(plan.budget, pool::MachineMemory::read(), pool::PoolOptions{});
     driver_ = std::make_unique<zero::Driver>(
         zero::DriverDeps{
             .io = io_.get(), .store = store_.get(), .pool = pool_.get(), .device = device_.get(), .layout = &layout_},
-        zero::DriverOptions{
-            .staging_tiles = 3, .deadline = options.deadline, .snapshots = options.snapshots, .job = "rig"},
-        std::move(plan.training), std::move(plan.inference));
+        zero::DriverOptions{.window = plan.window,
+                            .host_window_bytes = plan.host_window_bytes,
+                            .staging_tiles = 3,
+                            .deadline = options.deadline,
+                            .snapshots = options.snapshots,
+                            .job = "rig"});
 }
 
 DriverRig::~DriverRig() {
@@ -167,13 +170,22 @@ std::uint64_t DriverRig::wrong_in(std::uint32_t unit, const zero::UnitMemory& me
 std::uint64_t DriverRig::wrong_weights(zero::Pass pass, std::uint64_t updates) {
     const std::vector<zero::Visit>& visits = pass == zero::Pass::training ? training_ : inference_;
     std::uint64_t wrong = 0;
-    driver_->begin(pass);
-    for (std::uint32_t visit = 0; visit < visits.size(); ++visit) {
-        driver_->unshard(visit);
-        for (const std::uint32_t unit : visits[visit].groups)
-            wrong += layout_.group_bytes(unit) == 0 ? 0 : wrong_in(unit, driver_->memory(visit, unit), updates);
-        driver_->reshard(visit);
+    std::span<const zero::Visit> ahead = visits;
+    driver_->visit({}, ahead);
+    for (const zero::Visit& visit : visits) {
+        ahead = ahead.subspan(1);
+        wrong += wrong_weights(visit, ahead, updates);
     }
+    driver_->end_pass();
+    return wrong;
+}
+
+std::uint64_t DriverRig::wrong_weights(const zero::Visit& visit, std::span<const zero::Visit> ahead,
+                                       std::uint64_t updates) {
+    std::uint64_t wrong = 0;
+    driver_->visit(visit, ahead);
+    for (const std::uint32_t unit : visit.units)
+        wrong += layout_.group_bytes(unit) == 0 ? 0 : wrong_in(unit, driver_->memory(unit), updates);
     return wrong;
 }
 

@@ -7,6 +7,7 @@
 #include "tests/aio/fakes/forwarding_backend.h"
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/plan/memory_plan.h"
+#include "zero_infinity/plan/visit_order.h"
 
 #include <atomic>
 #include <cstdint>
@@ -70,6 +71,8 @@ class DriverRig {
 
     // One pass that looks at every weight of every visit; returns how many were not as expected.
     std::uint64_t wrong_weights(zero::Pass pass, std::uint64_t updates);
+    // The same at one visit of a pass, which is not ended.
+    std::uint64_t wrong_weights(const zero::Visit& visit, std::span<const zero::Visit> ahead, std::uint64_t updates);
     void update(std::uint64_t step,
                 zero::ResidentTiles residents = zero::ResidentTiles::written);  // all tiles, no commit
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <thread>
 
 namespace penstock::testing {
@@ -40,6 +41,51 @@ TEST_F(DriverTest, EveryVisitSeesTheNewestWeightsOnEveryTierAndDevice) {
     }
 }
 
+// Passes that go where nobody expected them, and end anywhere, with fetches under way.
+TEST_F(DriverTest, AnyOrderOfVisitsSeesTheNewestWeights) {
+    std::mt19937_64 random(7);
+    std::uint64_t updates = 0;
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        for (const zero::Tier weights : {zero::Tier::nvme, zero::Tier::host}) {
+            DriverRig rig(path(), {.depth = 2, .residency = {weights, zero::Tier::nvme}, .device = device});
+            const auto any_visits = [&] {
+                std::vector<zero::Visit> visits;
+                for (std::uint64_t count = 1 + random() % 12; count > 0; --count)
+                    visits.push_back({{static_cast<std::uint32_t>(random() % rig.layout().unit_count())}});
+                return visits;
+            };
+            const std::uint64_t before = rig.io().statistics().total_read_bytes();
+            for (int pass = 0; pass < 40; ++pass) {
+                rig.driver().visit({}, any_visits());
+                for (const zero::Visit& visit : any_visits())
+                    EXPECT_EQ(rig.wrong_weights(visit, any_visits(), updates), 0U) << "pass " << pass;
+                rig.driver().end_pass();
+                if (random() % 2 == 0) continue;  // what the window has is still right
+                rig.update(updates + 1);
+                rig.driver().commit({{"step", std::to_string(++updates)}});
+            }
+            if (weights == zero::Tier::host) continue;
+            rig.update(updates + 1);  // waits for what is still being fetched
+            rig.driver().commit({{"step", std::to_string(++updates)}});
+            EXPECT_GT(rig.io().statistics().total_read_bytes() - before, rig.driver().fetched_bytes());
+        }
+    }
+}
+
+// Units that a visit holds stay where they are, so that views of them are good until they are let go.
+TEST_F(DriverTest, HeldUnitsStayWhereTheyAre) {
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        DriverRig rig(path(), {.depth = 1, .device = device});
+        rig.driver().visit({{5, 0}}, {});
+        const std::byte* where = rig.driver().memory(5).weights;
+        const std::uint32_t held[] = {5};
+        for (const std::uint32_t unit : {1U, 2U, 3U, 4U}) {
+            rig.driver().visit({{unit, 5}}, {}, held);
+            EXPECT_EQ(rig.driver().memory(5).weights, where);
+        }
+    }
+}
+
 TEST_F(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
     {
         DriverRig rig(path(), {});
@@ -61,8 +107,7 @@ TEST_F(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
 TEST_F(DriverTest, APassLeftHalfwayEndsWithoutHang) {
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
         DriverRig rig(path(), {.depth = 3, .device = device});
-        rig.driver().begin(zero::Pass::training);
-        rig.driver().unshard(0);
+        rig.driver().visit({{0}}, std::vector<zero::Visit>{{{1}}, {{2}}, {{4}}});
     }
 }
 
@@ -155,7 +200,7 @@ TEST_F(StuckDriverTest, ADiskThatHangsWhileTheDriverEndsIsKnownOnceItIsStopped) 
         {
             auto rig = std::make_unique<DriverRig>(path(), RigOptions{.deadline = std::chrono::seconds(1)});
             rig->faults.stuck = true;
-            rig->driver().begin(zero::Pass::training);
+            rig->driver().visit({}, std::vector<zero::Visit>{{{0}}});
             while (rig->faults.held == 0) std::this_thread::yield();
             rig->driver().stop();
             if (rig->driver().stuck()) {
@@ -175,9 +220,9 @@ TEST_F(DriverTest, AnUpdateThatWasNotCommittedMayNotBeFollowedByAPass) {
         {
             DriverRig rig(path(), {});
             rig.update(1);
-            rig.driver().begin(zero::Pass::training);
+            rig.driver().visit({{0}}, {});
         },
-        "before an update's commit");
+        "before the update's commit");
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ TEST(Exactness, DurabilityChangesNoBitAndAResumeGoesOnFromTheLastCommit) {
         const TemporaryDirectory directory;
         RunOptions options = toy_run(directory.path());
         options.session.residency = residency;
-        options.session.engine.durability = {3};
+        options.session.durability = {3};
         const std::string& store = options.session.swap_directories[0];
         options.steps = 5;
         run_toy(options, AtEnd::leave);
@@ -200,7 +200,7 @@ TEST(Exactness, AScratchRunGivesTheSameLossesAndKeepsNothing) {
     const TemporaryDirectory one, other;
     RunOptions durable = toy_run(one.path());
     RunOptions scratch = toy_run(other.path());
-    scratch.session.engine.durability = zero::Durability::scratch;
+    scratch.session.durability = zero::Durability::scratch;
     for (const zero::Residency residency : {on_nvme, in_host_memory}) {
         scratch.session.residency = residency;
         const RunResult run = run_toy(scratch);
@@ -221,12 +221,12 @@ TEST(Exactness, AScratchRunOnADurableStoreLeavesItAsItWas) {
     options.steps = 4;
     run_toy(options);
     const Snapshot before = read_snapshot(options.session.swap_directories[0], "toy");
-    options.session.engine.durability = zero::Durability::scratch;
+    options.session.durability = zero::Durability::scratch;
     options.steps = 9;
     const RunResult scratch = run_toy(options);
     EXPECT_TRUE(scratch.resumed);
     EXPECT_EQ(read_snapshot(options.session.swap_directories[0], "toy"), before);
-    options.session.engine.durability = zero::Durability::every_step;
+    options.session.durability = zero::Durability::every_step;
     EXPECT_EQ(run_toy(options).losses, scratch.losses);
     expect_same_state(read_snapshot(options.session.swap_directories[0], "toy"), whole_run(reference, 9));
 }

@@ -1,6 +1,4 @@
 // Sums of many micro-batches.
-#include "zero_infinity/engine/gradients.h"
-
 #include "tests/zero_infinity/engine/run.h"
 
 #include <ATen/ATen.h>
@@ -67,8 +65,8 @@ TEST(GradientSum, InBf16StopsGrowingAt256EqualOnesAndTheSessionSaysSo) {
 }
 
 TEST(GradientSum, InBf16OfAFewIsTakenWithoutAWord) {
-    EXPECT_TRUE(sum_of(engine::bf16_addends_max, zero::PlaneType::bf16).notes.empty());
-    EXPECT_FALSE(sum_of(engine::bf16_addends_max + 1, zero::PlaneType::bf16).notes.empty());
+    EXPECT_TRUE(sum_of(zero::bf16_addends_max, zero::PlaneType::bf16).notes.empty());
+    EXPECT_FALSE(sum_of(zero::bf16_addends_max + 1, zero::PlaneType::bf16).notes.empty());
 }
 
 }  // namespace

@@ -3,35 +3,17 @@
 
 #include "aio/words/error.h"
 #include "tests/refusal.h"
-#include "zero_infinity/engine/gradients.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <limits>
-#include <type_traits>
 
 namespace penstock::testing {
 namespace {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
-// Gradients are summed, finished and read in this order: nothing else compiles.
-template <typename Gradients>
-concept readable = requires(const Gradients& gradients, zero::Workers& workers, zero::Communicator& communicator) {
-    gradients.norm(workers, communicator);
-    gradients.tile({0, 0});
-};
-template <typename Gradients>
-concept added_to = requires(Gradients& gradients) {
-    gradients.add({});
-};
-static_assert(readable<engine::FinishedGradients> && !readable<engine::Gradients> && !readable<engine::GradientSum>);
-static_assert(added_to<engine::GradientSum> && !added_to<engine::Gradients> && !added_to<engine::FinishedGradients>);
-static_assert(!std::is_constructible_v<engine::FinishedGradients, engine::Gradients&>);
-static_assert(!std::is_constructible_v<engine::GradientSum, engine::Gradients&, std::uint32_t>);
-static_assert(!std::is_copy_constructible_v<engine::GradientSum>);
 
 // Its output is either a copy of its parameter or the parameter itself.
 class Table : public engine::Unit {

@@ -142,7 +142,7 @@ class Snapshots : public ::testing::Test {
 
 // What a run that never went back has.
 store::ClientState without_mark(store::ClientState client) {
-    EXPECT_EQ(client.erase(engine::went_on_from_key), 1U);
+    EXPECT_EQ(client.erase(zero::went_on_from_key), 1U);
     return client;
 }
 
@@ -195,7 +195,7 @@ TEST_F(Snapshots, OneThatDoesNotFitIsRefusedAndTheStoreStaysAsItWas) {
 }
 
 TEST_F(Snapshots, KeepingCommitsTheStepThatItKeeps) {
-    options_.session.engine.durability = {100};
+    options_.session.durability = {100};
     {
         const auto session = session_of(options_);
         train_step(*session, 7, options_);
@@ -209,14 +209,14 @@ TEST_F(Snapshots, KeepingCommitsTheStepThatItKeeps) {
 }
 
 TEST_F(Snapshots, AScratchRunKeepsNothing) {
-    options_.session.engine.durability = zero::Durability::scratch;
+    options_.session.durability = zero::Durability::scratch;
     EXPECT_THROW(session_of(options_), Error);
 }
 
 // ---------------------------------------------------------------- client state
 
 TEST_F(Resume, TheUsersOwnStateComesBack) {
-    options_.session.engine.durability = {2};
+    options_.session.durability = {2};
     {
         const auto session = session_of(options_);
         session->engine().user_state()["user.note"] = std::string("any\0bytes", 9);

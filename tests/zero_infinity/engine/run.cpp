@@ -50,11 +50,11 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     const std::uint64_t kernel_read_before = process_io("read_bytes");
     const std::uint64_t kernel_written_before = process_io("write_bytes");
     for (std::uint64_t step = std::stoull(session.info().client.at("step")) + 1; step <= options.steps; ++step) {
-        const engine::StepReport report = session.engine().train_batch(
-            toy_step(step, options), {.step = step, .learning_rate = options.rate(step)},
-            [&](const engine::StepReport&) {
-                return store::ClientState{{"step", std::to_string(step)}};
-            });
+        const engine::StepReport report =
+            session.engine().train_batch(toy_step(step, options), {.step = step, .learning_rate = options.rate(step)},
+                                         [&](const engine::StepReport&) {
+                                             return store::ClientState{{"step", std::to_string(step)}};
+                                         });
         result.losses.push_back(report.loss);
         result.norms.push_back(report.gradient_norm);
     }
@@ -62,8 +62,7 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
     result.write_bytes = session.counters().write_bytes - written_before;
     result.kernel_read_bytes = process_io("read_bytes") - kernel_read_before;
     result.kernel_write_bytes = process_io("write_bytes") - kernel_written_before;
-    if (at_end == AtEnd::settle && options.session.engine.durability != zero::Durability::scratch)
-        session.engine().settle();
+    if (at_end == AtEnd::settle && options.session.durability != zero::Durability::scratch) session.engine().settle();
     return result;
 }
 

@@ -55,7 +55,7 @@ TEST(ReadOut, GivesWhatTheStoreHoldsAndTrainingGoesOn) {
         RunOptions options = toy_run(directory.path());
         options.model.frozen_gain = true;
         options.session.codec = codec;
-        options.session.engine.durability = {3};  // what is held back in host memory is committed first
+        options.session.durability = {3};  // what is held back in host memory is committed first
         options.session.residency = {zero::Tier::host, zero::Tier::nvme};
         Collected first, second;
         {

@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/session_plan.h"
+#include "zero_infinity/session/session_plan.h"
 
 #include "aio/words/error.h"
 #include "tests/refusal.h"
@@ -11,13 +11,17 @@
 namespace penstock::testing {
 namespace {
 
+zero::ModelSpec spec_of(const RunOptions& options) {
+    return {.units = make_toy_model(options.model)->specs(), .optimizers = options.optimizers()};
+}
+
 // What is refused here is refused before a directory is made or a device is asked.
 TEST(SessionPlan, TouchesNothing) {
     const TemporaryDirectory directory;
     const RunOptions options = toy_run(directory.path());
-    const engine::SessionPlan plan(make_toy_model(options.model), options.optimizers(), options.session, {});
+    const zero::SessionPlan plan(spec_of(options), options.session, {});
     EXPECT_EQ(plan.format.codec->name, options.session.codec);
-    EXPECT_EQ(plan.layout.unit_count(), plan.model->units().size());
+    EXPECT_EQ(plan.layout.unit_count(), plan.model.units.size());
     EXPECT_LE(plan.memory.budget.used_bytes(), options.session.host_budget_bytes);
     EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
@@ -26,9 +30,8 @@ TEST(SessionPlan, ABudgetThatDoesNotFitIsRefusedWithTheTableOfUses) {
     const TemporaryDirectory directory;
     RunOptions options = toy_run(directory.path());
     options.session.host_budget_bytes = 8192;
-    const std::string words = refusal_of(ExitCode::does_not_fit, [&] {
-        engine::SessionPlan(make_toy_model(options.model), options.optimizers(), options.session, {});
-    });
+    const std::string words =
+        refusal_of(ExitCode::does_not_fit, [&] { zero::SessionPlan(spec_of(options), options.session, {}); });
     EXPECT_NE(words.find("host_budget_bytes"), std::string::npos) << words;
     EXPECT_NE(words.find(zero::gradients_use), std::string::npos) << words;
 }
@@ -38,7 +41,7 @@ TEST(SessionPlan, WhatHostMemoryHoldsIsWrittenByACommitAlone) {
     RunOptions options = toy_run(directory.path());
     const auto step_bytes = [&](zero::Residency residency) {
         options.session.residency = residency;
-        return engine::SessionPlan(make_toy_model(options.model), options.optimizers(), options.session, {}).step_bytes;
+        return zero::SessionPlan(spec_of(options), options.session, {}).step_bytes;
     };
     const zero::StepBytes nvme = step_bytes({zero::Tier::nvme, zero::Tier::nvme});
     EXPECT_GT(nvme.read, nvme.write);

@@ -68,7 +68,7 @@ TEST(TrafficOf, DurabilityWritesResidentsWhereTheFormulaSays) {
              {zero::Durability::every_step, zero::Durability{4}, zero::Durability::scratch}) {
             const TemporaryDirectory directory;
             RunOptions options = traffic_run(directory.path(), residency);
-            options.session.engine.durability = durability;
+            options.session.durability = durability;
             options.steps = 4;
             const RunResult run = run_toy(options);
             SCOPED_TRACE(durability.commit_steps);

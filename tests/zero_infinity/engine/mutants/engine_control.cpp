@@ -4,6 +4,7 @@
 #include "tests/control.h"
 #include "tests/zero_infinity/engine/reference_loop.h"
 #include "tests/zero_infinity/engine/run.h"
+#include "tests/zero_infinity/ranks/recording_communicator.h"
 #include "zero_infinity/ranks/communicator.h"
 
 #include <ATen/ATen.h>
@@ -39,7 +40,7 @@ Training with_a_tie(const std::string& directory) {
 Training with_stops(const std::string& directory) {
     Training training{"stops", toy_run(directory), {4}};
     training.options.session.residency = {zero::Tier::nvme, zero::Tier::host};
-    training.options.session.engine.durability = {3};
+    training.options.session.durability = {3};
     return training;
 }
 
@@ -157,6 +158,41 @@ Complaints of_ranks() {
     return {fmt::format("ranks: {} was agreed on, of 4 and 9", agreed)};
 }
 
+// Nothing is written before this rank has heard of the others since its last commit: each of two steps is committed, or
+// none, and what host memory holds is held back until the run settles.
+Complaints of_commits(const char* what, zero::Tier states, std::uint64_t every) {
+    const TemporaryDirectory directory;
+    RunOptions options = toy_run(directory.path());
+    options.session.residency = {zero::Tier::host, states};
+    options.session.durability = {every};
+    RecordingCommunicator communicator;
+    engine::Session session(make_toy_model(options.model), options.optimizers(), options.session, {{"step", "0"}}, {},
+                            {.communicator = &communicator});
+    bool late = false;
+    bool heard = false;
+    std::uint64_t committed_bytes = session.counters().write_bytes;
+    const auto look = [&] { late = late || (!heard && session.counters().write_bytes != committed_bytes); };
+    communicator.watch = [&] {
+        look();
+        heard = true;
+    };
+    const auto committed = [&] {
+        look();
+        heard = false;
+        committed_bytes = session.counters().write_bytes;
+    };
+    for (std::uint64_t step = 1; step <= 2; ++step) {
+        const engine::StepReport report = session.engine().train_batch(
+            toy_step(step, options), {.step = step, .learning_rate = options.learning_rate},
+            [&](const engine::StepReport&) { return store::ClientState{{"step", std::to_string(step)}}; });
+        if (report.committed) committed();
+    }
+    session.engine().settle();
+    look();
+    if (!late) return {};
+    return {fmt::format("commits: {} was written before all ranks had committed", what)};
+}
+
 Complaints run_all() {
     Complaints complaints;
     const auto add = [&](const char* name, const auto& run) {
@@ -172,6 +208,8 @@ Complaints run_all() {
     }
     add("draws", of_draws);
     add("ranks", of_ranks);
+    add("commits", [] { return of_commits("an update", zero::Tier::nvme, 1); });
+    add("commits", [] { return of_commits("what was held back", zero::Tier::host, 3); });
     return complaints;
 }
 

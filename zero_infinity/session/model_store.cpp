@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/model_store.h"
+#include "zero_infinity/session/model_store.h"
 
 #include "aio/words/error.h"
 #include "swap/directory/recovery.h"
@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-namespace penstock::engine {
+namespace penstock::zero {
 namespace {
 
 class Opening {
    public:
-    Opening(const ModelStoreDeps& deps, const SessionOptions& options, const SessionEvents& events)
+    Opening(const ModelStoreDeps& deps, const CoreOptions& options, const SessionEvents& events)
         : deps_(deps), options_(options), events_(events) {}
 
     ModelStore resume() const {
@@ -30,8 +30,10 @@ class Opening {
             accepted = newest->generation;
         }
         ModelStore made;
-        made.store = &deps_.open->open(
-            {.verify = options_.verify, .progress = progress("verifying what was committed"), .agree = agree()});
+        made.store = &deps_.open->open({.verify = options_.verify,
+                                        .progress = progress("verifying what was committed"),
+                                        .waiting = events_.waiting,
+                                        .agree = agree()});
         made.client = made.store->client();
         // Verification may have gone back by a generation.
         if (accepted != made.store->generation()) accept(made.client, path);
@@ -57,11 +59,13 @@ class Opening {
     // Each tile of the snapshot is verified as it is read. `kept` is locked.
     ModelStore resume_from(store::OpenStore& kept, const std::string& mark) const {
         kept.share_io(*deps_.open);
-        store::TensorStore& snapshot = kept.open();
+        store::TensorStore& snapshot = kept.open({.waiting = events_.waiting});
         accept(snapshot.client(), options_.resume_from);
         deps_.layout->check_stored(snapshot.layout());
         ModelStore made;
-        made.store = deps_.open->committed() ? &deps_.open->open({.replaced = true, .agree = agree()}) : &create();
+        made.store = deps_.open->committed()
+                         ? &deps_.open->open({.replaced = true, .waiting = events_.waiting, .agree = agree()})
+                         : &create();
         copy_tiles(deps_.open->io(), snapshot, *made.store, progress("copying the snapshot"));
         made.client = snapshot.client();
         made.client[went_on_from_key] = mark;
@@ -99,7 +103,7 @@ class Opening {
         return found != newest->client.end() && found->second == mark;
     }
 
-    bool durable() const noexcept { return options_.engine.durability != zero::Durability::scratch; }
+    bool durable() const noexcept { return options_.durability != Durability::scratch; }
 
     void note_scratch(ModelStore& made) const {
         if (durable()) return;
@@ -114,6 +118,7 @@ class Opening {
                                    .kind = durable() ? store::StoreKind::durable : store::StoreKind::scratch,
                                    .shares = options_.swap_shares,
                                    .progress = progress("preparing the swap files"),
+                                   .waiting = events_.waiting,
                                    .agree = agree()});
     }
 
@@ -139,13 +144,13 @@ class Opening {
     }
 
     const ModelStoreDeps& deps_;
-    const SessionOptions& options_;
+    const CoreOptions& options_;
     const SessionEvents& events_;
 };
 
 }  // namespace
 
-ModelStore open_model_store(const ModelStoreDeps& deps, const SessionOptions& options,
+ModelStore open_model_store(const ModelStoreDeps& deps, const CoreOptions& options,
                             const store::ClientState& initial_client, const SessionEvents& events) {
     const Opening opening(deps, options, events);
     if (!options.resume_from.empty()) return opening.resume_from_snapshot();
@@ -153,4 +158,4 @@ ModelStore open_model_store(const ModelStoreDeps& deps, const SessionOptions& op
     return opening.initialise_new(initial_client);
 }
 
-}  // namespace penstock::engine
+}  // namespace penstock::zero

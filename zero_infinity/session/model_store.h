@@ -3,20 +3,21 @@
 #pragma once
 
 #include "swap/store/open_store.h"
-#include "zero_infinity/engine/session.h"
+#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/session/session_info.h"
 
 #include <string>
 #include <vector>
 
-namespace penstock::engine {
+namespace penstock::zero {
 
 // What the store is to hold, and where.
 struct ModelStoreDeps {
     store::OpenStore* open = nullptr;  // locked, with an Io
-    const zero::ModelLayout* layout = nullptr;
+    const ModelLayout* layout = nullptr;
     std::string fingerprint;
-    zero::WeightSource* weights = nullptr;  // of a new store
-    zero::Communicator* communicator = nullptr;
+    WeightSource* weights = nullptr;  // of a new store
+    Communicator* communicator = nullptr;
 };
 
 struct ModelStore {
@@ -28,7 +29,7 @@ struct ModelStore {
 
 // Polls the Io. Throws Error: usage (a store of another model, codec or optimizer), does_not_fit, storage, and what
 // events.recovered throws.
-ModelStore open_model_store(const ModelStoreDeps& deps, const SessionOptions& options,
+ModelStore open_model_store(const ModelStoreDeps& deps, const CoreOptions& options,
                             const store::ClientState& initial_client, const SessionEvents& events);
 
-}  // namespace penstock::engine
+}  // namespace penstock::zero

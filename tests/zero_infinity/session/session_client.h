@@ -1,0 +1,262 @@
+// A client of the open step without torch, and the same model in plain memory to compare it with.
+#pragma once
+
+#include "zero_infinity/optimizer/optimizers.h"
+#include "zero_infinity/session/core_session.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::testing {
+
+using zero::ParameterId;
+using zero::Pass;
+using zero::PassVisits;
+using zero::Visit;
+using Values = std::vector<float>;
+
+inline std::vector<zero::UnitSpec> units(zero::Unused unused = zero::Unused::refused) {
+    return {
+        {"first", {{"table", {70, 100}}}},
+        {"second", {{"a", {50, 100}}, {"fixed", {300}, zero::Training::frozen}, {"b", {9}}}},
+        {"third", {{"expert", {5000}, zero::Training::trainable, unused}}},
+        {"fourth", {{"a", {12345}}}},
+        {"last", {{"norm", {64}}}, {{0, 0}}},  // borrows the table
+    };
+}
+
+inline float first_value(std::uint32_t unit, std::uint32_t index, std::uint64_t element) {
+    return static_cast<float>((unit * 31 + index * 17 + element * 7) % 97) / 64 - 0.5F;
+}
+
+// What a client adds at one visit of backward: of the weights that it sees, and of when.
+inline Values gradient_of(const float* weights, std::uint64_t numel, std::uint64_t time) {
+    Values gradient(numel);
+    for (std::uint64_t i = 0; i < numel; ++i)
+        gradient[i] = 0.01F * weights[i] + 0.001F * static_cast<float>((i + 3 * time) % 11) - 0.004F;
+    return gradient;
+}
+
+inline std::uint64_t numel_of(const std::vector<zero::UnitSpec>& all, ParameterId id) {
+    const zero::UnitSpec& unit = all[id.unit];
+    if (id.index < unit.parameters.size()) return unit.parameters[id.index].numel();
+    const zero::BorrowedSpec& borrowed = unit.borrowed[id.index - unit.parameters.size()];
+    return all[borrowed.owner].parameters[borrowed.parameter].numel();
+}
+
+// Trainable ones, own and borrowed.
+inline std::vector<ParameterId> parameters_of(const std::vector<zero::UnitSpec>& all, std::uint32_t unit) {
+    std::vector<ParameterId> ids;
+    const auto own = static_cast<std::uint32_t>(all[unit].parameters.size());
+    for (std::uint32_t index = 0; index < own + all[unit].borrowed.size(); ++index)
+        if (index >= own || all[unit].parameters[index].training == zero::Training::trainable)
+            ids.push_back({unit, index});
+    return ids;
+}
+
+// The same model in plain memory, in fp32.
+class PlainLoop {
+   public:
+    explicit PlainLoop(std::vector<zero::UnitSpec> all) : units_(std::move(all)), optimizer_(zero::make_adamw({})) {
+        for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
+            for (std::uint32_t index = 0; index < units_[unit].parameters.size(); ++index) {
+                Parameter& parameter = parameters_[{unit, index}];
+                const std::uint64_t numel = numel_of(units_, {unit, index});
+                for (std::uint64_t i = 0; i < numel; ++i) parameter.value.push_back(first_value(unit, index, i));
+                parameter.m.resize(numel);
+                parameter.v.resize(numel);
+            }
+    }
+
+    // As a client: adds the gradients of this unit's parameters, at `time`.
+    void backward(std::uint32_t unit, std::uint64_t time) {
+        for (const ParameterId id : parameters_of(units_, unit)) {
+            const Values& value = parameters_.at(owner(id)).value;
+            const Values gradient = gradient_of(value.data(), value.size(), time);
+            Values& sum = sums_[{id.unit, id.index}];
+            if (sum.empty())
+                sum = gradient;
+            else
+                for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+        }
+    }
+    void add(ParameterId id, const Values& gradient) {
+        Values& sum = sums_[{id.unit, id.index}];
+        sum.resize(gradient.size());
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+    }
+    // Borrowed sums to their owners'.
+    void end_pass() {
+        for (auto sum = sums_.begin(); sum != sums_.end();) {
+            const auto to = owner({sum->first.first, sum->first.second});
+            if (to == sum->first) {
+                ++sum;
+                continue;
+            }
+            Values& own = sums_[to];
+            if (own.empty()) own.resize(sum->second.size());
+            for (std::size_t i = 0; i < own.size(); ++i) own[i] += sum->second[i];
+            sum = sums_.erase(sum);
+        }
+    }
+    // `step` is that of parameters that have never been skipped; `rates` of their groups: "last.norm", and all others.
+    void update(std::uint64_t step, double scale, std::pair<double, double> rates = {1e-2, 1e-2}) {
+        for (auto& [id, parameter] : parameters_) {
+            const zero::ParameterSpec& spec = units_[id.first].parameters[id.second];
+            if (spec.training == zero::Training::frozen) continue;
+            Values& gradient = sums_[id];
+            if (gradient.empty() && spec.unused == zero::Unused::skipped) {
+                ++parameter.skipped;
+                continue;
+            }
+            gradient.resize(parameter.value.size());
+            for (float& each : gradient) each *= static_cast<float>(scale);
+            optimizer_->update(
+                {.master = parameter.value.data(),
+                 .moments = {parameter.m.data(), parameter.v.data()},
+                 .gradient = gradient.data(),
+                 .count = gradient.size()},
+                {.step = step - parameter.skipped, .learning_rate = spec.name == "norm" ? rates.first : rates.second});
+        }
+        sums_.clear();
+    }
+
+    struct Parameter {
+        Values value, m, v;
+        std::uint64_t skipped = 0;
+        bool operator==(const Parameter& other) const { return value == other.value && m == other.m && v == other.v; }
+    };
+    using Id = std::pair<std::uint32_t, std::uint32_t>;
+    const std::map<Id, Parameter>& parameters() const { return parameters_; }
+    const std::vector<zero::UnitSpec>& units() const { return units_; }
+
+   private:
+    Id owner(ParameterId id) const {
+        const zero::UnitSpec& unit = units_[id.unit];
+        if (id.index < unit.parameters.size()) return {id.unit, id.index};
+        const zero::BorrowedSpec& borrowed = unit.borrowed[id.index - unit.parameters.size()];
+        return {borrowed.owner, borrowed.parameter};
+    }
+
+    std::vector<zero::UnitSpec> units_;
+    std::unique_ptr<zero::Optimizer> optimizer_;
+    std::map<Id, Parameter> parameters_;
+    std::map<Id, Values> sums_;
+};
+
+struct Setting {
+    zero::DeviceKind device = zero::DeviceKind::cpu;
+    zero::Residency residency;
+    std::uint32_t depth = 2;
+    zero::Durability durability;
+    zero::Unused unused = zero::Unused::refused;
+    bool norm_group = false;  // "last.norm" is a group of its own
+};
+
+inline store::ClientState no_state(double) {
+    return {};
+}
+
+inline zero::ParameterGroups optimizers(const Setting& setting) {
+    if (!setting.norm_group) return zero::make_adamw({});
+    return {zero::make_adamw({}), {{.pattern = "norms", .optimizer = zero::make_adamw({}), .names = {"last.norm"}}}};
+}
+
+// A session over those units, and a client of it.
+class Client {
+   public:
+    Client(const std::string& directory, const Setting& setting)
+        : units_(units(setting.unused)), source_([](const auto& parameter, std::uint64_t first, std::span<float> out) {
+              const std::vector<zero::UnitSpec> all = units();
+              std::uint32_t unit = 0;
+              while (all[unit].name != parameter.unit.name) ++unit;
+              std::uint32_t index = 0;
+              while (all[unit].parameters[index].name != parameter.spec.name) ++index;
+              for (std::uint64_t i = 0; i < out.size(); ++i) out[i] = first_value(unit, index, first + i);
+          }) {
+        zero::CoreOptions options;
+        options.swap_directories = {directory};
+        options.job = "client";
+        options.host_budget_bytes = 32 << 20;
+        options.prefetch_depth = setting.depth;
+        options.tile_numel = 4096;
+        options.residency = setting.residency;
+        options.durability = setting.durability;
+        options.device = {.kind = setting.device, .budget_bytes = 4 << 20, .copy_delay = std::chrono::microseconds(50)};
+        options.codec = "plain_fp32";
+        options.gradient_type = zero::PlaneType::fp32;
+        options.worker_threads = 2;
+        session_ = std::make_unique<zero::CoreSession>(
+            zero::ModelSpec{.units = units_, .optimizers = optimizers(setting)}, options,
+            store::ClientState{{"step", "0"}}, zero::SessionEvents{}, zero::SessionSeams{.weights = &source_});
+    }
+
+    zero::CoreSession& session() { return *session_; }
+    std::uint64_t steps() const { return std::stoull(session_->info().client.at("step")); }
+
+    void forward(std::uint32_t unit) { session_->visit({{unit}}); }
+    void backward(std::uint32_t unit, std::uint64_t time) {
+        session_->visit({{unit}});
+        for (const ParameterId id : parameters_of(units_, unit)) add(id, time);
+    }
+    zero::UpdateReport update(std::uint64_t step, double clip = 0) {
+        return session_->update({.values = {.step = step, .learning_rate = 1e-2}, .clip = clip}, [&](double) {
+            return store::ClientState{{"step", std::to_string(step)}};
+        });
+    }
+
+    // Everything that the session holds, as the plain loop holds it.
+    std::map<PlainLoop::Id, PlainLoop::Parameter> state() {
+        struct Sink final : zero::WeightSink {
+            void write(const zero::NamedParameter& parameter, const zero::ValueStretch& stretch) override {
+                PlainLoop::Parameter& to = all[parameter.name()];
+                Values& values = stretch.value == zero::ParameterValue::moment0   ? to.m
+                                 : stretch.value == zero::ParameterValue::moment1 ? to.v
+                                                                                  : to.value;
+                const auto* data = reinterpret_cast<const float*>(stretch.data);
+                values.insert(values.end(), data, data + stretch.numel);
+            }
+            std::map<std::string, PlainLoop::Parameter> all;
+        } sink;
+        using zero::ParameterValue;
+        session_->read_out({.values = {ParameterValue::weight, ParameterValue::moment0, ParameterValue::moment1}},
+                           sink);
+        std::map<PlainLoop::Id, PlainLoop::Parameter> found;
+        for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
+            for (std::uint32_t index = 0; index < units_[unit].parameters.size(); ++index) {
+                PlainLoop::Parameter& parameter = found[{unit, index}];
+                parameter = sink.all.at(units_[unit].name + "." + units_[unit].parameters[index].name);
+                parameter.m.resize(parameter.value.size());  // a frozen one has none
+                parameter.v.resize(parameter.value.size());
+            }
+        return found;
+    }
+
+   private:
+    void add(ParameterId id, std::uint64_t time) {
+        const zero::ParameterMemory weights = session_->weights(id);
+        ASSERT_EQ(weights.numel, numel_of(units_, id));
+        const Values gradient = gradient_of(reinterpret_cast<const float*>(weights.data), weights.numel, time);
+        if (session_->device().shares_host_memory()) {
+            session_->add_gradient(
+                id, {reinterpret_cast<const std::byte*>(gradient.data()), zero::PlaneType::fp32, gradient.size()});
+            return;
+        }
+        const zero::GradientSums::Open sum = session_->open_gradient(id);
+        auto* data = reinterpret_cast<float*>(sum.data);
+        for (std::size_t i = 0; i < gradient.size(); ++i) data[i] = (sum.fresh ? 0 : data[i]) + gradient[i];
+    }
+
+    std::vector<zero::UnitSpec> units_;
+    zero::WeightFunction source_;
+    std::unique_ptr<zero::CoreSession> session_;
+};
+
+}  // namespace penstock::testing

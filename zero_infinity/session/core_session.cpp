@@ -1,0 +1,419 @@
+#include "zero_infinity/session/core_session.h"
+
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "zero_infinity/optimizer/update.h"
+#include "zero_infinity/ranks/commit_barrier.h"
+#include "zero_infinity/session/session_parts.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+namespace penstock::zero {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string parameter_at(const UnitLayout& layout, std::uint64_t element) {
+    for (std::size_t index = 0; index < layout.spec().parameters.size(); ++index) {
+        const ParameterPlace& place = layout.place(index);
+        if (place.training == Training::trainable && element >= place.first && element < place.first + place.numel)
+            return layout.spec().parameters[index].name;
+    }
+    return "padding";
+}
+
+// What a value is that an update refuses.
+std::string beyond(const Codec& codec, const std::string& setting) {
+    return codec.exact ? "infinite or NaN"
+                       : fmt::format("infinite, NaN or larger than codec '{}' holds ({})", codec.name, setting);
+}
+
+}  // namespace
+
+// The stages that were reached, each whole. They are given back in reverse; but kept for ever when something is under
+// way that does not come back: until the process ends the device may write into them.
+struct CoreSession::State {
+    enum class Stage : std::uint8_t { ready, in_pass, failed };
+
+    explicit State(Communicator* given) : communicator(given != nullptr ? given : &alone), barrier(*communicator) {}
+    ~State();
+    bool stuck();
+    void restore();
+    void expect_pass(Pass pass, const PassVisits& visits);
+    bool is_skipped(ParameterId parameter) const;
+    void check_user_keys() const;
+    void add_borrowed();
+    void update_tiles(const UpdateRequest& request, double norm, ResidentTiles residents);
+    void count_skipped();
+    void commit(store::ClientState client);
+
+    // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
+    template <typename Call>
+    void perform(Call call) {
+        stage = Stage::failed;
+        call();
+        stage = Stage::ready;
+    }
+    // In whichever stage: a copy of a device may fail.
+    template <typename Call>
+    void look_at_sums(Call call) {
+        PENSTOCK_CHECK(stage != Stage::failed, "gradients after an exception");
+        const Stage before = std::exchange(stage, Stage::failed);
+        call();
+        stage = before;
+    }
+    template <typename Call>
+    void change_sums(Call call) {
+        norm.reset();
+        look_at_sums(call);
+    }
+
+    LocalCommunicator alone;
+    Communicator* communicator;
+    CommitBarrier barrier;
+    std::unique_ptr<SessionPlan> plan;
+    std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
+    std::unique_ptr<Machine> machine;
+    ModelStore opened;
+    std::unique_ptr<SessionWork> work;
+    SessionInfo info;
+    std::vector<std::string> notes;
+
+    Stage stage = Stage::ready;
+    Pass pass = Pass::training;
+    VisitOrder order;
+    std::optional<double> norm;                     // of the sums as they are
+    std::optional<store::ClientState> uncommitted;  // the newest step's, when that is not durable
+    store::ClientState user;
+    std::string went_on_from;                   // went_on_from_key's value
+    std::optional<SkippedSteps> skipped_steps;  // from the plan on
+    std::optional<StepPieces> pieces;
+};
+
+CoreSession::State::~State() {
+    if (!stuck()) return;
+    static_cast<void>(work.release());
+    static_cast<void>(machine.release());
+    static_cast<void>(pool.release());
+    static_cast<void>(plan.release());
+}
+
+bool CoreSession::State::stuck() {
+    if (work) {
+        work->driver.stop();  // what hangs may only now become too old
+        return work->driver.stuck();
+    }
+    return machine && machine->open.io().finish_all().has_value();
+}
+
+void CoreSession::State::restore() {
+    skipped_steps.emplace(plan->layout.units());
+    pieces.emplace(plan->layout, plan->model.optimizers);
+    for (const auto& [key, value] : opened.client)
+        if (key.starts_with(user_prefix)) user[key] = value;
+    if (const auto snapshot = opened.client.find(went_on_from_key); snapshot != opened.client.end())
+        went_on_from = snapshot->second;
+    if (const auto skipped = opened.client.find(skipped_steps_key); skipped != opened.client.end())
+        skipped_steps->read(skipped->second);
+}
+
+void CoreSession::State::expect_pass(Pass of, const PassVisits& visits) {
+    PassVisits whole;
+    for (const Visit& visit : visits) whole.push_back(with_owners(visit, plan->model.units));
+    order.expect(of, std::move(whole));
+}
+
+bool CoreSession::State::is_skipped(ParameterId parameter) const {
+    return plan->layout.unit(parameter.unit).spec().parameters[parameter.index].unused == Unused::skipped &&
+           work->gradients.is_fresh(parameter);
+}
+
+void CoreSession::State::count_skipped() {
+    const std::span<const UnitLayout> units = plan->layout.units();
+    for (std::uint32_t unit = 0; unit < units.size(); ++unit)
+        for (std::uint32_t index = 0; index < units[unit].spec().parameters.size(); ++index)
+            if (units[unit].place(index).training == Training::trainable && is_skipped({unit, index}))
+                skipped_steps->add({unit, index});
+}
+
+// What was added since the last end of a training pass.
+void CoreSession::State::add_borrowed() {
+    if (work->gradients.add_borrowed()) norm.reset();
+}
+
+void CoreSession::State::check_user_keys() const {
+    for (const auto& [key, value] : user)
+        if (!key.starts_with(user_prefix))
+            throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
+}
+
+void CoreSession::State::update_tiles(const UpdateRequest& request, double gradient_norm, ResidentTiles residents) {
+    const double scale = clip_factor(gradient_norm, request.clip) / request.loss_scale;
+    TileUpdate tile_update{
+        .format = &plan->layout.format(), .values = request.values, .gradient_scale = static_cast<float>(scale)};
+    barrier.before_write();
+    work->driver.begin_update(residents);
+    while (const auto staged = work->driver.next_tile()) {
+        tile_update.pieces = pieces->of(staged->tile);
+        if (const auto bad =
+                update_tile(tile_update, staged->view, work->gradients.tile(staged->tile), work->workers)) {
+            const UnitLayout& layout = plan->layout.unit(staged->tile.unit);
+            throw Error(
+                ExitCode::non_finite,
+                fmt::format(
+                    "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a new run "
+                    "with a lower learning rate",
+                    request.values.step, layout.spec().name, parameter_at(layout, tile_update.pieces.first + *bad),
+                    beyond(*plan->layout.format().codec, plan->options.names.codec)));
+        }
+        work->driver.put_back(*staged);
+    }
+}
+
+void CoreSession::State::commit(store::ClientState client) {
+    client.insert(user.begin(), user.end());
+    client[fingerprint_key] = plan->fingerprint;
+    if (!skipped_steps->empty()) client[skipped_steps_key] = skipped_steps->text();
+    if (!went_on_from.empty()) client[went_on_from_key] = went_on_from;
+    barrier.before_write();  // what was held back in host memory is written now
+    work->driver.commit(client);
+    barrier.committed();
+}
+
+CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::ClientState& initial_client,
+                         const SessionEvents& events, const SessionSeams& seams)
+    : state_(std::make_unique<State>(seams.communicator)) {
+    State& s = *state_;
+    // Plan.
+    s.plan = std::make_unique<SessionPlan>(std::move(model), std::move(options), s.communicator->partition());
+    // Open.
+    s.machine = std::make_unique<Machine>(s.plan->options, events);
+    s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams.weights, initial_client, events);
+    s.restore();
+    // Build.
+    s.pool = make_pool(*s.plan);
+    s.machine->device->cut_at_seams_of(*s.pool);
+    const std::string unregistered = register_with_ring(s.machine->open.io(), *s.pool);
+    s.info = info_of(*s.plan, *s.machine, s.opened);
+    s.work = std::make_unique<SessionWork>(*s.plan, *s.machine, s.opened, *s.pool);
+    s.expect_pass(Pass::training, s.plan->model.training);
+    s.expect_pass(Pass::inference, s.plan->model.inference);
+    s.notes = notes_of(*s.plan, *s.machine, s.opened, *s.pool, unregistered);
+}
+
+CoreSession::~CoreSession() = default;
+
+const SessionInfo& CoreSession::info() const noexcept {
+    return state_->info;
+}
+
+SessionCounters CoreSession::counters() const {
+    const aio::IoStatistics& io = state_->machine->open.io().statistics();
+    return {.read_bytes = io.total_read_bytes(),
+            .write_bytes = io.total_write_bytes(),
+            .waits = state_->work->driver.waits(),
+            .pool_peak_bytes = state_->pool->peak_bytes(),
+            .visits = state_->order.counts()};
+}
+
+const ModelLayout& CoreSession::layout() const noexcept {
+    return state_->plan->layout;
+}
+
+Device& CoreSession::device() noexcept {
+    return *state_->machine->device;
+}
+
+PlaneType CoreSession::gradient_type() const noexcept {
+    return state_->work->gradients.type();
+}
+
+void CoreSession::expect(Pass pass, const PassVisits& visits) {
+    state_->expect_pass(pass, visits);
+}
+
+void CoreSession::begin_pass(Pass pass) {
+    State& s = *state_;
+    end_pass();
+    s.perform([&] {
+        s.pass = pass;
+        s.order.begin(pass);
+        s.work->driver.visit({}, s.order.ahead());
+    });
+    s.stage = State::Stage::in_pass;
+}
+
+void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage == State::Stage::in_pass, "a visit, but no pass has begun, or the session has failed");
+    const Visit whole = with_owners(visit, s.plan->model.units);
+    const Visit kept = with_owners({{held.begin(), held.end()}}, s.plan->model.units);
+    s.order.visit(whole);
+    s.stage = State::Stage::failed;  // but where nothing has changed
+    try {
+        s.work->driver.visit(whole, s.order.ahead(), kept.units);
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::does_not_fit) throw;
+        s.order.take_back();
+        s.stage = State::Stage::in_pass;
+        throw;
+    }
+    s.stage = State::Stage::in_pass;
+}
+
+void CoreSession::end_pass() {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage != State::Stage::failed, "the session is used again after an exception");
+    if (s.stage == State::Stage::ready) return;
+    s.perform([&] {
+        s.order.end();
+        s.work->driver.end_pass();
+        if (s.pass == Pass::training) s.add_borrowed();
+    });
+}
+
+ParameterMemory CoreSession::weights(ParameterId parameter) const {
+    const State& s = *state_;
+    const UnitSpec& unit = s.plan->layout.unit(parameter.unit).spec();
+    if (parameter.index >= unit.parameters.size()) {
+        const BorrowedSpec& borrowed = unit.borrowed.at(parameter.index - unit.parameters.size());
+        parameter = {borrowed.owner, borrowed.parameter};
+    }
+    const UnitMemory memory = s.work->driver.memory(parameter.unit);
+    const ParameterPlace& place = s.plan->layout.unit(parameter.unit).place(parameter.index);
+    std::byte* range = place.training == Training::trainable ? memory.weights : memory.frozen;
+    return {range + place.first * s.plan->format.weights_bytes(), s.plan->format.codec->weights, place.numel};
+}
+
+void CoreSession::add_gradient(ParameterId parameter, const GradientView& addend) {
+    state_->change_sums([&] { state_->work->gradients.add(parameter, addend); });
+}
+
+GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
+    GradientSums::Open open;
+    state_->change_sums([&] { open = state_->work->gradients.open(parameter); });
+    return open;
+}
+
+std::optional<GradientView> CoreSession::gradient(ParameterId parameter) {
+    GradientSums& gradients = state_->work->gradients;
+    if (gradients.is_fresh(parameter)) return std::nullopt;
+    GradientView sum;
+    state_->look_at_sums([&] { sum = gradients.sum(parameter); });
+    return sum;
+}
+
+void CoreSession::clear_gradients() {
+    state_->change_sums([&] { state_->work->gradients.clear(); });
+}
+
+void CoreSession::clear_gradient(ParameterId parameter) {
+    state_->change_sums([&] { state_->work->gradients.clear(parameter); });
+}
+
+double CoreSession::gradient_norm() {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage == State::Stage::ready, "the norm within a pass, or after an exception");
+    if (s.norm) return *s.norm;
+    s.perform([&] {
+        s.add_borrowed();
+        s.norm = s.work->gradients.norm(s.work->workers, *s.communicator);
+        s.barrier.joined();
+    });
+    return *s.norm;
+}
+
+UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage == State::Stage::ready, "an update within a pass, or after an exception");
+    s.check_user_keys();
+    s.perform([&] { s.add_borrowed(); });
+    if (const auto missing = s.work->gradients.first_missing())
+        throw Error(ExitCode::usage, fmt::format("no gradient came to {}: the loss does not depend on them. Use them, "
+                                                 "freeze them, or say that a step may do without",
+                                                 *missing));
+    PENSTOCK_CHECK(request.loss_scale > 0, "a loss scale of {}", request.loss_scale);
+    s.pieces->prepare(request.values.step, request.groups, *s.skipped_steps,
+                      [&](ParameterId parameter) { return s.is_skipped(parameter); });
+    UpdateReport report;
+    report.gradient_norm = gradient_norm() / request.loss_scale;
+    if (!std::isfinite(report.gradient_norm)) {
+        if (request.overflow == UpdateRequest::Overflow::skipped) {
+            clear_gradients();
+            return report;
+        }
+        throw Error(ExitCode::non_finite,
+                    fmt::format("the gradient of step {} is not finite, first in {}; the last committed step "
+                                "is untouched",
+                                request.values.step, s.work->gradients.first_non_finite().value_or("their sum")));
+    }
+    store::ClientState given = client(report.gradient_norm);
+    report.updated = true;
+    report.committed = s.plan->options.durability.commits_after(request.values.step);
+    s.perform([&] {
+        const auto update_start = Clock::now();
+        s.update_tiles(request, report.gradient_norm,
+                       report.committed ? ResidentTiles::written : ResidentTiles::held_back);
+        s.count_skipped();
+        const auto commit_start = Clock::now();
+        if (report.committed)
+            s.commit(std::move(given));
+        else
+            s.work->driver.end_update();
+        s.uncommitted = report.committed ? std::nullopt : std::optional(std::move(given));
+        report.update = commit_start - update_start;
+        report.commit = Clock::now() - commit_start;
+    });
+    clear_gradients();
+    return report;
+}
+
+void CoreSession::settle() {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage == State::Stage::ready, "a commit within a pass, or after an exception");
+    PENSTOCK_CHECK(s.plan->options.durability != Durability::scratch, "nothing is committed in scratch");
+    if (!s.uncommitted) return;
+    s.check_user_keys();
+    s.perform([&] { s.commit(*std::exchange(s.uncommitted, std::nullopt)); });
+}
+
+store::ClientState& CoreSession::user_state() noexcept {
+    return state_->user;
+}
+
+void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
+    settle();
+    State& s = *state_;
+    const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
+        s.perform([&] { s.work->driver.read(tile, memory); });
+    };
+    zero::read_out({.layout = &s.plan->layout, .read = read}, what, sink);
+}
+
+void CoreSession::begin_snapshot(const std::string& path) {
+    settle();
+    state_->perform([&] { state_->work->driver.begin_snapshot(path); });
+}
+
+SnapshotProgress CoreSession::snapshot_progress() const {
+    return state_->work->driver.snapshot_progress();
+}
+
+void CoreSession::finish_snapshot(const std::function<bool(const SnapshotProgress&)>& wanted) {
+    state_->work->driver.finish_snapshot(wanted);
+}
+
+std::vector<EndedSnapshot> CoreSession::take_snapshots() {
+    return state_->work->driver.take_snapshots();
+}
+
+std::vector<std::string> CoreSession::take_notes() {
+    std::vector<std::string> notes = std::exchange(state_->notes, {});
+    for (std::string& note : state_->work->driver.take_notes()) notes.push_back(std::move(note));
+    return notes;
+}
+
+}  // namespace penstock::zero

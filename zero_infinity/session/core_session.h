@@ -1,0 +1,160 @@
+// The open step: a model in training, for whoever computes it. Its weights come to memory when they are asked for, its
+// gradients are summed, an update brings it to the next step, and a commit makes the step durable. Knows names, shapes
+// and bytes; no modules, no graphs, no torch. Its clients: the engine (C++ units on torch), the Python package, others.
+//
+//   const ModelSpec model{.units = units, .optimizers = make_adamw({})};
+//   CoreSession session(model, options, {{"step", "0"}}, {}, {.weights = &first_weights});
+//   for (std::uint64_t step = 1; step <= steps; ++step) {
+//       session.begin_pass(Pass::training);
+//       for (const Visit& visit : visits) {             // forward and backward, or whatever comes
+//           session.visit(visit);                       // blocks until the weights of its units are there
+//           … compute reads session.weights({unit, parameter}), and in backward
+//           session.add_gradient({unit, parameter}, gradient);
+//       }
+//       session.end_pass();
+//       session.update({.values = {.step = step, .learning_rate = 1e-3}, .clip = 1.0}, state_of_my_client);
+//   }
+//
+// Passes are given from outside. A unit may be visited any number of times and in any order; several passes may come
+// before one update, and their gradients add up; a pass may end early. The order of the last pass of a kind is what the
+// next one is prefetched by (plan/visit_order.h); another order is served by reads that compute waits for, and counted.
+//
+//   state     ready: begin_pass, gradients, update, settle, read_out, snapshots      → in_pass by begin_pass
+//             in_pass: visit, weights, gradients, begin_pass (ends the one before)    → ready by end_pass
+//             failed: only destruction. By an exception of storage, of a stuck device, of an update that had begun; an
+//             Error that says of itself that nothing has changed leaves the state as it was.
+#pragma once
+
+#include "swap/format/manifest.h"
+#include "zero_infinity/driver/driver.h"
+#include "zero_infinity/plan/visit_order.h"
+#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/session/gradient_sums.h"
+#include "zero_infinity/session/session_info.h"
+#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/session/step_pieces.h"
+#include "zero_infinity/weights/read_out.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+// Elements in memory that compute reads or adds to: the device's, where it has its own.
+struct ParameterMemory {
+    std::byte* data = nullptr;
+    PlaneType type = PlaneType::fp32;
+    std::uint64_t numel = 0;
+};
+
+struct UpdateRequest {
+    StepValues values;
+    std::span<const GroupValues> groups = {};  // of each parameter group, `others` last; none: as values say
+    double clip = 0;                           // largest global norm of the gradient; 0: none
+    double loss_scale = 1;                     // the sums are this times the gradient
+    // What becomes of a gradient that is not finite: fp16 overflows now and then.
+    enum class Overflow : std::uint8_t { refused, skipped } overflow = Overflow::refused;
+};
+
+struct UpdateReport {
+    double gradient_norm = 0;  // of the gradient, before clipping
+    bool updated = false;      // false: it was not finite and Overflow::skipped; nothing but the sums has changed
+    bool committed = false;    // durable now; else with a later step, see Durability
+    std::chrono::nanoseconds update{0};
+    std::chrono::nanoseconds commit{0};  // for the last writes and, when it was committed, for the manifest
+};
+
+// One caller at a time, on any thread. Every wait ends by the deadline of the options. What was committed stays
+// whatever happens. When a device is stuck the destructor keeps everything that the device may still write into, so
+// that the process can end and say why.
+class CoreSession {
+   public:
+    // Checks the budget, locks the directories; then resumes the newest committed generation, or writes the first
+    // weights into a new store and commits generation 0 with `initial_client`. Nothing is created before the budget was
+    // checked. Throws Error: usage (also a group that no parameter is in), does_not_fit (with the table of uses),
+    // storage, and what events.recovered and seams.weights throw.
+    CoreSession(ModelSpec model, CoreOptions options, const store::ClientState& initial_client,
+                const SessionEvents& events, const SessionSeams& seams);
+    ~CoreSession();
+
+    const SessionInfo& info() const noexcept;
+    SessionCounters counters() const;
+    const ModelLayout& layout() const noexcept;
+    Device& device() noexcept;
+    PlaneType gradient_type() const noexcept;
+
+    // Replaces what was learned from the last pass of that kind; within such a pass, what it makes from here on.
+    void expect(Pass pass, const PassVisits& visits);
+    void begin_pass(Pass pass);  // what it is expected to visit first is fetched from now on
+    // Compute goes to these units, and to the owners of what they borrow: blocks until it may read their weights. Those
+    // in `held`, which the last visit had, too, and this one has, stay where they are, with their owners. Throws Error:
+    // storage; does_not_fit (units that find no room beside those that are held: let go of these, or ask for less at
+    // once; nothing has changed).
+    void visit(const Visit& visit, std::span<const std::uint32_t> held = {});
+    void end_pass();  // compute reads no weights any more. A training pass: adds the sums of borrowed parameters up
+    // As it is stored for compute, in the codec's type; of a borrowed parameter the owner's. Good until a visit that
+    // does not hold the unit. REQUIRES: the last visit has the unit.
+    ParameterMemory weights(ParameterId parameter) const;
+
+    // Gradients, summed over passes until the update: each sum has the type of the options, whatever its addends have.
+    // A borrowed parameter has a sum of its own, which is added to the owner's at the end of a training pass (at the
+    // latest by the norm), in the order of the units that borrow it. REQUIRES, for all of them: the parameter is
+    // trainable.
+    //
+    // Adds elements in host memory: float(sum) + float(addend), rounded once to the sum's type, nearest even; the first
+    // one is rounded alone. REQUIRES: as many as the parameter has; a device without memory of its own.
+    void add_gradient(ParameterId parameter, const GradientView& addend);
+    // For clients with kernels of their own: where compute adds to the sum, until another unit's is opened. `fresh`: it
+    // holds nothing yet and is to be written whole; from now on it counts as there.
+    GradientSums::Open open_gradient(ParameterId parameter);
+    // The sum in host memory, at the same address for ever, to be read and not written; nothing when no addend has
+    // come. Waits for copies.
+    std::optional<GradientView> gradient(ParameterId parameter);
+    void clear_gradients();
+    void clear_gradient(ParameterId parameter);
+    // Of all sums as they are, with their loss scale; defined order: gradient_sums.h. REQUIRES: no pass.
+    double gradient_norm();
+
+    // Asked once the gradient was found finite; what the client wants to find again with this step. The norm is that of
+    // the gradient, before clipping.
+    using ClientStateOf = std::function<store::ClientState(double gradient_norm)>;
+    // One step: unscales, clips, updates, clears the gradients; then, after the steps that the durability says, commits
+    // what was updated together with the client's state and user_state(). Throws Error: usage (names parameters that no
+    // gradient came to, unless their Unused says what then; groups that are not the model's; nothing has changed),
+    // non_finite (the gradient, and nothing has changed; or a new value), storage. REQUIRES: no pass, a loss scale
+    // above 0.
+    UpdateReport update(const UpdateRequest& request, const ClientStateOf& client);
+    // Commits the newest step out of turn; nothing to do when it is committed. REQUIRES: no pass, not scratch.
+    void settle();
+
+    // Committed with every step; what the client gives for the same key goes before. Keys begin with user_prefix: an
+    // update or settle() throws Error (usage) for others, before anything has changed.
+    store::ClientState& user_state() noexcept;
+
+    // Gives the newest step, which is committed first, to the sink, by names (weights/read_out.h). Takes memory for one
+    // tile outside the pool. REQUIRES: durable, no pass.
+    void read_out(const ReadOut& what, WeightSink& sink);
+
+    // Copies the newest step, which is committed first, into a snapshot in the new directory `path` while training goes
+    // on. Progress, end and outcome: see Driver. REQUIRES: options.snapshots, durable, no copy is under way.
+    void begin_snapshot(const std::string& path);
+    SnapshotProgress snapshot_progress() const;
+    void finish_snapshot(const std::function<bool(const SnapshotProgress&)>& wanted);
+    std::vector<EndedSnapshot> take_snapshots();
+
+    // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
+    std::vector<std::string> take_notes();
+
+   private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace penstock::zero

@@ -1,0 +1,284 @@
+#include "zero_infinity/session/gradient_sums.h"
+
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "zero_infinity/plan/memory_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace penstock::zero {
+namespace {
+
+const ParameterSpec& borrowed_spec(const ModelLayout& layout, const BorrowedSpec& borrowed) {
+    return layout.unit(borrowed.owner).spec().parameters.at(borrowed.parameter);
+}
+
+std::uint64_t own_bytes(const UnitLayout& unit, PlaneType type) {
+    return pool::whole_granules(unit.trainable_numel() * bytes_of(type));
+}
+
+std::uint64_t unit_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
+    std::uint64_t bytes = own_bytes(layout.unit(unit), type);
+    for (const BorrowedSpec& borrowed : layout.unit(unit).spec().borrowed)
+        if (const ParameterSpec& spec = borrowed_spec(layout, borrowed); spec.training == Training::trainable)
+            bytes += pool::whole_granules(spec.numel() * bytes_of(type));
+    return bytes;
+}
+
+}  // namespace
+
+std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type) {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) bytes += unit_bytes(layout, unit, type);
+    return bytes;
+}
+
+std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type) {
+    std::uint64_t largest = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        largest = std::max(largest, unit_bytes(layout, unit, type));
+    return 2 * largest;
+}
+
+GradientSums::GradientSums(const ModelLayout& layout, PlaneType type, pool::PinnedPool& pool, Device& device,
+                           std::chrono::seconds deadline)
+    : layout_(&layout),
+      type_(type),
+      device_(&device),
+      deadline_(deadline),
+      units_(layout.unit_count()),
+      sums_(layout.partition().ranks * layout.tiles().size()) {
+    for (std::uint32_t index = 0; index < layout.unit_count(); ++index) {
+        const UnitLayout& unit = layout.unit(index);
+        UnitSums& sums = units_[index];
+        sums.own = unit.spec().parameters.size();
+        for (std::uint32_t parameter = 0; parameter < sums.own; ++parameter) {
+            const ParameterPlace& place = unit.place(parameter);
+            sums.ranges.push_back({.offset_bytes = place.first * bytes_of(type),
+                                   .numel = place.numel,
+                                   .trainable = place.training == Training::trainable,
+                                   .owner = {index, parameter}});
+        }
+        std::uint64_t offset_bytes = own_bytes(unit, type);
+        for (const BorrowedSpec& borrowed : unit.spec().borrowed) {
+            const ParameterSpec& spec = borrowed_spec(layout, borrowed);
+            const bool trainable = spec.training == Training::trainable;
+            sums.ranges.push_back({.offset_bytes = offset_bytes,
+                                   .numel = spec.numel(),
+                                   .trainable = trainable,
+                                   .owner = {borrowed.owner, borrowed.parameter}});
+            if (trainable) offset_bytes += pool::whole_granules(spec.numel() * bytes_of(type));
+        }
+        if (offset_bytes == 0) continue;
+        sums.memory = pool.acquire(pool.use(gradients_use), offset_bytes);
+        std::memset(sums.memory.data(), 0, offset_bytes);  // padding between parameters stays zero
+    }
+    const std::uint64_t window = gradient_window_bytes(layout, type) / 2;
+    if (device.shares_host_memory() || window == 0) return;
+    std::byte* data = device.allocate(2 * window, gradients_use);
+    windows_ = {Window{data, {}, {}}, Window{data + window, {}, {}}};
+}
+
+// A step may have been left by an exception: its copies still write into our leases.
+GradientSums::~GradientSums() {
+    bool ended = true;
+    for (const Window& window : windows_) {
+        try {
+            ended = device_->wait(window.copied, deadline_) && ended;
+        } catch (const std::exception&) {
+            ended = false;
+        }
+    }
+    if (ended) return;
+    // The device is lost and may write at any time: the memory is never given to anyone else.
+    for (UnitSums& unit : units_) unit.memory.orphan();
+}
+
+const GradientSums::Range& GradientSums::range(ParameterId parameter) const {
+    const Range& range = units_.at(parameter.unit).ranges.at(parameter.index);
+    PENSTOCK_CHECK(range.trainable, "unit {}: parameter {} is frozen and has no gradient", parameter.unit,
+                   parameter.index);
+    return range;
+}
+
+GradientSums::Range& GradientSums::range(ParameterId parameter) {
+    return const_cast<Range&>(std::as_const(*this).range(parameter));
+}
+
+bool GradientSums::is_fresh(ParameterId parameter) const {
+    return range(parameter).fresh;
+}
+
+GradientSums::Open GradientSums::open(ParameterId parameter) {
+    Range& sum = range(parameter);
+    complete_ = false;
+    std::byte* base =
+        device_->shares_host_memory() ? units_[parameter.unit].memory.data() : window_of(parameter.unit).data;
+    return {base + sum.offset_bytes, sum.numel, std::exchange(sum.fresh, false)};
+}
+
+// The device's memory in which the unit's gradients are summed, with what was summed before.
+GradientSums::Window& GradientSums::window_of(std::uint32_t unit) {
+    if (windows_[turn_].unit == unit) return windows_[turn_];
+    close(windows_[turn_]);  // its copy goes on while this one is added to
+    turn_ = 1 - turn_;
+    Window& window = windows_[turn_];
+    wait_for(window.copied);
+    const auto& ranges = units_[unit].ranges;
+    if (std::any_of(ranges.begin(), ranges.end(), [](const Range& range) { return range.trainable && !range.fresh; })) {
+        const Ticket there = device_->copy_in(window.data, units_[unit].memory.data(), units_[unit].memory.bytes());
+        wait_for(there);
+        device_->compute_after(there);
+    }
+    window.unit = unit;
+    return window;
+}
+
+void GradientSums::close(Window& window) {
+    if (!window.unit) return;
+    const UnitSums& unit = units_[*window.unit];
+    window.copied = device_->copy_out(unit.memory.data(), window.data, unit.memory.bytes());
+    window.unit.reset();
+}
+
+void GradientSums::close_all() {
+    for (Window& window : windows_) close(window);
+    for (const Window& window : windows_) wait_for(window.copied);
+}
+
+void GradientSums::wait_for(Ticket ticket) const {
+    if (device_->wait(ticket, deadline_)) return;
+    throw Error(ExitCode::internal,
+                fmt::format("gradients are on their way between device '{}' and host memory for more than {} s: "
+                            "the device is stuck; the last committed step is safe",
+                            device_->name(), deadline_.count()));
+}
+
+void GradientSums::add(ParameterId parameter, const GradientView& addend) {
+    PENSTOCK_CHECK(device_->shares_host_memory(), "gradients in host memory are added to those of a device");
+    const Open sum = open(parameter);
+    PENSTOCK_CHECK(addend.numel == sum.numel, "a gradient of {} elements for a parameter of {}", addend.numel,
+                   sum.numel);
+    sum.fresh ? convert(addend, type_, sum.data) : add_converted(addend, type_, sum.data);
+}
+
+void GradientSums::clear() {
+    complete_ = false;
+    for (UnitSums& unit : units_)
+        for (Range& range : unit.ranges) range.fresh = true;
+}
+
+void GradientSums::clear(ParameterId parameter) {
+    complete_ = false;
+    range(parameter).fresh = true;
+}
+
+GradientView GradientSums::sum(ParameterId parameter) {
+    const Range& sum = range(parameter);
+    PENSTOCK_CHECK(!sum.fresh, "unit {}: parameter {} has no gradient yet", parameter.unit, parameter.index);
+    for (Window& window : windows_)
+        if (window.unit == parameter.unit) close(window);
+    for (const Window& window : windows_) wait_for(window.copied);
+    return {units_[parameter.unit].memory.data() + sum.offset_bytes, type_, sum.numel};
+}
+
+bool GradientSums::add_borrowed() {
+    bool added = false;
+    for (std::uint32_t index = 0; index < units_.size(); ++index) {
+        UnitSums& unit = units_[index];
+        for (std::size_t at = unit.own; at < unit.ranges.size(); ++at) {
+            Range& borrowed = unit.ranges[at];
+            if (!borrowed.trainable || borrowed.fresh) continue;
+            close_all();
+            Range& owner = range(borrowed.owner);
+            const GradientView addend{unit.memory.data() + borrowed.offset_bytes, type_, borrowed.numel};
+            std::byte* sum = units_[borrowed.owner.unit].memory.data() + owner.offset_bytes;
+            std::exchange(owner.fresh, false) ? convert(addend, type_, sum) : penstock::zero::add(addend, sum);
+            borrowed.fresh = true;
+            complete_ = false;
+            added = true;
+        }
+    }
+    return added;
+}
+
+// What no gradient came to, and the padding, is zero. A device leaves anything in between.
+void GradientSums::clear_gaps() {
+    for (std::uint32_t index = 0; index < units_.size(); ++index) {
+        UnitSums& unit = units_[index];
+        if (unit.memory.bytes() == 0) continue;
+        const std::uint64_t own = layout_->unit(index).trainable_numel() * bytes_of(type_);
+        std::uint64_t end = 0;  // of what is right
+        for (std::size_t at = 0; at < unit.own; ++at) {
+            const Range& range = unit.ranges[at];
+            if (!range.trainable || range.fresh) continue;
+            std::memset(unit.memory.data() + end, 0, range.offset_bytes - end);
+            end = range.offset_bytes + range.numel * bytes_of(type_);
+        }
+        std::memset(unit.memory.data() + end, 0, own - end);
+    }
+}
+
+double GradientSums::norm(Workers& workers, Communicator& communicator) {
+    close_all();
+    clear_gaps();
+    complete_ = true;
+    const std::span<const UnitTile> tiles = layout_->tiles();
+    std::fill(sums_.begin(), sums_.end(), 0);
+    workers.run(tiles.size(), [&](std::size_t index) { sums_[place_of(index)] = sum_of_squares(tile(tiles[index])); });
+    communicator.all_reduce(sums_);  // only one rank's addend of each is not zero: no bit changes
+    double sum = 0;
+    for (const double each : sums_) sum += each;
+    return std::sqrt(sum);
+}
+
+GradientView GradientSums::tile(UnitTile tile) const {
+    PENSTOCK_CHECK(complete_, "a tile of gradients before their norm");
+    const UnitLayout& unit = layout_->unit(tile.unit);
+    return {units_[tile.unit].memory.data() + tile.tile * unit.tile_numel() * bytes_of(type_), type_,
+            unit.tile_numel(tile.tile)};
+}
+
+// All ranks have as many tiles of a unit as this one, and the tiles before a unit are those before its first.
+std::size_t GradientSums::place_of(std::size_t index) const {
+    const Partition partition = layout_->partition();
+    const UnitTile tile = layout_->tiles()[index];
+    const std::size_t before = index - tile.tile;
+    return partition.ranks * before + std::size_t{partition.rank} * layout_->unit(tile.unit).tile_count() + tile.tile;
+}
+
+std::optional<std::string> GradientSums::first_non_finite() {
+    close_all();
+    for (std::uint32_t index = 0; index < units_.size(); ++index) {
+        const UnitSums& unit = units_[index];
+        for (std::size_t at = 0; at < unit.own; ++at) {
+            const Range& range = unit.ranges[at];
+            if (!range.trainable || range.fresh) continue;
+            const GradientView sum{unit.memory.data() + range.offset_bytes, type_, range.numel};
+            if (std::isfinite(sum_of_squares(sum))) continue;
+            const UnitSpec& spec = layout_->unit(index).spec();
+            return fmt::format("unit '{}', parameter '{}'", spec.name, spec.parameters[at].name);
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> GradientSums::first_missing() const {
+    for (std::uint32_t index = 0; index < units_.size(); ++index) {
+        const UnitSpec& spec = layout_->unit(index).spec();
+        std::vector<std::string> names;
+        for (std::size_t at = 0; at < spec.parameters.size(); ++at)
+            if (const Range& range = units_[index].ranges[at];
+                range.trainable && range.fresh && spec.parameters[at].unused == Unused::refused)
+                names.push_back(spec.parameters[at].name);
+        if (!names.empty()) return fmt::format("unit '{}', parameters '{}'", spec.name, fmt::join(names, "', '"));
+    }
+    return std::nullopt;
+}
+
+}  // namespace penstock::zero

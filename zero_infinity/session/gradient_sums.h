@@ -1,0 +1,114 @@
+// Gradients in host memory: one flat buffer per unit, in the order of its trainable range, plus one per borrowed
+// parameter. What is added comes from the client, in its order; a device with memory of its own sums there.
+#pragma once
+
+#include "pinned_pool/pinned_pool.h"
+#include "zero_infinity/device/device.h"
+#include "zero_infinity/optimizer/gradient.h"
+#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/ranks/communicator.h"
+#include "zero_infinity/threads/workers.h"
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+// Bytes that the budget's use gradients_use must have.
+std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type);
+// Memory that a device with memory of its own gives for gradients on their way to the host: two windows of the largest
+// unit.
+std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type);
+
+// The sums of one step. Compute thread only. One rank holds whole units so far; with more, closing a unit becomes the
+// reduce-scatter.
+class GradientSums {
+   public:
+    // Everything outlives it. Takes its leases here; allocates no memory later. A copy to or from host memory that
+    // takes longer than the deadline is an Error (internal).
+    GradientSums(const ModelLayout& layout, PlaneType type, pool::PinnedPool& pool, Device& device,
+                 std::chrono::seconds deadline);
+    ~GradientSums();
+    GradientSums(const GradientSums&) = delete;
+    GradientSums& operator=(const GradientSums&) = delete;
+
+    PlaneType type() const noexcept { return type_; }
+
+    // Where compute adds to a sum, until another unit's is opened or host memory is looked at. `fresh`: it holds
+    // nothing yet and is to be written whole; from now on it counts as there. REQUIRES: the parameter is trainable.
+    struct Open {
+        std::byte* data = nullptr;
+        std::uint64_t numel = 0;
+        bool fresh = true;
+    };
+    Open open(ParameterId parameter);
+    bool is_fresh(ParameterId parameter) const;
+    // Adds elements in host memory: float(sum) + float(addend), rounded once to the sum's type, nearest even; the first
+    // one is rounded alone. REQUIRES: as many as the parameter has; the device shares host memory.
+    void add(ParameterId parameter, const GradientView& addend);
+    void clear();
+    void clear(ParameterId parameter);
+
+    // All below look at host memory: what the device summed is waited for.
+
+    GradientView sum(ParameterId parameter);  // REQUIRES: not fresh
+    // Adds the sums of borrowed parameters to their owners', in the order of the units that borrow them, and clears
+    // them; false: there were none.
+    bool add_borrowed();
+    // Of all ranks' gradients, where fresh ones are zero: sums of tiles are added in the order of units, in each of
+    // ranks, in each of tiles. REQUIRES: add_borrowed() came after the last addend.
+    double norm(Workers& workers, Communicator& communicator);
+    GradientView tile(UnitTile tile) const;  // REQUIRES: norm() came after the last addend
+    // "unit NAME, parameter NAME" of the first one with an element that is not finite, in unit order; nothing when all
+    // are.
+    std::optional<std::string> first_non_finite();
+    // "unit NAME, parameters A, B" of the first unit with trainable parameters that no gradient came to and that are
+    // Unused::refused; nothing when there is none.
+    std::optional<std::string> first_missing() const;
+
+   private:
+    struct Range {  // where one parameter's gradient lies in its unit's memory
+        std::uint64_t offset_bytes = 0;
+        std::uint64_t numel = 0;
+        bool trainable = false;
+        bool fresh = true;
+        ParameterId owner;  // of a borrowed one; itself otherwise
+    };
+    struct UnitSums {
+        pool::Lease memory;         // own flat range, then the borrowed ones, each at a granule
+        std::vector<Range> ranges;  // own, then borrowed, as ParameterId counts
+        std::size_t own = 0;        // how many of them are own
+    };
+    struct Window {  // memory of the device that a unit's gradients are summed in
+        std::byte* data = nullptr;
+        std::optional<std::uint32_t> unit;  // that is open in it
+        Ticket copied;                      // until when the last unit's copy reads it
+    };
+
+    const Range& range(ParameterId parameter) const;
+    Range& range(ParameterId parameter);
+    Window& window_of(std::uint32_t unit);
+    void close(Window& window);
+    void close_all();
+    void wait_for(Ticket ticket) const;
+    void clear_gaps();
+    std::size_t place_of(std::size_t index) const;  // in the sums, of that tile of the layout
+
+    const ModelLayout* layout_;
+    PlaneType type_;
+    Device* device_;
+    std::chrono::seconds deadline_;  // of a copy
+    std::vector<UnitSums> units_;
+    std::array<Window, 2> windows_;
+    std::vector<double> sums_;  // one per tile of every rank, in the order in which they are added
+    std::size_t turn_ = 0;      // which window was opened last
+    bool complete_ = false;     // host memory has all, and zero where nothing came
+};
+
+}  // namespace penstock::zero

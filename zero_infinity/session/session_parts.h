@@ -1,0 +1,51 @@
+// What a session is made of below its calls: the machine it runs on, the store it found or made, the memory, and what
+// moves and updates.
+#pragma once
+
+#include "pinned_pool/pinned_pool.h"
+#include "swap/store/open_store.h"
+#include "zero_infinity/device/device.h"
+#include "zero_infinity/driver/driver.h"
+#include "zero_infinity/session/gradient_sums.h"
+#include "zero_infinity/session/model_store.h"
+#include "zero_infinity/session/session_info.h"
+#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/threads/workers.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+// What the session has of the machine: the directories with the way to them, the device. Throws Error: usage, storage,
+// does_not_fit (the device's memory), and what events.device_opened throws.
+struct Machine {
+    Machine(const CoreOptions& options, const SessionEvents& events);
+
+    store::OpenStore open;
+    std::unique_ptr<Device> device;
+};
+
+// As open_model_store().
+ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, WeightSource* weights,
+                      const store::ClientState& initial_client, const SessionEvents& events);
+std::unique_ptr<pool::PinnedPool> make_pool(const SessionPlan& plan);
+
+// What moves and updates: over a store that is open and memory that is there, which outlive it.
+struct SessionWork {
+    SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool);
+
+    Workers workers;
+    GradientSums gradients;
+    Driver driver;
+};
+
+// Why host memory is not registered with the ring, or nothing where it is, or need not be.
+std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool);
+SessionInfo info_of(const SessionPlan& plan, const Machine& machine, const ModelStore& opened);
+// What there is to say at the start.
+std::vector<std::string> notes_of(const SessionPlan& plan, const Machine& machine, const ModelStore& opened,
+                                  const pool::PinnedPool& pool, const std::string& unregistered);
+
+}  // namespace penstock::zero

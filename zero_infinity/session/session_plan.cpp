@@ -1,0 +1,171 @@
+#include "zero_infinity/session/session_plan.h"
+
+#include "aio/words/error.h"
+#include "zero_infinity/optimizer/update.h"
+#include "zero_infinity/session/gradient_sums.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::zero {
+
+Visit with_owners(const Visit& visit, const std::vector<UnitSpec>& units) {
+    Visit whole;
+    const auto add = [&](std::uint32_t unit) {
+        if (std::find(whole.units.begin(), whole.units.end(), unit) == whole.units.end()) whole.units.push_back(unit);
+    };
+    for (const std::uint32_t unit : visit.units) {
+        add(unit);
+        for (const BorrowedSpec& borrowed : units.at(unit).borrowed) add(borrowed.owner);
+    }
+    return whole;
+}
+
+namespace {
+
+PassVisits there(const std::vector<UnitSpec>& units) {
+    PassVisits visits;
+    for (std::uint32_t unit = 0; unit < units.size(); ++unit) visits.push_back({{unit}});
+    return visits;
+}
+
+// The last unit's forward is part of its backward visit.
+PassVisits there_and_back(const std::vector<UnitSpec>& units) {
+    PassVisits visits = there(units);
+    for (std::uint32_t unit = static_cast<std::uint32_t>(units.size()); unit-- > 1;) visits.push_back({{unit - 1}});
+    return visits;
+}
+
+ModelSpec checked(ModelSpec model) {
+    for (std::uint32_t unit = 0; unit < model.units.size(); ++unit)
+        for (const BorrowedSpec& borrowed : model.units[unit].borrowed)
+            if (borrowed.owner >= unit || borrowed.parameter >= model.units[borrowed.owner].parameters.size())
+                throw Error(ExitCode::usage,
+                            fmt::format("unit '{}' borrows parameter {} of unit {}, which does not come before it",
+                                        model.units[unit].name, borrowed.parameter, borrowed.owner));
+    if (model.training.empty()) model.training = there_and_back(model.units);
+    if (model.inference.empty()) model.inference = there(model.units);
+    for (PassVisits* visits : {&model.training, &model.inference})
+        for (Visit& visit : *visits) visit = with_owners(visit, model.units);
+    return model;
+}
+
+ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
+                      Partition partition) {
+    if (partition.ranks != 1)
+        throw Error(ExitCode::usage,
+                    fmt::format("{} ranks are asked for, but the engine runs on one so far", partition.ranks));
+    if (options.tile_numel == 0 || options.tile_numel % tile_alignment != 0)
+        throw Error(ExitCode::usage,
+                    fmt::format("a tile of {} elements is not a multiple of {}", options.tile_numel, tile_alignment));
+    return ModelLayout({.units = model.units,
+                        .format = format,
+                        .optimizers = model.optimizers,
+                        .tile_numel = options.tile_numel,
+                        .partition = partition,
+                        .residency = options.residency});
+}
+
+CoreOptions checked(CoreOptions options) {
+    const auto refuse = [](const std::string& what) { throw Error(ExitCode::usage, what); };
+    if (options.staging_tiles == 0)
+        refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
+    if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
+    if (options.snapshots && options.durability == Durability::scratch)
+        refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
+    if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
+    if (options.gradient_type != PlaneType::fp32 && options.gradient_type != PlaneType::bf16)
+        refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", word_of(options.gradient_type)));
+    options.io.deadline = options.io_deadline;
+    return options;
+}
+
+// Everything that decides what the bytes of the objects mean, and that their names and sizes do not show: options of an
+// optimizer are not among it, which optimizer keeps a parameter's moments is.
+std::string fingerprint_of(const ModelSpec& model, const std::string& codec) {
+    const std::string optimizer = model.optimizers.others().name();
+    std::string text = fmt::format("{} {} {}\n", codec, optimizer, model.optimizers.moments());
+    for (const UnitSpec& unit : model.units) {
+        for (const ParameterSpec& parameter : unit.parameters) {
+            text += fmt::format("{}/{} {} {}\n", unit.name, parameter.name, fmt::join(parameter.shape, "x"),
+                                parameter.training == Training::frozen ? "frozen" : "trainable");
+            const std::string own = model.optimizers.group_of(unit.name, parameter.name).optimizer->name();
+            if (parameter.training == Training::trainable && own != optimizer)
+                text += fmt::format("updated by {}\n", own);
+        }
+        for (const BorrowedSpec& borrowed : unit.borrowed) {
+            const UnitSpec& owner = model.units[borrowed.owner];
+            text += fmt::format("{} borrows {}/{}\n", unit.name, owner.name, owner.parameters[borrowed.parameter].name);
+        }
+    }
+    return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
+    const Codec* found = find_codec(codec);
+    if (found == nullptr)
+        throw Error(ExitCode::usage,
+                    fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(codec_names(), ", ")));
+    for (std::uint32_t moment = 0; moment < optimizer.moments() && !found->exact; ++moment)
+        if (optimizer.moment_kind(moment) == MomentKind::growing_sum)
+            throw Error(ExitCode::usage,
+                        fmt::format("optimizer {} keeps a sum that never forgets, and under the lossy codec '{}' it "
+                                    "would stop growing; use an exact codec",
+                                    optimizer.name(), codec));
+    return state_format(*found, optimizer);
+}
+
+MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, const CoreOptions& options) {
+    return {.layout = &layout,
+            .training = model.training,
+            .inference = model.inference,
+            .prefetch_depth = options.prefetch_depth,
+            .staging_tiles = options.staging_tiles,
+            .gradient_bytes = gradient_bytes(layout, options.gradient_type),
+            .snapshots = options.snapshots,
+            .host_budget_bytes = options.host_budget_bytes,
+            .device_has_memory = options.device.kind != DeviceKind::cpu,
+            .device_budget_bytes = options.device.budget_bytes,
+            .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type)};
+}
+
+StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format,
+                        Residency residency) {
+    StepBytes bytes;
+    bytes.read = memory.pass_read_bytes;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
+        const std::uint64_t states = layout.memory_bytes(layout.objects(unit).states);
+        (residency.weights == Tier::nvme ? bytes.write : bytes.resident_write) += weights;
+        (residency.states == Tier::nvme ? bytes.write : bytes.resident_write) += states;
+        if (residency.weights == Tier::nvme && format.codec->master_needs_weights) bytes.read += weights;
+        if (residency.states == Tier::nvme) bytes.read += states;
+    }
+    return bytes;
+}
+
+MemoryPlan fitting(MemoryPlan plan) {
+    plan.budget.check(pool::MachineMemory::read());
+    return plan;
+}
+
+}  // namespace
+
+SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Partition partition)
+    : options(checked(std::move(given_options))),
+      model(checked(std::move(given_model))),
+      format(format_of(options.codec, model.optimizers.others())),
+      fingerprint(fingerprint_of(model, options.codec)),
+      layout(layout_of(model, format, options, partition)),
+      memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
+      step_bytes(step_bytes_of(memory, layout, format, options.residency)) {}
+
+Traffic SessionPlan::nominal_traffic() const {
+    return traffic(format, options.durability, options.residency);
+}
+
+}  // namespace penstock::zero

@@ -1,0 +1,49 @@
+// What a session is going to be, decided before anything is touched: the model's layout, how the budgets are divided,
+// what a step moves.
+#pragma once
+
+#include "zero_infinity/codec/codec.h"
+#include "zero_infinity/plan/memory_plan.h"
+#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/parameter_groups.h"
+#include "zero_infinity/plan/traffic.h"
+#include "zero_infinity/session/core_options.h"
+
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+// What is trained: the units in the order in which their gradients are summed and their tiles updated.
+struct ModelSpec {
+    std::vector<UnitSpec> units;
+    ParameterGroups optimizers;
+    // What a pass visits, as far as it is known: for these the window is planned. Empty: each unit once, with the
+    // owners of what it borrows; in training then again in reverse order.
+    PassVisits training;
+    PassVisits inference;
+};
+
+// A visit of these units as the session makes it: with the owners of what they borrow, each unit once.
+Visit with_owners(const Visit& visit, const std::vector<UnitSpec>& units);
+
+// Stays where it is made: its parts refer to each other.
+struct SessionPlan {
+    // Throws Error: usage (options, a group that no parameter is in, a unit that borrows what does not come before it),
+    // does_not_fit (with the table of uses: the budgets, or what this machine has now).
+    SessionPlan(ModelSpec model, CoreOptions options, Partition partition);
+    SessionPlan(const SessionPlan&) = delete;
+    SessionPlan& operator=(const SessionPlan&) = delete;
+
+    Traffic nominal_traffic() const;
+
+    const CoreOptions options;  // checked
+    const ModelSpec model;
+    const StateFormat format;
+    const std::string fingerprint;  // of all that decides what the bytes of the objects mean
+    const ModelLayout layout;
+    const MemoryPlan memory;
+    const StepBytes step_bytes;
+};
+
+}  // namespace penstock::zero
