@@ -1,0 +1,15 @@
+"""Penstock for Python: a torch model whose weights, gradients and optimizer states are a core's, not torch's."""
+from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, UnitSpec, UpdateReport, UpdateRequest
+from .engine import Engine
+from .errors import (FitError, ModelError, NoGradientError, NonFiniteError, OptimizerError, PenstockError,
+                     ReleasedError, StorageError, UsageError)
+from .initialize import initialize
+from .optimizer import Optimizer
+from .settings import Settings
+from .units import Unit, units_of
+
+__all__ = [
+    "Core", "Engine", "FitError", "GroupValues", "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError",
+    "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "ReleasedError", "Settings",
+    "StorageError", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest", "UsageError", "initialize", "units_of",
+]

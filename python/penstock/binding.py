@@ -1,0 +1,167 @@
+"""The parameters of a model, bound to a core's memory while it is there and released while it is not."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from .bits import same_bits
+from .core import Core
+from .errors import ModelError, some
+from .parameter import Managed, Released, raw_gradient
+from .units import Unit
+
+Place = tuple[int, int]  # the core's unit, and the parameter's index in it
+Touched = Callable[[Released, str], None]
+
+
+class Binding:
+    """Owned by the engine; one caller at a time. From construction on the parameters' values are the core's."""
+
+    def __init__(self, model: nn.Module, units: list[Unit], core: Core, touched: Touched) -> None:
+        self.model, self.core, self._touched = model, core, touched
+        self.names = {each: name for name, each in model.named_parameters()}
+        self.places: dict[nn.Parameter, Place] = {}
+        self.parameters: list[list[nn.Parameter]] = []  # by the core's unit
+        self.resident: set[int] = set()
+        self.gradient_came = False
+        self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
+        self._released: dict[nn.Parameter, torch.Tensor] = {}
+        self._nan: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
+        for unit in units:
+            if unit.index is not None:
+                self._adopt(unit)
+
+    # Memory.
+    def bind(self, unit: int) -> None:
+        """The unit's parameters are the core's memory. REQUIRES: it is readable."""
+        for index, parameter in enumerate(self.parameters[unit]):
+            parameter.__class__ = Managed
+            parameter.data = self.core.weights(unit, index).view(parameter.shape)
+
+    def release(self, unit: int) -> None:
+        for parameter in self.parameters[unit]:
+            parameter.data = self._released[parameter]
+            parameter.__class__ = Released
+
+    def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        """Memory of the caller's stands in, until give_back(). REQUIRES: no pass."""
+        parameter.__class__ = Managed
+        parameter.data = values
+
+    def give_back(self, parameter: nn.Parameter) -> None:
+        unit, index = self.places[parameter]
+        if unit in self.resident:
+            parameter.data = self.core.weights(unit, index).view(parameter.shape)
+        else:
+            parameter.data = self._released[parameter]
+            parameter.__class__ = Released
+
+    def read(self, parameter: nn.Parameter) -> torch.Tensor:
+        """A copy of its weight. REQUIRES: no pass."""
+        return self.core.read(*self.places[parameter]).view(parameter.shape)
+
+    def write(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        """Its weight becomes these values, if they differ in bits: else a master would lose its lower ones."""
+        if not same_bits(self.read(parameter), values.to(parameter.dtype)):
+            self.core.write(*self.places[parameter], "weight", values.detach().reshape(-1))
+
+    # Gradients (parameter.Keeper).
+    def gradient_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
+        raw = raw_gradient.__get__(parameter)
+        if raw is not None:
+            return raw  # of a frozen one that was told to require a gradient; check() says so
+        total = self.core.gradient(*self.places[parameter]) if parameter.requires_grad else None
+        return None if total is None else total.view(parameter.shape)
+
+    def set_gradient(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
+        place = self.places[parameter]
+        raw_gradient.__set__(parameter, None)
+        if value is None:
+            self.core.clear_gradient(*place)
+            return
+        if value.shape != parameter.shape:
+            raise ModelError(f"gradient of shape {tuple(value.shape)} for '{self.names[parameter]}' "
+                             f"of shape {tuple(parameter.shape)}")
+        present = self.core.gradient(*place)
+        if present is not None and present.data_ptr() == value.data_ptr():
+            return  # x.grad = x.grad
+        value = value.clone()
+        self.core.clear_gradient(*place)
+        self._add(place, value)
+
+    def name_of(self, parameter: nn.Parameter) -> str:
+        return self.names[parameter]
+
+    def touched(self, parameter: Released, operation: str) -> None:
+        if not (self.gathering and operation == "detach"):
+            self._touched(parameter, operation)
+
+    # The model as it was given.
+    def check(self) -> None:
+        """Raises ModelError when the model is no longer the one that is managed."""
+        now = dict(self.model.named_parameters())
+        new = [name for name, each in now.items() if each not in self.places]
+        if new:
+            raise ModelError(f"parameters {some(new)} were added or replaced after penstock.initialize(): nothing "
+                             "manages them; change the model first, initialize then")
+        if len(now) != len(self.places):
+            gone = [name for each, name in self.names.items() if name not in now]
+            raise ModelError(f"parameters {some(gone)} were removed after penstock.initialize(); "
+                             "change the model first, initialize then")
+        for parameter, (unit, index) in self.places.items():
+            trainable = self.core.units[unit].parameters[index].trainable
+            if parameter.requires_grad != trainable:
+                was = "trainable" if trainable else "frozen"
+                raise ModelError(f"parameter '{self.names[parameter]}' was {was} at penstock.initialize() and is not "
+                                 "any more: call requires_grad_() first, initialize then")
+
+    # Private.
+    def _adopt(self, unit: Unit) -> None:
+        assert unit.index == len(self.parameters)
+        self.parameters.append([parameter for _, parameter in unit.own])
+        for index, (_, parameter) in enumerate(unit.own):
+            self.places[parameter] = (unit.index, index)
+            self._released[parameter] = self._nan_like(parameter)
+            raw_gradient.__set__(parameter, None)
+            if parameter.requires_grad:
+                self._take_first(parameter)
+            parameter.penstock_keeper = self  # type: ignore[attr-defined]
+        if unit.resident:
+            self.resident.add(unit.index)
+            self.bind(unit.index)
+        else:
+            self.release(unit.index)
+
+    def _nan_like(self, parameter: nn.Parameter) -> torch.Tensor:
+        key = (parameter.dtype, parameter.device)
+        if key not in self._nan:
+            self._nan[key] = torch.full((), float("nan"), dtype=parameter.dtype, device=parameter.device)
+        return self._nan[key].expand(parameter.shape)
+
+    def _take_first(self, parameter: nn.Parameter) -> None:
+        """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""
+        parameter.register_post_accumulate_grad_hook(self._take)
+        hooks = parameter._post_accumulate_grad_hooks
+        *others, own = hooks.items()
+        hooks.clear()
+        hooks.update([own, *others])
+
+    def _take(self, parameter: nn.Parameter) -> None:
+        """Autograd has summed this backward's gradient of it: it goes to the core's sum."""
+        gradient = raw_gradient.__get__(parameter)
+        raw_gradient.__set__(parameter, None)
+        if gradient is not None:
+            self._add(self.places[parameter], gradient.detach())
+
+    def _add(self, place: Place, gradient: torch.Tensor) -> None:
+        if gradient.is_sparse:
+            gradient = gradient.to_dense()
+        opened = self.core.open_gradient(*place)
+        total = opened.memory.view(gradient.shape)
+        if opened.fresh:
+            total.copy_(gradient)
+        else:
+            total.add_(gradient)
+        self.gradient_came = True

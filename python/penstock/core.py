@@ -1,0 +1,172 @@
+"""What the client needs of a core: the protocol, and the small values that cross it.
+
+A core keeps a model by names, shapes and bytes: it brings weights to memory when they are asked for, sums gradients,
+updates and commits. It knows no modules and no graphs. One caller at a time, on any thread; calls that wait release
+Python's lock. Tensors that it hands out are flat views of its own memory, of the parameter's type.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import torch
+
+PassKind = Literal["training", "inference"]
+What = Literal["weight", "master", "moment0", "moment1"]
+OptimizerKind = Literal["adamw", "adam", "sgd", "adagrad", "lion"]
+Visit = tuple[int, ...]  # the units whose weights compute reads at once
+ReadWeight = Callable[[int, int], torch.Tensor]  # (unit, index) -> the parameter's first value
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """A parameter of a unit; `group` counts the optimizer's groups and is 0 where it is frozen."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    trainable: bool
+    group: int = 0
+    without_gradient: Literal["refused", "skipped"] = "skipped"  # skipped as torch does: no decay, own step count
+
+    @property
+    def numel(self) -> int:
+        return torch.Size(self.shape).numel()
+
+
+@dataclass(frozen=True)
+class UnitSpec:
+    """What is gathered and released as a whole. A resident one stays in memory at one address."""
+
+    name: str
+    parameters: tuple[ParameterSpec, ...]
+    resident: bool = False
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What is trained. `training` and `inference` are the visits that are expected, as far as they are known."""
+
+    units: tuple[UnitSpec, ...]
+    optimizer: OptimizerKind
+    training: tuple[Visit, ...] = ()
+    inference: tuple[Visit, ...] = ()
+    initial_accumulator: float = 0.0  # of Adagrad: the first value of its moment
+
+
+@dataclass(frozen=True)
+class GroupValues:
+    """What an optimizer's group says about one step; an optimizer reads those that it knows."""
+
+    lr: float
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+    lr_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class UpdateRequest:
+    """One step. `clip` is the largest global norm, 0: none; the sums are `loss_scale` times the gradient."""
+
+    step: int
+    groups: Sequence[GroupValues]
+    clip: float = 0.0
+    loss_scale: float = 1.0
+    may_skip: bool = False  # a gradient that is not finite ends in a report and changes nothing
+    client_state: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What came of it. `gradient_norm` is before clipping, of the gradient itself; None where nobody asked for it."""
+
+    gradient_norm: float | None
+    updated: bool
+    committed: bool
+
+
+@dataclass(frozen=True)
+class OpenSum:
+    """Where a gradient's sum lies, for the client to write (`fresh`: it holds nothing yet) or to add to."""
+
+    memory: torch.Tensor
+    fresh: bool
+
+
+class Core(Protocol):
+    """A model in training. Raises PenstockError and its kinds; after StorageError it may only be closed."""
+
+    units: Sequence[UnitSpec]
+    # The client state of the generation it has gone on from; None: the store is new, its weights came from the client.
+    resumed: Mapping[str, str] | None
+    user_state: MutableMapping[str, str]  # committed with every step
+
+    # Passes. Updates, reads and writes come between them.
+    def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
+
+    def begin_pass(self, kind: PassKind) -> None: ...
+
+    def visit(self, units: Visit, held: Visit = ()) -> None:
+        """Blocks until the weights of `units` are readable. What the last visit or `held` made readable and this one
+        names in either list keeps its address; all else may be overwritten from now on. A unit in `held` was readable
+        before."""
+
+    def end_pass(self) -> None: ...
+
+    def weights(self, unit: int, index: int) -> torch.Tensor:
+        """Of a resident unit at any time, at one address; of others while they are readable."""
+
+    # Gradients, summed over passes until the update; at any time, also within a pass.
+    def open_gradient(self, unit: int, index: int) -> OpenSum: ...
+
+    def gradient(self, unit: int, index: int) -> torch.Tensor | None:
+        """The sum, which the client may change in place; None when no addend has come. At one address until cleared."""
+
+    def clear_gradient(self, unit: int, index: int) -> None: ...
+
+    def clear_gradients(self) -> None: ...
+
+    def gradient_norm(self) -> float: ...
+
+    def first_non_finite_gradient(self) -> tuple[int, int] | None: ...
+
+    # Steps.
+    def update(self, request: UpdateRequest) -> UpdateReport:
+        """Clips, updates every parameter that a gradient came to, clears the gradients, commits."""
+
+    def settle(self) -> None:
+        """Commits the newest step, if it is not."""
+
+    def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
+        """A flat copy; fp32 for all but weights. Between passes."""
+
+    def write(self, unit: int, index: int, what: What, values: torch.Tensor) -> None:
+        """Replaces it, and for weights the master. Between passes; durable with the next commit."""
+
+    def begin_snapshot(self, path: str) -> None:
+        """Copies the newest step into the new directory `path` while training goes on."""
+
+    def finish_snapshot(self) -> None:
+        """Blocks until the copy under way is whole; raises what became of it."""
+
+    def go_back(self, path: str) -> Mapping[str, str]:
+        """The model is that of the snapshot, durably; gradients are cleared. Its client state."""
+
+    def memory_table(self) -> str: ...
+
+    def notes(self) -> list[str]:
+        """Lines for the log that came up since the last call."""
+
+    def close(self) -> None: ...
+
+
+class OpenCore(Protocol):
+    """Makes a core on a store. `first` gives each parameter of a new store once, in the order of the units; a store
+    that has a generation goes on from it and does not ask."""
+
+    def __call__(self, model: ModelSpec, first: ReadWeight) -> Core: ...

@@ -1,0 +1,182 @@
+"""The engine: a managed model, its optimizer and the step, with the calls that DeepSpeed's users know."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import buffers, checkpoint
+from .binding import Binding
+from .core import Core, PassKind, Visit, What
+from .errors import NoGradientError, UsageError, some
+from .model_state import ModelState
+from .optimizer import Optimizer
+from .optimizer_kind import Mapped
+from .settings import Settings
+from .unit_call import UnitCall
+from .units import Unit
+from .visits import Visits
+
+
+class Engine(nn.Module):
+    """Made by penstock.initialize(). `module` is the model that was given; it may be called by itself as well, and its
+    optimizer stepped by itself. One caller at a time."""
+
+    def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped, settings: Settings,
+                 forward: Sequence[Visit] = ()) -> None:
+        super().__init__()
+        self.module, self.core, self.settings = model, core, settings
+        self.visits = Visits(core, forward)
+        self.binding = Binding(model, units, core, self.visits.touched)
+        self.visits.binding = self.binding
+        self._state = ModelState(model, self.binding, self.visits)
+        self.optimizer = Optimizer(mapped, core, self.visits, self.binding)
+        self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
+        self.optimizer.client_state = self._client_state
+        self.lr_scheduler: Any = None
+        self.micro_steps = 0
+        self.first_buffers = buffers.persistent(model)
+        for unit in units:
+            if unit.module is not None:
+                unit.module.forward = UnitCall(unit, self.visits)
+        model.register_forward_pre_hook(self._model_is_called)
+        model.register_forward_hook(self._model_was_called, always_call=True)
+        if core.resumed is not None:
+            checkpoint.take_committed_state(self, core.resumed)
+
+    def use_scheduler(self, scheduler: Any) -> None:
+        """It is stepped after each update and goes on where the store does."""
+        self.lr_scheduler = scheduler
+        if self.core.resumed is not None:
+            checkpoint.take_committed_scheduler(self, self.core.resumed)
+
+    # The three calls of a step.
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise UsageError("engine.backward() takes a loss of one element, "
+                             f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
+        scaled = loss / self.settings.accumulation if self.settings.accumulation > 1 else loss
+        if self.optimizer.loss_scale is not None:
+            scaled = scaled.float() * self.optimizer.loss_scale.value
+        scaled.backward(retain_graph=retain_graph)
+        return loss
+
+    def step(self) -> None:
+        """Ends a micro-batch; with the last of an accumulation, updates, and tells the scheduler."""
+        self.micro_steps += 1
+        if self.micro_steps % self.settings.accumulation != 0:
+            return
+        if not self.binding.gradient_came:
+            self.micro_steps -= 1
+            raise NoGradientError("engine.step(): no gradient has come since the last step; call engine.backward(loss) "
+                                  "before it")
+        report = self.optimizer.update()
+        if self.lr_scheduler is not None and report.updated:
+            self.lr_scheduler.step()
+
+    def is_gradient_accumulation_boundary(self) -> bool:
+        return (self.micro_steps + 1) % self.settings.accumulation == 0
+
+    def gradient_accumulation_steps(self) -> int:
+        return self.settings.accumulation
+
+    def train_micro_batch_size_per_gpu(self) -> int | None:
+        return self.settings.micro_batch
+
+    @property
+    def global_steps(self) -> int:
+        return self.optimizer.updates
+
+    def get_global_grad_norm(self) -> float | None:
+        """Of the last step, before clipping; None where nothing was clipped."""
+        return None if self.optimizer.report is None else self.optimizer.report.gradient_norm
+
+    def get_lr(self) -> list[float]:
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    # Weights, by the names of model.named_parameters().
+    def weight(self, name: str, what: What = "weight") -> torch.Tensor:
+        """A copy out of the store: the weight, or master, moment0, moment1, which are fp32."""
+        parameter = self._named(name)
+        self.visits.end()
+        return self.core.read(*self.binding.places[parameter], what).view(parameter.shape)
+
+    def set_weight(self, name: str, values: torch.Tensor) -> None:
+        parameter = self._named(name)
+        if values.shape != parameter.shape:
+            raise UsageError(f"'{name}' has shape {tuple(parameter.shape)}, not {tuple(values.shape)}")
+        self.visits.end()
+        self.binding.write(parameter, values)
+
+    def named_weights(self, what: What = "weight") -> Iterator[tuple[str, torch.Tensor]]:
+        """All of them, one at a time in memory."""
+        for parameter, name in self.binding.names.items():
+            if what == "weight" or parameter.requires_grad:
+                yield name, self.weight(name, what)
+
+    @contextlib.contextmanager
+    def gathered(self, parameters: nn.Parameter | Iterable[nn.Parameter], modify: bool = False) -> Iterator[None]:
+        """Their values are readable within; with `modify` what was changed goes to the store. No forward within."""
+        listed = [parameters] if isinstance(parameters, nn.Parameter) else list(parameters)
+        for each in listed:
+            if each not in self.binding.places:
+                raise UsageError("engine.gathered(): a parameter is not of the managed model")
+        self.visits.end()
+        for each in listed:
+            self.binding.lend(each, self.binding.read(each))
+        try:
+            yield
+            if modify:
+                for each in listed:
+                    self.binding.write(each, each.data)
+        finally:
+            for each in listed:
+                self.binding.give_back(each)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The model's, in ordinary memory; named_weights() streams instead."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        return self.module.load_state_dict(state_dict, strict=strict, assign=assign)
+
+    # Checkpoints.
+    def save_checkpoint(self, directory: str | Path, tag: str | None = None,
+                        client_state: Mapping[str, Any] | None = None) -> str:
+        return checkpoint.save(self, Path(directory), tag, dict(client_state or {}))
+
+    def load_checkpoint(self, directory: str | Path, tag: str | None = None) -> tuple[str | None, dict[str, Any]]:
+        """(None, {}) where there is none yet, as a program's first start finds it."""
+        return checkpoint.load(self, Path(directory), tag)
+
+    def close(self) -> None:
+        """Commits what is not; the model's weights are in the store then, and its parameters stay released."""
+        self.visits.give_up()
+        self.core.settle()
+        self.core.close()
+
+    # Private.
+    def _named(self, name: str) -> nn.Parameter:
+        named = {each: parameter for parameter, each in self.binding.names.items()}
+        if name not in named:
+            raise UsageError(f"the model has no parameter '{name}'; it has {some(named)}")
+        return named[name]
+
+    def _model_is_called(self, *_: Any) -> None:
+        kind: PassKind = "training" if torch.is_grad_enabled() else "inference"
+        if self.visits.kind is None and kind == "training":
+            self.binding.check()
+        self.visits.begin(kind)
+
+    def _model_was_called(self, *_: Any) -> None:
+        self.visits.model_called()
+
+    def _client_state(self) -> Mapping[str, str]:
+        return checkpoint.committed_state(self)

@@ -1,0 +1,47 @@
+"""What goes wrong: each kind says what, where, and what can be done."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PenstockError(RuntimeError):
+    """Any error of this package."""
+
+
+class UsageError(PenstockError):
+    """A call or a setting that cannot be; nothing has changed."""
+
+
+class ModelError(UsageError):
+    """The model cannot be managed, or was changed while it is."""
+
+
+class OptimizerError(UsageError):
+    """The optimizer cannot be mapped to one of the core's."""
+
+
+class ReleasedError(PenstockError):
+    """Values of a parameter were asked for while its memory is not there."""
+
+
+class NoGradientError(UsageError):
+    """A step without any gradient."""
+
+
+class NonFiniteError(PenstockError):
+    """A gradient that is not a number; the last step is untouched."""
+
+
+class FitError(PenstockError):
+    """Units that are needed at once find no room in the budget."""
+
+
+class StorageError(PenstockError):
+    """The store cannot be read or written; what was committed stays."""
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """The first names of many, for an error's text."""
+    listed = list(names)
+    text = ", ".join(f"'{name}'" for name in listed[:most])
+    return text if len(listed) <= most else f"{text} and {len(listed) - most} more"

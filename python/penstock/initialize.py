@@ -1,0 +1,117 @@
+"""penstock.initialize(): a model, an optimizer and a core become an engine."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from .config import Config, read_config
+from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
+from .engine import Engine
+from .errors import ModelError, OptimizerError, UsageError, some
+from .optimizer import Optimizer
+from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
+from .parameter import Managed
+from .settings import Settings
+from .units import Unit, units_of
+
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+Initialized = tuple[Engine, Optimizer, "DataLoader[Any] | None", Any]
+
+
+def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
+               model_parameters: Iterable[Any] | None = None, training_data: Any = None, lr_scheduler: Any = None, *,
+               core: OpenCore, config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+               units: Sequence[str] = (), resident: Sequence[str] = (),
+               settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None) -> Initialized:
+    """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
+    the core's. `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable.
+    `lr_scheduler` is one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py.
+    `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
+    read = Config(Settings(), None, None, ()) if config is None else read_config(config)
+    settings = settings or read.settings
+    lr_scheduler = lr_scheduler or read.scheduler
+    _check_model(model)
+    if settings.dtype is not None:
+        model.to(settings.dtype)
+    mapped = _mapped(optimizer, model_parameters, model, read.optimizer or torch.optim.AdamW)
+    check_cover(model, mapped)
+    cut = units_of(model, units, resident)
+    spec = _model_spec(cut, mapped)
+    parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
+    opened = core(spec, lambda unit, index: parameters[unit][index].detach())
+    engine = Engine(model, cut, opened, mapped, settings, spec.inference)
+    scheduler = _scheduler(lr_scheduler, engine.optimizer)
+    if scheduler is not None:
+        engine.use_scheduler(scheduler)
+    loader = None
+    if training_data is not None:
+        loader = DataLoader(training_data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn)
+    return engine, engine.optimizer, loader, scheduler
+
+
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"penstock.initialize(model=...): a torch.nn.Module, not {type(model).__name__}")
+    named = dict(model.named_parameters())
+    if not named:
+        raise ModelError(f"{type(model).__name__} has no parameters: there is nothing to manage")
+    if any(isinstance(each, Managed) for each in named.values()):
+        raise ModelError("the model is managed by another engine already; make a new one for a second engine")
+    lazy = [name for name, each in named.items() if isinstance(each, nn.UninitializedParameter)]
+    if lazy:
+        raise ModelError(f"parameters {some(lazy)} have no shape yet (lazy modules): call the model once before")
+    meta = [name for name, each in named.items() if each.is_meta]
+    if meta:
+        raise ModelError(f"parameters {some(meta)} are on 'meta' and have no values: load them before")
+    other = [f"{name} ({each.dtype})" for name, each in named.items() if each.dtype not in FLOATS]
+    if other:
+        raise ModelError(f"parameters {some(other)} are of types that cannot be kept; there are "
+                         "float32, bfloat16 and float16")
+    empty = [name for name, each in named.items() if each.numel() == 0]
+    if empty:
+        raise ModelError(f"parameters {some(empty)} have no elements; remove them")
+
+
+def _mapped(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,
+            make: Callable[[Any], torch.optim.Optimizer]) -> Mapped:
+    if optimizer is None:
+        return map_parameters(parameters, model, make)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise OptimizerError(f"optimizer: one of torch.optim, not {type(optimizer).__name__}")
+    if parameters is not None:
+        raise UsageError("optimizer and model_parameters were both given: the optimizer has its parameters; leave out "
+                         "model_parameters")
+    return map_optimizer(optimizer)
+
+
+def _model_spec(cut: list[Unit], mapped: Mapped) -> ModelSpec:
+    group_of = mapped.group_of()
+    specs = [UnitSpec(unit.name, tuple(
+        ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad, group_of.get(each, 0))
+        for name, each in unit.own), unit.resident) for unit in cut if unit.index is not None]
+    forward = _visits_in_order_of_definition(cut, specs)
+    return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,
+                     mapped.initial_accumulator)
+
+
+def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tuple[Visit, ...]:
+    """Which is the order of use in nearly all models; the first pass corrects it."""
+    reads = [tuple(each for each in unit.reads if not specs[each].resident) for unit in cut if unit.module is not None]
+    return tuple(each for each in reads if each)
+
+
+def _scheduler(given: Any, optimizer: Optimizer) -> Any:
+    """A scheduler made for the user's own optimizer goes on with ours: the groups are the same objects."""
+    if given is None:
+        return None
+    if isinstance(given, (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)):
+        given.optimizer = optimizer
+        return given
+    if callable(given):
+        return given(optimizer)
+    raise UsageError(f"lr_scheduler: a scheduler of torch or a function that makes one, not {type(given).__name__}")

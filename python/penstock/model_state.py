@@ -1,0 +1,100 @@
+"""What a managed model answers to state_dict(), load_state_dict() and to(): the store has the weights."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from .binding import Binding
+from .errors import ModelError
+from .visits import Visits
+
+
+class ModelState:
+    """Hooks on each module that has parameters of its own. Weights are read and written one module at a time."""
+
+    def __init__(self, model: nn.Module, binding: Binding, visits: Visits) -> None:
+        self.model, self.binding, self.visits = model, binding, visits
+        # One tensor per parameter of one state_dict(), so that tied ones share memory as they did.
+        self._gathered: weakref.WeakValueDictionary[nn.Parameter, torch.Tensor] = weakref.WeakValueDictionary()
+        self._lent: set[nn.Parameter] = set()
+        for module in model.modules():
+            module.register_state_dict_pre_hook(self._before_state_dict)
+            own = {key: each for key, each in module._parameters.items() if each is not None}
+            if own:
+                # torch writes an attribute to this one, which a method does not take
+                module.register_state_dict_post_hook(lambda *args: self._after_state_dict(*args))
+                module.register_load_state_dict_pre_hook(self._before_load)
+                module.register_load_state_dict_post_hook(self._after_load)
+                module._apply = Immovable(module, self)  # type: ignore[method-assign]
+        if not isinstance(model.__dict__.get("_apply"), Immovable):
+            model._apply = Immovable(model, self)  # type: ignore[method-assign]
+
+    def gathered(self, parameter: nn.Parameter) -> torch.Tensor:
+        values = self._gathered.get(parameter)
+        if values is None:
+            values = self._gathered[parameter] = self.binding.read(parameter)
+        return values
+
+    def _before_state_dict(self, module: nn.Module, prefix: str, keep_vars: bool) -> None:
+        self.visits.end()
+        if prefix == "" or module is self.model:
+            self._gathered.clear()  # a new one
+        self.binding.gathering = bool(module._parameters)
+
+    def _after_state_dict(self, module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+        self.binding.gathering = False
+        for key, parameter in module._parameters.items():
+            if parameter in self.binding.places and prefix + key in state:
+                state[prefix + key] = self.gathered(parameter)
+
+    def _before_load(self, module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any],
+                     *_: Any) -> None:
+        if metadata.get("assign_to_params_buffers", False):
+            raise ModelError("load_state_dict(assign=True) would replace parameters that are managed; leave out assign")
+        self.visits.end()
+        for key, parameter in module._parameters.items():
+            if parameter in self.binding.places and prefix + key in state:
+                self.binding.lend(parameter, self.binding.read(parameter))
+                self._lent.add(parameter)
+
+    def _after_load(self, module: nn.Module, _: Any) -> None:
+        for parameter in module._parameters.values():
+            if parameter in self._lent:
+                self._lent.discard(parameter)
+                self.binding.write(parameter, parameter.data)
+                self.binding.give_back(parameter)
+
+
+class Immovable:
+    """In the place of a module's _apply: to(), half() and cuda() may ask for what is so already, and nothing else."""
+
+    def __init__(self, module: nn.Module, state: ModelState) -> None:
+        self._module, self._state = module, state
+
+    def __call__(self, fn: Any, recurse: bool = True) -> nn.Module:
+        for parameter in self._first_of_each_type():
+            probe = torch.empty(1, dtype=parameter.dtype, device=parameter.device)
+            moved = fn(probe)
+            if moved.dtype != probe.dtype or moved.device != probe.device:
+                raise ModelError(f"the model's parameters are managed as {probe.dtype} on {probe.device} and cannot "
+                                 f"become {moved.dtype} on {moved.device}: call to() first, penstock.initialize() then")
+        return self._module
+
+    def _first_of_each_type(self) -> Iterator[nn.Parameter]:
+        seen = set()
+        for parameter in self._module.parameters():
+            if (parameter.dtype, parameter.device) not in seen:
+                seen.add((parameter.dtype, parameter.device))
+                yield parameter
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise ModelError("a managed model cannot be copied: its weights are in the store; copy it before "
+                         "penstock.initialize(), or take engine.state_dict()")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "
+                         "not the model")

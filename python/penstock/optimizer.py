@@ -1,0 +1,104 @@
+"""The optimizer as torch's programs know one: groups with rates that schedulers write, zero_grad(), step().
+
+Its arithmetic and its moments are the core's; `state` is empty.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from .binding import Binding
+from .core import Core, UpdateReport, UpdateRequest
+from .errors import OptimizerError, StorageError, UsageError
+from .loss_scale import LossScale
+from .optimizer_kind import Mapped
+from .visits import Visits
+
+ClientState = Callable[[], Mapping[str, str]]
+
+
+class Optimizer(torch.optim.Optimizer):
+    """`updates` counts the steps of this model, over all its lives; `report` tells of the last one."""
+
+    def __init__(self, mapped: Mapped, core: Core, visits: Visits, binding: Binding) -> None:
+        self._ready = False
+        super().__init__(mapped.groups, mapped.defaults)
+        # The very groups of the user's optimizer, so that a scheduler that was made for it goes on to work.
+        self.param_groups = mapped.groups
+        self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
+        self.updates = 0
+        self.report: UpdateReport | None = None
+        self.clip = 0.0
+        self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
+        self.client_state: ClientState = dict
+        self.snapshot_path: Callable[[int], str] | None = None
+        self._ready = True
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._core.clear_gradients()
+        self._binding.gradient_came = False
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.update()
+        return loss
+
+    def update(self) -> UpdateReport:
+        """With a loss scale, a step that overflows is skipped, and the report says so."""
+        self._visits.end()
+        self._binding.check()
+        step = self.updates + 1
+        values = [self._kind.values(group) for group in self.param_groups]
+        self._opt_called = True  # torch's schedulers ask whether they are called after a step
+        self.report = self._core.update(UpdateRequest(
+            step, values, self.clip, self.loss_scale.value if self.loss_scale else 1.0, self.loss_scale is not None,
+            {**self.client_state(), "updates": str(step)}))
+        self._binding.gradient_came = False
+        if self.report.updated:
+            self.updates = step
+        if self.loss_scale is not None:
+            self.loss_scale.after(overflow=not self.report.updated)
+        return self.report
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if self._ready:
+            raise OptimizerError("groups of a managed optimizer are fixed, because the store keeps its moments; add "
+                                 "the group to the optimizer that penstock.initialize() is given")
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The groups, and which step of the store they belong to. The moments stay in the store."""
+        return {**super().state_dict(), "penstock": {"updates": self.updates}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Where they belong to another step, the store goes back to that step's snapshot."""
+        state = dict(state_dict)
+        if "penstock" not in state:
+            raise UsageError("this optimizer state is not Penstock's: its moments cannot be taken over; begin with the "
+                             "model's weights alone")
+        wanted = int(state.pop("penstock")["updates"])
+        shared = self.param_groups
+        super().load_state_dict(state)
+        for mine, loaded in zip(shared, self.param_groups):
+            mine.update({key: value for key, value in loaded.items() if key != "params"})
+        self.param_groups = shared
+        if wanted != self.updates:
+            self.go_back(wanted)
+
+    def go_back(self, updates: int) -> None:
+        if self.snapshot_path is None:
+            raise StorageError(f"the store is at step {self.updates}, the checkpoint at {updates}, and no directory of "
+                               "snapshots is known: penstock.initialize(snapshots=...)")
+        self._visits.end()
+        self._core.go_back(self.snapshot_path(updates))
+        self._binding.gradient_came = False
+        self.updates = updates
+
+
+Optimizer.step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # step() says itself that it was called

@@ -1,0 +1,17 @@
+"""What penstock.initialize() is told about the step."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .loss_scale import LossScale
+
+
+@dataclass(frozen=True)
+class Settings:
+    accumulation: int = 1  # micro-batches of one step
+    clip: float = 0.0  # largest global norm of the gradient; 0: none
+    micro_batch: int | None = None  # rows; for the data loader
+    dtype: torch.dtype | None = None  # what the model is made before it is managed; None: as it is
+    loss_scale: LossScale | None = None  # of fp16

@@ -1,0 +1,220 @@
+"""Where compute is: passes, the units it reads, and the calls of units that are under way."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .binding import Binding
+from .core import Core, PassKind, Visit
+from .errors import ReleasedError
+from .parameter import Released
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a unit's forward. `parent` is the call within which it was made."""
+
+    name: str
+    reads: Visit
+    parent: Call | None = None
+    foreign: bool = False  # within a checkpoint of the user's
+
+    def ancestors(self) -> Iterable[Call]:
+        each = self.parent
+        while each is not None:
+            yield each
+            each = each.parent
+
+
+@dataclass
+class Region:
+    """What a checkpoint of the user's is recomputing: its backward reads all units of it."""
+
+    key: Any = None
+    units: Visit = ()
+
+
+class Visits:
+    """One caller at a time, on any thread. `bound` are the units whose parameters point to memory; the core's readable
+    ones are these and some that have been left since the last visit."""
+
+    def __init__(self, core: Core, forward: Iterable[Visit] = ()) -> None:
+        """`forward`: the visits that the core was told to expect of a forward."""
+        self.core = core
+        self.binding: Binding  # set by the engine, which builds both
+        self.notes: dict[str, str] = {}  # parameters that were read outside of their units, and by what
+        self.kind: PassKind | None = None
+        self.open: list[Call] = []
+        self._readable: Visit = ()
+        self._bound: set[int] = set()
+        self._outside: Visit = ()
+        self._region = Region()
+        self._late: set[int] = set()  # read by the backward that is under way, until the next visit
+        self._watched: set[int] = set()  # backwards whose end will be told
+        self._forward: list[Visit] = []
+        self._last_forward: list[Visit] = list(forward)
+        self._in_order = False  # this pass's backward has been foretold
+
+    # Passes.
+    def begin(self, kind: PassKind) -> None:
+        """The model is called. An inference pass that nobody ended, ends; a training pass goes on."""
+        if not in_backward():
+            self._watched.clear()  # of a backward that raised
+            if self.open:
+                return
+        if self.kind == "inference" and not self.open:
+            self.end()
+        if self.kind is None:
+            self.core.begin_pass(kind)
+            self.kind = kind
+
+    def model_called(self) -> None:
+        """The model's forward has returned."""
+        if self.kind == "inference" and not self.open:
+            self.end()
+
+    def end(self) -> None:
+        """No unit is bound any more. Called before whatever comes between passes."""
+        if self.kind is None:
+            return
+        for unit in self._outside:
+            for parameter in self.binding.parameters[unit]:
+                torch.autograd.graph.increment_version(parameter)  # a graph that still has it must not use it
+        self._outside, self._region, self._late = (), Region(), set()
+        self._leave_all_but(set())
+        self.core.end_pass()
+        self._readable = ()
+        if self.kind == "training" and self._forward:
+            self._last_forward, self._forward = self._forward, []
+        self.kind, self._in_order = None, False
+
+    def give_up(self) -> None:
+        """After an exception: calls that were under way are so no more."""
+        self.open.clear()
+        self.end()
+
+    # Calls of units.
+    def enter(self, call: Call) -> None:
+        self._begin_if_none()
+        if not call.foreign and call.parent is None:
+            self._region = Region()
+        self._arrive(call.reads, _reads(call.ancestors()))
+        if self._streamed(call.reads):
+            self._forward.append(self._streamed(call.reads))
+        self.open.append(call)
+
+    def leave(self, call: Call) -> None:
+        self.open.remove(call)
+        self._leave_all_but(self._needed())
+
+    def enter_again(self, call: Call) -> None:
+        """A recompute within a backward; what it brings is read until the next one."""
+        self._begin_if_none()
+        self._foretell()
+        ancestors = list(call.ancestors())
+        if not any(each.foreign for each in ancestors):
+            self._region = Region()
+        self._arrive(call.reads, _reads(ancestors))
+        self._late = {*call.reads, *_reads(ancestors)}
+        self._watch()
+        self.open.append(call)
+
+    def leave_again(self, call: Call) -> None:
+        self.open.remove(call)
+
+    def enter_region(self, call: Call, key: Any) -> None:
+        """A checkpoint of the user's recomputes: `key` says which."""
+        self._begin_if_none()
+        if self._region.key is not key:
+            self._region = Region(key)
+        self._arrive(call.reads, ())
+        self._region.units = tuple(dict.fromkeys((*self._region.units, *call.reads)))
+        self._late = set(self._region.units)
+        self._watch()
+        self.open.append(call)
+
+    def touched(self, parameter: Released, operation: str) -> None:
+        """Within a pass a parameter that is read outside of its unit stays until the step; else it is an error."""
+        unit, _ = self.binding.places[parameter]
+        name = self.binding.names[parameter]
+        unit_name = self.core.units[unit].name
+        if self.kind is None or operation in ("deepcopy", "pickle"):
+            raise ReleasedError(
+                f"parameter '{name}' was read by '{operation}' while its values are in the store. In a forward "
+                f"they come by themselves; else read them with engine.weight('{name}') or within "
+                f"engine.gathered(), or keep the unit in memory: penstock.initialize(resident=['{unit_name}'])")
+        self.notes.setdefault(name, operation)
+        self._outside = (*self._outside, unit)
+        self._arrive((unit,), self._late)
+        if in_backward():
+            self._watch()
+
+    # Private.
+    def _begin_if_none(self) -> None:
+        if self.kind is None or (self.kind == "inference" and torch.is_grad_enabled() and not self.open):
+            self.begin("training" if torch.is_grad_enabled() or in_backward() else "inference")
+
+    def _streamed(self, units: Iterable[int]) -> Visit:
+        return tuple(unit for unit in dict.fromkeys(units) if unit not in self.binding.resident)
+
+    def _arrive(self, reads: Visit, beside: Iterable[int]) -> None:
+        wanted = self._streamed(reads)
+        if not wanted:
+            return
+        held = self._streamed((*self._outside, *self._region.units, *_reads(self.open), *beside))
+        held = tuple(unit for unit in held if unit in self._readable and unit not in wanted)
+        self._late &= {*wanted, *held}
+        self._leave_all_but({*wanted, *held})
+        try:
+            self.core.visit(wanted, held)
+        except BaseException:
+            self._leave_all_but(set())
+            self._readable = ()
+            raise
+        self._readable = (*wanted, *held)
+        for unit in wanted:
+            if unit not in self._bound:
+                self.binding.bind(unit)
+                self._bound.add(unit)
+
+    def _leave_all_but(self, kept: set[int]) -> None:
+        for unit in self._bound - kept:
+            self.binding.release(unit)
+            self._bound.discard(unit)
+
+    def _needed(self) -> set[int]:
+        return {*self._outside, *self._late, *_reads(self.open)}
+
+    def _foretell(self) -> None:
+        """Once backward begins the rest is known, whatever the model did this time."""
+        if self._in_order or self.kind != "training":
+            return
+        self._in_order = True
+        if self._forward and self._forward != self._last_forward:
+            self.core.expect("training", reversed(self._forward))
+
+    def _watch(self) -> None:
+        task = torch._C._current_graph_task_id()
+        if task != -1 and task not in self._watched:
+            self._watched.add(task)
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: self._backward_ended(task))
+
+    def _backward_ended(self, task: int) -> None:
+        self._watched.discard(task)
+        if not self._watched and not self.open:
+            self._late, self._region = set(), Region()
+            if self._outside:
+                self._leave_all_but(self._needed())  # a graph may still have what was read outside: until the step
+            else:
+                self.end()
+
+
+def _reads(calls: Iterable[Call]) -> Iterable[int]:
+    return (unit for each in calls for unit in each.reads)
+
+
+def in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1

@@ -1,0 +1,159 @@
+"""What cannot be: one clear exception each, and nothing is lost."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import penstock
+import small_models as small
+from compare import adamw
+from fake_core import OpenFakeCore
+
+
+def managed(make=small.Stack, **options):
+    torch.manual_seed(0)
+    model = make()
+    opener = OpenFakeCore(options.pop("window_bytes", None))
+    engine, _, _, _ = penstock.initialize(model, adamw(model.parameters()), core=opener, **options)
+    return engine, opener.last
+
+
+def step(engine):
+    engine.backward(small.loss(engine, small.ids()))
+    engine.step()
+
+
+@pytest.mark.parametrize("model, text", [
+    ("a model", "not str"), (nn.ReLU(), "has no parameters"), (nn.LazyLinear(3), "have no shape yet"),
+    (nn.Linear(2, 2, device="meta"), "on 'meta'"), (nn.Linear(2, 2, dtype=torch.float64), "float64"),
+    (nn.ParameterList([nn.Parameter(torch.zeros(0))]), "no elements"),
+    (nn.Linear(2, 2).requires_grad_(False), "nothing to train")])
+def test_a_model_that_cannot_be_managed_is_refused(model, text):
+    with pytest.raises(penstock.UsageError, match=text):
+        penstock.initialize(model, core=OpenFakeCore())
+
+
+def test_a_second_engine_of_a_model_is_refused():
+    engine, _ = managed()
+    with pytest.raises(penstock.ModelError, match="managed by another engine"):
+        penstock.initialize(engine.module, core=OpenFakeCore())
+
+
+def test_what_is_no_optimizer_or_scheduler_is_refused():
+    with pytest.raises(penstock.OptimizerError, match="not str"):
+        penstock.initialize(small.Stack(), "AdamW", core=OpenFakeCore())
+    with pytest.raises(penstock.UsageError, match="lr_scheduler"):
+        penstock.initialize(small.Stack(), lr_scheduler=3, core=OpenFakeCore())
+    model = small.Stack()
+    with pytest.raises(penstock.UsageError, match="both given"):
+        penstock.initialize(model, adamw(model.parameters()), model.parameters(), core=OpenFakeCore())
+
+
+@pytest.mark.parametrize("change, text", [
+    (lambda model: model.register_parameter("late", nn.Parameter(torch.zeros(2))), "'late' were added"),
+    (lambda model: setattr(model, "head", nn.Linear(small.WIDTH, 11)), "'head.weight', 'head.bias' were added"),
+    (lambda model: setattr(model, "norm", nn.Identity()), "'norm.weight', 'norm.bias' were removed"),
+    (lambda model: model.head.weight.requires_grad_(False), "'head.weight' was trainable")])
+def test_a_model_that_was_changed_is_refused_at_its_next_use(change, text):
+    engine, core = managed()
+    step(engine)
+    change(engine.module)
+    with pytest.raises(penstock.ModelError, match=text):
+        engine(small.ids())
+    with pytest.raises(penstock.ModelError, match=text):
+        engine.optimizer.step()
+    assert core.updates == 1
+
+
+def test_a_step_without_a_gradient_is_refused_and_the_next_one_works():
+    engine, core = managed()
+    with pytest.raises(penstock.NoGradientError, match="engine.backward"):
+        engine.step()
+    step(engine)
+    assert core.updates == 1 and engine.global_steps == 1
+
+
+def test_a_loss_that_is_no_scalar_is_refused():
+    engine, _ = managed()
+    with pytest.raises(penstock.UsageError, match="one element"):
+        engine.backward(engine(small.ids()))
+    with pytest.raises(penstock.UsageError, match="float"):
+        engine.backward(1.0)
+
+
+def test_a_gradient_that_is_not_finite_names_its_parameter_and_nothing_changes():
+    engine, core = managed()
+    before = dict(engine.state_dict())
+    engine.module.blocks[1].linear.bias.register_hook(lambda gradient: gradient / 0)
+    engine.backward(small.loss(engine, small.ids()))
+    with pytest.raises(penstock.NonFiniteError, match="blocks.1.linear.bias"):
+        engine.step()
+    assert all(torch.equal(each, before[name]) for name, each in engine.state_dict().items()) and core.updates == 0
+
+
+@pytest.mark.parametrize("use", [
+    lambda w: w + 1, lambda w: w.data, lambda w: w.detach(), lambda w: w.sum(), lambda w: torch.linalg.norm(w),
+    lambda w: w[0], lambda w: w.tolist(), lambda w: w.numpy(), lambda w: w.mul_(2), lambda w: w.data.mul_(2),
+    lambda w: w.clone(), lambda w: nn.functional.linear(torch.ones(1, small.WIDTH), w), lambda w: w.to(torch.float64),
+    lambda w: float(w[0, 0]), lambda w: torch.equal(w, w), lambda w: [*w]])
+def test_a_weight_that_is_read_between_passes_names_itself(use):
+    engine, _ = managed()
+    with torch.no_grad(), pytest.raises(penstock.ReleasedError, match="'head.weight' was read by"):
+        use(engine.module.head.weight)
+
+
+def test_what_a_weight_is_may_be_asked_at_any_time():
+    engine, _ = managed()
+    weight = engine.module.head.weight
+    assert weight.shape == (11, small.WIDTH) and weight.dtype == torch.float32 and weight.numel() == 11 * small.WIDTH
+    assert weight.requires_grad and weight.is_leaf and weight.device.type == "cpu"
+    assert weight.ndim == 2 and len(weight) == 11
+    assert "'head.weight'" in repr(weight) and isinstance(weight, nn.Parameter) and weight in {weight}
+    assert sum(each.numel() for each in engine.parameters()) > 100
+
+
+def test_units_that_find_no_room_are_named():
+    engine, core = managed(window_bytes=100)
+    with pytest.raises(penstock.FitError, match="unit 'embedding'"):
+        engine(small.ids())
+    assert not core.stays
+
+
+def test_a_module_that_another_backward_has_left_cannot_be_used_again_unseen():
+    """A graph from before a step that has what was read outside of its unit: torch's own error, not other bytes."""
+    engine, _ = managed(small.Functional, window_bytes=8192)
+    stale = small.loss(engine, small.ids())
+    engine.backward(small.loss(engine, small.ids()))
+    engine.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        stale.backward()
+
+
+def test_a_buffer_that_somebody_else_changes_before_the_recompute_is_named():
+    class Scaled(small.Block):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("factor", torch.ones(()))
+
+        def forward(self, x):
+            return super().forward(x) * self.factor
+    engine, _ = managed(lambda: small.Stack(block=Scaled))
+    value = small.loss(engine, small.ids())
+    engine.module.blocks[0].factor.add_(1)
+    with pytest.raises(penstock.ModelError, match="'factor'"):
+        value.backward()
+
+
+def test_importing_the_package_imports_no_transformers_and_changes_no_torch():
+    code = ("import torch; before = (torch.nn.Module.__call__, torch.nn.Parameter, torch.Tensor.backward); "
+            "import sys, penstock; assert 'transformers' not in sys.modules; "
+            "assert before == (torch.nn.Module.__call__, torch.nn.Parameter, torch.Tensor.backward); "
+            "assert not any(name.startswith(('peft', 'accelerate')) for name in sys.modules); print(penstock.__all__)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).resolve().parents[1], capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr

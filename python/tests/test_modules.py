@@ -1,0 +1,204 @@
+"""Any module, without a word about its structure: the bits of plain torch."""
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+import penstock
+import small_models as small
+from compare import Training
+from fake_core import bytes_of
+
+
+def training(make, count=4, loss=small.loss, **options) -> Training:
+    return Training(make, [small.ids(i) for i in range(count)], loss, **options)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_stack_of_blocks_trains_to_the_same_bits(tied, accumulation):
+    training(lambda: small.Stack(tied=tied), accumulation=accumulation, clip=0.5).check()
+
+
+@pytest.mark.parametrize("make", [
+    small.Twice, small.Skipping, small.NestedStack, small.Sharing, small.Direct,
+    lambda: small.Stack(block=small.Normed), lambda: small.Stack(block=small.Experts),
+    lambda: small.Stack(block=small.Remembering), lambda: small.Stack(block=small.Counting),
+    lambda: small.Twice(block=small.Normed)], ids=[
+    "called twice", "skipped", "outputs and arguments in containers", "a shared module called within units",
+    "parameters beside units", "batch norm", "experts that get no tokens", "a buffer that is replaced",
+    "a buffer that is overwritten", "batch norm called twice"])
+def test_an_awkward_module_trains_to_the_same_bits(make):
+    training(make, count=6).check()
+
+
+def test_pythons_generator_is_as_it_was_in_the_recompute():
+    def make():
+        random.seed(3)
+        return small.Stack(block=small.PythonNoise)
+    training(make).check()
+
+
+def test_numpys_generator_is_as_it_was_in_the_recompute():
+    numpy = pytest.importorskip("numpy")
+
+    class Noise(small.Block):
+        def forward(self, x):
+            return x + torch.tanh(self.linear(self.norm(x) * float(1 + numpy.random.rand())))
+
+    def make():
+        numpy.random.seed(3)
+        return small.Stack(block=Noise)
+    training(make).check()
+
+
+def test_the_window_needs_only_the_units_of_one_visit():
+    found = training(lambda: small.Stack(blocks=6)).check()
+    core = found.core
+    widest = max(bytes_of(unit) for unit in core.units)
+    assert core.peak_bytes == widest
+    whole = sum(bytes_of(unit) for unit in core.units)
+    assert whole > 5 * widest
+    training(lambda: small.Stack(blocks=6)).check(window_bytes=widest)
+
+
+def test_the_first_pass_visits_what_was_expected_and_nothing_is_foretold():
+    core = training(lambda: small.Stack(tied=True)).check().core
+    kind, visits = core.passes[0]
+    assert (kind, visits) == ("training", list(core.model.training))
+    assert core.expectations == []
+
+
+def test_a_forward_of_another_order_is_foretold_when_backward_begins():
+    core = training(small.Twice, count=3).check().core
+    kind, expected = core.expectations[0]
+    visits = core.passes[0][1]
+    assert kind == "training" and visits[-len(expected):] == expected
+    assert len(core.expectations) == 1  # the second pass went as the first
+
+
+def test_weights_that_are_read_outside_of_their_units_are_brought_and_told():
+    found = training(small.Functional).check(window_bytes=4096)
+    assert found.engine.visits.notes == {"embedding.weight": "embedding", "head.weight": "linear"}
+
+
+def test_a_term_on_weights_in_the_loss_has_its_gradient():
+    def loss(model, batch):
+        inner = getattr(model, "module", model)
+        value = small.loss(model, batch)
+        return value + 0.1 * inner.blocks[0].linear.weight.pow(2).sum() + inner.norm.weight.abs().sum()
+    training(small.Stack, loss=loss).check(window_bytes=4096)
+
+
+def test_two_graphs_may_have_what_was_read_outside():
+    def loss(model, batch):
+        first, second = small.loss(model, batch), small.loss(model, batch.flip(0))
+        first.backward()
+        return second
+    training(small.Functional, loss=loss).check(window_bytes=4096)
+
+
+def test_two_forwards_may_come_before_one_backward():
+    training(small.Stack, loss=lambda model, batch: small.loss(model, batch) + small.loss(model, batch.flip(1))).check()
+
+
+def test_a_graph_may_be_gone_back_through_twice():
+    def loss(model, batch):
+        value = small.loss(model, batch)
+        value.backward(retain_graph=True)
+        return value
+    training(small.Stack, loss=loss).check()
+
+
+def test_a_forward_without_gradients_may_come_between_forward_and_backward():
+    def loss(model, batch):
+        value = small.loss(model, batch)
+        with torch.no_grad():
+            reference = small.loss(model, batch)
+        return value - 0.5 * reference
+    training(small.Stack, loss=loss).check()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_the_users_own_checkpoint_is_recomputed_once(reentrant, together):
+    found = training(lambda: small.Checkpointing(reentrant, together)).check(window_bytes=8192)
+    assert found.engine.module.computed == [8, 8, 8]  # 4 forwards and 4 recomputes
+
+
+def test_frozen_parameters_get_no_gradient_and_do_not_change():
+    def make():
+        model = small.Stack()
+        for name, each in model.named_parameters():
+            each.requires_grad_("norm" in name or "head" in name)
+        return model
+    found = training(make).check()
+    assert all(found.engine.core.units[u].parameters[i].trainable for u, i in found.core.sums)
+
+
+def test_autocast_computes_the_same_bits():
+    def loss(model, batch):
+        with torch.autocast("cpu", torch.bfloat16):
+            return small.loss(model, batch)
+    training(small.Stack, loss=loss).check()
+
+
+def test_autocast_keeps_no_copy_of_a_weight_beyond_its_unit(monkeypatch):
+    engine = training(small.Stack, count=1).managed().engine
+    cleared = []
+    clear = torch.clear_autocast_cache
+    monkeypatch.setattr(torch, "clear_autocast_cache", lambda: (cleared.append(1), clear()))
+    with torch.autocast("cpu", torch.bfloat16):
+        small.loss(engine, small.ids())
+        assert len(cleared) == 6  # units
+
+
+def test_sparse_gradients_are_summed_densely():
+    def make():
+        model = small.Stack()
+        model.embedding.sparse = True
+        return model
+    dense, sparse = training(small.Stack).plain(), training(make).managed()
+    assert dense.losses[:2] == sparse.losses[:2]
+
+
+def test_an_exception_in_a_forward_leaves_a_model_that_trains_on():
+    def loss(model, batch):
+        inner = getattr(model, "module", model)
+        broken = inner.blocks[1].linear.register_forward_hook(lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model(batch)
+        broken.remove()
+        return small.loss(model, batch)
+    training(small.Stack, loss=loss).check()
+
+
+def test_an_exception_in_a_backward_leaves_a_model_that_trains_on():
+    engine = training(small.Stack, count=1).managed().engine
+    hook = engine.module.blocks[1].linear.bias.register_hook(lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        small.loss(engine, small.ids()).backward()
+    hook.remove()
+    engine.optimizer.zero_grad()
+    small.loss(engine, small.ids()).backward()
+    engine.step()
+    assert engine.visits.kind is None
+
+
+def test_create_graph_is_refused():
+    engine = training(small.Stack, count=1).managed().engine
+    with pytest.raises(penstock.UsageError, match="create_graph"):
+        small.loss(engine, small.ids()).backward(create_graph=True)
+
+
+def test_outputs_in_evaluation_are_those_of_plain_torch():
+    one = training(small.Stack)
+    expected, found = one.plain(), one.managed()
+    plain = small.Stack()
+    plain.load_state_dict(expected.state)
+    with torch.no_grad():
+        assert torch.equal(plain.eval()(small.ids(9)), found.engine.eval()(small.ids(9)))
+    assert found.core.passes[-1] == ("inference", list(found.core.model.inference))
+    assert found.core.kind is None

@@ -1,0 +1,90 @@
+"""Negative controls: the package with one guard removed must fail the test that is there for it."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTANTS = [
+    Mutant("Python's generator is not restored", "surroundings.py", "random.setstate(self._python)", "pass",
+           "test_modules.py::test_pythons_generator_is_as_it_was_in_the_recompute"),
+    Mutant("buffers are not restored", "surroundings.py", "each.tensor.data.copy_(each.before)", "pass",
+           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
+    Mutant("buffers keep what the recompute did", "surroundings.py", "each.tensor.data.copy_(content)", "pass",
+           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
+    Mutant("a unit is left before its backward has read it", "visits.py",
+           "    def leave_again(self, call: Call) -> None:\n        self.open.remove(call)",
+           "    def leave_again(self, call: Call) -> None:\n        self.open.remove(call)\n        self.end()",
+           "test_modules.py::test_a_stack_of_blocks_trains_to_the_same_bits"),
+    Mutant("the calling unit is not held", "visits.py", "*_reads(self.open), *beside)", "*())",
+           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
+    Mutant("the calling unit is not held in backward", "visits.py",
+           "self._arrive(call.reads, _reads(ancestors))", "self._arrive(call.reads, ())",
+           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
+    Mutant("a checkpoint of the user's is not held as a whole", "visits.py", "*self._region.units, *_reads", "*_reads",
+           "test_modules.py::test_the_users_own_checkpoint_is_recomputed_once"),
+    Mutant("a checkpoint of the user's is not recognised", "unit_call.py",
+           "call.foreign = parent is None and", "call.foreign = False and",
+           "test_modules.py::test_the_users_own_checkpoint_is_recomputed_once"),
+    Mutant("a checkpoint of the layer's is not recognised", "unit_call.py", "if own is None:", "if True:",
+           "test_transformers.py::test_gradient_checkpointing_of_the_model_is_recomputed_once"),
+    Mutant("what is read outside is not held", "visits.py", "self._outside = (*self._outside, unit)", "pass",
+           "test_modules.py::test_a_term_on_weights_in_the_loss_has_its_gradient"),
+    Mutant("what was read outside goes unseen", "visits.py",
+           "torch.autograd.graph.increment_version(parameter)", "pass",
+           "test_bad_input.py::test_a_module_that_another_backward_has_left_cannot_be_used_again_unseen"),
+    Mutant("each micro-batch overwrites the sum", "binding.py", "total.add_(gradient)", "total.copy_(gradient)",
+           "test_modules.py::test_a_stack_of_blocks_trains_to_the_same_bits"),
+    Mutant("a tie has two owners", "units.py", "if parameter not in places:", "if True:",
+           "test_modules.py::test_a_stack_of_blocks_trains_to_the_same_bits"),
+    Mutant("a gradient is summed twice", "binding.py", "        self.gradient_came = True\n",
+           "        self.gradient_came = True\n        total.add_(gradient)\n",
+           "test_modules.py::test_a_stack_of_blocks_trains_to_the_same_bits"),
+    Mutant("hooks of the user's come before the sum", "binding.py", "hooks.update([own, *others])",
+           "hooks.update([*others, own])",
+           "test_optimizer.py::test_hooks_on_parameters_see_and_change_the_gradient"),
+    Mutant("a cache is filled twice", "surroundings.py", "if not _is_cache(value):", "if True:",
+           "test_transformers.py::test_a_cache_that_is_filled_in_training_is_filled_once"),
+    Mutant("the caller's containers are copies", "unit_call.py", "if self._first is not None:", "if False:",
+           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
+    Mutant("an older state_dict is given again", "model_state.py", "self._gathered.clear()", "pass",
+           "test_state.py::test_state_dict_may_be_taken_between_forward_and_backward"),
+    Mutant("loading truncates masters", "binding.py",
+           "if not same_bits(self.read(parameter), values.to(parameter.dtype)):", "if True:",
+           "test_state.py::test_loading_what_is_there_leaves_the_masters_alone"),
+    Mutant("the scheduler has not had its turn", "checkpoint.py", "    engine.lr_scheduler.step()\n", "",
+           "test_state.py::test_a_program_that_is_stopped_goes_on_from_its_last_step"),
+    Mutant("buffers are not committed", "checkpoint.py", 'state["buffers"] = changing', "pass",
+           "test_state.py::test_a_program_that_is_stopped_goes_on_from_its_last_step"),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
+def test_a_mutant_is_found(mutant, tmp_path):
+    package = tmp_path / "penstock"
+    shutil.copytree(HERE.parent / "penstock", package, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (package / mutant.file).read_text()
+    assert text.count(mutant.old) == 1, f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times, not once"
+    (package / mutant.file).write_text(text.replace(mutant.old, mutant.new))
+    done = subprocess.run([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.test],
+                          cwd=HERE, env={**os.environ, "PENSTOCK_PACKAGE_AT": str(tmp_path)}, capture_output=True,
+                          text=True)
+    assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "FAILED" in done.stdout

@@ -1,0 +1,110 @@
+"""Transformers' Trainer: a script and its twin with two lines changed, run as programs."""
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from penstock.bits import same_bits
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+PYTHON_PATH = os.pathsep.join((str(SCRIPTS.parent), str(SCRIPTS.parents[1])))
+
+
+def run(script: str, folder: Path, steps: int, *more: str, killed: bool = False) -> None:
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run([sys.executable, "-W", "ignore", str(SCRIPTS / script), str(folder), str(steps), *more],
+                          env={**os.environ, "PYTHONPATH": PYTHON_PATH}, capture_output=True, text=True)
+    assert (done.returncode != 0) == killed, done.stderr[-3000:]
+
+
+def history(folder: Path) -> list[dict[str, float]]:
+    return json.loads((folder / "history.json").read_text())
+
+
+def same_model(a: Path, b: Path) -> bool:
+    x, y = load_file(a / "final" / "model.safetensors"), load_file(b / "final" / "model.safetensors")
+    return x.keys() == y.keys() and all(same_bits(x[name], y[name]) for name in x)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("plain")
+    run("trainer_plain.py", folder, 8)
+    return folder
+
+
+def test_the_twin_differs_in_two_lines_beside_imports_and_its_first():
+    one, other = ((SCRIPTS / name).read_text().splitlines() for name in ("trainer_plain.py", "trainer_managed.py"))
+    changed = [line[2:] for line in difflib.ndiff(one, other) if line.startswith("+ ")]
+    changed = [line for line in changed if line and "import" not in line and not line.startswith('"""')]
+    assert len(changed) == 2, changed
+
+
+def test_trainer_logs_and_saves_the_same(plain, tmp_path):
+    run("trainer_managed.py", tmp_path, 8)
+    assert history(tmp_path) == history(plain)
+    assert same_model(tmp_path, plain)
+
+
+def test_trainer_resumes_from_its_checkpoint_to_the_same_losses(plain, tmp_path):
+    run("trainer_managed.py", tmp_path, 8)
+    shutil.rmtree(tmp_path / "out" / "checkpoint-8")  # the store is at step 8, the checkpoint that is left at 6
+    run("trainer_managed.py", tmp_path, 8, "resume")
+    assert history(tmp_path) == history(plain)
+    assert same_model(tmp_path, plain)
+
+
+def test_trainer_that_is_killed_resumes_to_the_same_losses(plain, tmp_path):
+    chance = random.Random(int(os.environ.get("PENSTOCK_SEED", "1")))
+    for _ in range(int(os.environ.get("PENSTOCK_KILLS", "2"))):
+        start(tmp_path, chance)
+    if resume(tmp_path):
+        run("trainer_managed.py", tmp_path, 8, "resume")
+    else:
+        run("trainer_managed.py", tmp_path, 8)
+    assert history(tmp_path) == history(plain)
+    assert same_model(tmp_path, plain)
+
+
+def start(folder: Path, chance: random.Random) -> None:
+    """Runs until it is killed, some time after the store has taken a step, or to its end."""
+    process = subprocess.Popen([sys.executable, "-W", "ignore", str(SCRIPTS / "trainer_managed.py"), str(folder), "8",
+                                *(["resume"] if resume(folder) else [])], env={**os.environ, "PYTHONPATH": PYTHON_PATH},
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    store, before = folder / "store" / "generation.pt", None
+    if store.exists():
+        before = store.stat().st_ino
+    while process.poll() is None and (not store.exists() or store.stat().st_ino == before):
+        time.sleep(0.02)
+    time.sleep(chance.random() * 0.3)
+    process.kill()
+    said = process.communicate()[1]
+    assert process.returncode in (0, -9), said[-3000:]
+
+
+def resume(folder: Path) -> bool:
+    """Whether there is a checkpoint to resume from; else all is begun anew."""
+    if list((folder / "out").glob("checkpoint-*/trainer_state.json")):
+        return True
+    shutil.rmtree(folder / "store", ignore_errors=True)
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    return False
+
+
+def test_trainer_does_not_begin_anew_on_a_store_that_was_stopped(tmp_path):
+    run("trainer_managed.py", tmp_path, 2)
+    shutil.rmtree(tmp_path / "out")
+    run("trainer_managed.py", tmp_path, 2, killed=True)
