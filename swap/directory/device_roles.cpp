@@ -48,10 +48,17 @@ void check_may_create(const Directories& directories) {
     }
 }
 
-void check_roles(const Directories& directories) {
+void check_roles(const Directories& directories, const Remedies& remedies) {
     for (std::size_t i = 0; i < directories.size(); ++i) {
         const DeviceRole wanted = role_of(directories, i);
         if (directories[i]->role() == wanted) continue;
+        if (!directories[i]->role())
+            throw Error(
+                ExitCode::storage,
+                fmt::format("{} is of no store yet, but is given as {}: its files are gone, or its drive is not "
+                            "mounted there. Mount it, or give the same directories in the same order as at the "
+                            "start. {}.",
+                            directories[i]->path(), describe(wanted), remedies.of_loss(directories.front()->path())));
         throw Error(
             ExitCode::storage,
             fmt::format("{} is {}, but is given as {}; give the same directories in the same order as at the start.",

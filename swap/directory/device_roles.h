@@ -15,8 +15,8 @@ void check_directories(const Directories& directories);  // 1 to max_device_coun
 DeviceRole role_of(const Directories& directories, std::size_t index);
 
 // Each throws Error (storage) naming the directory.
-void check_may_create(const Directories& directories);  // none holds a store that would be lost
-void check_roles(const Directories& directories);       // each is the device that it is given as
+void check_may_create(const Directories& directories);                       // none holds a store that would be lost
+void check_roles(const Directories& directories, const Remedies& remedies);  // each is the device it is given as
 void check_device_count(const Manifest& manifest, const Directories& directories);
 
 }  // namespace penstock::store

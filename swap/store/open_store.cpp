@@ -2,6 +2,12 @@
 
 #include "aio/file.h"
 #include "aio/words/check.h"
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
 
 #include <utility>
 
@@ -11,7 +17,19 @@ OpenStore::OpenStore(const std::vector<std::string>& paths, const std::string& j
     : remedies_(std::move(remedies)) {
     PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
     directories_.reserve(paths.size());
-    for (const std::string& path : paths) directories_.emplace_back(path, job, *remedies_);
+    for (const std::string& path : paths) take_directory(path, job);
+}
+
+// Where a store is whole but for a drive that is gone, what helps is what helps against its loss.
+void OpenStore::take_directory(const std::string& path, const std::string& job) {
+    try {
+        directories_.emplace_back(path, job, *remedies_);
+    } catch (const Error& error) {
+        std::error_code unknown;
+        const bool gone = !std::filesystem::is_directory(path, unknown);
+        if (!gone || directories_.empty() || !committed()) throw;
+        throw Error(error.code(), fmt::format("{} {}.", error.what(), remedies_->of_loss(directory().path())));
+    }
 }
 
 OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing, SharedRemedies remedies) {

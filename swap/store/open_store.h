@@ -63,6 +63,7 @@ class OpenStore {
 
    private:
     OpenStore() = default;
+    void take_directory(const std::string& path, const std::string& job);
     std::vector<StoreDirectory*> pointers();
     const DirectoryLook& looked();
 

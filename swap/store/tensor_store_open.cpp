@@ -228,10 +228,10 @@ std::string note_of_doubt(const StoreDirectory& directory, std::uint64_t generat
 std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& directories,
                                                const OpenOptions& options) {
     check_directories(directories);
-    check_roles(directories);
+    const Remedies& remedies = *options.remedies;
+    check_roles(directories, remedies);
     const bool shared = is_shared(directories);
     const StoreDirectory& first = *directories.front();
-    const Remedies& remedies = *options.remedies;
     refuse_missing_manifests(first, remedies);
     refuse_missing_data(directories, remedies);
     // Held before anything is read that is not settled: what a process that was killed had under way has landed.

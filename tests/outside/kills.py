@@ -206,9 +206,12 @@ class Training:
         problems = check_log(self.work / "run/log.jsonl", self.reference, CLOSING_STEPS).problems()
         if problems:
             self.trouble("LOG", "; ".join(problems))
-        # Older ones may be half removed: a kill fell into that.
-        for name in sorted(self.kept, key=step_of)[-KEPT_LAST:]:
-            if not store_files.is_whole_snapshot(self.work / "swap/kept" / name):
+        # Older than those that stay may be half removed, or removed unreported: a kill fell into that.
+        whole = sorted(step_of(entry.name) for entry in (self.work / "swap/kept").glob("step-*")
+                       if store_files.is_whole_snapshot(entry))
+        oldest = whole[-KEPT_LAST] if len(whole) >= KEPT_LAST else 0
+        for name in sorted(self.kept, key=step_of):
+            if step_of(name) >= oldest and not store_files.is_whole_snapshot(self.work / "swap/kept" / name):
                 self.trouble("LOST", f"snapshot {name} was reported as kept and is none")
         left = unfinished_snapshots(self.work)
         if left:

@@ -1,6 +1,12 @@
 #include "trainer/ckpt/retention.h"
 
+#include "swap/directory/descriptor.h"
+#include "swap/directory/store_directory.h"
+
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +29,22 @@ std::optional<std::uint64_t> step_of(const std::string& name) {
         return std::nullopt;
     const std::uint64_t step = std::stoull(digits);
     return step_name(step) == name ? std::optional(step) : std::nullopt;  // "step-007" is somebody's own name
+}
+
+// Where nothing else is there. A kill fell between the making of the lock file and its words: nothing was copied yet.
+// Whoever is about to write them holds it.
+bool remove_empty_lock(const std::string& directory) {
+    std::error_code unknown;
+    int entries = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, unknown)) {
+        static_cast<void>(entry);
+        ++entries;
+    }
+    const std::string lock = directory + "/" + store::StoreDirectory::lock_name;
+    const store::Descriptor file(::open(lock.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat status {};
+    return !unknown && entries == 1 && file && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+           status.st_size == 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(lock.c_str()) == 0;
 }
 
 }  // namespace
@@ -60,8 +82,10 @@ int remove_empty_snapshots(const std::string& folder) {
     int removed = 0;
     std::error_code unknown;
     for (const auto& entry : std::filesystem::directory_iterator(folder, unknown)) {
+        const std::string path = entry.path().string();
+        if (!step_of(entry.path().filename().string())) continue;
         // rmdir() itself refuses what is not empty or no directory.
-        if (step_of(entry.path().filename().string()) && ::rmdir(entry.path().c_str()) == 0) ++removed;
+        if (::rmdir(path.c_str()) == 0 || (remove_empty_lock(path) && ::rmdir(path.c_str()) == 0)) ++removed;
     }
     return removed;
 }

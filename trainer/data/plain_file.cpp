@@ -122,7 +122,10 @@ bool PlainFile::has_its_name() const noexcept {
 
 void rename_durably(const std::string& from, const std::string& to) {
     if (std::rename(from.c_str(), to.c_str()) != 0) {
-        throw Error(ExitCode::storage, fmt::format("cannot rename {} to {}: {}", from, to, std::strerror(errno)));
+        const bool in_the_way = errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+        throw Error(ExitCode::storage,
+                    fmt::format("cannot rename {} to {}: {}{}", from, to, std::strerror(errno),
+                                in_the_way ? fmt::format("; move {} away, then run again", to) : ""));
     }
     // The name is durable once its directory is.
     std::string directory = std::filesystem::path(to).parent_path().string();

@@ -73,6 +73,7 @@ class Account {
     // What is bad behind the last line that is kept will be cut off with the rest.
     void keep(std::int64_t step, std::size_t bytes) {
         if (newest_ > 0) account_.missing_steps += step - newest_ - 1;
+        if (!account_.first_step) account_.first_step = step;
         account_.last_step = step;
         account_.damaged = account_.damaged || bad_;
         if (!account_.damaged) account_.kept_bytes += bytes;
@@ -115,7 +116,8 @@ LogAccount read_log(const std::string& path, std::int64_t limit) {
     return account_of(PlainFile(path, PlainFile::Mode::read_ours), limit);
 }
 
-RunLog::RunLog(const std::string& path, std::int64_t committed) : file_(path, PlainFile::Mode::read_write_create) {
+RunLog::RunLog(const std::string& path, std::int64_t committed, Begin begin)
+    : file_(path, PlainFile::Mode::read_write_create) {
     const LogAccount account = account_of(file_, committed);
     last_step_ = account.last_step;
     end_bytes_ = account.kept_bytes;
@@ -126,8 +128,9 @@ RunLog::RunLog(const std::string& path, std::int64_t committed) : file_(path, Pl
         if (end_bytes_ > file_.bytes()) file_.write_at(end_bytes_ - 1, std::as_bytes(std::span("\n", 1)));
         file_.truncate(end_bytes_);
     }
-    const std::int64_t missing =
-        account.missing_steps + (last_step_ ? std::max<std::int64_t>(committed - 1 - *last_step_, 0) : 0);
+    std::int64_t missing = account.missing_steps;
+    if (account.first_step && begin == Begin::first) missing += *account.first_step - 1;
+    if (last_step_) missing += std::max<std::int64_t>(committed - 1 - *last_step_, 0);
     if (!last_step_ && committed > 1)
         notes_.push_back(fmt::format("{} has no lines of the steps up to {}", path, committed));
     if (missing > 0) notes_.push_back(fmt::format("{} lacks {} of the steps up to {}", path, missing, committed));

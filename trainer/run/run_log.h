@@ -15,7 +15,8 @@ namespace penstock::trainer {
 // every line before that counts.
 struct LogAccount {
     std::uint64_t kept_bytes = 0;            // of its first lines, as far as all count and are of steps up to the limit
-    std::optional<std::int64_t> last_step;   // of the lines that count, up to the limit
+    std::optional<std::int64_t> first_step;  // of the lines that count, up to the limit
+    std::optional<std::int64_t> last_step;
     std::int64_t missing_steps = 0;          // between the first and the last of those
     bool damaged = false;                    // among them are lines that do not count, or none counts
     std::optional<std::int64_t> committed;   // the newest step that a line that counts reports as committed
@@ -28,10 +29,13 @@ LogAccount read_log(const std::string& path, std::int64_t limit);
 // Open for appending while it lives. A line reaches the file in one write, and the disk before the next step begins.
 class RunLog {
    public:
+    // Which step a log begins with: the first; or a later one, of a run that went on from a snapshot.
+    enum class Begin : std::uint8_t { first, later };
+
     // Keeps the steps up to `committed` and cuts off the rest. A damaged log is put aside, and the lines that count go
     // into a new one. With committed = 0 nothing is kept: use set_aside() before for the log of another run. Throws
     // Error: usage (cannot be opened), storage.
-    RunLog(const std::string& path, std::int64_t committed);
+    RunLog(const std::string& path, std::int64_t committed, Begin begin = Begin::first);
     // Says what was wrong with the file: it was damaged and where it is now; steps are missing in it.
     std::vector<std::string> take_notes() { return std::move(notes_); }
 

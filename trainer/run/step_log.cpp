@@ -6,11 +6,18 @@
 #include <fmt/format.h>
 
 namespace penstock::trainer {
+namespace {
+
+RunLog::Begin begin_of(const zero::SessionInfo& info) {
+    return info.client.contains(zero::went_on_from_key) ? RunLog::Begin::later : RunLog::Begin::first;
+}
+
+}  // namespace
 
 StepLog::StepLog(OpenedRun& run, Console& console)
     : run_(run),
       console_(console),
-      file_(run.directory().log(), run.start().state.step),
+      file_(run.directory().log(), run.start().state.step, begin_of(run.session().info())),
       meter_(run.config(), run.session().counters()) {
     for (const std::string& note : file_.take_notes()) console_.warn(note);
     restore_last();

@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "swap/store/open_store.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
 
@@ -65,6 +66,36 @@ TEST_F(SeveralDevicesTest, AFailedFlushOfAnyOneStopsTheCommit) {
     ASSERT_TRUE(error);
     EXPECT_NE(error->message.find(c.path() + "/data"), std::string::npos) << error->message;
     EXPECT_EQ(store->generation(), 0U);
+}
+
+// Empty, as the place of a drive that is not mounted; or not even there.
+TEST_F(SeveralDevicesTest, ADriveThatIsGoneIsRefusedWithWhatHelpsAgainstItsLoss) {
+    auto store = create({&a, &b, &c});
+    ASSERT_FALSE(exercise.advance(io, *store, 0));
+    store = nullptr;
+    const std::string helps = store::library_remedies()->of_loss(a.path());
+    const std::string text = refusal_to_open({&a, &b, &unused});
+    EXPECT_NE(text.find("its drive is not mounted there"), std::string::npos) << text;
+    EXPECT_NE(text.find(helps), std::string::npos) << text;
+}
+
+TEST(SeveralDevices, ADirectoryThatCannotBeMadeIsRefusedWithWhatHelpsAgainstTheLossOfItsDrive) {
+    const TemporaryDirectory scratch;
+    const std::vector<std::string> paths = {scratch / "a", scratch / "b"};
+    const auto refusal = [&] { return refusal_of(ExitCode::storage, [&] { store::OpenStore(paths, "test"); }); };
+    std::filesystem::create_symlink(scratch / "none/b", paths[1]);
+    const std::string helps = store::library_remedies()->of_loss(paths[0]);
+    EXPECT_EQ(refusal().find(helps), std::string::npos) << "there is no store yet";
+    std::filesystem::remove(paths[1]);
+    {
+        store::OpenStore open(paths, "test");
+        open.start_io({});
+        store::TensorStore& store = open.create({.objects = Exercise::objects()});
+        ASSERT_FALSE(Exercise(7).advance(open.io(), store, 0));
+    }
+    std::filesystem::rename(paths[1], scratch / "elsewhere");
+    std::filesystem::create_symlink(scratch / "none/b", paths[1]);
+    EXPECT_NE(refusal().find(helps), std::string::npos) << refusal();
 }
 
 TEST_F(SeveralDevicesTest, AnotherOrderOrNumberIsRefused) {

@@ -1,12 +1,16 @@
 #include "trainer/ckpt/retention.h"
 
+#include "swap/directory/descriptor.h"
 #include "tests/temporary_directory.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 namespace penstock::testing {
 namespace {
@@ -43,9 +47,16 @@ TEST(Retention, WhatAKillLeftEmptyGoesAndNothingElse) {
     for (const char* name : {"step-1", "step-2", "best", "step-007"}) std::filesystem::create_directory(folder / name);
     std::ofstream(folder / "step-2/lock") << "x";
     std::ofstream(folder / "step-3") << "";  // no directory
-    EXPECT_EQ(trainer::remove_empty_snapshots(folder.path()), 1);
-    EXPECT_FALSE(std::filesystem::exists(folder / "step-1"));
-    for (const char* name : {"step-2/lock", "best", "step-007", "step-3"})
+    for (const char* name : {"step-4", "step-5", "step-6"}) {
+        std::filesystem::create_directory(folder / name);
+        std::ofstream(folder / (std::string(name) + "/lock")) << "";
+    }
+    std::ofstream(folder / "step-5/data") << "";
+    const store::Descriptor held(::open((folder / "step-6/lock").c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
+    EXPECT_EQ(trainer::remove_empty_snapshots(folder.path()), 2);
+    for (const char* name : {"step-1", "step-4"}) EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
+    for (const char* name : {"step-2/lock", "best", "step-007", "step-3", "step-5/lock", "step-6/lock"})
         EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
     EXPECT_EQ(trainer::remove_empty_snapshots(folder / "none"), 0);
 }

@@ -139,8 +139,9 @@ TEST_F(RunLogs, SayHowManyStepsTheyLack) {
     testing::write_file(path_, "");
     EXPECT_EQ(RunLog(path_, 9).take_notes(), std::vector{path_ + " has no lines of the steps up to 9"});
     testing::write_file(path_, line(3) + line(4));
-    EXPECT_TRUE(RunLog(path_, 4).take_notes().empty()) << "it may have begun later";
-    EXPECT_TRUE(RunLog(path_, 5).take_notes().empty()) << "one is restored";
+    EXPECT_EQ(RunLog(path_, 4).take_notes(), std::vector{path_ + " lacks 2 of the steps up to 4"});
+    EXPECT_TRUE(RunLog(path_, 4, RunLog::Begin::later).take_notes().empty()) << "of a run from a snapshot";
+    EXPECT_TRUE(RunLog(path_, 5, RunLog::Begin::later).take_notes().empty()) << "one is restored";
 }
 
 // Who reads it first says what helps, as who writes to it does.
