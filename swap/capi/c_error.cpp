@@ -19,6 +19,8 @@ penstock_status status_of(ExitCode code) noexcept {
             return PENSTOCK_STORAGE;
         case ExitCode::out_of_memory:
             return PENSTOCK_OUT_OF_MEMORY;
+        case ExitCode::non_finite:
+            return PENSTOCK_NON_FINITE;
         default:
             return PENSTOCK_INTERNAL;
     }

@@ -25,7 +25,8 @@ SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverOptions& opti
 std::vector<UnitBytes> units_of(const ModelLayout& layout, const WeightMemory& memory) {
     std::vector<UnitBytes> units;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        units.push_back({layout.unit(unit).spec().name, memory.passes_through(unit) ? layout.group_bytes(unit) : 0});
+        units.push_back({layout.unit(unit).spec().name, memory.passes_through(unit) ? layout.group_bytes(unit) : 0,
+                         memory.resident(unit) != nullptr});
     return units;
 }
 
@@ -50,6 +51,7 @@ struct Driver::State {
     void wait(std::chrono::nanoseconds& waited, Reached reached);
     bool is_visited(std::uint32_t unit) const;
     void wait_for_weights();
+    void transfer(const Order& order);
 
     DriverDeps deps;
     const DriverMemory memory;
@@ -63,7 +65,7 @@ struct Driver::State {
     std::uint64_t put_back = 0;   // so many were
     std::uint64_t begun = 0;      // number of the order that began the update: older progress is of another
     std::uint64_t commits = 0;
-    std::uint64_t reads = 0;
+    std::uint64_t transfers = 0;
     std::uint64_t copies = 0;  // begun
 
     DriverLoop loop;  // its thread starts last and ends first
@@ -113,6 +115,15 @@ void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
     waited += Clock::now() - start;
 }
 
+// Of one tile, by itself.
+void Driver::State::transfer(const Order& order) {
+    PENSTOCK_CHECK(phase == Phase::between, "a tile is read or written by itself within a pass or an update");
+    begun = send(order);
+    const std::uint64_t wanted = ++transfers;
+    std::chrono::nanoseconds waited{0};  // of nobody's step
+    wait(waited, [&](const Progress& progress) { return progress.transfers == wanted; });
+}
+
 Driver::Driver(const DriverDeps& deps, const DriverOptions& options) : state_(std::make_unique<State>(deps, options)) {}
 
 void Driver::stop() noexcept {
@@ -142,8 +153,8 @@ void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<c
 
 UnitMemory Driver::memory(std::uint32_t unit) const {
     const State& s = *state_;
-    PENSTOCK_CHECK(s.phase == State::Phase::passing && s.is_visited(unit), "memory of unit {}, which is not visited",
-                   unit);
+    PENSTOCK_CHECK((s.phase == State::Phase::passing && s.is_visited(unit)) || s.memory.weights().stays(unit),
+                   "memory of unit {}, which is not visited", unit);
     const auto place = s.window.place(unit);
     return s.memory.weights().unit(unit, place ? place->offset_bytes : 0);
 }
@@ -199,11 +210,13 @@ void Driver::commit(const store::ClientState& client) {
 }
 
 void Driver::read(store::TileId tile, std::span<std::byte> memory) {
-    PENSTOCK_CHECK(state_->phase == State::Phase::between, "a tile is read out within a pass or an update");
-    state_->begun = state_->send({.kind = Order::Kind::read, .tile = tile, .memory = memory});
-    const std::uint64_t wanted = ++state_->reads;
-    std::chrono::nanoseconds waited{0};  // of nobody's step
-    state_->wait(waited, [&](const Progress& progress) { return progress.reads == wanted; });
+    state_->transfer({.kind = Order::Kind::read, .tile = tile, .memory = memory});
+}
+
+void Driver::write(store::TileId tile, std::span<std::byte> memory) {
+    State& s = *state_;
+    s.window.forget();
+    s.transfer({.kind = Order::Kind::write, .tile = tile, .memory = memory});
 }
 
 void Driver::begin_snapshot(const std::string& path) {

@@ -62,8 +62,9 @@ class Driver {
     // comes fetched meanwhile. An empty visit begins a pass. See WindowPlan::visit(), whose Error changes nothing here
     // either. REQUIRES: no update is under way.
     void visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held = {});
-    UnitMemory memory(std::uint32_t unit) const;  // REQUIRES: the last visit names it
-    void end_pass();                              // compute reads no weights any more
+    // REQUIRES: the last visit names it, or it is resident where compute reads host memory (its place never changes).
+    UnitMemory memory(std::uint32_t unit) const;
+    void end_pass();  // compute reads no weights any more
 
     void begin_update(ResidentTiles residents);  // REQUIRES: the pass, and the last update, have ended
     std::optional<StagedTile> next_tile();       // blocks; nothing after the last tile of the last unit
@@ -73,9 +74,11 @@ class Driver {
     // Writes what was held back in host memory, and blocks until all is durable. REQUIRES: no pass, all tiles put back.
     void commit(const store::ClientState& client);
 
-    // Reads the newest bytes of one tile as the store holds them, into memory of its extent; blocks until they are
-    // there. After an error the memory may still be written to. REQUIRES: as begin_update(), written(tile).
+    // One tile by itself, between memory of its extent and the store; blocks until it is done. Read are the newest
+    // bytes, also of what host memory holds back; written is for the next commit, and to where host memory holds it.
+    // After an error a device may still be at the memory. REQUIRES: as begin_update(); of read: it was written.
     void read(store::TileId tile, std::span<std::byte> memory);
+    void write(store::TileId tile, std::span<std::byte> memory);
 
     // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
     // go on. What becomes of it, failure included, is told by take_snapshots(). REQUIRES: memory for snapshots was

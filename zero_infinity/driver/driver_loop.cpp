@@ -98,7 +98,8 @@ void DriverLoop::obey_orders() {
 bool DriverLoop::may_obey() const {
     if (to_obey_.empty()) return false;
     const Order::Kind kind = to_obey_.front().kind;
-    return weights_.idle() || failure_ || (kind != Order::Kind::begin_update && kind != Order::Kind::read);
+    return weights_.idle() || failure_ ||
+           (kind != Order::Kind::begin_update && kind != Order::Kind::read && kind != Order::Kind::write);
 }
 
 void DriverLoop::obey(const Order& order) {
@@ -120,9 +121,8 @@ void DriverLoop::obey(const Order& order) {
             commit_wanted_ = order.client;
             break;
         case Order::Kind::read:
-            if (failure_) break;
-            deps_.store->read(read_, order.tile, order.memory, aio::Urgency::demand);
-            read_under_way_ = true;
+        case Order::Kind::write:
+            if (!failure_) begin_transfer(order);
             break;
         case Order::Kind::snapshot:
             snapshots_.begin(order.path);
@@ -148,7 +148,7 @@ void DriverLoop::pump() {
     progress_.written_tiles = update_.written_count();
     fail(update_.error());
     pump_commit();
-    pump_read();
+    pump_transfer();
 }
 
 void DriverLoop::pump_commit() {
@@ -167,11 +167,27 @@ void DriverLoop::pump_commit() {
     commit_under_way_ = true;
 }
 
-void DriverLoop::pump_read() {
-    if (!read_under_way_ || !read_.idle()) return;
-    read_under_way_ = false;
-    fail(read_.error());
-    if (!failure_) ++progress_.reads;
+// What host memory holds is newer than the store, or as new.
+void DriverLoop::begin_transfer(const Order& order) {
+    std::byte* resident = deps_.memory->residents().tile(order.tile);
+    if (order.kind == Order::Kind::read && resident != nullptr) {
+        std::copy_n(resident, order.memory.size(), order.memory.data());
+        ++progress_.transfers;
+        return;
+    }
+    if (resident != nullptr) std::copy_n(order.memory.data(), order.memory.size(), resident);
+    if (order.kind == Order::Kind::read)
+        deps_.store->read(transfer_, order.tile, order.memory, aio::Urgency::demand);
+    else
+        deps_.store->write(transfer_, order.tile, order.memory, aio::Urgency::demand);
+    transfer_under_way_ = true;
+}
+
+void DriverLoop::pump_transfer() {
+    if (!transfer_under_way_ || !transfer_.idle()) return;
+    transfer_under_way_ = false;
+    fail(transfer_.error());
+    if (!failure_) ++progress_.transfers;
 }
 
 void DriverLoop::pump_snapshot() {
@@ -222,7 +238,7 @@ bool DriverLoop::drained() noexcept {
 }
 
 bool DriverLoop::idle() const noexcept {
-    return update_.idle() && snapshots_.idle() && commit_.idle() && read_.idle() && weights_.quiet();
+    return update_.idle() && snapshots_.idle() && commit_.idle() && transfer_.idle() && weights_.quiet();
 }
 
 void DriverLoop::fail(ExitCode code, const std::string& message) {

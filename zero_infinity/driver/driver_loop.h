@@ -44,7 +44,7 @@ class DriverLoop {
         void committed() noexcept override {}
     };
 
-    struct Read final : store::TileOperation {
+    struct Transfer final : store::TileOperation {
         void tile_done() noexcept override {}
     };
 
@@ -55,7 +55,8 @@ class DriverLoop {
     void obey(const Order& order);
     void pump();
     void pump_commit();
-    void pump_read();
+    void begin_transfer(const Order& order);
+    void pump_transfer();
     void pump_snapshot();
     void pass_on_notes();
     void advance(std::chrono::nanoseconds timeout);
@@ -75,8 +76,8 @@ class DriverLoop {
     Commit commit_;
     const store::ClientState* commit_wanted_ = nullptr;
     bool commit_under_way_ = false;
-    Read read_;
-    bool read_under_way_ = false;
+    Transfer transfer_;
+    bool transfer_under_way_ = false;
     std::size_t notes_passed_ = 0;
     std::optional<DriverFailure> failure_;
     bool stopping_ = false;

@@ -31,7 +31,9 @@ class WeightMemory {
     // Compute finds the unit's weights in its window; otherwise they are resident in host memory.
     bool passes_through(std::uint32_t unit) const noexcept;
     std::byte* resident(std::uint32_t unit) const noexcept { return residents_->group(unit); }  // null: is not
-    std::byte* window(std::uint64_t offset_bytes) const noexcept;                               // where compute reads
+    // Compute finds it in the same place at all times.
+    bool stays(std::uint32_t unit) const noexcept { return device_window_ == nullptr && resident(unit) != nullptr; }
+    std::byte* window(std::uint64_t offset_bytes) const noexcept;  // where compute reads
     std::span<std::byte> host_window() const noexcept { return host_window_; }
     // `offset_bytes` is its place in the window, where it passes through.
     UnitMemory unit(std::uint32_t unit, std::uint64_t offset_bytes) const;
@@ -89,6 +91,7 @@ class DriverMemory {
 
     const WeightMemory& weights() const noexcept { return weights_; }
     const StagingMemory& staging() const noexcept { return staging_; }
+    const Residents& residents() const noexcept { return residents_; }
 
    private:
     Residents residents_;

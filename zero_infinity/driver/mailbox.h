@@ -29,7 +29,8 @@ struct Order {
         begin_update,
         put_back,
         commit,
-        read,
+        read,   // one tile
+        write,  // one tile
         snapshot,
         end_snapshot,
         stop
@@ -39,8 +40,8 @@ struct Order {
     std::uint64_t number = 0;                          // of the tile that is put back
     const store::ClientState* client = nullptr;  // of commit; compute waits for the answer, so it lives until then
     std::string path;                            // of snapshot
-    store::TileId tile;                          // of read
-    std::span<std::byte> memory;                 // of read
+    store::TileId tile;                          // of read and write
+    std::span<std::byte> memory;                 // of read and write
 };
 
 // Why the driver can do no more. Final.
@@ -55,7 +56,7 @@ struct Progress {
     std::uint64_t ready_tiles = 0;
     std::uint64_t written_tiles = 0;
     std::uint64_t commits = 0;
-    std::uint64_t reads = 0;
+    std::uint64_t transfers = 0;  // of single tiles
     std::uint64_t ended_copies = 0;
     SnapshotProgress snapshot;
 };

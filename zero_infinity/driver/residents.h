@@ -28,11 +28,14 @@ class Residents {
     std::byte* group(std::uint32_t unit) const noexcept;
     // The tile's bytes; null when states are not resident or the unit has none.
     std::byte* states(store::TileId tile) const noexcept;
+    // Of whatever object the tile is; null when it is not resident.
+    std::byte* tile(store::TileId tile) const noexcept;
 
    private:
     const ModelLayout* layout_;
     std::vector<pool::Lease> groups_;  // by unit
     std::vector<pool::Lease> states_;  // by object; empty leases elsewhere
+    std::vector<std::byte*> tiles_;    // by object: where its first one lies; null elsewhere
 };
 
 }  // namespace penstock::zero

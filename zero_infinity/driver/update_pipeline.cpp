@@ -27,11 +27,11 @@ class UpdatePipeline::StagingBuffer {
         state_ = State::reading;
         pending_ = 1;  // held until all parts are started: a resident tile is present at once
         const UnitObjects& objects = unit_objects();
-        const Residency residency = pipeline_->deps_.layout->residency();
-        if (objects.weights && pipeline_->deps_.layout->format().codec->master_needs_weights &&
-            residency.weights == Tier::nvme)
+        const ModelLayout& layout = *pipeline_->deps_.layout;
+        if (objects.weights && layout.format().codec->master_needs_weights &&
+            layout.weights_tier(tile().unit) == Tier::nvme)
             start_read(weights_, *objects.weights, pipeline_->deps_.memory->place(number).weights);
-        if (objects.states && residency.states == Tier::nvme)
+        if (objects.states && layout.states_tier() == Tier::nvme)
             start_read(states_, *objects.states, pipeline_->deps_.memory->place(number).states);
         part_done();
     }
@@ -62,10 +62,10 @@ class UpdatePipeline::StagingBuffer {
         state_ = State::writing;
         pending_ = 1;
         const UnitObjects& objects = unit_objects();
-        const Residency residency = pipeline_->deps_.layout->residency();
-        if (objects.weights && wanted(residency.weights))
+        const ModelLayout& layout = *pipeline_->deps_.layout;
+        if (objects.weights && wanted(layout.weights_tier(tile().unit)))
             start_write(weights_, *objects.weights, pipeline_->deps_.memory->place(number_).weights);
-        if (objects.states && wanted(residency.states))
+        if (objects.states && wanted(layout.states_tier()))
             start_write(states_, *objects.states, pipeline_->deps_.memory->place(number_).states);
         part_done();
     }
@@ -119,9 +119,7 @@ UpdatePipeline::~UpdatePipeline() {
 
 void UpdatePipeline::begin(ResidentTiles tiles) {
     begin(tiles == ResidentTiles::written ? Work::update : Work::update_holding_back);
-    const Residency residency = deps_.layout->residency();
-    const bool residents = residency.weights == Tier::host || residency.states == Tier::host;
-    holds_back_ = residents && tiles == ResidentTiles::held_back;
+    holds_back_ = deps_.layout->has_residents() && tiles == ResidentTiles::held_back;
 }
 
 void UpdatePipeline::write_residents() {

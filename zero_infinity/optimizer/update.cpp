@@ -296,4 +296,19 @@ void decode_moment(const StateFormat& format, const TileView& tile, std::uint32_
         format.codec->decode_moment(format.kinds[moment], planes.values.data, planes.scales.data, values, tile.numel);
 }
 
+void encode_masters(const StateFormat& format, const float* master, const TileView& tile) noexcept {
+    const Planes planes = planes_of(format, tile);
+    format.codec->encode_master(master, planes.weights.data, planes.master.data, tile.numel);
+}
+
+void encode_moment(const StateFormat& format, const float* values, std::uint32_t moment,
+                   const TileView& tile) noexcept {
+    PENSTOCK_CHECK(moment < format.moments, "moment {} of {}", moment, format.moments);
+    const MomentPlanes planes = planes_of(format, tile).moments[moment];
+    if (format.codec->encode_moment == nullptr)
+        std::copy_n(values, tile.numel, as_fp32(planes.values, 0));
+    else
+        format.codec->encode_moment(format.kinds[moment], values, planes.values.data, planes.scales.data, tile.numel);
+}
+
 }  // namespace penstock::zero

@@ -46,8 +46,11 @@ std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileVie
 // optimizer begins with, zero without pieces.
 void encode_initial(const StateFormat& format, const float* master, const TileView& tile,
                     const TilePieces& pieces = {}) noexcept;
-// The fp32 masters of a tile, and one of its moments: for export, tests and plain inspection.
+// The fp32 masters of a tile, and one of its moments: for export, tests and plain inspection; and back: weights and
+// master plane, or the moment's planes, are written, all else stays.
 void decode_masters(const StateFormat& format, const TileView& tile, float* master) noexcept;
 void decode_moment(const StateFormat& format, const TileView& tile, std::uint32_t moment, float* values) noexcept;
+void encode_masters(const StateFormat& format, const float* master, const TileView& tile) noexcept;
+void encode_moment(const StateFormat& format, const float* values, std::uint32_t moment, const TileView& tile) noexcept;
 
 }  // namespace penstock::zero

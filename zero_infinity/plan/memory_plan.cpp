@@ -13,14 +13,15 @@ namespace {
 std::vector<UnitBytes> all_units(const ModelLayout& layout) {
     std::vector<UnitBytes> units;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        units.push_back({layout.unit(unit).spec().name, layout.group_bytes(unit)});
+        units.push_back(
+            {layout.unit(unit).spec().name, layout.group_bytes(unit), layout.weights_tier(unit) == Tier::host});
     return units;
 }
 
 std::vector<UnitBytes> streamed_units(const MemoryRequest& request) {
     std::vector<UnitBytes> units = all_units(*request.layout);
     for (UnitBytes& unit : units)
-        if (request.layout->residency().weights == Tier::host) unit.bytes = 0;
+        if (unit.resident) unit.bytes = 0;
     return units;
 }
 
@@ -75,6 +76,12 @@ std::uint64_t snapshot_bytes(const ModelLayout& layout) {
 }
 
 MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) {
+    if (request.host_budget_bytes == planned_host_budget) {
+        MemoryRequest exact = request;
+        exact.host_budget_bytes = planned_host_budget - 1;
+        exact.host_budget_bytes = plan_memory(exact, names).budget.used_bytes();
+        return plan_memory(exact, names);
+    }
     pool::Budget budget = fixed_uses(request, names);
     const std::uint64_t room = budget.limit_bytes() - std::min(budget.limit_bytes(), budget.used_bytes());
     const std::vector<UnitBytes> streamed = streamed_units(request);
@@ -87,7 +94,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
         plan.window = host_window(streamed, passes, request.prefetch_depth, room);
         plan.host_window_bytes = plan.window.window_bytes;
     }
-    if (request.layout->residency().weights == Tier::nvme) plan.pass_read_bytes = plan.window.fetched_bytes;
+    plan.pass_read_bytes = plan.window.fetched_bytes;
     if (plan.host_window_bytes > 0) plan.budget.add({weights_use, plan.host_window_bytes, names.prefetch_depth});
     plan.budget.check({.available_bytes = std::numeric_limits<std::uint64_t>::max(), .limited_by = ""});
     return plan;

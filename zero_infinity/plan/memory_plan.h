@@ -6,6 +6,7 @@
 #include "zero_infinity/plan/window_plan.h"
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ inline constexpr const char* snapshot_use = "keep";  // snapshot_bytes()
 // What copying a snapshot takes: two of the longest extents.
 std::uint64_t snapshot_bytes(const ModelLayout& layout);
 
+// A host budget that is not given but planned: what all uses take with prefetch_depth visits ahead.
+inline constexpr std::uint64_t planned_host_budget = std::numeric_limits<std::uint64_t>::max();
+
 struct MemoryRequest {
     const ModelLayout* layout = nullptr;
     PassVisits training;  // as they are expected: other visits get on with what room there is
@@ -42,8 +46,8 @@ struct MemoryRequest {
     std::uint32_t prefetch_depth = 2;  // as far as the budgets allow
     std::uint32_t staging_tiles = 4;
     std::uint64_t gradient_bytes = 0;
-    bool snapshots = false;  // snapshots are copied during training
-    std::uint64_t host_budget_bytes = 0;
+    bool snapshots = false;                   // snapshots are copied during training
+    std::uint64_t host_budget_bytes = 0;      // or planned_host_budget
     bool device_has_memory = false;           // of its own
     std::uint64_t device_budget_bytes = 0;    // all of it
     std::uint64_t device_gradient_bytes = 0;  // of it for gradients; the rest is the window for weights

@@ -114,15 +114,16 @@ std::uint64_t ModelLayout::staging_tile_bytes() const {
     const auto staged = [&](std::optional<std::uint32_t> object, Tier tier) {
         return object && tier == Tier::nvme ? extent_bytes({*object, 0}) : 0;
     };
-    for (const UnitObjects& unit : unit_objects_)
-        largest = std::max(largest, staged(unit.weights, residency_.weights) + staged(unit.states, residency_.states));
+    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
+        largest = std::max(
+            largest, staged(objects(unit).weights, weights_tier(unit)) + staged(objects(unit).states, states_tier()));
     return largest;
 }
 
 std::uint64_t ModelLayout::resident_weights_bytes() const {
     std::uint64_t bytes = 0;
-    for (std::uint32_t unit = 0; unit < unit_count() && residency_.weights == Tier::host; ++unit)
-        bytes += group_bytes(unit);
+    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
+        if (weights_tier(unit) == Tier::host) bytes += group_bytes(unit);
     return bytes;
 }
 

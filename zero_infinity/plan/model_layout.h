@@ -57,7 +57,11 @@ class ModelLayout {
     explicit ModelLayout(ModelLayoutSpec spec);
 
     const StateFormat& format() const noexcept { return format_; }
-    Residency residency() const noexcept { return residency_; }
+    Tier weights_tier(std::uint32_t unit) const {
+        return units_.at(unit).spec().resident ? Tier::host : residency_.weights;
+    }
+    Tier states_tier() const noexcept { return residency_.states; }
+    bool has_residents() const { return resident_weights_bytes() > 0 || resident_states_bytes() > 0; }
     Partition partition() const noexcept { return partition_; }
     std::uint64_t tile_numel() const noexcept { return tile_numel_; }  // of all but the last tile of a shard
 
@@ -91,7 +95,7 @@ class ModelLayout {
 
     // Memory that the residency and the largest tiles ask for.
     std::uint64_t staging_tile_bytes() const;      // what is not resident of one tile's weights and states
-    std::uint64_t resident_weights_bytes() const;  // 0 where the weights are not resident
+    std::uint64_t resident_weights_bytes() const;  // 0 where no unit's weights are resident
     std::uint64_t resident_states_bytes() const;   // 0 where the states are not resident
     std::uint64_t largest_extent_bytes() const;
 

@@ -31,6 +31,11 @@ void check_names(const UnitSpec& unit) {
                         fmt::format("unit '{}' has two parameters named '{}'", unit.name, parameter.name));
 }
 
+void check_frozen_type(const UnitSpec& unit) {
+    if (unit.frozen_type == PlaneType::u16)
+        throw Error(ExitCode::usage, fmt::format("unit '{}': frozen parameters are bf16, fp16, fp32 or u8", unit.name));
+}
+
 std::uint64_t checked_numel(const UnitSpec& unit, const ParameterSpec& parameter) {
     const std::uint64_t numel = parameter.numel();
     if (numel == 0)
@@ -47,6 +52,7 @@ UnitLayout::UnitLayout(UnitSpec spec, Partition partition, std::uint64_t tile_nu
                    tile_alignment);
     PENSTOCK_CHECK(partition.rank < partition.ranks, "rank {} of {}", partition.rank, partition.ranks);
     check_names(spec_);
+    check_frozen_type(spec_);
     for (const ParameterSpec& parameter : spec_.parameters) {
         std::uint64_t& end = parameter.training == Training::frozen ? frozen_numel_ : trainable_numel_;
         const std::uint64_t numel = checked_numel(spec_, parameter);
@@ -111,9 +117,10 @@ std::vector<store::ObjectSpec> UnitLayout::objects(const StateFormat& format) co
     };
     const auto weights = [&](std::uint64_t numel) { return numel * format.weights_bytes(); };
     const auto states = [&](std::uint64_t numel) { return format.states_bytes(numel); };
+    const auto frozen = [&](std::uint64_t numel) { return numel * bytes_of(frozen_type(format)); };
     append("weights", shard_numel(), weights);
     append("states", shard_numel(), states);
-    append("frozen", frozen_shard_numel(), weights);
+    append("frozen", frozen_shard_numel(), frozen);
     return objects;
 }
 

@@ -15,6 +15,7 @@
 #include "zero_infinity/codec/codec.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,10 @@ struct UnitSpec {
     std::string name;  // unique in its model, e.g. "blocks.3"
     std::vector<ParameterSpec> parameters;
     std::vector<BorrowedSpec> borrowed;  // of units before this one
+    // How its frozen parameters are stored, bf16, fp16, fp32 or u8 (bytes, given and told as 0 … 255); none: as the
+    // codec stores weights.
+    std::optional<PlaneType> frozen_type = {};
+    bool resident = false;  // its weights stay in host memory, whatever the residency of the others
 };
 
 inline constexpr std::uint64_t parameter_alignment = 64;  // elements: whole vectors of the widest kind for every plane
@@ -74,10 +79,13 @@ struct ParameterPlace {
 class UnitLayout {
    public:
     // REQUIRES: tile_numel > 0 and a multiple of tile_alignment, rank < ranks. Throws Error (usage) on a unit without
-    // a name and on repeated or empty parameters.
+    // a name, on repeated or empty parameters, on a type that frozen ones cannot have.
     UnitLayout(UnitSpec spec, Partition partition, std::uint64_t tile_numel);
 
     const UnitSpec& spec() const noexcept { return spec_; }
+    PlaneType frozen_type(const StateFormat& format) const noexcept {
+        return spec_.frozen_type.value_or(format.codec->weights);
+    }
     const ParameterPlace& place(std::size_t parameter) const { return places_.at(parameter); }
 
     std::uint64_t trainable_numel() const noexcept { return trainable_numel_; }  // padded, of all ranks

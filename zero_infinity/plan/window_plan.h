@@ -19,6 +19,7 @@ namespace penstock::zero {
 struct UnitBytes {
     std::string name;
     std::uint64_t bytes = 0;  // its place in the window is rounded up to granules; 0: never fetched
+    bool resident = false;    // in host memory: a fetch of it reads nothing from NVMe
 };
 
 // One stay of compute: the units whose weights it needs in memory at the same time.
@@ -66,7 +67,7 @@ class WindowPlan {
     const std::vector<UnitBytes>& units() const noexcept { return units_; }
     std::uint64_t window_bytes() const noexcept { return window_bytes_; }
     std::uint32_t depth() const noexcept { return depth_; }
-    std::uint64_t fetched_bytes() const noexcept { return fetched_bytes_; }  // since construction
+    std::uint64_t fetched_bytes() const noexcept { return fetched_bytes_; }  // since construction, NVMe's
 
    private:
     struct Held {
@@ -97,7 +98,7 @@ class WindowPlan {
 struct WindowUse {
     std::uint64_t window_bytes = 0;
     std::uint32_t depth = 0;
-    std::uint64_t fetched_bytes = 0;  // by the first of the passes, from an empty window
+    std::uint64_t fetched_bytes = 0;  // from NVMe by the first of the passes, from an empty window
 };
 using PassVisits = std::vector<Visit>;
 

@@ -35,8 +35,8 @@ struct CoreOptions {
     std::string resume_from;
     bool go_back = false;
     // Memory.
-    std::uint64_t host_budget_bytes =
-        0;                             // hard limit of the pool: weights window, staging, gradients, resident objects
+    // Hard limit of the pool: weights window, staging, gradients, resident objects; or planned_host_budget.
+    std::uint64_t host_budget_bytes = 0;
     std::uint32_t prefetch_depth = 2;  // visits ahead, as far as the budget allows
     std::uint32_t staging_tiles = 4;
     std::uint64_t tile_numel = 1U << 20;  // memory.tile_elements; part of the store: the same at every resume

@@ -36,10 +36,9 @@ std::string beyond(const Codec& codec, const std::string& setting) {
 // The stages that were reached, each whole. They are given back in reverse; but kept for ever when something is under
 // way that does not come back: until the process ends the device may write into them.
 struct CoreSession::State {
-    enum class Stage : std::uint8_t { ready, in_pass, failed };
-
     explicit State(Communicator* given) : communicator(given != nullptr ? given : &alone), barrier(*communicator) {}
     ~State();
+    void end() noexcept;
     bool stuck();
     void restore();
     void expect_pass(Pass pass, const PassVisits& visits);
@@ -85,8 +84,10 @@ struct CoreSession::State {
     Stage stage = Stage::ready;
     Pass pass = Pass::training;
     VisitOrder order;
-    std::optional<double> norm;                     // of the sums as they are
-    std::optional<store::ClientState> uncommitted;  // the newest step's, when that is not durable
+    std::optional<double> norm;  // of the sums as they are
+    bool sums_lent = false;      // a client may change them unseen
+    store::ClientState newest;   // what the client gave for the newest step
+    bool committed = true;       // all that there is of it
     store::ClientState user;
     std::string went_on_from;                   // went_on_from_key's value
     std::optional<SkippedSteps> skipped_steps;  // from the plan on
@@ -94,7 +95,16 @@ struct CoreSession::State {
 };
 
 CoreSession::State::~State() {
-    if (!stuck()) return;
+    end();
+}
+
+void CoreSession::State::end() noexcept {
+    stage = Stage::failed;
+    if (!stuck()) {
+        work.reset();
+        machine.reset();
+        return;
+    }
     static_cast<void>(work.release());
     static_cast<void>(machine.release());
     static_cast<void>(pool.release());
@@ -112,8 +122,10 @@ bool CoreSession::State::stuck() {
 void CoreSession::State::restore() {
     skipped_steps.emplace(plan->layout.units());
     pieces.emplace(plan->layout, plan->model.optimizers);
+    newest = opened.client;
     for (const auto& [key, value] : opened.client)
         if (key.starts_with(user_prefix)) user[key] = value;
+    std::erase_if(newest, [](const auto& each) { return each.first.starts_with(user_prefix); });
     if (const auto snapshot = opened.client.find(went_on_from_key); snapshot != opened.client.end())
         went_on_from = snapshot->second;
     if (const auto skipped = opened.client.find(skipped_steps_key); skipped != opened.client.end())
@@ -219,6 +231,14 @@ SessionCounters CoreSession::counters() const {
             .visits = state_->order.counts()};
 }
 
+CoreSession::Stage CoreSession::stage() const noexcept {
+    return state_->stage;
+}
+
+const ModelSpec& CoreSession::model() const noexcept {
+    return state_->plan->model;
+}
+
 const ModelLayout& CoreSession::layout() const noexcept {
     return state_->plan->layout;
 }
@@ -243,31 +263,31 @@ void CoreSession::begin_pass(Pass pass) {
         s.order.begin(pass);
         s.work->driver.visit({}, s.order.ahead());
     });
-    s.stage = State::Stage::in_pass;
+    s.stage = Stage::in_pass;
 }
 
 void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == State::Stage::in_pass, "a visit, but no pass has begun, or the session has failed");
+    PENSTOCK_CHECK(s.stage == Stage::in_pass, "a visit, but no pass has begun, or the session has failed");
     const Visit whole = with_owners(visit, s.plan->model.units);
     const Visit kept = with_owners({{held.begin(), held.end()}}, s.plan->model.units);
     s.order.visit(whole);
-    s.stage = State::Stage::failed;  // but where nothing has changed
+    s.stage = Stage::failed;  // but where nothing has changed
     try {
         s.work->driver.visit(whole, s.order.ahead(), kept.units);
     } catch (const Error& error) {
         if (error.code() != ExitCode::does_not_fit) throw;
         s.order.take_back();
-        s.stage = State::Stage::in_pass;
+        s.stage = Stage::in_pass;
         throw;
     }
-    s.stage = State::Stage::in_pass;
+    s.stage = Stage::in_pass;
 }
 
 void CoreSession::end_pass() {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage != State::Stage::failed, "the session is used again after an exception");
-    if (s.stage == State::Stage::ready) return;
+    PENSTOCK_CHECK(s.stage != Stage::failed, "the session is used again after an exception");
+    if (s.stage == Stage::ready) return;
     s.perform([&] {
         s.order.end();
         s.work->driver.end_pass();
@@ -284,8 +304,14 @@ ParameterMemory CoreSession::weights(ParameterId parameter) const {
     }
     const UnitMemory memory = s.work->driver.memory(parameter.unit);
     const ParameterPlace& place = s.plan->layout.unit(parameter.unit).place(parameter.index);
-    std::byte* range = place.training == Training::trainable ? memory.weights : memory.frozen;
-    return {range + place.first * s.plan->format.weights_bytes(), s.plan->format.codec->weights, place.numel};
+    const bool trainable = place.training == Training::trainable;
+    const PlaneType type =
+        trainable ? s.plan->format.codec->weights : s.plan->layout.unit(parameter.unit).frozen_type(s.plan->format);
+    return {(trainable ? memory.weights : memory.frozen) + place.first * bytes_of(type), type, place.numel};
+}
+
+UnitMemory CoreSession::memory(std::uint32_t unit) const {
+    return state_->work->driver.memory(unit);
 }
 
 void CoreSession::add_gradient(ParameterId parameter, const GradientView& addend) {
@@ -298,16 +324,18 @@ GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
     return open;
 }
 
-std::optional<GradientView> CoreSession::gradient(ParameterId parameter) {
+std::optional<ParameterMemory> CoreSession::gradient(ParameterId parameter) {
     GradientSums& gradients = state_->work->gradients;
     if (gradients.is_fresh(parameter)) return std::nullopt;
-    GradientView sum;
-    state_->look_at_sums([&] { sum = gradients.sum(parameter); });
-    return sum;
+    GradientSums::Sum sum;
+    state_->change_sums([&] { sum = gradients.sum(parameter); });
+    state_->sums_lent = true;
+    return ParameterMemory{sum.data, gradients.type(), sum.numel};
 }
 
 void CoreSession::clear_gradients() {
     state_->change_sums([&] { state_->work->gradients.clear(); });
+    state_->sums_lent = false;
 }
 
 void CoreSession::clear_gradient(ParameterId parameter) {
@@ -316,8 +344,8 @@ void CoreSession::clear_gradient(ParameterId parameter) {
 
 double CoreSession::gradient_norm() {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == State::Stage::ready, "the norm within a pass, or after an exception");
-    if (s.norm) return *s.norm;
+    PENSTOCK_CHECK(s.stage == Stage::ready, "the norm within a pass, or after an exception");
+    if (s.norm && !s.sums_lent) return *s.norm;
     s.perform([&] {
         s.add_borrowed();
         s.norm = s.work->gradients.norm(s.work->workers, *s.communicator);
@@ -328,7 +356,7 @@ double CoreSession::gradient_norm() {
 
 UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == State::Stage::ready, "an update within a pass, or after an exception");
+    PENSTOCK_CHECK(s.stage == Stage::ready, "an update within a pass, or after an exception");
     s.check_user_keys();
     s.perform([&] { s.add_borrowed(); });
     if (const auto missing = s.work->gradients.first_missing())
@@ -350,7 +378,7 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
                                 "is untouched",
                                 request.values.step, s.work->gradients.first_non_finite().value_or("their sum")));
     }
-    store::ClientState given = client(report.gradient_norm);
+    s.newest = client(report.gradient_norm);
     report.updated = true;
     report.committed = s.plan->options.durability.commits_after(request.values.step);
     s.perform([&] {
@@ -360,10 +388,10 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
         s.count_skipped();
         const auto commit_start = Clock::now();
         if (report.committed)
-            s.commit(std::move(given));
+            s.commit(s.newest);
         else
             s.work->driver.end_update();
-        s.uncommitted = report.committed ? std::nullopt : std::optional(std::move(given));
+        s.committed = report.committed;
         report.update = commit_start - update_start;
         report.commit = Clock::now() - commit_start;
     });
@@ -373,11 +401,12 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
 
 void CoreSession::settle() {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == State::Stage::ready, "a commit within a pass, or after an exception");
+    PENSTOCK_CHECK(s.stage == Stage::ready, "a commit within a pass, or after an exception");
     PENSTOCK_CHECK(s.plan->options.durability != Durability::scratch, "nothing is committed in scratch");
-    if (!s.uncommitted) return;
+    if (s.committed) return;
     s.check_user_keys();
-    s.perform([&] { s.commit(*std::exchange(s.uncommitted, std::nullopt)); });
+    s.perform([&] { s.commit(s.newest); });
+    s.committed = true;
 }
 
 store::ClientState& CoreSession::user_state() noexcept {
@@ -391,6 +420,22 @@ void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
         s.perform([&] { s.work->driver.read(tile, memory); });
     };
     zero::read_out({.layout = &s.plan->layout, .read = read}, what, sink);
+}
+
+void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage == Stage::ready, "weights are written within a pass, or after an exception");
+    const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
+        s.perform([&] { s.work->driver.read(tile, memory); });
+    };
+    const auto write = [&](store::TileId tile, std::span<std::byte> memory) {
+        s.committed = false;
+        s.perform([&] {
+            s.barrier.before_write();
+            s.work->driver.write(tile, memory);
+        });
+    };
+    zero::write_in({.layout = &s.plan->layout, .read = read, .write = write}, what, source);
 }
 
 void CoreSession::begin_snapshot(const std::string& path) {
@@ -408,6 +453,10 @@ void CoreSession::finish_snapshot(const std::function<bool(const SnapshotProgres
 
 std::vector<EndedSnapshot> CoreSession::take_snapshots() {
     return state_->work->driver.take_snapshots();
+}
+
+void CoreSession::end() noexcept {
+    state_->end();
 }
 
 std::vector<std::string> CoreSession::take_notes() {

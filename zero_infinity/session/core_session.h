@@ -19,7 +19,7 @@
 // before one update, and their gradients add up; a pass may end early. The order of the last pass of a kind is what the
 // next one is prefetched by (plan/visit_order.h); another order is served by reads that compute waits for, and counted.
 //
-//   state     ready: begin_pass, gradients, update, settle, read_out, snapshots      → in_pass by begin_pass
+//   state     ready: begin_pass, gradients, update, settle, read_out, write_in, snapshots  → in_pass by begin_pass
 //             in_pass: visit, weights, gradients, begin_pass (ends the one before)    → ready by end_pass
 //             failed: only destruction. By an exception of storage, of a stuck device, of an update that had begun; an
 //             Error that says of itself that nothing has changed leaves the state as it was.
@@ -34,6 +34,7 @@
 #include "zero_infinity/session/session_plan.h"
 #include "zero_infinity/session/step_pieces.h"
 #include "zero_infinity/weights/read_out.h"
+#include "zero_infinity/weights/write_in.h"
 
 #include <chrono>
 #include <cstddef>
@@ -76,6 +77,8 @@ struct UpdateReport {
 // that the process can end and say why.
 class CoreSession {
    public:
+    enum class Stage : std::uint8_t { ready, in_pass, failed };
+
     // Checks the budget, locks the directories; then resumes the newest committed generation, or writes the first
     // weights into a new store and commits generation 0 with `initial_client`. Nothing is created before the budget was
     // checked. Throws Error: usage (also a group that no parameter is in), does_not_fit (with the table of uses),
@@ -84,8 +87,10 @@ class CoreSession {
                 const SessionEvents& events, const SessionSeams& seams);
     ~CoreSession();
 
+    Stage stage() const noexcept;
     const SessionInfo& info() const noexcept;
     SessionCounters counters() const;
+    const ModelSpec& model() const noexcept;  // as it was planned
     const ModelLayout& layout() const noexcept;
     Device& device() noexcept;
     PlaneType gradient_type() const noexcept;
@@ -99,9 +104,11 @@ class CoreSession {
     // once; nothing has changed).
     void visit(const Visit& visit, std::span<const std::uint32_t> held = {});
     void end_pass();  // compute reads no weights any more. A training pass: adds the sums of borrowed parameters up
-    // As it is stored for compute, in the codec's type; of a borrowed parameter the owner's. Good until a visit that
-    // does not hold the unit. REQUIRES: the last visit has the unit.
+    // As it is stored for compute, in the codec's type or UnitSpec::frozen_type; of a borrowed parameter the owner's.
+    // Good until a visit that does not hold the unit. REQUIRES: the last visit has the unit, or it is resident and
+    // compute reads host memory: then at any time, at one address, and update() and write_in() change it.
     ParameterMemory weights(ParameterId parameter) const;
+    UnitMemory memory(std::uint32_t unit) const;  // all of the unit's own, as layout().unit(unit).place() says
 
     // Gradients, summed over passes until the update: each sum has the type of the options, whatever its addends have.
     // A borrowed parameter has a sum of its own, which is added to the owner's at the end of a training pass (at the
@@ -114,9 +121,9 @@ class CoreSession {
     // For clients with kernels of their own: where compute adds to the sum, until another unit's is opened. `fresh`: it
     // holds nothing yet and is to be written whole; from now on it counts as there.
     GradientSums::Open open_gradient(ParameterId parameter);
-    // The sum in host memory, at the same address for ever, to be read and not written; nothing when no addend has
-    // come. Waits for copies.
-    std::optional<GradientView> gradient(ParameterId parameter);
+    // The sum in host memory, at the same address for ever; nothing when no addend has come. Waits for copies. May be
+    // changed in place until the gradients are cleared, but for that of a device with memory of its own within a pass.
+    std::optional<ParameterMemory> gradient(ParameterId parameter);
     void clear_gradients();
     void clear_gradient(ParameterId parameter);
     // Of all sums as they are, with their loss scale; defined order: gradient_sums.h. REQUIRES: no pass.
@@ -142,12 +149,21 @@ class CoreSession {
     // tile outside the pool. REQUIRES: durable, no pass.
     void read_out(const ReadOut& what, WeightSink& sink);
 
+    // Replaces values of parameters, frozen ones, too (weights/write_in.h): durable with the next commit. Memory as
+    // read_out(). Throws Error: storage, what the source throws (weights may be changed in part then). REQUIRES: no
+    // pass.
+    void write_in(const WriteIn& what, WeightSource& source);
+
     // Copies the newest step, which is committed first, into a snapshot in the new directory `path` while training goes
     // on. Progress, end and outcome: see Driver. REQUIRES: options.snapshots, durable, no copy is under way.
     void begin_snapshot(const std::string& path);
     SnapshotProgress snapshot_progress() const;
     void finish_snapshot(const std::function<bool(const SnapshotProgress&)>& wanted);
     std::vector<EndedSnapshot> take_snapshots();
+
+    // Gives the store and its directories back. Memory that was handed out stays until the destructor, which alone may
+    // follow.
+    void end() noexcept;
 
     // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
     std::vector<std::string> take_notes();

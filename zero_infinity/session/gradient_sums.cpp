@@ -178,13 +178,13 @@ void GradientSums::clear(ParameterId parameter) {
     range(parameter).fresh = true;
 }
 
-GradientView GradientSums::sum(ParameterId parameter) {
+GradientSums::Sum GradientSums::sum(ParameterId parameter) {
     const Range& sum = range(parameter);
     PENSTOCK_CHECK(!sum.fresh, "unit {}: parameter {} has no gradient yet", parameter.unit, parameter.index);
     for (Window& window : windows_)
         if (window.unit == parameter.unit) close(window);
     for (const Window& window : windows_) wait_for(window.copied);
-    return {units_[parameter.unit].memory.data() + sum.offset_bytes, type_, sum.numel};
+    return {units_[parameter.unit].memory.data() + sum.offset_bytes, sum.numel};
 }
 
 bool GradientSums::add_borrowed() {

@@ -57,7 +57,11 @@ class GradientSums {
 
     // All below look at host memory: what the device summed is waited for.
 
-    GradientView sum(ParameterId parameter);  // REQUIRES: not fresh
+    struct Sum {
+        std::byte* data = nullptr;
+        std::uint64_t numel = 0;
+    };
+    Sum sum(ParameterId parameter);  // REQUIRES: not fresh
     // Adds the sums of borrowed parameters to their owners', in the order of the units that borrow them, and clears
     // them; false: there were none.
     bool add_borrowed();

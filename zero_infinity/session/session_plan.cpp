@@ -97,6 +97,7 @@ std::string fingerprint_of(const ModelSpec& model, const std::string& codec) {
             if (parameter.training == Training::trainable && own != optimizer)
                 text += fmt::format("updated by {}\n", own);
         }
+        if (unit.frozen_type) text += fmt::format("frozen as {}\n", word_of(*unit.frozen_type));
         for (const BorrowedSpec& borrowed : unit.borrowed) {
             const UnitSpec& owner = model.units[borrowed.owner];
             text += fmt::format("{} borrows {}/{}\n", unit.name, owner.name, owner.parameters[borrowed.parameter].name);
@@ -133,17 +134,17 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type)};
 }
 
-StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format,
-                        Residency residency) {
+StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format) {
     StepBytes bytes;
     bytes.read = memory.pass_read_bytes;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
         const std::uint64_t states = layout.memory_bytes(layout.objects(unit).states);
-        (residency.weights == Tier::nvme ? bytes.write : bytes.resident_write) += weights;
-        (residency.states == Tier::nvme ? bytes.write : bytes.resident_write) += states;
-        if (residency.weights == Tier::nvme && format.codec->master_needs_weights) bytes.read += weights;
-        if (residency.states == Tier::nvme) bytes.read += states;
+        const bool streamed = layout.weights_tier(unit) == Tier::nvme;
+        (streamed ? bytes.write : bytes.resident_write) += weights;
+        (layout.states_tier() == Tier::nvme ? bytes.write : bytes.resident_write) += states;
+        if (streamed && format.codec->master_needs_weights) bytes.read += weights;
+        if (layout.states_tier() == Tier::nvme) bytes.read += states;
     }
     return bytes;
 }
@@ -162,7 +163,7 @@ SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Parti
       fingerprint(fingerprint_of(model, options.codec)),
       layout(layout_of(model, format, options, partition)),
       memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
-      step_bytes(step_bytes_of(memory, layout, format, options.residency)) {}
+      step_bytes(step_bytes_of(memory, layout, format)) {}
 
 Traffic SessionPlan::nominal_traffic() const {
     return traffic(format, options.durability, options.residency);

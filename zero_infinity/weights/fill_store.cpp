@@ -1,10 +1,8 @@
 #include "zero_infinity/weights/fill_store.h"
 
-#include "pinned_pool/pinned_pool.h"
-#include "pinned_pool/region.h"
 #include "swap/store/blocking.h"
-#include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/weights/stretches.h"
+#include "zero_infinity/weights/tile_memory.h"
 
 #include <algorithm>
 
@@ -15,12 +13,7 @@ namespace {
 class TileWriter {
    public:
     TileWriter(const FillDeps& parts, const store::WorkProgress& progress)
-        : parts_(parts),
-          progress_(progress),
-          master_(largest_tile(parts.layout->units())),
-          weights_bytes_(pool::whole_granules(master_.size() * parts.layout->format().weights_bytes())),
-          memory_(weights_bytes_ + pool::whole_granules(parts.layout->format().states_bytes(master_.size())), 1,
-                  pool::Registration::none) {
+        : parts_(parts), progress_(progress), memory_(*parts.layout) {
         for (const store::ObjectSpec& object : parts.store->layout().objects()) total_bytes_ += object.bytes;
     }
 
@@ -28,8 +21,8 @@ class TileWriter {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.tile_numel(tile);
         read(layout, Training::trainable, tile, numel, source);
-        const TileView view{memory_.data(), memory_.data() + weights_bytes_, numel};
-        encode_initial(parts_.layout->format(), master_.data(), view, parts_.layout->pieces({unit, tile}));
+        const TileView view = memory_.view(numel);
+        encode_initial(parts_.layout->format(), memory_.values().data(), view, parts_.layout->pieces({unit, tile}));
         if (parts_.layout->objects(unit).weights) write({*parts_.layout->objects(unit).weights, tile}, view.weights);
         if (parts_.layout->objects(unit).states) write({*parts_.layout->objects(unit).states, tile}, view.states);
     }
@@ -38,18 +31,23 @@ class TileWriter {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.frozen_tile_numel(tile);
         read(layout, Training::frozen, tile, numel, source);
-        std::byte* scratch = memory_.data() + weights_bytes_;  // the master's other half has no place to go
-        parts_.layout->format().codec->encode_master(master_.data(), memory_.data(), scratch, numel);
-        write({*parts_.layout->objects(unit).frozen, tile}, memory_.data());
+        const StateFormat& format = parts_.layout->format();
+        const float* values = memory_.values().data();
+        const TileView view = memory_.view(numel);
+        if (const auto type = layout.spec().frozen_type)
+            encode_frozen(values, *type, view.weights, numel);
+        else  // the master's other half has no place to go
+            format.codec->encode_master(values, view.weights, view.states, numel);
+        write({*parts_.layout->objects(unit).frozen, tile}, view.weights);
     }
 
    private:
     void read(const UnitLayout& layout, Training training, std::uint32_t tile, std::uint64_t numel,
               WeightSource& source) {
-        std::fill_n(master_.begin(), numel, 0.0F);  // padding
+        std::fill_n(memory_.values().begin(), numel, 0.0F);  // padding
         for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
             source.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
-                        std::span(master_).subspan(stretch.offset, stretch.count));
+                        std::span(memory_.values()).subspan(stretch.offset, stretch.count));
         });
     }
 
@@ -61,9 +59,7 @@ class TileWriter {
 
     const FillDeps& parts_;
     const store::WorkProgress& progress_;
-    std::vector<float> master_;
-    std::uint64_t weights_bytes_;
-    pool::Region memory_;
+    TileMemory memory_;
     std::uint64_t done_bytes_ = 0;
     std::uint64_t total_bytes_ = 0;
 };

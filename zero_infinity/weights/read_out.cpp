@@ -1,14 +1,11 @@
 #include "zero_infinity/weights/read_out.h"
 
 #include "aio/words/check.h"
-#include "pinned_pool/pinned_pool.h"
-#include "pinned_pool/region.h"
 #include "swap/store/blocking.h"
-#include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/weights/stretches.h"
+#include "zero_infinity/weights/tile_memory.h"
 
 #include <algorithm>
-#include <memory>
 
 namespace penstock::zero {
 namespace {
@@ -17,14 +14,7 @@ namespace {
 class TileValues {
    public:
     TileValues(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink)
-        : parts_(parts),
-          what_(what),
-          sink_(sink),
-          decoded_(largest_tile(parts.layout->units())),
-          weights_bytes_(pool::whole_granules(decoded_.size() * parts.layout->format().weights_bytes())),
-          memory_(std::make_unique<pool::Region>(
-              weights_bytes_ + pool::whole_granules(parts.layout->format().states_bytes(decoded_.size())), 1,
-              pool::Registration::none)) {
+        : parts_(parts), what_(what), sink_(sink), memory_(*parts.layout) {
         for (const ParameterValue value : what.values)
             PENSTOCK_CHECK(value < ParameterValue::moment0 || moment_of(value) < parts.layout->format().moments,
                            "moment {} of {}", moment_of(value), parts.layout->format().moments);
@@ -34,12 +24,13 @@ class TileValues {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::vector<Stretch> stretches = wanted(layout, Training::trainable, tile, layout.tile_numel(tile));
         if (stretches.empty()) return;
-        const TileView view{memory_->data(), memory_->data() + weights_bytes_, layout.tile_numel(tile)};
+        const TileView view = memory_.view(layout.tile_numel(tile));
         if (parts_.layout->objects(unit).weights && needs_weights())
             read({*parts_.layout->objects(unit).weights, tile}, view.weights);
         if (parts_.layout->objects(unit).states && needs_states())
             read({*parts_.layout->objects(unit).states, tile}, view.states);
-        for (const ParameterValue value : what_.values) give(layout, stretches, value, view);
+        for (const ParameterValue value : what_.values)
+            give(layout, stretches, value, view, parts_.layout->format().codec->weights);
     }
 
     void frozen(std::uint32_t unit, std::uint32_t tile) {
@@ -47,8 +38,9 @@ class TileValues {
         const std::uint64_t numel = layout.frozen_tile_numel(tile);
         const std::vector<Stretch> stretches = wanted(layout, Training::frozen, tile, numel);
         if (stretches.empty() || !asks_for(ParameterValue::weight)) return;
-        read({*parts_.layout->objects(unit).frozen, tile}, memory_->data());
-        give(layout, stretches, ParameterValue::weight, {memory_->data(), nullptr, numel});
+        const TileView view = memory_.view(numel);
+        read({*parts_.layout->objects(unit).frozen, tile}, view.weights);
+        give(layout, stretches, ParameterValue::weight, view, layout.frozen_type(parts_.layout->format()));
     }
 
    private:
@@ -80,23 +72,24 @@ class TileValues {
         try {
             parts_.read(tile, {data, parts_.layout->extent_bytes(tile)});
         } catch (...) {
-            static_cast<void>(memory_.release());  // a stuck device may still write into it
+            memory_.leak();
             throw;
         }
     }
 
     void give(const UnitLayout& layout, const std::vector<Stretch>& stretches, ParameterValue value,
-              const TileView& view) {
+              const TileView& view, PlaneType weights) {
         const StateFormat& format = parts_.layout->format();
-        const std::byte* data = reinterpret_cast<const std::byte*>(decoded_.data());
+        float* decoded = memory_.values().data();
+        const std::byte* data = reinterpret_cast<const std::byte*>(decoded);
         PlaneType type = PlaneType::fp32;
         if (value == ParameterValue::weight) {
             data = view.weights;
-            type = format.codec->weights;
+            type = weights;
         } else if (value == ParameterValue::master) {
-            decode_masters(format, view, decoded_.data());
+            decode_masters(format, view, decoded);
         } else {
-            decode_moment(format, view, moment_of(value), decoded_.data());
+            decode_moment(format, view, moment_of(value), decoded);
         }
         for (const Stretch& stretch : stretches)
             sink_.write({layout.spec(), layout.spec().parameters[stretch.parameter]},
@@ -106,9 +99,7 @@ class TileValues {
     const ReadOutDeps& parts_;
     const ReadOut& what_;
     WeightSink& sink_;
-    std::vector<float> decoded_;
-    std::uint64_t weights_bytes_;
-    std::unique_ptr<pool::Region> memory_;
+    TileMemory memory_;
 };
 
 }  // namespace

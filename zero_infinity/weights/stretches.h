@@ -1,4 +1,4 @@
-// Which elements of which parameters lie in a tile: pure arithmetic.
+// Which elements of which parameters lie in a tile, and what memory takes one: pure arithmetic.
 #pragma once
 
 #include "zero_infinity/plan/unit.h"

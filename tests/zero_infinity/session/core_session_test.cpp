@@ -252,7 +252,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Setting{}, Setting{.depth = 0}, Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
                       Setting{.residency = {zero::Tier::host, zero::Tier::host}},
                       Setting{.device = zero::DeviceKind::emulated},
-                      Setting{.device = zero::DeviceKind::emulated, .residency = {zero::Tier::host, zero::Tier::nvme}}),
+                      Setting{.device = zero::DeviceKind::emulated, .residency = {zero::Tier::host, zero::Tier::nvme}},
+                      Setting{.resident_units = {0, 2}},
+                      Setting{.device = zero::DeviceKind::emulated, .resident_units = {1, 4}}),
     [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
 
 // Gradients of a tied parameter count whenever they come.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -135,6 +136,7 @@ class PlainLoop {
     };
     using Id = std::pair<std::uint32_t, std::uint32_t>;
     const std::map<Id, Parameter>& parameters() const { return parameters_; }
+    std::map<Id, Parameter>& parameters() { return parameters_; }
     const std::vector<zero::UnitSpec>& units() const { return units_; }
 
    private:
@@ -158,6 +160,8 @@ struct Setting {
     zero::Durability durability;
     zero::Unused unused = zero::Unused::refused;
     bool norm_group = false;  // "last.norm" is a group of its own
+    std::vector<std::uint32_t> resident_units = {};
+    std::optional<zero::PlaneType> frozen_type = {};  // of all units
 };
 
 inline store::ClientState no_state(double) {
@@ -181,6 +185,8 @@ class Client {
               while (all[unit].parameters[index].name != parameter.spec.name) ++index;
               for (std::uint64_t i = 0; i < out.size(); ++i) out[i] = first_value(unit, index, first + i);
           }) {
+        for (const std::uint32_t unit : setting.resident_units) units_[unit].resident = true;
+        for (zero::UnitSpec& unit : units_) unit.frozen_type = setting.frozen_type;
         zero::CoreOptions options;
         options.swap_directories = {directory};
         options.job = "client";

@@ -1,0 +1,274 @@
+#include "zero_infinity/capi/c_model.h"
+
+#include "swap/capi/c_error.h"
+#include "swap/capi/c_struct.h"
+#include "zero_infinity/optimizer/optimizers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace penstock::zero {
+namespace {
+
+using store::number_of;
+using store::Refusal;
+using store::require;
+using store::required;
+
+constexpr std::uint64_t longest_deadline_ms = 24ULL * 3600 * 1000;  // as of Io
+constexpr std::size_t most_dimensions = 64;
+constexpr const char* own_prefix = "penstock.";  // keys of the session's own
+
+// What a program cannot be without.
+constexpr std::size_t least_model_bytes = offsetof(penstock_model, training);
+constexpr std::size_t least_unit_bytes = offsetof(penstock_unit, borrowed);
+constexpr std::size_t least_parameter_bytes = offsetof(penstock_parameter, unused);
+constexpr std::size_t least_group_bytes = offsetof(penstock_group, weight_decay);
+
+// One of an array whose elements may be shorter or longer than the library's.
+template <typename Struct>
+Struct element(const Struct* first, std::size_t index, std::size_t struct_bytes, const char* name) {
+    Struct own{};
+    const auto* bytes = reinterpret_cast<const std::byte*>(first) + index * struct_bytes;
+    store::take_struct(bytes, struct_bytes, &own, sizeof own, name);
+    return own;
+}
+
+void check_stride(std::size_t given, std::size_t least, const char* name) {
+    require(given >= least && given <= store::most_struct_bytes, "{} is {}; set it to the sizeof of the structure",
+            name, given);
+}
+
+PlaneType plane_of(penstock_type type, const char* name) {
+    switch (number_of(type)) {
+        case PENSTOCK_BF16:
+            return PlaneType::bf16;
+        case PENSTOCK_FP16:
+            return PlaneType::fp16;
+        case PENSTOCK_FP32:
+            return PlaneType::fp32;
+        case PENSTOCK_U8:
+            return PlaneType::u8;
+        default:
+            throw Refusal(PENSTOCK_USAGE, fmt::format("{}: there is no type {}", name, number_of(type)));
+    }
+}
+
+Unused unused_of(penstock_unused unused) {
+    switch (number_of(unused)) {
+        case PENSTOCK_UNUSED_REFUSED:
+            return Unused::refused;
+        case PENSTOCK_UNUSED_ALLOWED:
+            return Unused::allowed;
+        case PENSTOCK_UNUSED_SKIPPED:
+            return Unused::skipped;
+        default:
+            throw Refusal(PENSTOCK_USAGE, fmt::format("there is no penstock_unused {}", number_of(unused)));
+    }
+}
+
+Tier tier_of(penstock_tier tier) {
+    const int number = number_of(tier);
+    require(number == PENSTOCK_NVME || number == PENSTOCK_HOST, "there is no tier {}", number);
+    return number == PENSTOCK_HOST ? Tier::host : Tier::nvme;
+}
+
+std::unique_ptr<Optimizer> optimizer_of(penstock_optimizer optimizer, const penstock_group& group) {
+    switch (number_of(optimizer)) {
+        case PENSTOCK_ADAMW:
+            return make_adamw({group.beta1, group.beta2, group.epsilon, group.weight_decay});
+        case PENSTOCK_ADAM:
+            return make_adam({group.beta1, group.beta2, group.epsilon, group.weight_decay});
+        case PENSTOCK_SGD:
+            return make_sgd({group.momentum, group.dampening, group.weight_decay, group.nesterov != 0});
+        case PENSTOCK_ADAGRAD:
+            return make_adagrad({group.lr_decay, group.weight_decay, group.initial_accumulator, group.epsilon});
+        case PENSTOCK_LION:
+            return make_lion({group.beta1, group.beta2, group.weight_decay});
+        default:
+            throw Refusal(PENSTOCK_USAGE, fmt::format("there is no optimizer {}", number_of(optimizer)));
+    }
+}
+
+ParameterSpec parameter_of(const penstock_parameter& given, const std::string& unit, std::size_t group_count) {
+    ParameterSpec spec;
+    spec.name = &required(given.name, "a parameter's name");
+    require(given.dimensions <= most_dimensions, "parameter '{}' of unit '{}' has {} dimensions", spec.name, unit,
+            given.dimensions);
+    if (given.dimensions > 0) {
+        const std::int64_t* shape = &required(given.shape, "a parameter's shape");
+        spec.shape.assign(shape, shape + given.dimensions);
+    }
+    spec.training = given.frozen != 0 ? Training::frozen : Training::trainable;
+    spec.unused = unused_of(given.unused);
+    require(given.frozen != 0 || given.group < group_count, "parameter '{}' of unit '{}' is in group {} of {}",
+            spec.name, unit, given.group, group_count);
+    return spec;
+}
+
+UnitSpec unit_of(const penstock_unit& given) {
+    UnitSpec spec;
+    spec.name = &required(given.name, "a unit's name");
+    require(given.parameters != nullptr || given.parameter_count == 0, "the parameters of unit '{}' are NULL",
+            spec.name);
+    require(given.borrowed != nullptr || given.borrowed_count == 0, "the borrowed parameters of unit '{}' are NULL",
+            spec.name);
+    for (std::size_t i = 0; i < given.borrowed_count; ++i)
+        spec.borrowed.push_back({given.borrowed[i].unit, given.borrowed[i].parameter});
+    if (number_of(given.frozen_type) != PENSTOCK_TYPE_DEFAULT)
+        spec.frozen_type = plane_of(given.frozen_type, "a unit's frozen_type");
+    spec.resident = given.resident != 0;
+    return spec;
+}
+
+// The last group is that of all that no other names.
+ParameterGroups groups_of(const penstock_model& model, std::vector<ParameterGroup> groups) {
+    for (std::size_t i = 0; i < groups.size(); ++i)
+        groups[i].optimizer =
+            optimizer_of(model.optimizer, element(model.groups, i, model.group_struct_bytes, "a group"));
+    std::shared_ptr<const Optimizer> others = groups.back().optimizer;
+    groups.pop_back();
+    return {std::move(others), std::move(groups)};
+}
+
+// Groups that no parameter is in are what a session refuses; as the last one it is legal.
+void check_groups(const std::vector<ParameterGroup>& groups) {
+    for (std::size_t i = 0; i + 1 < groups.size(); ++i)
+        require(!groups[i].names.empty(), "no parameter is in group {}; leave it out", i);
+}
+
+}  // namespace
+
+ModelSpec model_of(const penstock_model* given) {
+    const penstock_model model = store::taken(given, least_model_bytes, "model");
+    require(model.units != nullptr && model.unit_count > 0, "the model has no units");
+    require(model.groups != nullptr && model.group_count > 0, "the model has no groups");
+    check_stride(model.unit_struct_bytes, least_unit_bytes, "model.unit_struct_bytes");
+    check_stride(model.parameter_struct_bytes, least_parameter_bytes, "model.parameter_struct_bytes");
+    check_stride(model.group_struct_bytes, least_group_bytes, "model.group_struct_bytes");
+    std::vector<ParameterGroup> groups(model.group_count);
+    for (std::size_t i = 0; i < groups.size(); ++i) groups[i].pattern = fmt::format("group {}", i);
+    std::vector<UnitSpec> units;
+    for (std::size_t i = 0; i < model.unit_count; ++i) {
+        const penstock_unit unit = element(model.units, i, model.unit_struct_bytes, "a unit");
+        UnitSpec spec = unit_of(unit);
+        for (std::size_t j = 0; j < unit.parameter_count; ++j) {
+            const penstock_parameter parameter =
+                element(unit.parameters, j, model.parameter_struct_bytes, "a parameter");
+            spec.parameters.push_back(parameter_of(parameter, spec.name, groups.size()));
+            if (parameter.frozen == 0)
+                groups[parameter.group].names.insert(spec.name + "." + spec.parameters.back().name);
+        }
+        units.push_back(std::move(spec));
+    }
+    check_groups(groups);
+    return {.units = std::move(units),
+            .optimizers = groups_of(model, std::move(groups)),
+            .training = visits_of(model.training, model.training_count, model.unit_count),
+            .inference = visits_of(model.inference, model.inference_count, model.unit_count)};
+}
+
+CoreOptions options_of(const penstock_session_options& given) {
+    CoreOptions options;
+    require(given.directories != nullptr && given.directory_count > 0, "options name no directory");
+    for (std::size_t i = 0; i < given.directory_count; ++i)
+        options.swap_directories.emplace_back(&required(given.directories[i], "a directory's name"));
+    options.job = &required(given.job, "options.job");
+    if (given.resume_from != nullptr) options.resume_from = given.resume_from;
+    options.go_back = given.go_back != 0;
+    options.host_budget_bytes = given.host_budget_bytes == 0 ? planned_host_budget : given.host_budget_bytes;
+    if (given.prefetch_depth != 0) options.prefetch_depth = given.prefetch_depth;
+    if (given.staging_tiles != 0) options.staging_tiles = given.staging_tiles;
+    if (given.tile_elements != 0) options.tile_numel = given.tile_elements;
+    options.residency = {tier_of(given.weights), tier_of(given.states)};
+    const int device = number_of(given.device);
+    require(device >= PENSTOCK_CPU && device <= PENSTOCK_CUDA, "there is no device {}", device);
+    options.device = {.kind = static_cast<DeviceKind>(device),
+                      .budget_bytes = given.device_budget_bytes,
+                      .index = given.device_index};
+    options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
+    const int verify = number_of(given.verify);
+    require(verify >= PENSTOCK_VERIFY_NONE && verify <= PENSTOCK_VERIFY_ALL, "there is no verify {}", verify);
+    options.verify = verify == PENSTOCK_VERIFY_ALL      ? store::VerifyScope::all
+                     : verify == PENSTOCK_VERIFY_SAMPLE ? store::VerifyScope::sample
+                                                        : store::VerifyScope::none;
+    options.snapshots = given.snapshots != 0;
+    if (given.codec != nullptr) options.codec = given.codec;
+    if (number_of(given.gradient_type) != PENSTOCK_TYPE_DEFAULT)
+        options.gradient_type = plane_of(given.gradient_type, "options.gradient_type");
+    if (given.threads != 0) options.worker_threads = given.threads;
+    const int backend = number_of(given.backend);
+    require(backend >= PENSTOCK_BACKEND_BEST && backend <= PENSTOCK_BACKEND_THREADS, "there is no backend {}", backend);
+    if (backend == PENSTOCK_BACKEND_IO_URING) options.backend = aio::BackendKind::io_uring;
+    if (backend == PENSTOCK_BACKEND_LIBAIO) options.backend = aio::BackendKind::libaio;
+    if (backend == PENSTOCK_BACKEND_THREADS) options.backend = aio::BackendKind::threads;
+    const int caching = number_of(given.caching);
+    require(caching == PENSTOCK_DIRECT || caching == PENSTOCK_PAGE_CACHE, "there is no caching {}", caching);
+    options.caching = caching == PENSTOCK_PAGE_CACHE ? aio::Caching::buffered : aio::Caching::direct;
+    if (given.deadline_ms != 0)
+        options.io_deadline = std::chrono::seconds((std::min(given.deadline_ms, longest_deadline_ms) + 999) / 1000);
+    return options;
+}
+
+store::ClientState values_of(const penstock_value* values, std::size_t count) {
+    require(values != nullptr || count == 0, "the values are NULL");
+    store::ClientState state;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::string key = &required(values[i].key, "a value's key");
+        require(!key.starts_with(own_prefix), "the key '{}' begins with '{}', as those of the session do", key,
+                own_prefix);
+        require(values[i].data != nullptr || values[i].bytes == 0, "the value of '{}' is NULL", key);
+        state[key] = values[i].bytes == 0 ? std::string()
+                                          : std::string(static_cast<const char*>(values[i].data), values[i].bytes);
+    }
+    return state;
+}
+
+Visit visit_of(const std::uint32_t* units, std::size_t count, std::size_t unit_count) {
+    require(units != nullptr || count == 0, "the units of a visit are NULL");
+    Visit visit;
+    for (std::size_t i = 0; i < count; ++i) {
+        require(units[i] < unit_count, "a visit of unit {}: the model has {}", units[i], unit_count);
+        visit.units.push_back(units[i]);
+    }
+    return visit;
+}
+
+PassVisits visits_of(const penstock_visit* visits, std::size_t count, std::size_t unit_count) {
+    require(visits != nullptr || count == 0, "the visits are NULL");
+    PassVisits all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(visit_of(visits[i].units, visits[i].unit_count, unit_count));
+    return all;
+}
+
+std::vector<GroupValues> group_values_of(penstock_optimizer optimizer, const penstock_group* groups, std::size_t count,
+                                         std::size_t struct_bytes) {
+    require(groups != nullptr && count > 0, "the step has no groups");
+    check_stride(struct_bytes, least_group_bytes, "step.group_struct_bytes");
+    std::vector<GroupValues> values;
+    for (std::size_t i = 0; i < count; ++i) {
+        const penstock_group group = element(groups, i, struct_bytes, "a group");
+        values.push_back({group.learning_rate, optimizer_of(optimizer, group)});
+    }
+    return values;
+}
+
+penstock_type type_of(PlaneType type) noexcept {
+    switch (type) {
+        case PlaneType::bf16:
+            return PENSTOCK_BF16;
+        case PlaneType::fp16:
+            return PENSTOCK_FP16;
+        case PlaneType::fp32:
+            return PENSTOCK_FP32;
+        default:
+            return PENSTOCK_U8;
+    }
+}
+
+}  // namespace penstock::zero

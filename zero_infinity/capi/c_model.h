@@ -1,0 +1,27 @@
+// From the structures of penstock_session.h to what a session is told.
+#pragma once
+
+#include "zero_infinity/capi/penstock_session.h"
+#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/session/step_pieces.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace penstock::zero {
+
+// All throw store::Refusal (usage) on NULL, sizes that cannot be, numbers of no enumeration, indices of nothing; and
+// Error (usage) as the makers of optimizers do.
+ModelSpec model_of(const penstock_model* given);
+CoreOptions options_of(const penstock_session_options& given);
+store::ClientState values_of(const penstock_value* values, std::size_t count);
+PassVisits visits_of(const penstock_visit* visits, std::size_t count, std::size_t unit_count);
+Visit visit_of(const std::uint32_t* units, std::size_t count, std::size_t unit_count);
+// The groups of a step as the session takes them: the last one as `others`.
+std::vector<GroupValues> group_values_of(penstock_optimizer optimizer, const penstock_group* groups, std::size_t count,
+                                         std::size_t struct_bytes);
+
+penstock_type type_of(PlaneType type) noexcept;
+
+}  // namespace penstock::zero

@@ -1,0 +1,388 @@
+#include "zero_infinity/capi/c_session.h"
+
+#include "aio/words/error.h"
+#include "swap/capi/c_error.h"
+#include "swap/capi/c_struct.h"
+#include "zero_infinity/capi/c_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace penstock::zero {
+namespace {
+
+using store::number_of;
+using store::Refusal;
+using store::require;
+
+constexpr std::size_t least_options_bytes = offsetof(penstock_session_options, resume_from);
+constexpr std::size_t least_step_bytes = offsetof(penstock_step, clip);
+
+// The caller's function, asked for one stretch at a time.
+class FirstWeights final : public WeightSource {
+   public:
+    FirstWeights(const penstock_session_options& options, const ModelSpec& model) : options_(options), model_(model) {}
+
+    void check(std::span<const UnitLayout>) override {
+        require(options_.first_weights != nullptr,
+                "options.first_weights is NULL, and there is no store to go on from");
+    }
+
+    void read(const NamedParameter& parameter, std::uint64_t first, std::span<float> values) override {
+        const std::uint32_t unit = index_of(parameter.unit);
+        const auto index = static_cast<std::uint32_t>(&parameter.spec - parameter.unit.parameters.data());
+        penstock_error error{};
+        const penstock_status status =
+            options_.first_weights(unit, index, first, values.size(), values.data(), &error, options_.user);
+        if (status == PENSTOCK_OK) return;
+        error.message[sizeof error.message - 1] = '\0';
+        throw Refusal(status, error.message[0] != '\0'
+                                  ? error.message
+                                  : fmt::format("the first weights of '{}' were refused", parameter.name()));
+    }
+
+   private:
+    // Stretches come unit by unit.
+    std::uint32_t index_of(const UnitSpec& unit) {
+        while (model_.units[unit_].name != unit.name) unit_ = (unit_ + 1) % model_.units.size();
+        return static_cast<std::uint32_t>(unit_);
+    }
+
+    const penstock_session_options& options_;
+    const ModelSpec& model_;
+    std::size_t unit_ = 0;
+};
+
+// One value of one parameter, to the caller's memory.
+class ToMemory final : public WeightSink {
+   public:
+    explicit ToMemory(std::span<std::byte> to) : to_(to) {}
+    void write(const NamedParameter&, const ValueStretch& stretch) override {
+        const std::uint64_t element = bytes_of(stretch.type);
+        std::memcpy(to_.data() + stretch.first * element, stretch.data, stretch.numel * element);
+    }
+
+   private:
+    std::span<std::byte> to_;
+};
+
+Pass pass_of(penstock_pass pass) {
+    const int number = number_of(pass);
+    require(number == PENSTOCK_TRAINING || number == PENSTOCK_INFERENCE, "there is no pass {}", number);
+    return number == PENSTOCK_TRAINING ? Pass::training : Pass::inference;
+}
+
+std::uint64_t count_of(std::chrono::nanoseconds time) {
+    return static_cast<std::uint64_t>(time.count());
+}
+
+bool names(const Visit& visit, std::uint32_t unit) {
+    return std::find(visit.units.begin(), visit.units.end(), unit) != visit.units.end();
+}
+
+}  // namespace
+
+CSession::CSession(const penstock_model* given_model, const penstock_session_options* given_options) {
+    ModelSpec model = model_of(given_model);
+    const penstock_session_options given = store::taken(given_options, least_options_bytes, "options");
+    CoreOptions options = options_of(given);
+    const store::ClientState initial = values_of(given.values, given.value_count);
+    optimizer_ = given_model->optimizer;
+    group_count_ = model.optimizers.count();
+    durable_ = options.durability != Durability::scratch;
+    snapshots_ = options.snapshots;
+    SessionEvents events;
+    if (given.progress != nullptr)
+        events.progress = [&given](const char* what, std::uint64_t done, std::uint64_t total) {
+            given.progress(what, done, total, given.user);
+        };
+    FirstWeights weights(given, model);
+    session_.emplace(model, std::move(options), initial, events, SessionSeams{.weights = &weights});
+    memory_table_ = session_->info().memory_table;
+    for (const auto& [key, value] : session_->info().client) keys_.push_back(key);
+}
+
+void CSession::take_turn() const {
+    if (calling_.exchange(true))
+        throw Refusal(PENSTOCK_BUSY, "another thread is within a call on this session: use it from one at a time");
+}
+
+void CSession::end() {
+    take_turn();
+    session_->end();
+    note_failure("it was ended");
+    calling_.store(false);
+}
+
+CSession::Calling::Calling(const CSession& session) : session_(session) {
+    session.take_turn();
+    if (session.session_->stage() != CoreSession::Stage::failed) return;
+    session.calling_.store(false);
+    throw Refusal(PENSTOCK_POISONED,
+                  fmt::format("the session has ended with an error: {}; what was committed is in the store: close this "
+                              "session and open it again",
+                              session.failure_));
+}
+
+void CSession::note_failure(const std::string& why) {
+    if (session_->stage() == CoreSession::Stage::failed && failure_.empty()) failure_ = why;
+}
+
+// ---------------------------------------------------------------- what it is
+
+std::size_t CSession::unit_count() const noexcept {
+    return session_->model().units.size();
+}
+
+penstock_session_info CSession::info() const {
+    const SessionInfo& info = session_->info();
+    const SessionCounters counters = session_->counters();
+    return {.struct_bytes = sizeof(penstock_session_info),
+            .resumed = info.resumed ? 1 : 0,
+            .prefetch_depth = info.prefetch_depth,
+            .pool_bytes = info.pool_budget_bytes,
+            .memory_table = memory_table_.c_str(),
+            .io = info.io.c_str(),
+            .planned_bytes = info.planned_bytes,
+            .read_bytes = counters.read_bytes,
+            .write_bytes = counters.write_bytes,
+            .pool_peak_bytes = counters.pool_peak_bytes,
+            .waited_ns = count_of(counters.waits.total()),
+            .visits = counters.visits.visits,
+            .expected_visits = counters.visits.expected};
+}
+
+const char* CSession::note(std::size_t index) {
+    for (std::string& note : session_->take_notes()) notes_.push_back(std::move(note));
+    return index < notes_.size() ? notes_[index].c_str() : nullptr;
+}
+
+penstock_value CSession::value_at(std::size_t index) const {
+    if (index >= keys_.size()) throw Refusal(PENSTOCK_NOT_FOUND, fmt::format("there are {} values", keys_.size()));
+    const std::string& value = session_->info().client.at(keys_[index]);
+    return {.key = keys_[index].c_str(), .data = value.data(), .bytes = value.size()};
+}
+
+const UnitSpec& CSession::unit(std::uint32_t index) const {
+    require(index < unit_count(), "there is no unit {}: the model has {}", index, unit_count());
+    return session_->layout().unit(index).spec();
+}
+
+const ParameterSpec& CSession::own(ParameterId parameter) const {
+    const UnitSpec& of = unit(parameter.unit);
+    require(parameter.index < of.parameters.size(), "unit '{}' has no parameter {} of its own: it has {}", of.name,
+            parameter.index, of.parameters.size());
+    return of.parameters[parameter.index];
+}
+
+const ParameterSpec& CSession::trainable(ParameterId parameter) const {
+    const UnitSpec& of = unit(parameter.unit);
+    if (parameter.index >= of.parameters.size()) {
+        const std::size_t borrowed = parameter.index - of.parameters.size();
+        require(borrowed < of.borrowed.size(), "unit '{}' has no parameter {}", of.name, parameter.index);
+        parameter = {of.borrowed[borrowed].owner, of.borrowed[borrowed].parameter};
+    }
+    const ParameterSpec& spec = own(parameter);
+    require(spec.training == Training::trainable, "parameter '{}' of unit '{}' is frozen and has no gradient",
+            spec.name, unit(parameter.unit).name);
+    return spec;
+}
+
+const ParameterSpec& CSession::with(ParameterId parameter, ParameterValue value) const {
+    const ParameterSpec& spec = own(parameter);
+    if (value == ParameterValue::weight) return spec;
+    require(spec.training == Training::trainable, "parameter '{}' is frozen: it has its weight only", spec.name);
+    const std::uint32_t moments = session_->layout().format().moments;
+    const std::uint32_t needed = value == ParameterValue::moment1 ? 2 : value == ParameterValue::moment0 ? 1 : 0;
+    require(needed <= moments, "this optimizer keeps {} moments", moments);
+    return spec;
+}
+
+PlaneType CSession::weight_type(ParameterId parameter) const {
+    const StateFormat& format = session_->layout().format();
+    return own(parameter).training == Training::frozen ? session_->layout().unit(parameter.unit).frozen_type(format)
+                                                       : format.codec->weights;
+}
+
+penstock_place CSession::place(ParameterId parameter) const {
+    const bool frozen = own(parameter).training == Training::frozen;
+    const ParameterPlace& place = session_->layout().unit(parameter.unit).place(parameter.index);
+    const PlaneType type = weight_type(parameter);
+    return {.struct_bytes = sizeof(penstock_place),
+            .offset_bytes = place.first * bytes_of(type),
+            .numel = place.numel,
+            .type = type_of(type),
+            .frozen = frozen ? 1 : 0};
+}
+
+penstock_unit_memory CSession::memory(std::uint32_t index) const {
+    const UnitSpec& spec = unit(index);
+    const UnitLayout& layout = session_->layout().unit(index);
+    const bool stays = spec.resident && session_->stage() != CoreSession::Stage::failed;
+    require(names(visited_, index) || stays, "unit '{}' is neither visited nor resident", spec.name);
+    const UnitMemory memory = session_->memory(index);
+    return {.trainable = layout.shard_numel() > 0 ? memory.weights : nullptr,
+            .frozen = layout.frozen_shard_numel() > 0 ? memory.frozen : nullptr};
+}
+
+// ---------------------------------------------------------------- passes
+
+void CSession::expect(penstock_pass pass, const penstock_visit* visits, std::size_t count) {
+    session_->expect(pass_of(pass), visits_of(visits, count, unit_count()));
+}
+
+void CSession::begin_pass(penstock_pass pass) {
+    const Pass kind = pass_of(pass);
+    visited_ = {};
+    session_->begin_pass(kind);
+}
+
+void CSession::visit(const Visit& visit, const Visit& held) {
+    require(session_->stage() == CoreSession::Stage::in_pass, "a visit, but no pass has begun");
+    for (const std::uint32_t each : held.units)
+        require(names(visited_, each) && names(visit, each), "unit '{}' is to be held, but is not of {} visit",
+                unit(each).name, names(visited_, each) ? "this" : "the last");
+    session_->visit(visit, held.units);
+    visited_ = visit;
+}
+
+void CSession::end_pass() {
+    visited_ = {};
+    session_->end_pass();
+}
+
+void CSession::require_between_passes(const char* what) const {
+    require(session_->stage() == CoreSession::Stage::ready, "{} within a pass: end it before", what);
+}
+
+void CSession::require_durable(const char* what) const {
+    require(durable_, "{}: a scratch session commits nothing", what);
+}
+
+// ---------------------------------------------------------------- gradients
+
+penstock_gradient CSession::open_gradient(ParameterId parameter) {
+    static_cast<void>(trainable(parameter));
+    const GradientSums::Open open = session_->open_gradient(parameter);
+    return {.struct_bytes = sizeof(penstock_gradient),
+            .data = open.data,
+            .numel = open.numel,
+            .type = type_of(session_->gradient_type()),
+            .fresh = open.fresh ? 1 : 0};
+}
+
+penstock_gradient CSession::gradient(ParameterId parameter) {
+    const ParameterSpec& spec = trainable(parameter);
+    const auto sum = session_->gradient(parameter);
+    if (!sum) throw Refusal(PENSTOCK_NOT_FOUND, fmt::format("no gradient has come to parameter '{}'", spec.name));
+    return {.struct_bytes = sizeof(penstock_gradient),
+            .data = sum->data,
+            .numel = sum->numel,
+            .type = type_of(sum->type),
+            .fresh = 0};
+}
+
+void CSession::clear_gradient(ParameterId parameter) {
+    static_cast<void>(trainable(parameter));
+    session_->clear_gradient(parameter);
+}
+
+void CSession::clear_gradients() {
+    session_->clear_gradients();
+}
+
+double CSession::gradient_norm() {
+    require_between_passes("the norm of the gradient");
+    return session_->gradient_norm();
+}
+
+// ---------------------------------------------------------------- steps
+
+penstock_step_report CSession::update(const penstock_step& given) {
+    require_between_passes("an update");
+    penstock_step step{};
+    store::take_struct(&given, store::checked_struct(&given, least_step_bytes, "step"), &step, sizeof step, "step");
+    require(step.step > 0, "steps count from 1");
+    require(step.group_count == group_count_, "the step has {} groups, the model {}", step.group_count, group_count_);
+    require(std::isfinite(step.clip) && step.clip >= 0, "a clip of {}", step.clip);
+    require(std::isfinite(step.loss_scale) && step.loss_scale >= 0, "a loss scale of {}", step.loss_scale);
+    const std::vector<GroupValues> groups =
+        group_values_of(optimizer_, step.groups, step.group_count, step.group_struct_bytes);
+    for (const GroupValues& group : groups)
+        require(std::isfinite(group.learning_rate), "a learning rate of {}", group.learning_rate);
+    const store::ClientState values = values_of(step.values, step.value_count);
+    const UpdateRequest request{
+        .values = {.step = step.step, .learning_rate = groups.back().learning_rate},
+        .groups = groups,
+        .clip = step.clip,
+        .loss_scale = step.loss_scale == 0 ? 1 : step.loss_scale,
+        .overflow = step.may_skip != 0 ? UpdateRequest::Overflow::skipped : UpdateRequest::Overflow::refused};
+    const UpdateReport report = session_->update(request, [&](double) { return values; });
+    return {.struct_bytes = sizeof(penstock_step_report),
+            .gradient_norm = report.gradient_norm,
+            .updated = report.updated ? 1 : 0,
+            .committed = report.committed ? 1 : 0,
+            .update_ns = count_of(report.update),
+            .commit_ns = count_of(report.commit)};
+}
+
+void CSession::settle() {
+    require_between_passes("a commit");
+    require_durable("a commit");
+    session_->settle();
+}
+
+void CSession::read(ParameterId parameter, ParameterValue value, std::span<std::byte> to) {
+    require_between_passes("reading");
+    require_durable("reading");
+    const ParameterSpec* wanted = &with(parameter, value);
+    const std::uint64_t element = value == ParameterValue::weight ? bytes_of(weight_type(parameter)) : sizeof(float);
+    require(to.size() == wanted->numel() * element, "{} bytes for parameter '{}' of {}", to.size(), wanted->name,
+            wanted->numel() * element);
+    ToMemory sink(to);
+    session_->read_out({.values = {value}, .wanted = [&](const NamedParameter& each) { return &each.spec == wanted; }},
+                       sink);
+}
+
+void CSession::write(ParameterId parameter, ParameterValue value, std::span<const float> from) {
+    require_between_passes("writing");
+    const ParameterSpec* wanted = &with(parameter, value);
+    require(from.size() == wanted->numel(), "{} elements for parameter '{}' of {}", from.size(), wanted->name,
+            wanted->numel());
+    WeightFunction source([&](const NamedParameter&, std::uint64_t first, std::span<float> values) {
+        std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(first), values.size(), values.begin());
+    });
+    session_->write_in({.value = value, .wanted = [&](const NamedParameter& each) { return &each.spec == wanted; }},
+                       source);
+}
+
+// ---------------------------------------------------------------- snapshots
+
+void CSession::begin_snapshot(const std::string& path) {
+    require_between_passes("a snapshot");
+    require(snapshots_, "options.snapshots is 0: no memory was planned for them");
+    if (session_->snapshot_progress().under_way)
+        throw Refusal(PENSTOCK_BUSY, "a snapshot is being copied: finish it before the next one");
+    session_->begin_snapshot(path);
+}
+
+penstock_snapshot_progress CSession::snapshot_progress() const {
+    const SnapshotProgress progress = session_->snapshot_progress();
+    return {.struct_bytes = sizeof(penstock_snapshot_progress),
+            .under_way = progress.under_way ? 1 : 0,
+            .done_bytes = progress.copied_bytes,
+            .total_bytes = progress.total_bytes};
+}
+
+void CSession::finish_snapshot() {
+    session_->finish_snapshot([](const SnapshotProgress&) { return true; });
+    for (const EndedSnapshot& ended : session_->take_snapshots())
+        if (ended.problem)
+            throw Refusal(PENSTOCK_STORAGE, fmt::format("there is no snapshot {}: {}", ended.path, *ended.problem));
+}
+
+}  // namespace penstock::zero

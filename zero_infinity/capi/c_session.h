@@ -1,0 +1,87 @@
+// A session as the C interface has it: everything that a C caller can do wrong is refused before the session sees it.
+#pragma once
+
+#include "zero_infinity/capi/penstock_session.h"
+#include "zero_infinity/session/core_session.h"
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+// One caller at a time, which Calling makes sure of. Every call may throw store::Refusal, and what the session throws.
+class CSession {
+   public:
+    CSession(const penstock_model* model, const penstock_session_options* options);
+
+    // For the time of one call. Throws Refusal: busy, or poisoned after an error that ended the session.
+    class Calling {
+       public:
+        explicit Calling(const CSession& session);
+        ~Calling() { session_.calling_.store(false); }
+        Calling(const Calling&) = delete;
+        Calling& operator=(const Calling&) = delete;
+
+       private:
+        const CSession& session_;
+    };
+    void end();
+    void note_failure(const std::string& why);  // if that is what ended the session: told with each later refusal
+
+    penstock_session_info info() const;
+    const char* note(std::size_t index);
+    penstock_value value_at(std::size_t index) const;
+    penstock_place place(ParameterId parameter) const;
+    penstock_unit_memory memory(std::uint32_t unit) const;  // Refusal: neither visited nor resident
+
+    void expect(penstock_pass pass, const penstock_visit* visits, std::size_t count);
+    void begin_pass(penstock_pass pass);
+    void visit(const Visit& visit, const Visit& held);
+    void end_pass();
+
+    penstock_gradient open_gradient(ParameterId parameter);
+    penstock_gradient gradient(ParameterId parameter);
+    void clear_gradient(ParameterId parameter);
+    void clear_gradients();
+    double gradient_norm();
+
+    penstock_step_report update(const penstock_step& step);
+    void settle();
+    void read(ParameterId parameter, ParameterValue value, std::span<std::byte> to);
+    void write(ParameterId parameter, ParameterValue value, std::span<const float> from);
+
+    void begin_snapshot(const std::string& path);
+    penstock_snapshot_progress snapshot_progress() const;
+    void finish_snapshot();
+
+    std::size_t unit_count() const noexcept;
+
+   private:
+    void take_turn() const;
+    const UnitSpec& unit(std::uint32_t index) const;
+    const ParameterSpec& own(ParameterId parameter) const;        // refuses borrowed ones
+    const ParameterSpec& trainable(ParameterId parameter) const;  // own or borrowed
+    const ParameterSpec& with(ParameterId parameter, ParameterValue value) const;
+    PlaneType weight_type(ParameterId parameter) const;
+    void require_between_passes(const char* what) const;
+    void require_durable(const char* what) const;
+
+    penstock_optimizer optimizer_;
+    std::size_t group_count_;
+    bool durable_;
+    bool snapshots_;
+    std::optional<CoreSession> session_;
+    std::string memory_table_;
+    std::string failure_;
+    Visit visited_;                  // the last visit of this pass
+    std::vector<std::string> keys_;  // of what it began with
+    std::deque<std::string> notes_;  // at their addresses for ever
+    mutable std::atomic<bool> calling_{false};
+};
+
+}  // namespace penstock::zero

@@ -1,0 +1,360 @@
+// Penstock's open step for C programs, and for whatever can call C (the Python package does): a model in training whose
+// weights, gradients and optimizer states are kept by a store on NVMe and in host memory. The model is units, names,
+// shapes and bytes; whoever computes it says when weights are needed, adds gradients, and asks for the update.
+//
+//   penstock_session* session;
+//   if (penstock_session_open(&model, &options, &session, &error) != PENSTOCK_OK) {
+//       puts(error.message);
+//       exit(error.status);
+//   }
+//   for (uint64_t number = 1; number <= steps; ++number) {
+//       penstock_session_begin_pass(session, PENSTOCK_TRAINING, &error);
+//       for (...) {                                                       // forward and backward, or whatever comes
+//           penstock_session_visit(session, &unit, 1, NULL, 0, &memory, &error);        // blocks until it may be read
+//           ... compute reads memory.trainable and memory.frozen, and in backward
+//           penstock_session_open_gradient(session, unit, parameter, &sum, &error);      // writes or adds to sum.data
+//       }
+//       penstock_session_end_pass(session, &error);
+//       step.step = number;
+//       penstock_session_update(session, &step, &report, &error);          // clips, updates, commits
+//   }
+//   penstock_session_close(session, &error);
+//
+// A pass is any sequence of visits: a unit may be visited any number of times and in any order; several passes may come
+// before one update, and their gradients add up; a pass may end early. The order of the last pass of a kind is what the
+// next one is prefetched by. The arithmetic of the optimizers, and what a step that was reported as committed survives,
+// is that of the C++ session (zero_infinity/session/core_session.h, zero_infinity/optimizer/optimizers.h).
+//
+// Threads. A session is used by one thread at a time; it may change hands. A call beside another one is PENSTOCK_BUSY.
+// All calls but opening, update, settle, read, write, visit and those on snapshots return at once; none of them waits
+// for a device longer than the deadline.
+//
+// Ownership, sizes and errors are as in penstock.h: what is passed in is copied before the call returns; structures
+// with struct_bytes may grow at their end, and so may those that stand in arrays, whose size penstock_model says; a
+// refused call has changed nothing. After PENSTOCK_STORAGE, PENSTOCK_NON_FINITE from an update that had begun, or
+// PENSTOCK_INTERNAL, every call but penstock_session_end and _close is PENSTOCK_POISONED: what was committed is in the
+// store, and another session goes on from it.
+#ifndef PENSTOCK_SESSION_H
+#define PENSTOCK_SESSION_H
+
+#include "penstock.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Raised with every change that a compiled program would notice.
+#define PENSTOCK_SESSION_ABI_VERSION 1
+uint32_t penstock_session_abi_version(void);  // of the library that is loaded
+
+// ---------------------------------------------------------------- the model
+
+// What an element is. DEFAULT: as the codec stores weights.
+typedef enum penstock_type {
+    PENSTOCK_TYPE_DEFAULT = 0,
+    PENSTOCK_BF16 = 1,
+    PENSTOCK_FP16 = 2,
+    PENSTOCK_FP32 = 3,
+    PENSTOCK_U8 = 4  // of frozen parameters: bytes that mean what they like
+} penstock_type;
+
+// What it means that no gradient comes to a trainable parameter before an update.
+typedef enum penstock_unused {
+    PENSTOCK_UNUSED_REFUSED = 0,  // a mistake: the update is PENSTOCK_USAGE and names it
+    PENSTOCK_UNUSED_ALLOWED = 1,  // its gradient is zero; moments and weight decay go on
+    PENSTOCK_UNUSED_SKIPPED = 2   // it stays as it is, and its own count of steps stands still: as torch.optim
+} penstock_unused;
+
+typedef struct penstock_parameter {
+    const char* name;  // unique in its unit
+    const int64_t* shape;
+    size_t dimensions;  // 0: a scalar
+    int frozen;         // not 0: no gradient, no state, never updated
+    penstock_unused unused;
+    uint32_t group;  // whose values update it, an index into penstock_model.groups; of trainable ones
+} penstock_parameter;
+
+typedef struct penstock_parameter_id {
+    uint32_t unit;
+    uint32_t parameter;
+} penstock_parameter_id;
+
+// What is gathered and released as a whole: a layer, an embedding.
+typedef struct penstock_unit {
+    const char* name;  // unique in its model
+    const penstock_parameter* parameters;
+    size_t parameter_count;
+    const penstock_parameter_id* borrowed;  // parameters of units before it that it reads, too, each with a gradient of
+    size_t borrowed_count;                  // its own that is added to the owner's; counted behind its own parameters
+    penstock_type frozen_type;              // of its frozen parameters
+    int resident;                           // not 0: its weights stay in host memory, at one address
+} penstock_unit;
+
+typedef enum penstock_optimizer {
+    PENSTOCK_ADAMW = 0,
+    PENSTOCK_ADAM = 1,
+    PENSTOCK_SGD = 2,
+    PENSTOCK_ADAGRAD = 3,
+    PENSTOCK_LION = 4
+} penstock_optimizer;
+
+// What a group of parameters is updated by in a step; each optimizer reads what it knows. In a model: as the first step
+// is likely to be. Which moments there are (SGD: a momentum or none) is the same in every group and step.
+typedef struct penstock_group {
+    double learning_rate;
+    double weight_decay;
+    double beta1, beta2;         // AdamW, Adam, Lion
+    double epsilon;              // AdamW, Adam, Adagrad; > 0
+    double momentum, dampening;  // SGD
+    int nesterov;                // SGD
+    double lr_decay;             // Adagrad
+    double initial_accumulator;  // Adagrad, of a new store
+} penstock_group;
+
+// The units whose weights compute reads at the same time.
+typedef struct penstock_visit {
+    const uint32_t* units;
+    size_t unit_count;
+} penstock_visit;
+
+typedef enum penstock_pass { PENSTOCK_TRAINING = 0, PENSTOCK_INFERENCE = 1 } penstock_pass;
+
+typedef struct penstock_model {
+    size_t struct_bytes;         // sizeof(penstock_model)
+    const penstock_unit* units;  // in the order in which their gradients are summed and their tiles updated
+    size_t unit_count;
+    size_t unit_struct_bytes;       // sizeof(penstock_unit)
+    size_t parameter_struct_bytes;  // sizeof(penstock_parameter)
+    penstock_optimizer optimizer;
+    const penstock_group* groups;  // at least one
+    size_t group_count;
+    size_t group_struct_bytes;  // sizeof(penstock_group)
+    // What passes visit, as far as it is known: memory is planned for them. None: each unit once, in training then
+    // again in reverse order.
+    const penstock_visit* training;
+    size_t training_count;
+    const penstock_visit* inference;
+    size_t inference_count;
+} penstock_model;
+
+// ---------------------------------------------------------------- open and close
+
+typedef enum penstock_tier { PENSTOCK_NVME = 0, PENSTOCK_HOST = 1 } penstock_tier;
+typedef enum penstock_device { PENSTOCK_CPU = 0, PENSTOCK_EMULATED = 1, PENSTOCK_CUDA = 2 } penstock_device;
+
+// What is committed with a step: text or bytes of the client's, found again when the store is opened.
+typedef struct penstock_value {
+    const char* key;
+    const void* data;
+    size_t bytes;
+} penstock_value;
+
+// Zero in a member is its default.
+typedef struct penstock_session_options {
+    size_t struct_bytes;             // sizeof(penstock_session_options)
+    const char* const* directories;  // one per device, 1 to 64; the first also holds the manifests
+    size_t directory_count;
+    const char* job;  // who owns the store
+    // A snapshot to go on from. A store that went on from it before goes on from its own newest generation, unless
+    // go_back is not 0.
+    const char* resume_from;
+    int go_back;
+    // Memory.
+    uint64_t host_budget_bytes;  // hard limit of the pool; 0: what prefetch_depth asks for, and no more
+    uint32_t prefetch_depth;     // visits ahead; 0: 2
+    uint32_t staging_tiles;      // 0: 4
+    uint64_t tile_elements;      // a multiple of 4096, part of the store; 0: 2^20
+    penstock_tier weights;       // where they are kept between uses
+    penstock_tier states;
+    penstock_device device;
+    int device_index;
+    uint64_t device_budget_bytes;
+    // Safety.
+    uint64_t commit_steps;  // a commit after every so many steps; 0: 1
+    int scratch;            // not 0: nothing is ever committed
+    penstock_verify verify;
+    int snapshots;  // not 0: memory is planned for penstock_session_begin_snapshot
+    // Arithmetic.
+    const char* codec;            // NULL: "split"; "plain_fp32", "plain_bf16", "plain_fp16", "compact"
+    penstock_type gradient_type;  // of sums, BF16 or FP32; DEFAULT: BF16
+    // Work.
+    uint32_t threads;  // of the update; 0: 1
+    penstock_backend backend;
+    penstock_caching caching;
+    uint64_t deadline_ms;  // 0: 120 s
+    // Of a new store: committed as generation 0.
+    const penstock_value* values;
+    size_t value_count;
+    // Gives elements [first, first + count) of a parameter of a new store, in fp32; each once, unit by unit. Anything
+    // but PENSTOCK_OK ends the opening with that status and with the message, if it sets one.
+    penstock_status (*first_weights)(uint32_t unit, uint32_t parameter, uint64_t first, uint64_t count, float* values,
+                                     penstock_error* error, void* user);
+    // While a new store is written, or the one that is there is verified. NULL: not called.
+    void (*progress)(const char* what, uint64_t done_bytes, uint64_t total_bytes, void* user);
+    void* user;
+} penstock_session_options;
+
+typedef struct penstock_session penstock_session;
+
+// Checks the budget, locks the directories; then goes on from the newest committed generation, or writes the first
+// weights into a new store and commits generation 0. Blocks. PENSTOCK_USAGE: also a store of another model, optimizer
+// or codec. PENSTOCK_DOES_NOT_FIT: with a table of what takes how much. On failure *session is NULL.
+penstock_status penstock_session_open(const penstock_model* model, const penstock_session_options* options,
+                                      penstock_session** session, penstock_error* error);
+// Gives the store and its directories back: another session may open them. What was updated and not committed is gone:
+// settle before. Memory that was handed out stays where it is; only penstock_session_close may follow.
+penstock_status penstock_session_end(penstock_session* session, penstock_error* error);
+// Ends it and gives its memory back. NULL is fine. Where a device is stuck, memory is kept until the process ends.
+penstock_status penstock_session_close(penstock_session* session, penstock_error* error);
+
+typedef struct penstock_session_info {
+    size_t struct_bytes;       // set by the caller; stays
+    int resumed;               // not 0: it goes on from what was committed before
+    uint32_t prefetch_depth;   // what the budget allowed
+    uint64_t pool_bytes;       // the pool's hard limit
+    const char* memory_table;  // one line per use; the session's
+    const char* io;            // "io_uring, direct"; the session's
+    double planned_bytes;      // NVMe traffic of one step of the expected passes
+    // Counted since the opening:
+    uint64_t read_bytes;
+    uint64_t write_bytes;
+    uint64_t pool_peak_bytes;
+    uint64_t waited_ns;  // compute for weights, the update for tiles, for the last writes of a commit
+    uint64_t visits;
+    uint64_t expected_visits;  // were the next ones
+} penstock_session_info;
+
+penstock_status penstock_session_get_info(const penstock_session* session, penstock_session_info* info,
+                                          penstock_error* error);
+// Lines to log, as penstock_note.
+const char* penstock_session_note(penstock_session* session, size_t index);
+// What the generation that the session went on from was committed with (generation 0: penstock_session_options.values);
+// NOT_FOUND past the last. The session's, until it is closed.
+penstock_status penstock_session_value_at(const penstock_session* session, size_t index, penstock_value* value,
+                                          penstock_error* error);
+
+// Where a parameter lies in the memory of its unit; never changes.
+typedef struct penstock_place {
+    size_t struct_bytes;  // set by the caller; stays
+    uint64_t offset_bytes;
+    uint64_t numel;
+    penstock_type type;
+    int frozen;  // not 0: in penstock_unit_memory.frozen
+} penstock_place;
+penstock_status penstock_session_place(const penstock_session* session, uint32_t unit, uint32_t parameter,
+                                       penstock_place* place, penstock_error* error);
+
+// ---------------------------------------------------------------- passes
+
+// Memory that compute reads, of the device where that has its own. Good until a visit that does not hold the unit.
+typedef struct penstock_unit_memory {
+    void* trainable;  // NULL where the unit has none
+    void* frozen;
+} penstock_unit_memory;
+
+// Replaces what was learned from the last pass of that kind; within such a pass, what it makes from here on.
+penstock_status penstock_session_expect(penstock_session* session, penstock_pass pass, const penstock_visit* visits,
+                                        size_t visit_count, penstock_error* error);
+// Ends the pass that is under way. What it is expected to visit first is fetched from now on.
+penstock_status penstock_session_begin_pass(penstock_session* session, penstock_pass pass, penstock_error* error);
+// Compute goes to these units: blocks until it may read them. Those of `held`, which the last visit had, too, and which
+// are among `units`, stay where they are. `memory` has room for unit_count, or is NULL. DOES_NOT_FIT: there is no room
+// for them all at once; nothing has changed.
+penstock_status penstock_session_visit(penstock_session* session, const uint32_t* units, size_t unit_count,
+                                       const uint32_t* held, size_t held_count, penstock_unit_memory* memory,
+                                       penstock_error* error);
+penstock_status penstock_session_end_pass(penstock_session* session, penstock_error* error);
+// Of a resident unit where compute reads host memory: at any time, always the same.
+penstock_status penstock_session_resident(const penstock_session* session, uint32_t unit, penstock_unit_memory* memory,
+                                          penstock_error* error);
+
+// ---------------------------------------------------------------- gradients
+
+// Summed over passes until the update, in the session's gradient_type; within a pass or between.
+typedef struct penstock_gradient {
+    size_t struct_bytes;  // set by the caller; stays
+    void* data;
+    uint64_t numel;
+    penstock_type type;
+    int fresh;  // not 0: it holds nothing yet and is to be written whole; it counts as there from now on
+} penstock_gradient;
+
+// To be added to by compute, until a gradient of another unit is opened. Trainable parameters only, borrowed ones too.
+penstock_status penstock_session_open_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                               penstock_gradient* gradient, penstock_error* error);
+// The sum in host memory, always at the same address; may be changed in place between passes. NOT_FOUND: no addend has
+// come.
+penstock_status penstock_session_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                          penstock_gradient* gradient, penstock_error* error);
+penstock_status penstock_session_clear_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                                penstock_error* error);
+penstock_status penstock_session_clear_gradients(penstock_session* session, penstock_error* error);
+// Of the sums as they are. REQUIRES (else USAGE): no pass.
+penstock_status penstock_session_gradient_norm(penstock_session* session, double* norm, penstock_error* error);
+
+// ---------------------------------------------------------------- steps
+
+typedef struct penstock_step {
+    size_t struct_bytes;           // sizeof(penstock_step)
+    uint64_t step;                 // from 1
+    const penstock_group* groups;  // one for each of the model's, in their order
+    size_t group_count;
+    size_t group_struct_bytes;
+    double clip;                   // largest global norm of the gradient; 0: none
+    double loss_scale;             // the sums are this times the gradient; 0: 1
+    int may_skip;                  // not 0: a gradient that is not finite ends in a report, and clears the gradients
+    const penstock_value* values;  // committed with this step; keys do not begin with "penstock."
+    size_t value_count;
+} penstock_step;
+
+typedef struct penstock_step_report {
+    size_t struct_bytes;   // set by the caller; stays
+    double gradient_norm;  // of the gradient, before clipping
+    int updated;           // 0: it was not finite and may_skip
+    int committed;         // not 0: durable now
+    uint64_t update_ns;
+    uint64_t commit_ns;
+} penstock_step_report;
+
+// One step: unscales, clips, updates, clears the gradients, and commits where that is due. PENSTOCK_USAGE: names
+// parameters that no gradient came to. PENSTOCK_NON_FINITE: the gradient, and nothing has changed; or a new value.
+penstock_status penstock_session_update(penstock_session* session, const penstock_step* step,
+                                        penstock_step_report* report, penstock_error* error);
+// Commits the newest step, and what was written, where that is not done.
+penstock_status penstock_session_settle(penstock_session* session, penstock_error* error);
+
+typedef enum penstock_what {
+    PENSTOCK_WEIGHT = 0,  // as compute reads it
+    PENSTOCK_MASTER = 1,  // fp32, as are
+    PENSTOCK_MOMENT0 = 2,
+    PENSTOCK_MOMENT1 = 3
+} penstock_what;
+
+// A value of one parameter, whole. Read: the newest step, which is committed first, in the type of penstock_place, or
+// in fp32. Written: from fp32 (bytes as 0 ... 255), with weight and master being the same; durable with the next
+// commit. `bytes` is that of all elements. REQUIRES (else USAGE): no pass; frozen ones have a weight only.
+penstock_status penstock_session_read(penstock_session* session, uint32_t unit, uint32_t parameter, penstock_what what,
+                                      void* data, uint64_t bytes, penstock_error* error);
+penstock_status penstock_session_write(penstock_session* session, uint32_t unit, uint32_t parameter, penstock_what what,
+                                       const float* data, uint64_t bytes, penstock_error* error);
+
+// ---------------------------------------------------------------- snapshots
+
+// Begins to copy the newest step, which is committed first, into the new directory, and returns while the copy goes on.
+penstock_status penstock_session_begin_snapshot(penstock_session* session, const char* path, penstock_error* error);
+typedef struct penstock_snapshot_progress {
+    size_t struct_bytes;  // set by the caller; stays
+    int under_way;
+    uint64_t done_bytes;
+    uint64_t total_bytes;
+} penstock_snapshot_progress;
+penstock_status penstock_session_snapshot_progress(const penstock_session* session,
+                                                   penstock_snapshot_progress* progress, penstock_error* error);
+// Blocks until no copy is under way. Not OK: what became of one that failed; training may go on.
+penstock_status penstock_session_finish_snapshot(penstock_session* session, penstock_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // PENSTOCK_SESSION_H

@@ -1,0 +1,221 @@
+// The functions of zero_infinity/capi/penstock_session.h: arguments in, status out. What they mean is in c_session.h.
+#include "swap/capi/c_error.h"
+#include "swap/capi/c_struct.h"
+#include "zero_infinity/capi/c_model.h"
+#include "zero_infinity/capi/c_session.h"
+#include "zero_infinity/capi/penstock_session.h"
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+using penstock::store::require;
+using penstock::store::required;
+using penstock::zero::CSession;
+using penstock::zero::ParameterId;
+using penstock::zero::ParameterValue;
+
+struct penstock_session {
+    CSession session;
+};
+
+namespace {
+
+// What a program cannot be without.
+constexpr std::size_t least_info_bytes = offsetof(penstock_session_info, prefetch_depth);
+constexpr std::size_t least_place_bytes = sizeof(penstock_place);
+constexpr std::size_t least_gradient_bytes = sizeof(penstock_gradient);
+constexpr std::size_t least_report_bytes = offsetof(penstock_step_report, update_ns);
+constexpr std::size_t least_progress_bytes = offsetof(penstock_snapshot_progress, done_bytes);
+
+// One call on a session: alone, and what ends the session is remembered.
+template <typename Session, typename Call>
+penstock_status called(Session* session, penstock_error* error, Call call) {
+    penstock_error own{};
+    const penstock_status status = penstock::store::guarded(&own, [&] {
+        auto& given = required(session, "session").session;
+        const CSession::Calling calling(given);
+        call(given);
+        return PENSTOCK_OK;
+    });
+    if (session != nullptr && status != PENSTOCK_OK && status != PENSTOCK_BUSY && status != PENSTOCK_POISONED)
+        const_cast<CSession&>(session->session).note_failure(own.message);
+    if (error != nullptr) *error = own;
+    return status;
+}
+
+// Into the caller's structure, which may be shorter or longer.
+template <typename Struct>
+void give(const Struct& own, Struct* place, std::size_t least_bytes, const char* name) {
+    penstock::store::checked_struct(place, least_bytes, name);
+    penstock::store::put(own, *place);
+}
+
+ParameterValue value_of(penstock_what what) {
+    const int number = penstock::store::number_of(what);
+    require(number >= PENSTOCK_WEIGHT && number <= PENSTOCK_MOMENT1, "there is no penstock_what {}", number);
+    return static_cast<ParameterValue>(number);
+}
+
+}  // namespace
+
+uint32_t penstock_session_abi_version(void) {
+    return PENSTOCK_SESSION_ABI_VERSION;
+}
+
+// ---------------------------------------------------------------- open and close
+
+penstock_status penstock_session_open(const penstock_model* model, const penstock_session_options* options,
+                                      penstock_session** session, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        penstock_session*& place = required(session, "session");
+        place = nullptr;
+        place = new penstock_session{CSession(model, options)};
+        return PENSTOCK_OK;
+    });
+}
+
+penstock_status penstock_session_end(penstock_session* session, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        required(session, "session").session.end();
+        return PENSTOCK_OK;
+    });
+}
+
+penstock_status penstock_session_close(penstock_session* session, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        delete session;
+        return PENSTOCK_OK;
+    });
+}
+
+penstock_status penstock_session_get_info(const penstock_session* session, penstock_session_info* info,
+                                          penstock_error* error) {
+    return called(session, error, [&](const CSession& own) { give(own.info(), info, least_info_bytes, "info"); });
+}
+
+const char* penstock_session_note(penstock_session* session, size_t index) {
+    const char* note = nullptr;
+    called(session, nullptr, [&](CSession& own) { note = own.note(index); });
+    return note;
+}
+
+penstock_status penstock_session_value_at(const penstock_session* session, size_t index, penstock_value* value,
+                                          penstock_error* error) {
+    return called(session, error, [&](const CSession& own) { required(value, "value") = own.value_at(index); });
+}
+
+penstock_status penstock_session_place(const penstock_session* session, uint32_t unit, uint32_t parameter,
+                                       penstock_place* place, penstock_error* error) {
+    return called(session, error, [&](const CSession& own) {
+        give(own.place({unit, parameter}), place, least_place_bytes, "place");
+    });
+}
+
+// ---------------------------------------------------------------- passes
+
+penstock_status penstock_session_expect(penstock_session* session, penstock_pass pass, const penstock_visit* visits,
+                                        size_t visit_count, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.expect(pass, visits, visit_count); });
+}
+
+penstock_status penstock_session_begin_pass(penstock_session* session, penstock_pass pass, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.begin_pass(pass); });
+}
+
+penstock_status penstock_session_visit(penstock_session* session, const uint32_t* units, size_t unit_count,
+                                       const uint32_t* held, size_t held_count, penstock_unit_memory* memory,
+                                       penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        own.visit(penstock::zero::visit_of(units, unit_count, own.unit_count()),
+                  penstock::zero::visit_of(held, held_count, own.unit_count()));
+        for (std::size_t i = 0; memory != nullptr && i < unit_count; ++i) memory[i] = own.memory(units[i]);
+    });
+}
+
+penstock_status penstock_session_end_pass(penstock_session* session, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.end_pass(); });
+}
+
+penstock_status penstock_session_resident(const penstock_session* session, uint32_t unit, penstock_unit_memory* memory,
+                                          penstock_error* error) {
+    return called(session, error, [&](const CSession& own) { required(memory, "memory") = own.memory(unit); });
+}
+
+// ---------------------------------------------------------------- gradients
+
+penstock_status penstock_session_open_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                               penstock_gradient* gradient, penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        penstock::store::checked_struct(gradient, least_gradient_bytes, "gradient");
+        give(own.open_gradient({unit, parameter}), gradient, least_gradient_bytes, "gradient");
+    });
+}
+
+penstock_status penstock_session_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                          penstock_gradient* gradient, penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        give(own.gradient({unit, parameter}), gradient, least_gradient_bytes, "gradient");
+    });
+}
+
+penstock_status penstock_session_clear_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                                penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.clear_gradient({unit, parameter}); });
+}
+
+penstock_status penstock_session_clear_gradients(penstock_session* session, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.clear_gradients(); });
+}
+
+penstock_status penstock_session_gradient_norm(penstock_session* session, double* norm, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { required(norm, "norm") = own.gradient_norm(); });
+}
+
+// ---------------------------------------------------------------- steps
+
+penstock_status penstock_session_update(penstock_session* session, const penstock_step* step,
+                                        penstock_step_report* report, penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        penstock::store::checked_struct(report, least_report_bytes, "report");
+        give(own.update(required(step, "step")), report, least_report_bytes, "report");
+    });
+}
+
+penstock_status penstock_session_settle(penstock_session* session, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.settle(); });
+}
+
+penstock_status penstock_session_read(penstock_session* session, uint32_t unit, uint32_t parameter, penstock_what what,
+                                      void* data, uint64_t bytes, penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        require(data != nullptr, "data is NULL");
+        own.read({unit, parameter}, value_of(what), {static_cast<std::byte*>(data), bytes});
+    });
+}
+
+penstock_status penstock_session_write(penstock_session* session, uint32_t unit, uint32_t parameter, penstock_what what,
+                                       const float* data, uint64_t bytes, penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        require(data != nullptr, "data is NULL");
+        require(bytes % sizeof(float) == 0, "{} bytes are no floats", bytes);
+        own.write({unit, parameter}, value_of(what), {data, bytes / sizeof(float)});
+    });
+}
+
+// ---------------------------------------------------------------- snapshots
+
+penstock_status penstock_session_begin_snapshot(penstock_session* session, const char* path, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.begin_snapshot(&required(path, "path")); });
+}
+
+penstock_status penstock_session_snapshot_progress(const penstock_session* session,
+                                                   penstock_snapshot_progress* progress, penstock_error* error) {
+    return called(session, error, [&](const CSession& own) {
+        give(own.snapshot_progress(), progress, least_progress_bytes, "progress");
+    });
+}
+
+penstock_status penstock_session_finish_snapshot(penstock_session* session, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.finish_snapshot(); });
+}

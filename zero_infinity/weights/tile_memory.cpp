@@ -1,0 +1,45 @@
+#include "zero_infinity/weights/tile_memory.h"
+
+#include "zero_infinity/optimizer/gradient.h"
+#include "zero_infinity/weights/stretches.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::zero {
+namespace {
+
+std::uint64_t widest_weight_bytes(const ModelLayout& layout) {
+    std::uint64_t widest = layout.format().weights_bytes();
+    for (const UnitLayout& unit : layout.units())
+        widest = std::max(widest, bytes_of(unit.frozen_type(layout.format())));
+    return widest;
+}
+
+}  // namespace
+
+TileMemory::TileMemory(const ModelLayout& layout)
+    : values_(largest_tile(layout.units())),
+      weights_bytes_(pool::whole_granules(values_.size() * widest_weight_bytes(layout))),
+      region_(std::make_unique<pool::Region>(
+          weights_bytes_ + pool::whole_granules(layout.format().states_bytes(values_.size())), 1,
+          pool::Registration::none)) {}
+
+void encode_frozen(const float* from, PlaneType type, std::byte* to, std::uint64_t count) noexcept {
+    if (type != PlaneType::u8) {
+        convert({reinterpret_cast<const std::byte*>(from), PlaneType::fp32, count}, type, to);
+        return;
+    }
+    for (std::uint64_t i = 0; i < count; ++i)  // NaN becomes 0
+        to[i] = static_cast<std::byte>(from[i] > 0 ? std::lround(std::min(from[i], 255.0F)) : 0);
+}
+
+void decode_frozen(const std::byte* from, PlaneType type, float* to, std::uint64_t count) noexcept {
+    if (type != PlaneType::u8) {
+        convert({from, type, count}, PlaneType::fp32, reinterpret_cast<std::byte*>(to));
+        return;
+    }
+    for (std::uint64_t i = 0; i < count; ++i) to[i] = std::to_integer<std::uint8_t>(from[i]);
+}
+
+}  // namespace penstock::zero

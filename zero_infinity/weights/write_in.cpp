@@ -1,0 +1,102 @@
+#include "zero_infinity/weights/write_in.h"
+
+#include "aio/words/check.h"
+#include "zero_infinity/weights/stretches.h"
+#include "zero_infinity/weights/tile_memory.h"
+
+#include <vector>
+
+namespace penstock::zero {
+namespace {
+
+// Memory for one tile, and the way of values into it.
+class TileChange {
+   public:
+    TileChange(const WriteInDeps& parts, const WriteIn& what, WeightSource& source)
+        : parts_(parts), what_(what), source_(source), memory_(*parts.layout) {
+        PENSTOCK_CHECK(!is_moment() || moment() < parts.layout->format().moments, "moment {} of {}", moment(),
+                       parts.layout->format().moments);
+    }
+
+    void trainable(std::uint32_t unit, std::uint32_t tile) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
+        const std::uint64_t numel = layout.tile_numel(tile);
+        const std::vector<Stretch> stretches = wanted(layout, Training::trainable, tile, numel);
+        if (stretches.empty()) return;
+        const StateFormat& format = parts_.layout->format();
+        const UnitObjects& objects = parts_.layout->objects(unit);
+        const TileView view = memory_.view(numel);
+        float* values = memory_.values().data();
+        if (objects.weights && !is_moment()) move(parts_.read, {*objects.weights, tile}, view.weights);
+        if (objects.states) move(parts_.read, {*objects.states, tile}, view.states);
+        is_moment() ? decode_moment(format, view, moment(), values) : decode_masters(format, view, values);
+        take(layout, stretches);
+        is_moment() ? encode_moment(format, values, moment(), view) : encode_masters(format, values, view);
+        if (objects.weights && !is_moment()) move(parts_.write, {*objects.weights, tile}, view.weights);
+        if (objects.states) move(parts_.write, {*objects.states, tile}, view.states);
+    }
+
+    void frozen(std::uint32_t unit, std::uint32_t tile) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
+        const std::uint64_t numel = layout.frozen_tile_numel(tile);
+        const std::vector<Stretch> stretches = wanted(layout, Training::frozen, tile, numel);
+        if (stretches.empty() || what_.value != ParameterValue::weight) return;
+        const store::TileId id{*parts_.layout->objects(unit).frozen, tile};
+        const PlaneType type = layout.frozen_type(parts_.layout->format());
+        std::byte* data = memory_.frozen();
+        move(parts_.read, id, data);
+        take(layout, stretches);
+        for (const Stretch& stretch : stretches)
+            encode_frozen(memory_.values().data() + stretch.offset, type, data + stretch.offset * bytes_of(type),
+                          stretch.count);
+        move(parts_.write, id, data);
+    }
+
+   private:
+    bool is_moment() const { return what_.value >= ParameterValue::moment0; }
+    std::uint32_t moment() const { return what_.value == ParameterValue::moment1 ? 1 : 0; }
+
+    std::vector<Stretch> wanted(const UnitLayout& layout, Training training, std::uint32_t tile,
+                                std::uint64_t numel) const {
+        std::vector<Stretch> found;
+        for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
+            if (!what_.wanted || what_.wanted({layout.spec(), layout.spec().parameters[stretch.parameter]}))
+                found.push_back(stretch);
+        });
+        return found;
+    }
+
+    void take(const UnitLayout& layout, const std::vector<Stretch>& stretches) {
+        for (const Stretch& stretch : stretches)
+            source_.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
+                         std::span(memory_.values()).subspan(stretch.offset, stretch.count));
+    }
+
+    template <typename Move>
+    void move(const Move& call, store::TileId tile, std::byte* data) {
+        try {
+            call(tile, {data, parts_.layout->extent_bytes(tile)});
+        } catch (...) {
+            memory_.leak();
+            throw;
+        }
+    }
+
+    const WriteInDeps& parts_;
+    const WriteIn& what_;
+    WeightSource& source_;
+    TileMemory memory_;
+};
+
+}  // namespace
+
+void write_in(const WriteInDeps& parts, const WriteIn& what, WeightSource& source) {
+    TileChange change(parts, what, source);
+    for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
+        const UnitLayout& layout = parts.layout->unit(unit);
+        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) change.trainable(unit, tile);
+        for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) change.frozen(unit, tile);
+    }
+}
+
+}  // namespace penstock::zero
