@@ -6,10 +6,11 @@ from .errors import (FitError, ModelError, NoGradientError, NonFiniteError, Opti
 from .initialize import initialize
 from .optimizer import Optimizer
 from .settings import Settings
+from .store import Store
 from .units import Unit, units_of
 
 __all__ = [
     "Core", "Engine", "FitError", "GroupValues", "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError",
     "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "ReleasedError", "Settings",
-    "StorageError", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest", "UsageError", "initialize", "units_of",
+    "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest", "UsageError", "initialize", "units_of",
 ]

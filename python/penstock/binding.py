@@ -1,7 +1,8 @@
 """The parameters of a model, bound to a core's memory while it is there and released while it is not."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
+from typing import cast
 
 import torch
 from torch import nn
@@ -27,6 +28,8 @@ class Binding:
         self.resident: set[int] = set()
         self.gradient_came = False
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
+        self._bound: dict[tuple[int, Hashable], list[tuple[nn.Parameter, torch.Tensor]]] = {}
+        self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._released: dict[nn.Parameter, torch.Tensor] = {}
         self._nan: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
         for unit in units:
@@ -36,13 +39,19 @@ class Binding:
     # Memory.
     def bind(self, unit: int) -> None:
         """The unit's parameters are the core's memory. REQUIRES: it is readable."""
-        for index, parameter in enumerate(self.parameters[unit]):
+        key = (unit, self.core.where(unit))
+        bound = self._bound.get(key)
+        if bound is None:  # a window has few places, and passes of one order find a unit in few of them
+            bound = [(each, self.core.weights(unit, index).view(each.shape))
+                     for index, each in enumerate(self.parameters[unit])]
+            self._bound[key] = bound
+        for parameter, values in bound:
             parameter.__class__ = Managed
-            parameter.data = self.core.weights(unit, index).view(parameter.shape)
+            parameter.data = values
 
     def release(self, unit: int) -> None:
-        for parameter in self.parameters[unit]:
-            parameter.data = self._released[parameter]
+        for parameter, nothing in self._unbound[unit]:
+            parameter.data = nothing
             parameter.__class__ = Released
 
     def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
@@ -58,6 +67,17 @@ class Binding:
             parameter.data = self._released[parameter]
             parameter.__class__ = Released
 
+    def go_back(self, path: str) -> Mapping[str, str]:
+        """The model is that of a snapshot, at other addresses. REQUIRES: no pass."""
+        self._bound.clear()
+        for unit in self.resident:
+            self.release(unit)
+        try:
+            return self.core.go_back(path)
+        finally:
+            for unit in self.resident:
+                self.bind(unit)
+
     def read(self, parameter: nn.Parameter) -> torch.Tensor:
         """A copy of its weight. REQUIRES: no pass."""
         return self.core.read(*self.places[parameter]).view(parameter.shape)
@@ -71,7 +91,7 @@ class Binding:
     def gradient_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
         raw = raw_gradient.__get__(parameter)
         if raw is not None:
-            return raw  # of a frozen one that was told to require a gradient; check() says so
+            return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
         total = self.core.gradient(*self.places[parameter]) if parameter.requires_grad else None
         return None if total is None else total.view(parameter.shape)
 
@@ -128,6 +148,7 @@ class Binding:
             if parameter.requires_grad:
                 self._take_first(parameter)
             parameter.penstock_keeper = self  # type: ignore[attr-defined]
+        self._unbound.append([(each, self._released[each]) for each in self.parameters[unit.index]])
         if unit.resident:
             self.resident.add(unit.index)
             self.bind(unit.index)

@@ -1,25 +1,24 @@
-"""The buffers of a model that belong to its state, such as running statistics: they stay in torch's memory."""
+"""The buffers of a model that belong to its state, such as running statistics: they stay in torch's memory, and their
+bytes are committed with each step."""
 from __future__ import annotations
 
-import base64
-import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import nn
 
 from .errors import ModelError, some
 
-COMMITTED_BYTES_MAX = 1 << 20  # with every step, in its manifest; statistics of norms have some 10 KiB
 
-
-def persistent(model: nn.Module) -> dict[str, torch.Tensor]:
-    found = {}
+def _named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for prefix, module in model.named_modules():
         for key, buffer in module._buffers.items():
             if buffer is not None and key not in module._non_persistent_buffers_set:
-                found[f"{prefix}.{key}" if prefix else key] = buffer.detach().clone()
-    return found
+                yield f"{prefix}.{key}" if prefix else key, buffer.detach()
+
+
+def persistent(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: buffer.clone() for name, buffer in _named(model)}
 
 
 def take(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
@@ -31,21 +30,16 @@ def take(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
         named[name].data.copy_(value)
 
 
-def encode(model: nn.Module, first: Mapping[str, torch.Tensor]) -> str:
-    """Those that differ from what the model began with, as text; empty when none does."""
-    changed = {name: value for name, value in persistent(model).items()
-               if name not in first or not torch.equal(first[name], value)}
-    bytes_ = sum(value.numel() * value.element_size() for value in changed.values())
-    if bytes_ > COMMITTED_BYTES_MAX:
-        raise ModelError(f"buffers {some(changed)} change in training and have {bytes_} bytes, of which a step can "
-                         f"commit {COMMITTED_BYTES_MAX}; register them with persistent=False")
-    if not changed:
-        return ""
-    file = io.BytesIO()
-    torch.save(changed, file)
-    return base64.b64encode(file.getvalue()).decode()
+def pack(model: nn.Module) -> torch.Tensor:
+    """The bytes of all of them, one after the other."""
+    parts = [buffer.cpu().contiguous().reshape(-1).view(torch.uint8) for _, buffer in _named(model)]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
 
 
-def decode(text: str) -> dict[str, torch.Tensor]:
-    loaded: dict[str, torch.Tensor] = torch.load(io.BytesIO(base64.b64decode(text)), weights_only=True)
-    return loaded
+def unpack(model: nn.Module, packed: torch.Tensor) -> None:
+    """As pack() gave them, of the same model."""
+    at = 0
+    for _, buffer in _named(model):
+        part = packed[at:at + buffer.nbytes].clone()  # aligned for whatever type
+        buffer.copy_(part.view(buffer.dtype).view(buffer.shape))
+        at += buffer.nbytes

@@ -55,7 +55,7 @@ def load(engine: Engine, directory: Path, tag: str | None) -> tuple[str | None, 
     if [len(group["params"]) for group in groups] != [len(group["params"]) for group in engine.optimizer.param_groups]:
         raise UsageError(f"{place}: the checkpoint's optimizer has other groups of parameters than this one")
     engine.visits.end()
-    engine.core.go_back(str(place / "store"))
+    engine.binding.go_back(str(place / "store"))
     engine.optimizer.updates = int(state["optimizer"]["penstock"]["updates"])
     engine.optimizer.load_state_dict(state["optimizer"])
     engine.micro_steps = state["micro_steps"]
@@ -75,9 +75,6 @@ def committed_state(engine: Engine) -> dict[str, str]:
         state["loss_scale"] = engine.optimizer.loss_scale.encode()
     if engine.lr_scheduler is not None:
         state["scheduler"] = json.dumps(engine.lr_scheduler.state_dict(), default=_not_kept)
-    changing = buffers.encode(engine.module, engine.first_buffers)
-    if changing:
-        state["buffers"] = changing
     return state
 
 
@@ -88,8 +85,8 @@ def take_committed_state(engine: Engine, state: Mapping[str, str]) -> None:
     if "loss_scale" in state and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
         engine.optimizer.loss_scale.after(overflow=False)  # what was committed was a step
-    if "buffers" in state:
-        buffers.take(engine.module, buffers.decode(state["buffers"]))
+    if engine.has_buffers:
+        buffers.unpack(engine.module, engine.core.extra())
 
 
 def take_committed_scheduler(engine: Engine, state: Mapping[str, str]) -> None:

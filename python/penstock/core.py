@@ -6,7 +6,7 @@ Python's lock. Tensors that it hands out are flat views of its own memory, of th
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -45,17 +45,6 @@ class UnitSpec:
 
 
 @dataclass(frozen=True)
-class ModelSpec:
-    """What is trained. `training` and `inference` are the visits that are expected, as far as they are known."""
-
-    units: tuple[UnitSpec, ...]
-    optimizer: OptimizerKind
-    training: tuple[Visit, ...] = ()
-    inference: tuple[Visit, ...] = ()
-    initial_accumulator: float = 0.0  # of Adagrad: the first value of its moment
-
-
-@dataclass(frozen=True)
 class GroupValues:
     """What an optimizer's group says about one step; an optimizer reads those that it knows."""
 
@@ -70,6 +59,20 @@ class GroupValues:
 
 
 @dataclass(frozen=True)
+class ModelSpec:
+    """What is trained. `training` and `inference` are the visits that are expected, as far as they are known; `groups`
+    is what the optimizer's groups say now."""
+
+    units: tuple[UnitSpec, ...]
+    optimizer: OptimizerKind
+    training: tuple[Visit, ...] = ()
+    inference: tuple[Visit, ...] = ()
+    initial_accumulator: float = 0.0  # of Adagrad: the first value of its moment
+    groups: tuple[GroupValues, ...] = ()
+    extra: torch.Tensor | None = None  # bytes that are kept beside the weights, as they are at first
+
+
+@dataclass(frozen=True)
 class UpdateRequest:
     """One step. `clip` is the largest global norm, 0: none; the sums are `loss_scale` times the gradient."""
 
@@ -79,6 +82,7 @@ class UpdateRequest:
     loss_scale: float = 1.0
     may_skip: bool = False  # a gradient that is not finite ends in a report and changes nothing
     client_state: Mapping[str, str] = field(default_factory=dict)
+    extra: torch.Tensor | None = None  # the bytes beside the weights, where the model has any
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,9 @@ class Core(Protocol):
     def weights(self, unit: int, index: int) -> torch.Tensor:
         """Of a resident unit at any time, at one address; of others while they are readable."""
 
+    def where(self, unit: int) -> Hashable:
+        """The place of a unit that is readable: while it is the same, weights() gives the same tensors."""
+
     # Gradients, summed over passes until the update; at any time, also within a pass.
     def open_gradient(self, unit: int, index: int) -> OpenSum: ...
 
@@ -147,6 +154,9 @@ class Core(Protocol):
 
     def write(self, unit: int, index: int, what: What, values: torch.Tensor) -> None:
         """Replaces it, and for weights the master. Between passes; durable with the next commit."""
+
+    def extra(self) -> torch.Tensor:
+        """A copy of the bytes beside the weights. Between passes."""
 
     def begin_snapshot(self, path: str) -> None:
         """Copies the newest step into the new directory `path` while training goes on."""

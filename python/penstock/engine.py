@@ -37,9 +37,10 @@ class Engine(nn.Module):
         self.optimizer = Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
         self.optimizer.client_state = self._client_state
+        self.optimizer.extra = lambda: buffers.pack(self.module) if self.has_buffers else None
         self.lr_scheduler: Any = None
         self.micro_steps = 0
-        self.first_buffers = buffers.persistent(model)
+        self.has_buffers = buffers.pack(model).numel() > 0
         for unit in units:
             if unit.module is not None:
                 unit.module.forward = UnitCall(unit, self.visits)
@@ -140,7 +141,7 @@ class Engine(nn.Module):
             for each in listed:
                 self.binding.give_back(each)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The model's, in ordinary memory; named_weights() streams instead."""
         return self.module.state_dict(*args, **kwargs)
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from . import buffers
 from .config import Config, read_config
 from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
 from .engine import Engine
@@ -17,6 +18,7 @@ from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .parameter import Managed
 from .settings import Settings
+from .store import Store
 from .units import Unit, units_of
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -25,13 +27,15 @@ Initialized = tuple[Engine, Optimizer, "DataLoader[Any] | None", Any]
 
 def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
                model_parameters: Iterable[Any] | None = None, training_data: Any = None, lr_scheduler: Any = None, *,
-               core: OpenCore, config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-               units: Sequence[str] = (), resident: Sequence[str] = (),
+               store: Store | str | os.PathLike[str] | None = None, core: OpenCore | None = None,
+               config: Mapping[str, Any] | str | os.PathLike[str] | None = None, units: Sequence[str] = (),
+               resident: Sequence[str] = (),
                settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable.
-    `lr_scheduler` is one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py.
-    `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
+    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's. `optimizer`
+    is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is one of that
+    optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `config`: DeepSpeed's JSON, see
+    config.py; what is given beside it goes before it."""
     read = Config(Settings(), None, None, ()) if config is None else read_config(config)
     settings = settings or read.settings
     lr_scheduler = lr_scheduler or read.scheduler
@@ -41,9 +45,10 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     mapped = _mapped(optimizer, model_parameters, model, read.optimizer or torch.optim.AdamW)
     check_cover(model, mapped)
     cut = units_of(model, units, resident)
-    spec = _model_spec(cut, mapped)
+    packed = buffers.pack(model)
+    spec = _model_spec(cut, mapped, packed if packed.numel() else None)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    opened = core(spec, lambda unit, index: parameters[unit][index].detach())
+    opened = _opener(store, core)(spec, lambda unit, index: parameters[unit][index].detach())
     engine = Engine(model, cut, opened, mapped, settings, spec.inference)
     scheduler = _scheduler(lr_scheduler, engine.optimizer)
     if scheduler is not None:
@@ -52,6 +57,15 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     if training_data is not None:
         loader = DataLoader(training_data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn)
     return engine, engine.optimizer, loader, scheduler
+
+
+def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None) -> OpenCore:
+    if (store is None) == (core is None):
+        raise UsageError("penstock.initialize(store=...): name the directory on NVMe in which the model is kept" +
+                         ("" if core is None else "; store and core were both given"))
+    if core is not None:
+        return core
+    return store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
 
 
 def _check_model(model: nn.Module) -> None:
@@ -89,14 +103,14 @@ def _mapped(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,
     return map_optimizer(optimizer)
 
 
-def _model_spec(cut: list[Unit], mapped: Mapped) -> ModelSpec:
+def _model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None) -> ModelSpec:
     group_of = mapped.group_of()
     specs = [UnitSpec(unit.name, tuple(
         ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad, group_of.get(each, 0))
         for name, each in unit.own), unit.resident) for unit in cut if unit.index is not None]
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,
-                     mapped.initial_accumulator)
+                     mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra)
 
 
 def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tuple[Visit, ...]:

@@ -13,6 +13,17 @@ from .errors import ModelError
 from .visits import Visits
 
 
+class Hooks:
+    """A module's, by the names that they have since torch 2.5; before, they had others."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.before_state_dict: Any = module.register_state_dict_pre_hook
+        self.after_state_dict: Any = getattr(module, "register_state_dict_post_hook",
+                                             module._register_state_dict_hook)
+        own: Any = getattr(module, "register_load_state_dict_pre_hook", None)
+        self.before_load: Any = own or (lambda hook: module._register_load_state_dict_pre_hook(hook, with_module=True))
+
+
 class ModelState:
     """Hooks on each module that has parameters of its own. Weights are read and written one module at a time."""
 
@@ -22,12 +33,13 @@ class ModelState:
         self._gathered: weakref.WeakValueDictionary[nn.Parameter, torch.Tensor] = weakref.WeakValueDictionary()
         self._lent: set[nn.Parameter] = set()
         for module in model.modules():
-            module.register_state_dict_pre_hook(self._before_state_dict)
+            hooks = Hooks(module)
+            hooks.before_state_dict(self._before_state_dict)
             own = {key: each for key, each in module._parameters.items() if each is not None}
             if own:
                 # torch writes an attribute to this one, which a method does not take
-                module.register_state_dict_post_hook(lambda *args: self._after_state_dict(*args))
-                module.register_load_state_dict_pre_hook(self._before_load)
+                hooks.after_state_dict(lambda *args: self._after_state_dict(*args))
+                hooks.before_load(self._before_load)
                 module.register_load_state_dict_post_hook(self._after_load)
                 module._apply = Immovable(module, self)  # type: ignore[method-assign]
         if not isinstance(model.__dict__.get("_apply"), Immovable):

@@ -33,6 +33,7 @@ class Optimizer(torch.optim.Optimizer):
         self.clip = 0.0
         self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
         self.client_state: ClientState = dict
+        self.extra: Callable[[], torch.Tensor | None] = lambda: None
         self.snapshot_path: Callable[[int], str] | None = None
         self._ready = True
 
@@ -41,7 +42,7 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.gradient_came = False
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -58,7 +59,7 @@ class Optimizer(torch.optim.Optimizer):
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
         self.report = self._core.update(UpdateRequest(
             step, values, self.clip, self.loss_scale.value if self.loss_scale else 1.0, self.loss_scale is not None,
-            {**self.client_state(), "updates": str(step)}))
+            {**self.client_state(), "updates": str(step)}, self.extra()))
         self._binding.gradient_came = False
         if self.report.updated:
             self.updates = step
@@ -96,7 +97,7 @@ class Optimizer(torch.optim.Optimizer):
             raise StorageError(f"the store is at step {self.updates}, the checkpoint at {updates}, and no directory of "
                                "snapshots is known: penstock.initialize(snapshots=...)")
         self._visits.end()
-        self._core.go_back(self.snapshot_path(updates))
+        self._binding.go_back(self.snapshot_path(updates))
         self._binding.gradient_came = False
         self.updates = updates
 

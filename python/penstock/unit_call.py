@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from .errors import ModelError, UsageError
+from .saved_hooks import innermost
 from .surroundings import Buffers, RandomStates, as_it_was
 from .units import Unit
 from .visits import Call, Visits, in_backward
@@ -144,14 +145,14 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
 
 def _top_hooks() -> str | None:
     """Whose saved-tensor hooks are innermost: torch's checkpoint names its own."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    return None if hooks is None else hooks[0].__qualname__.split(".")[0]
+    packs = innermost()
+    return None if packs is None else packs.__qualname__.split(".")[0]
 
 
 def _region_key() -> Any:
     """Non-reentrant: the hooks of the recompute; reentrant: the node that is running."""
     if torch.is_grad_enabled() and _top_hooks() == "_recomputation_hook":
-        return torch._C._autograd._top_saved_tensors_default_hooks(True)[0]
+        return innermost()
     return torch._C._current_autograd_node()
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import penstock
-from fake_core import FakeCore, OpenFakeCore
+from cores import test_core
 from penstock.bits import same_bits
 
 Make = Callable[[], nn.Module]
@@ -39,7 +39,7 @@ class Trained:
     losses: list[float] = field(default_factory=list)
     state: dict[str, torch.Tensor] = field(default_factory=dict)
     after: float = 0.0  # the random state at the end, as a number
-    core: FakeCore | None = None
+    core: Any = None
     engine: penstock.Engine | None = None
 
 
@@ -73,7 +73,7 @@ class Training:
         seed()
         model = self.make()
         optimizer = self.optimizer([each for each in model.parameters() if each.requires_grad])
-        opener = OpenFakeCore(window_bytes)
+        opener = test_core(window_bytes)
         engine, _, _, _ = penstock.initialize(model, optimizer, core=opener, settings=penstock.Settings(
             accumulation=self.accumulation), **options)
         out = Trained(engine=engine, core=opener.last)

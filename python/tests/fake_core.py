@@ -6,7 +6,7 @@ With a folder it commits to a file and goes on from it. Updates are torch's own 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class FakeCore:
         if not self._resume():
             for u, i in self.places:
                 self._set_weight((u, i), first(u, i))
+            self.store["extra"] = {"bytes": None if model.extra is None else model.extra.clone()}
             self._commit({})
         self.sums: dict[Place, torch.Tensor] = {}
         self.resident = {(u, i): self.store["weight"][u, i].clone() for u, i in self.places if self.units[u].resident}
@@ -90,6 +91,9 @@ class FakeCore:
         self._check(unit in self.stays, f"weights of '{self.units[unit].name}', which no visit has")
         return self._in_window(unit, index)
 
+    def where(self, unit: int) -> Hashable:
+        return self.stays.get(unit)
+
     # Gradients.
     def open_gradient(self, unit: int, index: int) -> OpenSum:
         spec = self.units[unit].parameters[index]
@@ -139,6 +143,8 @@ class FakeCore:
             self._update(place, each, request)
         self.clear_gradients()
         self.updates += 1
+        if request.extra is not None:
+            self.store["extra"] = {"bytes": request.extra.clone()}
         self._commit(request.client_state)
         return UpdateReport(norm, True, True)
 
@@ -156,6 +162,9 @@ class FakeCore:
             self._refresh((unit, index))
         else:
             self.store[what][unit, index].copy_(values.reshape(-1))
+
+    def extra(self) -> torch.Tensor:
+        return self.store["extra"]["bytes"].clone()
 
     def begin_snapshot(self, path: str) -> None:
         if os.path.exists(path):

@@ -11,6 +11,7 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 from compare import Training, differences  # noqa: E402
+from cores import NATIVE  # noqa: E402
 from families import FAMILIES, Family, batches  # noqa: E402
 
 TABLE = Path(__file__).resolve().parents[1] / "FAMILIES.md"
@@ -31,6 +32,7 @@ def table():
         write_table()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda each: each.name)
 def test_family_trains_to_the_bits_of_plain_torch(family):
     transformers.logging.set_verbosity_error()
@@ -55,7 +57,8 @@ def write_table() -> None:
         "# Families", "",
         "Written by tests/test_families.py: tiny random configurations, fp32 on the CPU, "
         f"{STEPS} steps of AdamW with clipping and weight decay,",
-        "dropout 0.1 and 0, accumulation 1 and 3, tied and untied where a configuration can say so; over a fake core.",
+        "dropout 0.1 and 0, accumulation 1 and 3, tied and untied where a configuration can say so; over "
+        + ("the core on NVMe." if NATIVE else "a fake core."),
         "Equal: losses, final weights, buffers and random states are the same bits as plain torch's (foreach=False).",
         "",
         f"torch {torch.__version__.split('+')[0]}, transformers {transformers.__version__}: {equal} of {len(OUTCOMES)} "

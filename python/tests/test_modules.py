@@ -54,6 +54,7 @@ def test_numpys_generator_is_as_it_was_in_the_recompute():
     training(make).check()
 
 
+@pytest.mark.fake
 def test_the_window_needs_only_the_units_of_one_visit():
     found = training(lambda: small.Stack(blocks=6)).check()
     core = found.core
@@ -64,6 +65,7 @@ def test_the_window_needs_only_the_units_of_one_visit():
     training(lambda: small.Stack(blocks=6)).check(window_bytes=widest)
 
 
+@pytest.mark.fake
 def test_the_first_pass_visits_what_was_expected_and_nothing_is_foretold():
     core = training(lambda: small.Stack(tied=True)).check().core
     kind, visits = core.passes[0]
@@ -71,6 +73,7 @@ def test_the_first_pass_visits_what_was_expected_and_nothing_is_foretold():
     assert core.expectations == []
 
 
+@pytest.mark.fake
 def test_a_forward_of_another_order_is_foretold_when_backward_begins():
     core = training(small.Twice, count=3).check().core
     kind, expected = core.expectations[0]
@@ -128,6 +131,7 @@ def test_the_users_own_checkpoint_is_recomputed_once(reentrant, together):
     assert found.engine.module.computed == [8, 8, 8]  # 4 forwards and 4 recomputes
 
 
+@pytest.mark.fake
 def test_frozen_parameters_get_no_gradient_and_do_not_change():
     def make():
         model = small.Stack()
@@ -193,6 +197,7 @@ def test_create_graph_is_refused():
         small.loss(engine, small.ids()).backward(create_graph=True)
 
 
+@pytest.mark.fake
 def test_outputs_in_evaluation_are_those_of_plain_torch():
     one = training(small.Stack)
     expected, found = one.plain(), one.managed()

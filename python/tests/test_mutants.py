@@ -71,11 +71,12 @@ MUTANTS = [
            "test_state.py::test_loading_what_is_there_leaves_the_masters_alone"),
     Mutant("the scheduler has not had its turn", "checkpoint.py", "    engine.lr_scheduler.step()\n", "",
            "test_state.py::test_a_program_that_is_stopped_goes_on_from_its_last_step"),
-    Mutant("buffers are not committed", "checkpoint.py", 'state["buffers"] = changing', "pass",
+    Mutant("buffers are not committed", "engine.py", "buffers.pack(self.module) if self.has_buffers else None", "None",
            "test_state.py::test_a_program_that_is_stopped_goes_on_from_its_last_step"),
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
 def test_a_mutant_is_found(mutant, tmp_path):
     package = tmp_path / "penstock"

@@ -7,7 +7,7 @@ import torch
 import penstock
 import small_models as small
 from compare import Training, adamw
-from fake_core import OpenFakeCore
+from cores import test_core as OpenFakeCore
 
 
 def training(optimizer=adamw, count=4, **options) -> Training:
@@ -131,6 +131,7 @@ def test_a_transformers_schedule_drives_the_groups():
     assert rates == [0.005, 0.01, 0.005, 0.0]
 
 
+@pytest.mark.fake
 def test_grad_is_none_then_the_sum_then_none():
     engine, optimizer, core, _ = managed()
     weight = engine.module.head.weight
@@ -143,6 +144,7 @@ def test_grad_is_none_then_the_sum_then_none():
     assert weight.grad is None and not core.sums
 
 
+@pytest.mark.fake
 def test_grad_may_be_written_and_deleted():
     engine, _, core, _ = managed()
     weight = engine.module.head.weight
@@ -197,6 +199,7 @@ def test_a_parameter_hook_that_comes_after_initialize_sees_the_sum():
     assert torch.equal(seen[0], engine.module.head.weight.grad)
 
 
+@pytest.mark.fake
 def test_parameters_without_a_gradient_are_not_updated_and_do_not_count_the_step():
     def make():
         return small.Stack(block=small.Experts)

@@ -10,7 +10,7 @@ import torch
 import penstock
 import small_models as small
 from compare import adamw
-from fake_core import OpenFakeCore
+from cores import test_core as OpenFakeCore
 from penstock.bits import same_bits
 
 
@@ -158,6 +158,7 @@ def test_a_program_that_is_stopped_goes_on_from_its_last_step(tmp_path):
     first = open_engine(tmp_path / "b", **make)
     assert train(first, 0, 3) == expected[:3]
     small.loss(first, small.ids()).backward()  # and is killed
+    first.core.close()
     second = open_engine(tmp_path / "b", **make)
     assert second.global_steps == 3 and second.micro_steps == 3
     assert train(second, 3, 5) == expected[3:] and equal(end, second.state_dict())
@@ -186,3 +187,27 @@ def test_optimizer_state_goes_back_to_its_snapshot(tmp_path):
     assert engine.global_steps == 2 and train(engine, 2, 4) == expected
     with pytest.raises(penstock.UsageError, match="not Penstock's"):
         engine.optimizer.load_state_dict(adamw([torch.nn.Parameter(torch.zeros(1))]).state_dict())
+
+
+def test_resident_units_follow_the_store_to_a_snapshot(tmp_path):
+    torch.manual_seed(0)
+    opener = OpenFakeCore(folder=tmp_path / "a")
+    engine, _, _, _ = penstock.initialize(small.Stack(), core=opener, resident=["norm"])
+    train(engine, 0, 1)
+    path = engine.save_checkpoint(tmp_path / "checkpoints")
+    before = engine.module.norm.weight.clone()
+    train(engine, 1, 3)
+    assert not same_bits(before, engine.module.norm.weight)
+    engine.load_checkpoint(tmp_path / "checkpoints")
+    assert same_bits(before, engine.module.norm.weight), path
+    assert len(train(engine, 1, 3)) == 2
+
+
+def test_a_snapshot_that_is_not_there_changes_nothing(tmp_path):
+    engine = open_engine(tmp_path / "a")
+    train(engine, 0, 2)
+    before = engine.state_dict()
+    with pytest.raises(penstock.StorageError, match="nowhere"):
+        engine.binding.go_back(str(tmp_path / "nowhere"))
+    assert equal(before, engine.state_dict())
+    train(engine, 2, 3)

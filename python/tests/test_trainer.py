@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from cores import NATIVE
 from penstock.bits import same_bits
 
 pytest.importorskip("transformers")
@@ -23,9 +24,16 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 PYTHON_PATH = os.pathsep.join((str(SCRIPTS.parent), str(SCRIPTS.parents[1])))
 
 
+def python(script: str) -> list[str]:
+    """The command of a script; over the core on NVMe both of the twins round each operation by itself."""
+    first = "import cores; cores.round_each_operation();" if NATIVE else ""
+    run = f"import runpy, sys; {first} sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    return [sys.executable, "-W", "ignore", "-c", run, str(SCRIPTS / script)]
+
+
 def run(script: str, folder: Path, steps: int, *more: str, killed: bool = False) -> None:
     folder.mkdir(exist_ok=True)
-    done = subprocess.run([sys.executable, "-W", "ignore", str(SCRIPTS / script), str(folder), str(steps), *more],
+    done = subprocess.run([*python(script), str(folder), str(steps), *more],
                           env={**os.environ, "PYTHONPATH": PYTHON_PATH}, capture_output=True, text=True)
     assert (done.returncode != 0) == killed, done.stderr[-3000:]
 
@@ -81,18 +89,21 @@ def test_trainer_that_is_killed_resumes_to_the_same_losses(plain, tmp_path):
 
 def start(folder: Path, chance: random.Random) -> None:
     """Runs until it is killed, some time after the store has taken a step, or to its end."""
-    process = subprocess.Popen([sys.executable, "-W", "ignore", str(SCRIPTS / "trainer_managed.py"), str(folder), "8",
-                                *(["resume"] if resume(folder) else [])], env={**os.environ, "PYTHONPATH": PYTHON_PATH},
+    process = subprocess.Popen([*python("trainer_managed.py"), str(folder), "8", *(["resume"] if resume(folder) else [])], env={**os.environ, "PYTHONPATH": PYTHON_PATH},
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    store, before = folder / "store" / "generation.pt", None
-    if store.exists():
-        before = store.stat().st_ino
-    while process.poll() is None and (not store.exists() or store.stat().st_ino == before):
+    before = committed(folder)
+    while process.poll() is None and committed(folder) == before:
         time.sleep(0.02)
     time.sleep(chance.random() * 0.3)
     process.kill()
     said = process.communicate()[1]
     assert process.returncode in (0, -9), said[-3000:]
+
+
+def committed(folder: Path) -> list[int]:
+    """Changes with each step that the store takes."""
+    return sorted(file.stat().st_mtime_ns for kind in ("generation.pt", "manifest.*")
+                  for file in (folder / "store").glob(kind))
 
 
 def resume(folder: Path) -> bool:

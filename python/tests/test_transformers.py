@@ -6,7 +6,8 @@ import torch
 
 import penstock
 from compare import Training, adamw, differences
-from fake_core import OpenFakeCore
+from cores import NATIVE
+from cores import test_core as OpenFakeCore
 from families import FAMILIES, batches
 
 transformers = pytest.importorskip("transformers")
@@ -47,7 +48,8 @@ def test_generate_gives_the_tokens_of_plain_torch(name, options):
     expected = plain.generate(prompt, **options)
     torch.manual_seed(5)
     assert torch.equal(expected, engine.eval().module.generate(prompt, **options))
-    assert {kind for kind, _ in opener.last.passes} == {"inference"} and opener.last.kind is None
+    if not NATIVE:
+        assert {kind for kind, _ in opener.last.passes} == {"inference"} and opener.last.kind is None
 
 
 def test_generate_may_come_between_steps():
@@ -119,6 +121,8 @@ def test_lora_by_peft_trains_adapters_alone():
     found = training("Llama", count=4, change=adapt).check()
     trainable = [each.name for unit in found.core.units for each in unit.parameters if each.trainable]
     assert trainable and all("lora_" in each for each in trainable)
+    if NATIVE:
+        return
     assert set(found.core.store["moment0"]) == {
         (u, i) for u, unit in enumerate(found.core.units) for i, each in enumerate(unit.parameters) if each.trainable}
 

@@ -3,7 +3,7 @@ import json
 import sys
 
 import torch
-from fake_core import OpenFakeCore
+from cores import test_core
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 import penstock
@@ -26,7 +26,7 @@ arguments = TrainingArguments(
     use_cpu=True, disable_tqdm=True, seed=1, dataloader_pin_memory=False)
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1, foreach=False)
-engine, optimizer, _, _ = penstock.initialize(model, optimizer, core=OpenFakeCore(folder=f"{folder}/store"))
+engine, optimizer, _, _ = penstock.initialize(model, optimizer, core=test_core(folder=f"{folder}/store"))
 trainer = Trainer(model=model, args=arguments, train_dataset=data[:40], eval_dataset=data[40:],
                   optimizers=(optimizer, None), callbacks=[KeepSnapshots(engine)])
 trainer.train(resume_from_checkpoint=resume)

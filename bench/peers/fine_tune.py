@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Steps of a Hugging Face model with parameters and optimizer states on NVMe, by Penstock's Python package or by its peer.
+
+  bench/peers/venv.sh                                                        # once: .peers/deepspeed, with transformers
+  PYTHONPATH=python .peers/deepspeed/bin/python bench/peers/fine_tune.py penstock --dir /nvme/try --steps 20
+  .peers/deepspeed/bin/python bench/peers/fine_tune.py deepspeed --dir /nvme/try --steps 20
+
+Same shape, same random weights (a seed), same tokens, AdamW without weight decay, clipping at 1, one process on the CPU.
+Prints a line of JSON per step and one at the end: median seconds, peak resident memory of the process, losses.
+"""
+import argparse
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+
+SHAPES = {  # of Qwen2: hidden, layers, heads, key-value heads, intermediate, vocabulary
+    "0.5b": (896, 24, 14, 2, 4864, 151936),  # 494 M parameters, as Qwen2.5-0.5B
+    "0.1b": (512, 12, 8, 2, 2816, 50304),
+    "tiny": (64, 4, 4, 2, 256, 1000),
+}
+
+
+def configuration(shape, tokens):
+    from transformers import Qwen2Config
+
+    hidden, layers, heads, key_value, intermediate, vocabulary = SHAPES[shape]
+    return Qwen2Config(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                       num_key_value_heads=key_value, intermediate_size=intermediate, vocab_size=vocabulary,
+                       max_position_embeddings=max(tokens, 128), tie_word_embeddings=True, attn_implementation="sdpa")
+
+
+def model_of(options):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(1)
+    dtype = torch.bfloat16 if options.bf16 else torch.float32
+    return AutoModelForCausalLM.from_config(configuration(options.shape, options.tokens), torch_dtype=dtype)
+
+
+def ready_for_penstock(options):
+    import torch
+
+    import penstock
+
+    model = model_of(options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0)
+    store = penstock.Store(os.path.join(options.dir, "penstock"), host_budget_bytes=options.budget,
+                           weights=options.tier, states=options.tier, commit_steps=options.commit_steps)
+    engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=penstock.Settings(clip=1.0))
+    print(engine.core.memory_table(), file=sys.stderr)
+    return engine
+
+
+def ready_for_deepspeed(options):
+    os.environ.update(DS_ACCELERATOR="cpu", USE_LIBUV="0", RANK="0", WORLD_SIZE="1", LOCAL_RANK="0",
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(29500 + os.getpid() % 1000))
+    import deepspeed
+    from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+    place = {"device": "nvme", "nvme_path": options.dir, "pin_memory": False} if options.tier == "nvme" else \
+        {"device": "cpu", "pin_memory": False}
+    config = {
+        "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "bf16": {"enabled": options.bf16},
+        "zero_optimization": {
+            "stage": 3, "offload_param": {**place, "buffer_count": 40, "buffer_size": 200_000_000},
+            "offload_optimizer": {**place, "buffer_count": 5}, "sub_group_size": 100_000_000,
+            "stage3_max_live_parameters": 150_000_000, "stage3_prefetch_bucket_size": 20_000_000,
+            "stage3_param_persistence_threshold": 10_000},
+        "aio": {"block_size": 1048576, "queue_depth": 16, "thread_count": 1, "single_submit": False,
+                "overlap_events": True},
+        "zero_force_ds_cpu_optimizer": False, "zero_allow_untested_optimizer": True,
+    }
+    model = model_of(options)
+    optimizer = DeepSpeedCPUAdam(model.parameters(), lr=options.lr, weight_decay=0.0)
+    engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    return engine
+
+
+def peak_rss():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("engine", choices=["penstock", "deepspeed"])
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--shape", choices=SHAPES, default="0.5b")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--budget", type=int, default=0, help="of Penstock's pool, in bytes; 0: what its plan takes")
+    parser.add_argument("--tier", choices=["nvme", "cpu"], default="nvme")
+    parser.add_argument("--commit-steps", type=int, default=1)
+    parser.add_argument("--fp32", dest="bf16", action="store_false")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    import torch
+
+    torch.set_num_threads(options.threads)
+    os.makedirs(options.dir, exist_ok=True)
+    begin = time.perf_counter()
+    engine = ready_for_penstock(options) if options.engine == "penstock" else ready_for_deepspeed(options)
+    opened = time.perf_counter() - begin
+    generator = torch.Generator().manual_seed(7)
+    batches = [torch.randint(0, SHAPES[options.shape][5], (1, options.tokens), generator=generator) for _ in range(4)]
+    losses, seconds = [], []
+    for step in range(options.steps):
+        ids = batches[step % len(batches)]
+        begin = time.perf_counter()
+        loss = engine(input_ids=ids, labels=ids, use_cache=False).loss
+        forward = time.perf_counter() - begin
+        engine.backward(loss)
+        backward = time.perf_counter() - begin - forward
+        engine.step()
+        seconds.append(time.perf_counter() - begin)
+        losses.append(loss.item())
+        print(json.dumps({"step": step + 1, "loss": losses[-1], "seconds": round(seconds[-1], 3),
+                          "forward": round(forward, 3), "backward": round(backward, 3)}), flush=True)
+    print(json.dumps({"engine": options.engine, "shape": options.shape, "tokens": options.tokens, "tier": options.tier,
+                      "opened_seconds": round(opened, 1), "median_seconds": round(statistics.median(seconds[1:]), 3),
+                      "peak_rss_mib": peak_rss() >> 20, "losses": losses}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""The core on NVMe: penstock.core's protocol over the session's C interface."""
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Hashable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import session_structs as c
+from .core import GroupValues, ModelSpec, OpenSum, ParameterSpec, PassKind, ReadWeight, UpdateReport, UpdateRequest
+from .core import UnitSpec, Visit, What
+from .errors import ModelError, UsageError, some
+from .session import DTYPES, TYPES, Handle, NotFound, array, client_state, error_of, functions, made, values_of
+from .session import visits_of
+
+if TYPE_CHECKING:
+    from .store import Store
+
+Place = tuple[int, int]
+CODECS = {torch.bfloat16: "split", torch.float16: "plain_fp16", torch.float32: "plain_fp32"}
+NO_VISIT = (ctypes.c_uint32 * 0)()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A unit as the session has it: of one type of frozen weights. A unit of the model's is one or more of them."""
+
+    name: str
+    unit: int
+    indices: tuple[int, ...]  # the unit's parameters
+    frozen: torch.dtype | None
+    resident: bool
+
+
+def parts_of(model: ModelSpec) -> list[Part]:
+    parts = []
+    for number, unit in enumerate(model.units):
+        types: list[torch.dtype | None] = []
+        for each in unit.parameters:
+            if not each.trainable and each.dtype not in types:
+                types.append(each.dtype)
+        first, *others = types or [None]
+        own = tuple(i for i, each in enumerate(unit.parameters) if each.trainable or each.dtype == first)
+        parts.append(Part(unit.name, number, own, first, unit.resident))
+        for dtype in others:
+            of_type = tuple(i for i, each in enumerate(unit.parameters) if not each.trainable and each.dtype == dtype)
+            parts.append(Part(f"{unit.name}:{str(dtype).split('.')[-1]}", number, of_type, dtype, unit.resident))
+    return parts
+
+
+def trained_type(model: ModelSpec) -> torch.dtype:
+    """All trainable parameters' type, because they share a codec."""
+    named = {f"{unit.name}.{each.name}": each.dtype for unit in model.units for each in unit.parameters
+             if each.trainable}
+    types = sorted(set(named.values()), key=str)
+    if len(types) > 1:
+        fewest = min(types, key=lambda dtype: sum(each == dtype for each in named.values()))
+        raise ModelError(f"trainable parameters are of several types ({', '.join(map(str, types))}); of {fewest} are "
+                         f"{some(name for name, dtype in named.items() if dtype == fewest)}: convert the model to one "
+                         "type, or freeze those")
+    return types[0] if types else torch.float32
+
+
+class NativeCore:
+    """See penstock.core.Core."""
+
+    def __init__(self, model: ModelSpec, first: ReadWeight, store: Store) -> None:
+        self.units: Sequence[UnitSpec] = model.units
+        self.user_state: MutableMapping[str, str] = {}
+        self._visited: Visit = ()
+        self._extra: torch.Tensor | None = None  # as it was written last
+        self._model, self._store = model, store
+        self._call = functions()
+        self._parts = parts_of(model)
+        self._of_unit: list[list[int]] = [[] for _ in model.units]
+        self._place_of: dict[Place, Place] = {}  # of a parameter, in the session's units
+        for number, part in enumerate(self._parts):
+            self._of_unit[part.unit].append(number)
+            self._place_of.update({(part.unit, index): (number, i) for i, index in enumerate(part.indices)})
+        used = sorted({each.group for unit in model.units for each in unit.parameters if each.trainable})
+        self._groups = used or [0]
+        self._type = trained_type(model)
+        self._open(store, first)
+        self.resumed: Mapping[str, str] | None = dict(client_state(self._call, self._handle.pointer)) \
+            if self.info().resumed else None
+
+    # Passes.
+    def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None:
+        listed = visits_of([self._parts_of(each) for each in visits])
+        self._call["expect"](self._pointer, c.PASSES[kind], listed, len(listed))
+
+    def begin_pass(self, kind: PassKind) -> None:
+        self._visited = ()
+        self._call["begin_pass"](self._pointer, c.PASSES[kind])
+
+    def visit(self, units: Visit, held: Visit = ()) -> None:
+        key = (units, held, self._visited)
+        if key not in self._visits:
+            wanted = tuple(dict.fromkeys(self._parts_of((*units, *held))))
+            kept = [each for each in wanted if each in self._visited]
+            self._visits[key] = (wanted, array(ctypes.c_uint32, wanted), array(ctypes.c_uint32, kept),
+                                 (c.UnitMemory * len(wanted))())
+        wanted, given, kept, memory = self._visits[key]
+        self._call["visit"](self._pointer, given, len(given), kept, len(kept), memory)
+        self._visited = wanted
+        for part, place in zip(wanted, memory):
+            self._bases[part] = (place.trainable, place.frozen)
+
+    def end_pass(self) -> None:
+        self._visited = ()
+        self._call["end_pass"](self._pointer)
+
+    def weights(self, unit: int, index: int) -> torch.Tensor:
+        part, own = self._place_of[unit, index]
+        place = self._places[part][own]
+        base = self._bases[part][place.frozen] or 0
+        key = (part, own, base)
+        there = self._views.get(key)
+        if there is None:
+            there = self._handle.tensor(base + place.offset_bytes, place.numel, DTYPES[place.type])
+            self._views[key] = there
+        return there
+
+    def where(self, unit: int) -> Hashable:
+        return tuple(self._bases[part] for part in self._of_unit[unit])
+
+    # Gradients.
+    def open_gradient(self, unit: int, index: int) -> OpenSum:
+        self._call["open_gradient"](self._pointer, *self._place_of[unit, index], ctypes.byref(self._gradient))
+        return OpenSum(self._sum(unit, index), bool(self._gradient.fresh))
+
+    def gradient(self, unit: int, index: int) -> torch.Tensor | None:
+        try:
+            self._call["gradient"](self._pointer, *self._place_of[unit, index], ctypes.byref(self._gradient))
+        except NotFound:
+            return None
+        return self._sum(unit, index)
+
+    def clear_gradient(self, unit: int, index: int) -> None:
+        self._call["clear_gradient"](self._pointer, *self._place_of[unit, index])
+
+    def clear_gradients(self) -> None:
+        self._call["clear_gradients"](self._pointer)
+
+    def gradient_norm(self) -> float:
+        norm = ctypes.c_double()
+        self._call["gradient_norm"](self._pointer, ctypes.byref(norm))
+        return norm.value
+
+    def first_non_finite_gradient(self) -> Place | None:
+        for place in self._place_of:
+            if self._spec(place).trainable:
+                total = self.gradient(*place)
+                if total is not None and not torch.isfinite(total).all():
+                    return place
+        return None
+
+    # Steps.
+    def update(self, request: UpdateRequest) -> UpdateReport:
+        groups = self._groups_of(request.groups)
+        if request.extra is not None and (self._extra is None or not torch.equal(request.extra, self._extra)):
+            given = request.extra.float()
+            self._call["write"](self._pointer, len(self._parts), 0, c.WHAT["weight"], given.data_ptr(), given.nbytes)
+            self._extra = request.extra.clone()
+        values = values_of({**self.user_state, **request.client_state})
+        step = made(c.Step, step=request.step, groups=groups, group_count=len(groups),
+                    group_struct_bytes=ctypes.sizeof(c.Group), clip=request.clip, loss_scale=request.loss_scale,
+                    may_skip=request.may_skip, values=values, value_count=len(values))
+        report = made(c.StepReport)
+        self._call["update"](self._pointer, ctypes.byref(step), ctypes.byref(report))
+        return UpdateReport(report.gradient_norm, bool(report.updated), bool(report.committed))
+
+    def settle(self) -> None:
+        self._call["settle"](self._pointer)
+
+    def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
+        part, own = self._place_of[unit, index]
+        place = self._places[part][own]
+        values = torch.empty(place.numel, dtype=DTYPES[place.type] if what == "weight" else torch.float32)
+        self._call["read"](self._pointer, part, own, c.WHAT[what], values.data_ptr(), values.nbytes)
+        return values
+
+    def write(self, unit: int, index: int, what: What, values: torch.Tensor) -> None:
+        given = values.detach().reshape(-1).to(torch.float32, memory_format=torch.contiguous_format)
+        self._call["write"](self._pointer, *self._place_of[unit, index], c.WHAT[what], given.data_ptr(), given.nbytes)
+
+    def extra(self) -> torch.Tensor:
+        assert self._model.extra is not None
+        values = torch.empty_like(self._model.extra)
+        self._call["read"](self._pointer, len(self._parts), 0, c.WHAT["weight"], values.data_ptr(), values.nbytes)
+        return values
+
+    def begin_snapshot(self, path: str) -> None:
+        self._call["begin_snapshot"](self._pointer, os.fsencode(path))
+
+    def finish_snapshot(self) -> None:
+        self._call["finish_snapshot"](self._pointer)
+
+    def go_back(self, path: str) -> Mapping[str, str]:
+        """The store is opened again; tensors that were handed out are not the model's any more."""
+        self.clear_gradients()
+        self.settle()
+        self._end()
+        try:
+            self._open(self._store.at_snapshot(os.fspath(path)), None)
+        except Exception:
+            self._open(self._store.at_newest(), None)
+            raise
+        return dict(client_state(self._call, self._pointer))
+
+    def memory_table(self) -> str:
+        return self.info().memory_table.decode()  # type: ignore[no-any-return]
+
+    def info(self) -> Any:
+        info = made(c.Info)
+        self._call["get_info"](self._pointer, ctypes.byref(info))
+        return info
+
+    def notes(self) -> list[str]:
+        lines = []
+        while (line := self._note(self._pointer, self._told)) is not None:
+            lines.append(line.decode(errors="replace"))
+            self._told += 1
+        return lines
+
+    def close(self) -> None:
+        self._end()
+
+    def __reduce__(self) -> Any:
+        raise UsageError("a store that is open cannot be copied or pickled")
+
+    # Private.
+    @property
+    def _pointer(self) -> ctypes.c_void_p:
+        return self._handle.pointer
+
+    def _spec(self, place: Place) -> ParameterSpec:
+        return self.units[place[0]].parameters[place[1]]
+
+    def _parts_of(self, units: Iterable[int]) -> list[int]:
+        return [part for unit in units for part in self._of_unit[unit]]
+
+    def _sum(self, unit: int, index: int) -> torch.Tensor:
+        key = (unit, index)
+        if key not in self._sums:
+            found = self._gradient
+            self._sums[key] = self._handle.tensor(found.data, found.numel, DTYPES[found.type])
+        return self._sums[key]
+
+    def _groups_of(self, groups: Sequence[GroupValues]) -> Any:
+        first = self._model.initial_accumulator
+        return array(c.Group, [c.Group(
+            each.lr, each.weight_decay, *each.betas, each.eps, each.momentum, each.dampening, each.nesterov,
+            each.lr_decay, first) for each in (groups[group] for group in self._groups)])
+
+    def _end(self) -> None:
+        self._call["end"](self._pointer)
+        self._views.clear()
+        self._sums.clear()
+
+    def _open(self, store: Store, first: ReadWeight | None) -> None:
+        from .library import library
+        self._note = library().penstock_session_note
+        self._note.argtypes, self._note.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_char_p
+        refused: list[BaseException] = []
+        model, kept = self._c_model()
+        options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept)
+        pointer = ctypes.c_void_p()
+        try:
+            self._call["open"](ctypes.byref(model), ctypes.byref(options), ctypes.byref(pointer))
+        except Exception:
+            if refused:
+                raise refused[0]
+            raise
+        self._handle = Handle(self._call, pointer)
+        self._told = 0
+        self._extra = None
+        self._visited = ()
+        self._visits: dict[Any, Any] = {}
+        self._gradient = made(c.Gradient)
+        self._sums: dict[Place, torch.Tensor] = {}
+        self._views: dict[tuple[int, int, int], torch.Tensor] = {}
+        self._places = [[self._c_place(number, i) for i in range(len(part.indices))]
+                        for number, part in enumerate(self._parts)]
+        self._bases: list[tuple[int | None, int | None]] = [(None, None)] * len(self._parts)
+        memory = c.UnitMemory()
+        for number, part in enumerate(self._parts):
+            if part.resident:
+                self._call["resident"](self._pointer, number, ctypes.byref(memory))
+                self._bases[number] = (memory.trainable, memory.frozen)
+
+    def _c_place(self, part: int, own: int) -> Any:
+        place = made(c.Place)
+        self._call["place"](self._pointer, part, own, ctypes.byref(place))
+        return place
+
+    def _c_model(self) -> tuple[Any, list[Any]]:
+        kept: list[Any] = []  # what the structures point at
+
+        def parameter(spec: ParameterSpec) -> Any:
+            shape = array(ctypes.c_int64, spec.shape)
+            kept.append(shape)
+            group = self._groups.index(spec.group) if spec.trainable else 0
+            return c.Parameter(spec.name.encode(), shape, len(spec.shape), not spec.trainable,
+                               c.UNUSED[spec.without_gradient], group)
+
+        def unit(part: Part) -> Any:
+            parameters = array(c.Parameter, [parameter(self._spec((part.unit, index))) for index in part.indices])
+            kept.append(parameters)
+            frozen = c.TYPE_DEFAULT if part.frozen is None else TYPES[part.frozen]
+            return c.Unit(part.name.encode(), parameters, len(parameters), None, 0, frozen, part.resident)
+        units = array(c.Unit, [unit(part) for part in self._parts] + self._c_extra(kept))
+        # Which moments there are is decided here: SGD keeps one where any group has a momentum.
+        groups = self._groups_of(self._model.groups)
+        training = visits_of([self._parts_of(each) for each in self._model.training])
+        inference = visits_of([self._parts_of(each) for each in self._model.inference])
+        kept += [units, groups, training, inference]
+        return made(c.Model, units=units, unit_count=len(units), unit_struct_bytes=ctypes.sizeof(c.Unit),
+                    parameter_struct_bytes=ctypes.sizeof(c.Parameter),
+                    optimizer=c.OPTIMIZERS[self._model.optimizer], groups=groups, group_count=len(groups),
+                    group_struct_bytes=ctypes.sizeof(c.Group), training=training, training_count=len(training),
+                    inference=inference, inference_count=len(inference)), kept
+
+    def _c_extra(self, kept: list[Any]) -> list[Any]:
+        """The bytes beside the weights: a unit behind all others, which no pass visits."""
+        if self._model.extra is None:
+            return []
+        shape = array(ctypes.c_int64, self._model.extra.shape)
+        parameters = array(c.Parameter, [c.Parameter(b"bytes", shape, 1, 1, 0, 0)])
+        kept += [shape, parameters]
+        return [c.Unit(b"penstock.extra", parameters, 1, None, 0, c.U8, 0)]
+
+    def _c_options(self, store: Store, first: Any, kept: list[Any]) -> Any:
+        paths = array(ctypes.c_char_p, [os.fsencode(path) for path in store.paths()])
+        codec = store.codec or CODECS[self._type]
+        sums = store.gradient_type or ("bf16" if self._type == torch.bfloat16 else "fp32")
+        if codec == "split" and self._type != torch.bfloat16 or codec.endswith("fp32") != (self._type == torch.float32):
+            raise UsageError(f"codec '{codec}' does not give weights of {self._type}, as the model has; there are "
+                             f"'{CODECS[self._type]}', and 'compact' for bfloat16")
+        progress = c.Progress(0)
+        if store.progress is not None:
+            show = store.progress
+
+            def told(what: bytes, done: int, total: int, _: Any) -> None:
+                show(what.decode(), done, total)
+            progress = c.Progress(told)
+        kept += [paths, progress, first]
+        snapshot = None if store.resume_from is None else os.fsencode(store.resume_from)
+        return made(c.Options, directories=paths, directory_count=len(paths), job=store.job.encode(),
+                    resume_from=snapshot, go_back=store.go_back, host_budget_bytes=store.host_budget_bytes,
+                    prefetch_depth=store.prefetch_depth, staging_tiles=store.staging_tiles,
+                    tile_elements=store.tile_elements, weights=c.TIERS[store.weights], states=c.TIERS[store.states],
+                    commit_steps=store.commit_steps, verify=c.VERIFY[store.verify], snapshots=store.snapshots,
+                    codec=codec.encode(), gradient_type=c.FP32 if sums == "fp32" else c.BF16,
+                    threads=store.threads or torch.get_num_threads(),
+                    deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress)
+
+
+def _first_weights(first: ReadWeight | None, parts: list[Part], extra: torch.Tensor | None,
+                   refused: list[BaseException]) -> Any:
+    """The session asks for stretches of one parameter after the other: the last one is kept."""
+    if first is None:
+        return c.FirstWeights(0)
+    last: dict[Place, torch.Tensor] = {}
+
+    def give(unit: int, index: int, begin: int, count: int, to: int, error: Any, _: Any) -> int:
+        try:
+            place = (parts[unit].unit, parts[unit].indices[index]) if unit < len(parts) else (unit, index)
+            if place not in last:
+                last.clear()
+                values = first(*place) if unit < len(parts) or extra is None else extra
+                last[place] = values.detach().reshape(-1).float().contiguous()
+            ctypes.memmove(to, last[place].data_ptr() + 4 * begin, 4 * count)
+        except BaseException as problem:  # it must not pass through C
+            refused.append(problem)
+            error.contents.message = str(problem).encode()[:2000]
+            return c.USAGE
+        return c.OK
+    return c.FirstWeights(give)

@@ -1,0 +1,107 @@
+"""The session's C interface (zero_infinity/capi/penstock_session.h) as Python calls: statuses are exceptions."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from . import session_structs as c
+from .errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
+from .library import library
+
+TYPES = {torch.bfloat16: c.BF16, torch.float16: c.FP16, torch.float32: c.FP32, torch.uint8: c.U8}
+DTYPES = {number: dtype for dtype, number in TYPES.items()}
+KINDS: dict[int, type[PenstockError]] = {
+    c.USAGE: UsageError, c.DOES_NOT_FIT: FitError, c.STORAGE: StorageError, c.DAMAGED: StorageError,
+    c.POISONED: StorageError, c.NON_FINITE: NonFiniteError, c.BUSY: UsageError}
+
+
+class NotFound(PenstockError):
+    """What is asked for is not there, which is no error of the caller's."""
+
+
+def functions() -> dict[str, Callable[..., None]]:
+    """By their names without "penstock_session_". Each raises what its status says."""
+    loaded = library()
+    there = loaded.penstock_session_abi_version()
+    if there != c.ABI:
+        raise UsageError(f"{loaded._name} speaks version {there} of its interface and this package version {c.ABI}: "
+                         "install both from one wheel, or build the checkout again")
+    return {name: _checked(getattr(loaded, "penstock_session_" + name), arguments)
+            for name, arguments in c.FUNCTIONS.items()}
+
+
+def _checked(function: Any, arguments: tuple[Any, ...]) -> Callable[..., None]:
+    function.argtypes = (*arguments, ctypes.POINTER(c.Error))
+    function.restype = ctypes.c_int
+    error = c.Error()  # one caller at a time
+    place = ctypes.byref(error)
+
+    def call(*given: Any) -> None:
+        status = function(*given, place)
+        if status != c.OK:
+            raise error_of(status, error.message)
+    return call
+
+
+def error_of(status: int, message: bytes) -> PenstockError | MemoryError:
+    text = message.decode(errors="replace")
+    if status == c.OUT_OF_MEMORY:
+        return MemoryError(text)
+    return (NotFound if status == c.NOT_FOUND else KINDS.get(status, PenstockError))(text)
+
+
+def made(struct: type[Any], **members: Any) -> Any:
+    """A structure that says its own size."""
+    return struct(struct_bytes=ctypes.sizeof(struct), **members)
+
+
+def array(struct: type[Any], elements: Sequence[Any]) -> Any:
+    return (struct * len(elements))(*elements)
+
+
+def values_of(values: Mapping[str, str]) -> Any:
+    """As an array of penstock_value, which keeps alive what it points at."""
+    encoded = [(key.encode(), value.encode()) for key, value in values.items()]
+    listed = array(c.Value, [c.Value(key, ctypes.cast(ctypes.c_char_p(value), ctypes.c_void_p), len(value))
+                             for key, value in encoded])
+    listed.encoded = encoded
+    return listed
+
+
+def visits_of(visits: Sequence[Sequence[int]]) -> Any:
+    units = [array(ctypes.c_uint32, list(each)) for each in visits]
+    listed = array(c.Visit, [c.Visit(each, len(each)) for each in units])
+    listed.units = units
+    return listed
+
+
+class Handle:
+    """An open session. Ends when it is told to; its memory goes with the last tensor over it."""
+
+    def __init__(self, call: dict[str, Callable[..., None]], pointer: ctypes.c_void_p) -> None:
+        self._close, self.pointer = call["close"], pointer
+
+    def __del__(self) -> None:
+        self._close(self.pointer)
+
+    def tensor(self, address: int, numel: int, dtype: torch.dtype) -> torch.Tensor:
+        """A flat tensor over the session's memory."""
+        memory = (ctypes.c_char * (numel * dtype.itemsize)).from_address(address)
+        memory.owner = self  # type: ignore[attr-defined]
+        return torch.frombuffer(memory, dtype=dtype)
+
+
+def client_state(call: dict[str, Callable[..., None]], pointer: ctypes.c_void_p) -> Iterator[tuple[str, str]]:
+    """What the generation that a session went on from was committed with."""
+    value = c.Value()
+    index = 0
+    while True:
+        try:
+            call["value_at"](pointer, index, ctypes.byref(value))
+        except NotFound:
+            return
+        yield value.key.decode(), ctypes.string_at(value.data, value.bytes).decode(errors="replace")
+        index += 1

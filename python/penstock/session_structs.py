@@ -1,0 +1,127 @@
+"""The structures of zero_infinity/capi/penstock_session.h, member by member."""
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64
+from ctypes import c_void_p
+
+ABI = 1
+OK, INTERNAL, USAGE, DOES_NOT_FIT, STORAGE, OUT_OF_MEMORY, NON_FINITE = range(7)
+DAMAGED, POISONED, BUSY, NOT_FOUND = 16, 17, 32, 33
+TYPE_DEFAULT, BF16, FP16, FP32, U8 = range(5)
+UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}
+OPTIMIZERS = {"adamw": 0, "adam": 1, "sgd": 2, "adagrad": 3, "lion": 4}
+PASSES = {"training": 0, "inference": 1}
+TIERS = {"nvme": 0, "cpu": 1}
+VERIFY = {"none": 0, "sample": 1, "all": 2}
+WHAT = {"weight": 0, "master": 1, "moment0": 2, "moment1": 3}
+
+
+class Error(Structure):
+    _fields_ = [("status", c_int), ("message", c_char * 2044)]
+
+
+class Parameter(Structure):
+    _fields_ = [("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t), ("frozen", c_int),
+                ("unused", c_int), ("group", c_uint32)]
+
+
+class Unit(Structure):
+    _fields_ = [("name", c_char_p), ("parameters", POINTER(Parameter)), ("parameter_count", c_size_t),
+                ("borrowed", c_void_p), ("borrowed_count", c_size_t), ("frozen_type", c_int), ("resident", c_int)]
+
+
+class Group(Structure):
+    _fields_ = [("learning_rate", c_double), ("weight_decay", c_double), ("beta1", c_double), ("beta2", c_double),
+                ("epsilon", c_double), ("momentum", c_double), ("dampening", c_double), ("nesterov", c_int),
+                ("lr_decay", c_double), ("initial_accumulator", c_double)]
+
+
+class Visit(Structure):
+    _fields_ = [("units", POINTER(c_uint32)), ("unit_count", c_size_t)]
+
+
+class Model(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("units", POINTER(Unit)), ("unit_count", c_size_t),
+                ("unit_struct_bytes", c_size_t), ("parameter_struct_bytes", c_size_t), ("optimizer", c_int),
+                ("groups", POINTER(Group)), ("group_count", c_size_t), ("group_struct_bytes", c_size_t),
+                ("training", POINTER(Visit)), ("training_count", c_size_t),
+                ("inference", POINTER(Visit)), ("inference_count", c_size_t)]
+
+
+class Value(Structure):
+    _fields_ = [("key", c_char_p), ("data", c_void_p), ("bytes", c_size_t)]
+
+
+FirstWeights = ctypes.CFUNCTYPE(c_int, c_uint32, c_uint32, c_uint64, c_uint64, c_void_p, POINTER(Error), c_void_p)
+Progress = ctypes.CFUNCTYPE(None, c_char_p, c_uint64, c_uint64, c_void_p)
+
+
+class Options(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("directories", POINTER(c_char_p)), ("directory_count", c_size_t),
+                ("job", c_char_p), ("resume_from", c_char_p), ("go_back", c_int), ("host_budget_bytes", c_uint64),
+                ("prefetch_depth", c_uint32), ("staging_tiles", c_uint32), ("tile_elements", c_uint64),
+                ("weights", c_int), ("states", c_int), ("device", c_int), ("device_index", c_int),
+                ("device_budget_bytes", c_uint64), ("commit_steps", c_uint64), ("scratch", c_int), ("verify", c_int),
+                ("snapshots", c_int), ("codec", c_char_p), ("gradient_type", c_int), ("threads", c_uint32),
+                ("backend", c_int), ("caching", c_int), ("deadline_ms", c_uint64), ("values", POINTER(Value)),
+                ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p)]
+
+
+class Info(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("resumed", c_int), ("prefetch_depth", c_uint32), ("pool_bytes", c_uint64),
+                ("memory_table", c_char_p), ("io", c_char_p), ("planned_bytes", c_double), ("read_bytes", c_uint64),
+                ("write_bytes", c_uint64), ("pool_peak_bytes", c_uint64), ("waited_ns", c_uint64),
+                ("visits", c_uint64), ("expected_visits", c_uint64)]
+
+
+class Place(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("offset_bytes", c_uint64), ("numel", c_uint64), ("type", c_int),
+                ("frozen", c_int)]
+
+
+class UnitMemory(Structure):
+    _fields_ = [("trainable", c_void_p), ("frozen", c_void_p)]
+
+
+class Gradient(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("data", c_void_p), ("numel", c_uint64), ("type", c_int), ("fresh", c_int)]
+
+
+class Step(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("step", c_uint64), ("groups", POINTER(Group)), ("group_count", c_size_t),
+                ("group_struct_bytes", c_size_t), ("clip", c_double), ("loss_scale", c_double), ("may_skip", c_int),
+                ("values", POINTER(Value)), ("value_count", c_size_t)]
+
+
+class StepReport(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("gradient_norm", c_double), ("updated", c_int), ("committed", c_int),
+                ("update_ns", c_uint64), ("commit_ns", c_uint64)]
+
+
+SESSION = c_void_p
+# Arguments of the functions but for the error, which all of these have at their end.
+FUNCTIONS = {
+    "open": (POINTER(Model), POINTER(Options), POINTER(SESSION)),
+    "end": (SESSION,),
+    "close": (SESSION,),
+    "get_info": (SESSION, POINTER(Info)),
+    "value_at": (SESSION, c_size_t, POINTER(Value)),
+    "place": (SESSION, c_uint32, c_uint32, POINTER(Place)),
+    "expect": (SESSION, c_int, POINTER(Visit), c_size_t),
+    "begin_pass": (SESSION, c_int),
+    "visit": (SESSION, POINTER(c_uint32), c_size_t, POINTER(c_uint32), c_size_t, POINTER(UnitMemory)),
+    "end_pass": (SESSION,),
+    "resident": (SESSION, c_uint32, POINTER(UnitMemory)),
+    "open_gradient": (SESSION, c_uint32, c_uint32, POINTER(Gradient)),
+    "gradient": (SESSION, c_uint32, c_uint32, POINTER(Gradient)),
+    "clear_gradient": (SESSION, c_uint32, c_uint32),
+    "clear_gradients": (SESSION,),
+    "gradient_norm": (SESSION, POINTER(c_double)),
+    "update": (SESSION, POINTER(Step), POINTER(StepReport)),
+    "settle": (SESSION,),
+    "read": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
+    "write": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
+    "begin_snapshot": (SESSION, c_char_p),
+    "finish_snapshot": (SESSION,),
+}

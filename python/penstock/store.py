@@ -1,0 +1,57 @@
+"""Where a model in training is kept, and how: what penstock.initialize(store=...) takes."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .core import Core, ModelSpec, ReadWeight
+from .native import NativeCore
+
+Tier = Literal["nvme", "cpu"]
+ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, bytes in all)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Directories on local drives, one per drive, and how much memory may be used. Two engines never share one.
+
+    A directory that is empty becomes a new store, with the model's weights as they are; one that holds this model is
+    gone on from. `host_budget_bytes` is the limit of the pinned pool, 0: what `prefetch_depth` visits ahead take.
+    `commit_steps`: a kill loses at most so many steps. `codec`: how weights and states of 16-bit models are encoded
+    ("split", "plain_bf16", "plain_fp16", "compact"), None: "split" for bfloat16, else plain.
+    """
+
+    directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+    job: str = "penstock"
+    resume_from: str | os.PathLike[str] | None = None  # a snapshot
+    go_back: bool = False
+    host_budget_bytes: int = 0
+    prefetch_depth: int = 2
+    staging_tiles: int = 4
+    tile_elements: int = 1 << 20
+    weights: Tier = "nvme"
+    states: Tier = "nvme"
+    commit_steps: int = 1
+    verify: Literal["all", "sample", "none"] = "all"
+    snapshots: bool = True
+    codec: str | None = None
+    gradient_type: Literal["fp32", "bf16"] | None = None  # None: fp32; bf16 for models of bfloat16
+    threads: int = 0  # of the update; 0: as many as torch has
+    deadline_seconds: float = 120.0
+    progress: ShowProgress | None = None
+
+    def paths(self) -> list[str]:
+        one = isinstance(self.directories, (str, os.PathLike))
+        listed = [self.directories] if one else list(self.directories)  # type: ignore[arg-type]
+        return [os.fspath(each) for each in listed]  # type: ignore[arg-type]
+
+    def __call__(self, model: ModelSpec, first: ReadWeight) -> Core:
+        return NativeCore(model, first, self)
+
+    def at_newest(self) -> Store:
+        return replace(self, resume_from=None, go_back=False)
+
+    def at_snapshot(self, path: str) -> Store:
+        return replace(self, resume_from=path, go_back=True)

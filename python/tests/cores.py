@@ -1,0 +1,48 @@
+"""Which core a test trains over: the stand-in, or with PENSTOCK_TEST_CORE=native the one on NVMe, in a folder that goes
+with it."""
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from typing import Any
+
+import torch
+
+from fake_core import OpenFakeCore
+from penstock.core import Core, ModelSpec, ReadWeight
+
+NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
+
+
+class OpenNativeCore:
+    """Opens native cores with these options, and remembers the last."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, **options: Any) -> None:
+        self.folder = os.fspath(folder or tempfile.mkdtemp(prefix="penstock-test-"))
+        if folder is None:
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self.options = options
+        self.last: Any = None
+
+    def __call__(self, model: ModelSpec, first: ReadWeight) -> Core:
+        from penstock.store import Store
+        self.last = Store(self.folder, **self.options)(model, first)
+        self.last.opener = self  # the folder lives as long
+        return self.last  # type: ignore[no-any-return]
+
+
+def test_core(window_bytes: int | None = None, folder: str | os.PathLike[str] | None = None) -> Any:
+    return OpenNativeCore(folder) if NATIVE else OpenFakeCore(window_bytes, folder)
+
+
+test_core.__test__ = False  # type: ignore[attr-defined]
+
+
+def round_each_operation() -> None:
+    """MKL's square root of a vector is not always correctly rounded; in double, and rounded once, it is."""
+    def sqrt(self: torch.Tensor) -> torch.Tensor:
+        return plain(self.double()).float() if self.dtype == torch.float32 else plain(self)
+    plain = torch.Tensor.sqrt
+    torch.Tensor.sqrt = sqrt  # type: ignore[method-assign]
