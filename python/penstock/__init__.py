@@ -1,8 +1,9 @@
 """Penstock for Python: a torch model whose weights, gradients and optimizer states are a core's, not torch's."""
+from . import zero
 from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, UnitSpec, UpdateReport, UpdateRequest
 from .engine import Engine
 from .errors import (FitError, ModelError, NoGradientError, NonFiniteError, OptimizerError, PenstockError,
-                     ReleasedError, StorageError, UsageError)
+                     ReleasedError, StorageError, UsageError, WeightsError)
 from .initialize import initialize
 from .optimizer import Optimizer
 from .settings import Settings
@@ -12,5 +13,6 @@ from .units import Unit, units_of
 __all__ = [
     "Core", "Engine", "FitError", "GroupValues", "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError",
     "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "ReleasedError", "Settings",
-    "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest", "UsageError", "initialize", "units_of",
+    "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest", "UsageError", "WeightsError",
+    "initialize", "units_of", "zero",
 ]

@@ -16,6 +16,10 @@ class ModelError(UsageError):
     """The model cannot be managed, or was changed while it is."""
 
 
+class WeightsError(UsageError):
+    """Files of weights that cannot be read, or that do not fit the model; nothing was changed."""
+
+
 class OptimizerError(UsageError):
     """The optimizer cannot be mapped to one of the core's."""
 

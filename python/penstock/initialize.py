@@ -14,12 +14,14 @@ from .config import Config, read_config
 from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
+from .files.incoming import Incoming
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .parameter import Managed
 from .settings import Settings
 from .store import Store
 from .units import Unit, units_of
+from .zero.spill import first_value, to_type
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 Initialized = tuple[Engine, Optimizer, "DataLoader[Any] | None", Any]
@@ -29,26 +31,31 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
                model_parameters: Iterable[Any] | None = None, training_data: Any = None, lr_scheduler: Any = None, *,
                store: Store | str | os.PathLike[str] | None = None, core: OpenCore | None = None,
                config: Mapping[str, Any] | str | os.PathLike[str] | None = None, units: Sequence[str] = (),
-               resident: Sequence[str] = (),
+               resident: Sequence[str] = (), weights: str | os.PathLike[str] | None = None,
                settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
     the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's. `optimizer`
     is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is one of that
-    optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `config`: DeepSpeed's JSON, see
-    config.py; what is given beside it goes before it."""
+    optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a directory of Hugging
+    Face's, from which each parameter of a new store is read when it is its turn; the model may be on meta. `config`:
+    DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
     read = Config(Settings(), None, None, ()) if config is None else read_config(config)
     settings = settings or read.settings
     lr_scheduler = lr_scheduler or read.scheduler
-    _check_model(model)
+    _check_model(model, may_be_meta=weights is not None)
     if settings.dtype is not None:
-        model.to(settings.dtype)
+        to_type(model, settings.dtype)
     mapped = _mapped(optimizer, model_parameters, model, read.optimizer or torch.optim.AdamW)
     check_cover(model, mapped)
     cut = units_of(model, units, resident)
     packed = buffers.pack(model)
     spec = _model_spec(cut, mapped, packed if packed.numel() else None)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    opened = _opener(store, core)(spec, lambda unit, index: parameters[unit][index].detach())
+    incoming = None if weights is None else Incoming(model, weights)
+    read_first = first_value if incoming is None else incoming.value
+    opened = _opener(store, core)(spec, lambda unit, index: read_first(parameters[unit][index]))
+    if incoming is not None:
+        incoming.make_real()
     engine = Engine(model, cut, opened, mapped, settings, spec.inference)
     scheduler = _scheduler(lr_scheduler, engine.optimizer)
     if scheduler is not None:
@@ -68,7 +75,7 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None)
     return store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
 
 
-def _check_model(model: nn.Module) -> None:
+def _check_model(model: nn.Module, may_be_meta: bool) -> None:
     if not isinstance(model, nn.Module):
         raise UsageError(f"penstock.initialize(model=...): a torch.nn.Module, not {type(model).__name__}")
     named = dict(model.named_parameters())
@@ -80,8 +87,9 @@ def _check_model(model: nn.Module) -> None:
     if lazy:
         raise ModelError(f"parameters {some(lazy)} have no shape yet (lazy modules): call the model once before")
     meta = [name for name, each in named.items() if each.is_meta]
-    if meta:
-        raise ModelError(f"parameters {some(meta)} are on 'meta' and have no values: load them before")
+    if meta and not may_be_meta:
+        raise ModelError(f"parameters {some(meta)} are on 'meta' and have no values: name the directory that has them, "
+                         "penstock.initialize(weights=...), or make the model within penstock.zero.Init()")
     other = [f"{name} ({each.dtype})" for name, each in named.items() if each.dtype not in FLOATS]
     if other:
         raise ModelError(f"parameters {some(other)} are of types that cannot be kept; there are "
