@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from . import buffers, checkpoint
 from .binding import Binding
 from .core import Core, PassKind, Visit, What
 from .errors import NoGradientError, UsageError, some
+from .files import export
 from .model_state import ModelState
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped
@@ -147,6 +149,18 @@ class Engine(nn.Module):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         return self.module.load_state_dict(state_dict, strict=strict, assign=assign)
+
+    # Weights as Hugging Face keeps them, one tensor at a time in memory.
+    def save_pretrained(self, directory: str | os.PathLike[str], dtype: torch.dtype | None = None,
+                        max_shard_bytes: float = 5e9) -> None:
+        """A new directory as transformers' save_pretrained makes it, or none. `dtype`: None: as the model has it;
+        torch.float32: the masters."""
+        export.save_directory(self, directory, dtype, max_shard_bytes)
+
+    def save_16bit_model(self, directory: str | os.PathLike[str], filename: str | None = None) -> bool:
+        """DeepSpeed's name: the weights, in the type in which the model computes, as one file of safetensors."""
+        export.save_file(self, directory, filename)
+        return True
 
     # Checkpoints.
     def save_checkpoint(self, directory: str | Path, tag: str | None = None,

@@ -1,0 +1,175 @@
+"""Weights out of the store into the files that transformers reads, one tensor at a time.
+
+A directory or a file has its name from the moment on that it is whole and durable: a process that is stopped leaves
+what was there before, and something unfinished that the next export of that name removes.
+"""
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..errors import StorageError, UsageError
+from .conversions import Step, out_of_model
+from .safetensors_file import NAMES, SafetensorsWriter, TensorInfo
+from .state_names import kept_names, state_of
+from .weights_dir import INDEX, SINGLE
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+def save_directory(engine: Engine, directory: str | os.PathLike[str], dtype: torch.dtype | None,
+                   max_shard_bytes: float) -> None:
+    place = Path(os.path.realpath(directory))
+    export = Export(engine, dtype)
+    if max_shard_bytes < 1:
+        raise UsageError(f"max_shard_bytes: {max_shard_bytes} is not a number of 1 or more")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise StorageError(f"{place}: there is something already; name a new directory, or remove it")
+    new = place.with_name(f".{place.name}.penstock-unfinished")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        new.mkdir(parents=True)
+        export.write_configuration(new)
+        export.write_shards(new, max_shard_bytes)
+        for each in new.iterdir():
+            _make_durable(each)
+        _make_durable(new)
+        os.rename(new, place)
+        _make_durable(place.parent)
+    except OSError as error:
+        raise StorageError(f"{place}: nothing is written ({error}); see that there is room for the weights") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def save_file(engine: Engine, directory: str | os.PathLike[str], filename: str | None) -> None:
+    name = filename or SINGLE
+    if Path(name).name != name or not name.endswith(".safetensors"):
+        raise UsageError(f"save_16bit_model(filename='{name}'): it writes one safetensors file; give a name that ends "
+                         "with .safetensors, without a path")
+    place = Path(directory) / name
+    export = Export(engine, None)
+    new = place.with_name(f".{name}.penstock-unfinished")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        new.unlink(missing_ok=True)
+        export.write(new, export.steps)
+        os.replace(new, place)
+        _make_durable(place.parent)
+    except OSError as error:
+        raise StorageError(f"{place}: nothing is written ({error}); see that there is room for the weights") from error
+    finally:
+        new.unlink(missing_ok=True)
+
+
+class Export:
+    """What is to be written is known when it is made. With `dtype` all that is not integer becomes it; fp32 comes from
+    the masters."""
+
+    def __init__(self, engine: Engine, dtype: torch.dtype | None) -> None:
+        if dtype is not None and (dtype not in NAMES or not dtype.is_floating_point):
+            raise UsageError(f"save_pretrained(dtype={dtype}): a floating point type such as torch.bfloat16")
+        self._engine, self._model, self._dtype = engine, engine.module, dtype
+        if hasattr(self._model, "peft_config"):
+            raise UsageError("the model has adapters of PEFT: engine.module.save_pretrained(directory) writes those")
+        self._state = state_of(self._model)
+        kept = kept_names(self._model, self._state)
+        self.steps = out_of_model(self._model, {name: self._info(name) for name in kept})
+        problems = [f"{each.takes[0]}: {each.problem}" for each in self.steps if each.problem]
+        if problems:
+            raise UsageError(f"transformers' names for files cannot be given to {'; '.join(problems)}; "
+                             "engine.state_dict() has the weights under the model's names")
+
+    def write(self, path: Path, steps: list[Step]) -> None:
+        """One file, with what these steps give."""
+        self._engine.visits.end()
+        with SafetensorsWriter(path, {name: info for each in steps for name, info in each.gives.items()}) as file:
+            for step in steps:
+                made = step.make([self._value(name) for name in step.takes])
+                while made:
+                    file.write(*made.popitem())
+
+    def write_shards(self, directory: Path, most_bytes: float) -> None:
+        shards = list(_shards(self.steps, most_bytes))
+        if len(shards) == 1:
+            self.write(directory / SINGLE, shards[0].steps)
+            return
+        weight_map = {}
+        for number, shard in enumerate(shards, 1):
+            name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+            self.write(directory / name, shard.steps)
+            weight_map.update({each: name for step in shard.steps for each in step.gives})
+        index = {"metadata": {"total_parameters": sum(each.numel() for each in self._model.parameters()),
+                              "total_size": sum(each.byte_count for each in shards)}, "weight_map": weight_map}
+        (directory / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    def write_configuration(self, directory: Path) -> None:
+        """config.json and generation_config.json, of a model that has them."""
+        config: Any = getattr(self._model, "config", None)
+        if config is None or not hasattr(config, "save_pretrained"):
+            return
+        config = copy.deepcopy(config)
+        dtype = self._dtype or next(each.dtype for each in self._model.parameters() if each.is_floating_point())
+        setattr(config, "dtype" if hasattr(config, "dtype") else "torch_dtype", str(dtype).split(".")[-1])
+        config.architectures = [type(self._model).__name__]
+        config.save_pretrained(directory)
+        can_generate: Any = getattr(self._model, "can_generate", None)
+        generation: Any = getattr(self._model, "generation_config", None)
+        if generation is not None and can_generate is not None and can_generate():
+            generation.save_pretrained(directory)
+
+    # Private.
+    def _info(self, name: str) -> TensorInfo:
+        tensor = self._state[name]
+        dtype = self._dtype if self._dtype is not None and tensor.is_floating_point() else tensor.dtype
+        if dtype not in NAMES:
+            raise UsageError(f"'{name}' is of {dtype}, which no safetensors file has; make it another type")
+        return TensorInfo(tuple(tensor.shape), dtype)
+
+    def _value(self, name: str) -> torch.Tensor:
+        """Of the type that is written."""
+        tensor = self._state[name]
+        place = self._engine.binding.places.get(tensor) if isinstance(tensor, nn.Parameter) else None
+        if place is None:
+            value = tensor.detach()
+        else:
+            master = self._dtype == torch.float32 and tensor.requires_grad
+            value = self._engine.core.read(*place, "master" if master else "weight").view(tensor.shape)
+        return value.to(self._info(name).dtype)
+
+
+@dataclass
+class Shard:
+    steps: list[Step]
+    byte_count: int = 0
+
+
+def _shards(steps: list[Step], most_bytes: float) -> Iterator[Shard]:
+    """Filled in order; what is larger than a shard has one of its own. What is made together stays together."""
+    shard = Shard([])
+    for step in steps:
+        byte_count = sum(each.byte_count for each in step.gives.values())
+        if shard.steps and shard.byte_count + byte_count > most_bytes:
+            yield shard
+            shard = Shard([])
+        shard.steps.append(step)
+        shard.byte_count += byte_count
+    yield shard
+
+
+def _make_durable(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
