@@ -60,7 +60,7 @@ class _LetGo(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        first = args[0] if args else None
+        first = next(iter((*args, *(kwargs or {}).values())), None)  # torch.nn.init names it
         if _is_plain(first) and self._spill.has(first):
             if func is torch.Tensor.clone and out.is_contiguous():
                 out.data = self._spill.copy(out)
