@@ -34,11 +34,11 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
                resident: Sequence[str] = (), weights: str | os.PathLike[str] | None = None,
                settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's. `optimizer`
-    is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is one of that
-    optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a directory of Hugging
-    Face's, from which each parameter of a new store is read when it is its turn; the model may be on meta. `config`:
-    DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
+    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
+    `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is
+    one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a
+    directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the model may be
+    on meta. `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
     read = Config(Settings(), None, None, ()) if config is None else read_config(config)
     settings = settings or read.settings
     lr_scheduler = lr_scheduler or read.scheduler

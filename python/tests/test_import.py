@@ -13,6 +13,7 @@ import small_models as small
 from compare import adamw
 from cores import test_core as OpenFakeCore
 from directories import peak_bytes, tensors_of, write_directory
+from families import FAMILIES, batches
 from penstock.bits import same_bits
 
 
@@ -118,9 +119,10 @@ def test_all_that_does_not_fit_is_said_at_once_and_nothing_is_made(tmp_path):
     tensors["strange"] = tensors["stranger"] = torch.zeros(1)
     del tensors["embedding.weight"], tensors["blocks.1.norm.running_mean"]
     text = refusal(stack("meta", block=small.Normed), write_directory(tmp_path, tensors))
-    for each in ("missing are 'embedding.weight', 'blocks.1.norm.running_mean'", "the model has no 'strange', 'stranger'",
-                 "'blocks.0.linear.weight' is [3, 5], the model's [8, 8]", "'head.weight' is [8, 11], the model's [11, 8]",
-                 str(tmp_path), "Name the directory of this model"):
+    for each in ("missing are 'embedding.weight', 'blocks.1.norm.running_mean'",
+                 "the model has no 'strange', 'stranger'", "'head.weight' is [8, 11], the model's [11, 8]",
+                 "'blocks.0.linear.weight' is [3, 5], the model's [8, 8]", str(tmp_path),
+                 "Name the directory of this model"):
         assert each in text
 
 
@@ -230,17 +232,15 @@ def test_about_one_parameter_is_in_memory_at_a_time(tmp_path):
     assert peak_bytes(PEAK, str(tmp_path)) < 4 * one
 
 
-def families():
-    from families import FAMILIES
-    return {each.name: each for each in FAMILIES}
+NAMED = {each.name: each for each in FAMILIES}
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma 3", "Mixtral", "BERT", "T5", "wav2vec 2.0", "ResNet", "CLIP"])
+@pytest.mark.parametrize("name", [name for name in NAMED if name != "Marian"])
 def test_a_model_of_transformers_on_meta_is_what_from_pretrained_gives(tmp_path, name):
     """Names, ties, fused experts, buffers in the file and buffers that are made again."""
     transformers = pytest.importorskip("transformers", "5.0")
     transformers.utils.logging.disable_progress_bar()
-    family = families()[name]
+    family = NAMED[name]
     made = family.make(0.0)
     made.save_pretrained(tmp_path, max_shard_size="40KB")
     plain = type(made).from_pretrained(tmp_path)
@@ -251,7 +251,8 @@ def test_a_model_of_transformers_on_meta_is_what_from_pretrained_gives(tmp_path,
     assert torch.equal(state, torch.get_rng_state())
     assert equal(plain.state_dict(), engine.state_dict())
     assert equal(dict(plain.named_buffers()), dict(model.named_buffers()))
-    from families import batches
+    if name == "RWKV":  # changes its weights in eval(), in place
+        return
     batch = next(batches(family, 1))
     with torch.no_grad():
         assert torch.equal(plain.eval()(**batch).loss, engine.eval()(**batch).loss)
@@ -259,7 +260,7 @@ def test_a_model_of_transformers_on_meta_is_what_from_pretrained_gives(tmp_path,
 
 def test_what_a_model_of_transformers_says_it_makes_itself_may_be_missing_where_it_is_there(tmp_path):
     pytest.importorskip("transformers", "5.0")
-    made = families()["Marian"].make(0.0)
+    made = NAMED["Marian"].make(0.0)
     made.save_pretrained(tmp_path)
     with torch.device("meta"):
         model = type(made)(made.config)

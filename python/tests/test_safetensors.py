@@ -46,7 +46,8 @@ def bits(tensor):
 def test_what_is_written_is_what_the_library_reads_and_what_the_library_writes_is_read(tmp_path):
     library = pytest.importorskip("safetensors.torch")
     made = tensors_of_all_types()
-    with SafetensorsWriter(tmp_path / "ours", {k: TensorInfo(tuple(v.shape), v.dtype) for k, v in made.items()}) as file:
+    infos = {name: TensorInfo(tuple(each.shape), each.dtype) for name, each in made.items()}
+    with SafetensorsWriter(tmp_path / "ours", infos) as file:
         for name in reversed(list(made)):
             file.write(name, made[name])
     theirs = library.load_file(tmp_path / "ours")
@@ -62,7 +63,8 @@ def test_what_is_written_is_what_the_library_reads_and_what_the_library_writes_i
     (file_of(ONE, length=1000), "header is said to have 1000 bytes"), (file_of(b'{"\xff": 1}'), "not UTF-8 at byte 2"),
     (file_of("{"), "no JSON"), (file_of("[" * 100_000), "no JSON"), (file_of("[]"), "no object"),
     (file_of('{"\\ud800": {}}'), "name, '.ud800', is not UTF-8"),
-    (file_of('{"a": 1, "a": 2}'), "has 'a' twice"), (file_of('{"a": {"dtype": "F32", "dtype": "F32"}}'), "'dtype' twice"),
+    (file_of('{"a": 1, "a": 2}'), "has 'a' twice"),
+    (file_of('{"a": {"dtype": "F32", "dtype": "F32"}}'), "'dtype' twice"),
     (file_of({"__metadata__": {"a": 1}, **ONE}), "__metadata__"), (file_of({"a": 3}), "is not said by"),
     (file_of({"a": {**ONE["a"], "more": 1}}), "is not said by"), (file_of({"a": entry(0, 24, "F31")}), "type 'F31'"),
     (file_of({"a": entry(0, 24, 32)}), "type 32"), (file_of({"a": entry(0, 24, shape=[-2, -3])}), "shape .-2, -3."),
@@ -77,7 +79,7 @@ def test_what_is_written_is_what_the_library_reads_and_what_the_library_writes_i
     (file_of({"a": {**ONE["a"], "data_offsets": [0]}}), "said to lie at"),
     (file_of({"a": entry(0, 16), "b": entry(12, 24)}), "'b' overlaps"),
     (file_of({"a": entry(0, 24), "b": entry(0, 24)}), "'b' overlaps"),
-    (file_of({"a": entry(0, 12), "b": entry(16, 24)}), "'b' does not begin where"),
+    (file_of({"a": entry(0, 12), "b": entry(16, 24)}), "'b' does not begin at"),
     (file_of({"a": entry(0, 20)}), "4 bytes at its end"), (file_of({}), "24 bytes at its end"),
 ])
 def test_a_hostile_header_is_refused_by_what_is_wrong_with_it(tmp_path, content, text):

@@ -89,8 +89,8 @@ class Incoming:
             yield f"missing are {some(missing, SHOWN)}"
         on_meta = [names[0] for names in made if self._state[names[0]].is_meta]
         if on_meta:
-            yield (f"{some(on_meta, SHOWN)} are in no file because the model makes them itself, and are on 'meta': make "
-                   "the model within penstock.zero.Init()")
+            yield (f"{some(on_meta, SHOWN)} are in no file because the model makes them itself, and are on 'meta': "
+                   "make the model within penstock.zero.Init()")
 
     def _extra(self) -> Iterator[str]:
         made_by_the_model = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
@@ -111,8 +111,8 @@ class Incoming:
             given = [name for name in names if name in self._step]
             for other in given[1:]:
                 if not same_bits(self._read(given[0]), self._read(other)):
-                    yield (f"'{given[0]}' and '{other}' are one parameter of the model (tied), and differ here: make the "
-                           "model with tie_word_embeddings=False")
+                    yield (f"'{given[0]}' and '{other}' are one parameter of the model (tied), and differ here: make "
+                           "the model with tie_word_embeddings=False")
 
     def _ignored(self, name: str, when: str) -> bool:
         """What transformers says may be missing, or may be too many (of older versions of the model)."""
@@ -127,8 +127,9 @@ def _refuse_other_meta_tensors(model: nn.Module) -> None:
     found = [f"{prefix}.{key}" if prefix else key for prefix, module in model.named_modules()
              for key, each in vars(module).items() if isinstance(each, torch.Tensor) and each.is_meta]
     if found:
-        raise ModelError(f"{some(found)} are tensors on 'meta' that are neither parameters nor buffers: no file has their "
-                         "values; make the model within penstock.zero.Init(empty=True), which leaves them as they are")
+        raise ModelError(f"{some(found)} are tensors on 'meta' that are neither parameters nor buffers: no file has "
+                         "their values; make the model within penstock.zero.Init(empty=True), which leaves "
+                         "them as they are")
 
 
 def _make_nan(parameter: nn.Parameter) -> None:
@@ -139,5 +140,5 @@ def _make_nan(parameter: nn.Parameter) -> None:
 def _exchange(there: torch.Tensor, new: torch.Tensor) -> None:
     """The object stays, with its attributes; what it is becomes that of the other."""
     attributes = dict(there.__dict__)
-    torch.utils.swap_tensors(there, new)
+    torch.utils.swap_tensors(there, new)  # type: ignore[no-untyped-call]
     there.__dict__.update(attributes)

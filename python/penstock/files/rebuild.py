@@ -29,9 +29,9 @@ def rebuilt_buffers(model: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]
             found += [(module._buffers[key], made[key]) for key in made]  # type: ignore[misc]
             unwritten += [f"{prefix}.{key}" if prefix else key for key in keys if key not in made]
     if unwritten:
-        raise ModelError(f"buffers {some(sorted(unwritten), 20)} are on 'meta', and are in no file because they are not "
-                         f"persistent; {type(model).__name__} does not say how they are made again: make the model "
-                         "within penstock.zero.Init(empty=True), which leaves buffers as they are")
+        raise ModelError(f"buffers {some(sorted(unwritten), 20)} are on 'meta', and are in no file because they "
+                         f"are not persistent; {type(model).__name__} does not say how they are made again: make the "
+                         "model within penstock.zero.Init(empty=True), which leaves buffers as they are")
     return found
 
 
@@ -39,8 +39,8 @@ def _made_again(module: nn.Module, owner: Any, keys: list[str]) -> dict[str, tor
     if owner is None:
         return {}
     before = {key: module._buffers[key] for key in module._buffers}
-    flags = [each for each in (*module.parameters(recurse=False), *module.buffers(recurse=False))
-             if not hasattr(each, "_is_hf_initialized")]
+    flags: list[Any] = [each for each in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+                        if not hasattr(each, "_is_hf_initialized")]
     made = {key: _unwritten(module._buffers[key]) for key in keys}  # type: ignore[arg-type]
     for each in flags:
         each._is_hf_initialized = True  # transformers' own initialisers leave it alone then

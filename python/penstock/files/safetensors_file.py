@@ -67,8 +67,8 @@ class SafetensorsFile:
         except OSError as error:
             raise WeightsError(f"{self.path}: tensor '{name}' cannot be read: {error.strerror}") from error
         if got != info.byte_count:
-            raise WeightsError(f"{self.path}: tensor '{name}' ends after {got} of {info.byte_count} bytes: the file has "
-                               "become shorter while it was read")
+            raise WeightsError(f"{self.path}: tensor '{name}' ends after {got} of {info.byte_count} bytes: the file "
+                               "has become shorter while it was read")
         return values
 
     # Private.
@@ -137,8 +137,8 @@ class SafetensorsFile:
     def _check_cover(self, tensors: Mapping[str, TensorInfo], at: int, size: int) -> None:
         for name, info in sorted(tensors.items(), key=lambda each: (each[1].begin, each[1].byte_count)):
             if info.begin != at:
-                what = "overlaps the one before it" if info.begin < at else "does not begin where the one before it ends"
-                raise self._refuse(f"tensor {_shown(name)} {what}")
+                what = "overlaps" if info.begin < at else "does not begin at the end of"
+                raise self._refuse(f"tensor {_shown(name)} {what} the one before it")
             at += info.byte_count
         if at != size:
             raise self._refuse(f"{size - at} bytes at its end belong to no tensor")
@@ -187,7 +187,7 @@ class SafetensorsWriter:
 
 
 def layout(tensors: Mapping[str, TensorInfo]) -> tuple[dict[str, TensorInfo], bytes]:
-    """Where each tensor lies, and the file's bytes before them. The widest types come first, so that all are aligned."""
+    """Where each tensor lies, and the file's bytes before them. The widest types come first: all are aligned."""
     order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
     said: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0

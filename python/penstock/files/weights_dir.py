@@ -21,8 +21,8 @@ class WeightsDir:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise WeightsError(f"weights: {self.path} is no directory; download the model, and name the folder with its "
-                               f"config.json and {SINGLE}")
+            raise WeightsError(f"weights: {self.path} is no directory; download the model, and name the folder with "
+                               f"its config.json and {SINGLE}")
         self._files: dict[str, SafetensorsFile] = {}  # by the tensor's name
         if (self.path / SINGLE).exists():
             self._take(SafetensorsFile(self.path / SINGLE))
@@ -48,8 +48,8 @@ class WeightsDir:
     def _nothing(self) -> str:
         pickles = [each for each in PICKLES if (self.path / each).exists()]
         if pickles:
-            return (f"weights: {self.path} has {some(pickles)}, which is a pickle, a program that would have to be run, "
-                    f"and no {SINGLE}: write it as safetensors once, by "
+            return (f"weights: {self.path} has {some(pickles)}, which is a pickle, a program to be run, and "
+                    f" no {SINGLE}: write it as safetensors once, by "
                     "AutoModel.from_pretrained(directory).save_pretrained(another)")
         return f"weights: {self.path} has neither {SINGLE} nor {INDEX}: name the directory that has them"
 
@@ -64,7 +64,8 @@ class WeightsDir:
         found = said.get("weight_map") if isinstance(said, dict) else None
         if not isinstance(found, dict) or not found or not all(
                 isinstance(file, str) and is_utf8(name) and is_utf8(file) for name, file in found.items()):
-            raise WeightsError(f"{path}: it has no weight_map from names of tensors to names of files; download it again")
+            raise WeightsError(f"{path}: it has no weight_map from names of tensors to names of files; download it "
+                               "again")
         return found
 
     def _take_shards(self, weight_map: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -32,16 +33,16 @@ class Init:
 
     def __init__(self, directory: str | os.PathLike[str] = "/var/tmp", *, empty: bool = False) -> None:
         self._directory, self._empty = directory, empty
-        self._end: list[Any] = []
+        self._end: list[Callable[[], None]] = []
 
     def __enter__(self) -> Init:
         if self._empty:
-            self._end = [register_module_parameter_registration_hook(_on_meta).remove]
+            self._end = [_at_registration(_on_meta)]
             return self
         spill = Spill(self._directory)
-        mode = _LetGo(spill)
+        mode: Any = _LetGo(spill)
         mode.__enter__()
-        self._end = [register_module_parameter_registration_hook(lambda _, __, each: _spilled(spill, each)).remove,
+        self._end = [_at_registration(lambda _, __, each: _spilled(spill, each)),
                      lambda: mode.__exit__(None, None, None), _load_one_by_one(), spill.let_go]
         return self
 
@@ -60,7 +61,7 @@ class _LetGo(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        first = next(iter((*args, *(kwargs or {}).values())), None)  # torch.nn.init names it
+        first: Any = next(iter((*args, *(kwargs or {}).values())), None)  # torch.nn.init names it
         if _is_plain(first) and self._spill.has(first):
             if func is torch.Tensor.clone and out.is_contiguous():
                 out.data = self._spill.copy(out)
@@ -69,6 +70,11 @@ class _LetGo(TorchFunctionMode):
                 self._spill.let_go()
                 self._touched_bytes = 0
         return out
+
+
+def _at_registration(hook: Any) -> Callable[[], None]:
+    """The hook is called with each parameter that any module is given, until what this returns is."""
+    return register_module_parameter_registration_hook(hook).remove
 
 
 def _is_plain(value: Any) -> bool:
@@ -91,7 +97,7 @@ def _on_meta(_: nn.Module, __: str, parameter: Any) -> nn.Parameter | None:
     return empty
 
 
-def _load_one_by_one() -> Any:
+def _load_one_by_one() -> Callable[[], None]:
     """from_pretrained() of transformers 5 reads ahead with threads, without a limit, unless it is told not to."""
     name = "HF_DEACTIVATE_ASYNC_LOAD"
     before = os.environ.get(name)

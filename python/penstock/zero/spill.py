@@ -25,8 +25,8 @@ class Spill:
         try:
             self._file = tempfile.TemporaryFile(prefix="penstock-", dir=self._directory)
         except OSError as error:
-            raise StorageError(f"penstock.zero.Init(): no file can be made in {self._directory}: {error.strerror}; name "
-                               "a directory on a drive: penstock.zero.Init(directory)") from error
+            raise StorageError(f"penstock.zero.Init(): no file can be made in {self._directory}: {error.strerror}; "
+                               "name a directory on a drive: penstock.zero.Init(directory)") from error
         if _is_in_memory(self._directory):
             warnings.warn(f"penstock.zero.Init(): {self._directory} is a file system in memory, so that the model is "
                           "whole in memory: name a directory on a drive", stacklevel=4)
@@ -104,7 +104,7 @@ def to_type(model: nn.Module, dtype: torch.dtype) -> None:
         spill.let_go()
         return spill.copy(each, dtype)
     if any(_spill_of(each) is not None for each in model.parameters()):
-        model._apply(changed)
+        model._apply(changed)  # type: ignore[no-untyped-call]
     else:
         model.to(dtype)
 
