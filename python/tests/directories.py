@@ -60,9 +60,10 @@ def peak_of(function):
 
 
 def peak_bytes(code: str, *args: str) -> int:
-    """`code` calls peak_of(function): by how many bytes the process grew within it, at most."""
+    """`code` calls peak_of(function): by how many bytes the process grew within it, at most. What is
+    loaded and mapped when it is called for the first time counts as well: call it once before."""
     paths = [os.environ.get("PENSTOCK_PACKAGE_AT", str(HERE.parent)), str(HERE)]
     done = subprocess.run([sys.executable, "-c", PEAK.format(paths=paths) + code, *args], capture_output=True,
-                          text=True, env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"})
+                          text=True, env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"})
     assert done.returncode == 0, done.stderr[-3000:]
     return int(next(line for line in done.stdout.splitlines() if line.startswith("PEAK")).split()[1])

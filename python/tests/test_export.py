@@ -258,6 +258,7 @@ from fake_core import OpenFakeCore
 model = nn.Sequential(*(nn.Linear(2048, 1024, bias=False) for _ in range(24)))
 model[1:].requires_grad_(False)
 engine, _, _, _ = penstock.initialize(model, core=OpenFakeCore())
+engine.save_pretrained(sys.argv[1] + "-before")
 peak_of(lambda: engine.save_pretrained(sys.argv[1], max_shard_bytes=50e6, dtype=torch.bfloat16))
 """
 

@@ -222,6 +222,7 @@ def load():
         penstock.initialize(model, core=Seen, weights=sys.argv[1])
     except SystemExit:
         pass
+load()
 peak_of(load)
 """
 

@@ -180,9 +180,9 @@ PEAK = """
 import penstock
 from torch import nn
 class Model(nn.Module):
-    def __init__(self):
+    def __init__(self, layers):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(2048, 2048, bias=False) for _ in range(40))
+        self.layers = nn.ModuleList(nn.Linear(2048, 2048, bias=False) for _ in range(layers))
         for each in self.layers:
             nn.init.normal_(each.weight)
 class Seen:
@@ -191,14 +191,15 @@ class Seen:
             for index in range(len(each.parameters)):
                 assert first(unit, index).abs().sum() > 0
         raise SystemExit(0)
-def make():
+def make(layers):
     with penstock.zero.Init(sys.argv[1]):
-        model = Model()
+        model = Model(layers)
     try:
         penstock.initialize(model, core=Seen)
     except SystemExit:
         pass
-peak_of(make)
+make(2)
+peak_of(lambda: make(40))
 """
 
 

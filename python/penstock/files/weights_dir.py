@@ -48,8 +48,8 @@ class WeightsDir:
     def _nothing(self) -> str:
         pickles = [each for each in PICKLES if (self.path / each).exists()]
         if pickles:
-            return (f"weights: {self.path} has {some(pickles)}, which is a pickle, a program to be run, and "
-                    f" no {SINGLE}: write it as safetensors once, by "
+            return (f"weights: {self.path} has {some(pickles)}, which is a pickle, a program to be run, "
+                    f"and no {SINGLE}: write it as safetensors once, by "
                     "AutoModel.from_pretrained(directory).save_pretrained(another)")
         return f"weights: {self.path} has neither {SINGLE} nor {INDEX}: name the directory that has them"
 
