@@ -200,6 +200,32 @@ def test_a_buffer_that_is_in_no_file_is_refused_by_name_and_kept_by_zero_init(tm
         assert torch.equal(engine.eval()(small.ids()), given.eval()(small.ids()))
 
 
+class Initialized(small.Stack):
+    """As a model of transformers, it can make its buffers a second time: all, a part, or none."""
+
+    config, written = None, small.WIDTH
+
+    def _init_weights(self, module):
+        if isinstance(module, Rotary):
+            module.frequencies[:self.written] = torch.arange(self.written) / 7
+
+
+def test_a_buffer_that_is_made_again_is_found_whole_or_refused(tmp_path):
+    given = stack(block=Rotary)
+    directory = write_directory(tmp_path, tensors_of(given))
+
+    def model(written: int):
+        with torch.device("meta"):
+            made = Initialized(block=Rotary)
+        made.written = written
+        return made
+    for written in (0, small.WIDTH - 1):
+        assert "'blocks.0.frequencies'" in refusal(model(written), directory, penstock.ModelError)
+    whole = model(small.WIDTH)
+    opened(whole, directory)
+    assert equal(dict(given.named_buffers()), dict(whole.named_buffers()))
+
+
 def test_a_tensor_on_meta_that_is_neither_parameter_nor_buffer_is_refused_by_name(tmp_path):
     given, model = stack(), stack("meta")
     model.norm.scale = torch.ones(3, device="meta")
@@ -246,7 +272,7 @@ def test_a_model_of_transformers_on_meta_is_what_from_pretrained_gives(tmp_path,
     made.save_pretrained(tmp_path, max_shard_size="40KB")
     plain = type(made).from_pretrained(tmp_path)
     with torch.device("meta"):
-        model = type(made)(made.config)
+        model = type(made)._from_config(made.config)  # as AutoModel.from_config() does
     state = torch.get_rng_state()
     engine = opened(model, tmp_path)
     assert torch.equal(state, torch.get_rng_state())

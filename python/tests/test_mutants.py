@@ -84,7 +84,7 @@ MUTANTS = [
            "test_import.py::test_a_model_has_the_values_of_the_directory_wherever_it_was"),
     Mutant("a buffer that nobody wrote is taken", "files/rebuild.py",
            "return bool((elements == PATTERN).all(dim=1).any())", "return False",
-           "test_import.py::test_a_buffer_that_is_in_no_file_is_refused_by_name_and_kept_by_zero_init"),
+           "test_import.py::test_a_buffer_that_is_made_again_is_found_whole_or_refused"),
     Mutant("an index may name files elsewhere", "files/weights_dir.py", "if outside:", "if False:",
            "test_import.py::test_an_index_is_not_believed"),
     Mutant("tensors may overlap", "files/safetensors_file.py", "if info.begin != at:", "if info.begin > at:",
