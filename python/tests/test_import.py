@@ -285,6 +285,13 @@ def test_a_model_of_transformers_on_meta_is_what_from_pretrained_gives(tmp_path,
         assert torch.equal(plain.eval()(**batch).loss, engine.eval()(**batch).loss)
 
 
+def test_a_part_of_a_model_of_transformers_has_its_own_names(tmp_path):
+    given = NAMED["Llama"].make(0.0).model.layers[0]
+    directory = write_directory(tmp_path, tensors_of(given))
+    model = NAMED["Llama"].make(0.1).model.layers[0].to("meta")
+    assert equal(given.state_dict(), opened(model, directory).state_dict())
+
+
 def test_what_a_model_of_transformers_says_it_makes_itself_may_be_missing_where_it_is_there(tmp_path):
     pytest.importorskip("transformers", "5.0")
     made = NAMED["Marian"].make(0.0)

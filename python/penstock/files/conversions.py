@@ -127,7 +127,8 @@ def _saving(model: nn.Module) -> tuple[Any, list[Any]] | None:
 
 def _library(model: nn.Module) -> tuple[Any, Callable[..., Any]] | None:
     """transformers 5, for its own models; before it, and for others, files and models have the same names."""
-    if not any(each.__module__.startswith("transformers.") for each in type(model).__mro__):
+    if not hasattr(model, "base_model_prefix") or not any(
+            each.__module__.startswith("transformers.") for each in type(model).__mro__):
         return None
     try:
         from transformers import core_model_loading
