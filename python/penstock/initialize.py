@@ -48,14 +48,16 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     mapped = _mapped(optimizer, model_parameters, model, read.optimizer or torch.optim.AdamW)
     check_cover(model, mapped)
     cut = units_of(model, units, resident)
-    packed = buffers.pack(model)
-    spec = _model_spec(cut, mapped, packed if packed.numel() else None)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
     incoming = None if weights is None else Incoming(model, weights)
+    if incoming is not None:
+        incoming.make_buffers_real()
+    packed = buffers.pack(model)
+    spec = _model_spec(cut, mapped, packed if packed.numel() else None)
     read_first = first_value if incoming is None else incoming.value
     opened = _opener(store, core)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
-        incoming.make_real()
+        incoming.make_parameters_real()
     engine = Engine(model, cut, opened, mapped, settings, spec.inference)
     scheduler = _scheduler(lr_scheduler, engine.optimizer)
     if scheduler is not None:

@@ -21,7 +21,8 @@ SHOWN = 50  # names in an error
 
 class Incoming:
     """Directory and model are found to fit, or all that does not is said at once, when it is made; the model is as it
-    was until make_real(). Parameters' values are read when they are asked for, buffers' at once."""
+    was until its buffers, and then its parameters, are made real. Parameters' values are read when they are asked for,
+    buffers' at once."""
 
     def __init__(self, model: nn.Module, directory: str | os.PathLike[str]) -> None:
         self._model, self._dir = model, WeightsDir(directory)
@@ -51,17 +52,19 @@ class Incoming:
             return tensor.detach()
         return self._read(name).to(tensor.dtype)
 
-    def make_real(self) -> None:
-        """What was on meta has memory: buffers their values, parameters a single NaN each. Whoever holds a parameter
-        holds it still."""
-        for each in list(self._tensors()):
-            if isinstance(each, nn.Parameter) and each.is_meta:
-                _make_nan(each)
+    def make_buffers_real(self) -> None:
+        """They have memory, and their values."""
         for buffer, value in (*self._buffers, *self._rebuilt):
             if buffer.is_meta:
                 _exchange(buffer, value)
             else:
                 buffer.copy_(value)
+
+    def make_parameters_real(self) -> None:
+        """What was on meta has memory, a single NaN each. Whoever holds a parameter holds it still."""
+        for each in list(self._tensors()):
+            if isinstance(each, nn.Parameter) and each.is_meta:
+                _make_nan(each)
         if self._used is not None:
             self._model._weight_conversions = self._used  # type: ignore[assignment]
 
