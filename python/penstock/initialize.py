@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from . import buffers
-from .config import Config, read_config
+from .config import read_config
 from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
@@ -39,13 +39,15 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a
     directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the model may be
     on meta. `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
-    read = Config(Settings(), None, None, ()) if config is None else read_config(config)
-    settings = settings or read.settings
-    lr_scheduler = lr_scheduler or read.scheduler
+    read = None if config is None else read_config(config)
+    settings = settings or (read.settings if read else Settings())
+    lr_scheduler = lr_scheduler or (read.scheduler if read else None)
+    if read is not None and core is None:
+        store = read.store_at(store)
     _check_model(model, may_be_meta=weights is not None)
     if settings.dtype is not None:
         to_type(model, settings.dtype)
-    mapped = _mapped(optimizer, model_parameters, model, read.optimizer or torch.optim.AdamW)
+    mapped = _mapped(optimizer, model_parameters, model, (read.optimizer if read else None) or torch.optim.AdamW)
     check_cover(model, mapped)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
@@ -64,7 +66,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
         engine.use_scheduler(scheduler)
     loader = None
     if training_data is not None:
-        loader = DataLoader(training_data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn)
+        loader = DataLoader(training_data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn,
+                            drop_last=settings.drop_last)
     return engine, engine.optimizer, loader, scheduler
 
 

@@ -15,13 +15,15 @@ class LossScale:
     hysteresis: int = 2
     least: float = 1.0
     fixed: bool = False
+    consecutive: bool = False  # overflows are counted from the last step without one, not from the last doubling
     patience: int = 2  # overflows until it is halved
     steps: int = 0
     last_overflow: int = -1
 
     @staticmethod
-    def dynamic(power: int = 16, window: int = 1000, hysteresis: int = 2, least: float = 1.0) -> LossScale:
-        return LossScale(2.0 ** power, window, hysteresis, least, False, hysteresis)
+    def dynamic(power: int = 16, window: int = 1000, hysteresis: int = 2, least: float = 1.0,
+                consecutive: bool = False) -> LossScale:
+        return LossScale(2.0 ** power, window, hysteresis, least, False, consecutive, hysteresis)
 
     def after(self, overflow: bool) -> None:
         """A step has ended."""
@@ -33,7 +35,11 @@ class LossScale:
             else:
                 self.patience -= 1
             self.last_overflow = self.steps
-        elif (self.steps - self.last_overflow) % self.window == 0:
+            self.steps += 1
+            return
+        if self.consecutive:
+            self.patience = self.hysteresis
+        if (self.steps - self.last_overflow) % self.window == 0:
             self.patience = self.hysteresis
             self.value *= 2
         self.steps += 1

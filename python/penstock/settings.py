@@ -13,5 +13,6 @@ class Settings:
     accumulation: int = 1  # micro-batches of one step
     clip: float = 0.0  # largest global norm of the gradient; 0: none
     micro_batch: int | None = None  # rows; for the data loader
+    drop_last: bool = False  # the data loader leaves out a last micro-batch with fewer rows
     dtype: torch.dtype | None = None  # what the model is made before it is managed; None: as it is
     loss_scale: LossScale | None = None  # of fp16

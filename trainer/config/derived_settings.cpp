@@ -9,6 +9,7 @@
 #include "zero_infinity/kernels/plane.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -25,8 +26,66 @@ namespace {
     throw Error(ExitCode::usage, settings.file() + ": " + problem);
 }
 
-// DeepSpeed's identity on one rank: train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps;
-// what is not given follows from the others, or is 1.
+struct ScheduleKeys {
+    std::string_view type;
+    std::vector<std::string_view> params;  // besides the learning rate
+    std::vector<std::string_view> required = {};
+};
+
+const std::array<ScheduleKeys, 6>& schedule_keys() {
+    static const std::array<ScheduleKeys, 6> known = {{
+        {word_of(ScheduleKind::constant), {}},
+        {word_of(ScheduleKind::warmup), {"warmup_num_steps", "warmup_type", "warmup_min_lr", "warmup_max_lr"}},
+        {word_of(ScheduleKind::warmup_decay),
+         {"warmup_num_steps", "warmup_type", "warmup_min_lr", "warmup_max_lr", "total_num_steps"},
+         {"total_num_steps"}},
+        {word_of(ScheduleKind::warmup_cosine),
+         {"warmup_num_steps", "warmup_type", "warmup_min_ratio", "cos_min_ratio", "total_num_steps"},
+         {"total_num_steps"}},
+        // The package's.
+        {"OneCycle",
+         {"cycle_min_lr", "cycle_max_lr", "decay_lr_rate", "cycle_first_step_size", "cycle_second_step_size",
+          "cycle_first_stair_count", "cycle_second_stair_count", "decay_step_size", "cycle_momentum", "cycle_min_mom",
+          "cycle_max_mom", "decay_mom_rate"},
+         {"cycle_min_lr", "cycle_max_lr"}},
+        {"LRRangeTest",
+         {"lr_range_test_min_lr", "lr_range_test_step_size", "lr_range_test_step_rate", "lr_range_test_staircase"}},
+    }};
+    return known;
+}
+
+// A parameter that the chosen scheduler does not have would be without effect: refused. So is one that it needs and
+// that nobody gives.
+void check_schedule_params(const Settings& settings, const ScheduleKeys& own) {
+    constexpr std::string_view section = "scheduler.params.";
+    std::vector<std::string> wrong;
+    for (const auto part : {keys(), package_keys()}) {
+        for (const KeySpec& key : part) {
+            if (!key.path.starts_with(section) || key.type == KeyType::anything || !settings.given(key.path)) continue;
+            if (std::ranges::find(own.params, key.path.substr(section.size())) != own.params.end()) continue;
+            wrong.push_back(
+                fmt::format("{} has no effect with scheduler.type \"{}\"; leave it out", key.path, own.type));
+        }
+    }
+    for (const std::string_view param : own.required)
+        if (const std::string key = fmt::format("{}{}", section, param); !settings.has(key))
+            wrong.push_back(fmt::format("{} is missing: scheduler.type \"{}\" needs it", key, own.type));
+    if (!wrong.empty()) refuse(settings, fmt::format("{}", fmt::join(wrong, "; ")));
+}
+
+// Sums of many micro-batches would stop growing in bf16. REQUIRES: the batch sizes are derived.
+void derive_gradient_type(Settings& settings) {
+    constexpr auto key = "data_types.grad_accum_dtype";
+    const bool bf16 = settings.boolean("bf16.enabled");
+    const bool few = settings.integer("gradient_accumulation_steps") <= std::int64_t{zero::bf16_addends_max};
+    const std::string narrow = word_of(zero::PlaneType::bf16);
+    if (!settings.has(key)) settings.derive(key, bf16 && few ? narrow : std::string(word_of(zero::PlaneType::fp32)));
+    if (settings.text(key) == narrow && !bf16)
+        refuse(settings, fmt::format("{} \"{}\" needs bf16.enabled; compute is in fp32", key, narrow));
+}
+
+}  // namespace
+
 void derive_batch_sizes(Settings& settings) {
     constexpr auto total = "train_batch_size";
     constexpr auto micro = "train_micro_batch_size_per_gpu";
@@ -52,40 +111,19 @@ void derive_batch_sizes(Settings& settings) {
     }
 }
 
-struct ScheduleKeys {
-    ScheduleKind kind;
-    std::vector<std::string_view> params;  // besides the learning rate
-};
-
-const std::array<ScheduleKeys, 4>& schedule_keys() {
-    static const std::array<ScheduleKeys, 4> known = {{
-        {ScheduleKind::constant, {}},
-        {ScheduleKind::warmup, {"warmup_num_steps", "warmup_type", "warmup_min_lr", "warmup_max_lr"}},
-        {ScheduleKind::warmup_decay,
-         {"warmup_num_steps", "warmup_type", "warmup_min_lr", "warmup_max_lr", "total_num_steps"}},
-        {ScheduleKind::warmup_cosine,
-         {"warmup_num_steps", "warmup_type", "warmup_min_ratio", "cos_min_ratio", "total_num_steps"}},
-    }};
-    return known;
-}
-
-// A parameter that the chosen scheduler does not have would be without effect: refused.
-void check_schedule_params(const Settings& settings, ScheduleKind kind) {
-    const auto own = std::ranges::find(schedule_keys(), kind, &ScheduleKeys::kind);
-    for (const std::string_view param : words_of_section("scheduler.params")) {
-        if (!settings.given(fmt::format("scheduler.params.{}", param))) continue;
-        if (std::ranges::find(own->params, param) != own->params.end()) continue;
-        refuse(settings, fmt::format("scheduler.params.{} has no effect with scheduler.type \"{}\"; leave it out",
-                                     param, word_of(kind)));
-    }
+void derive_optimizer(Settings& settings) {
+    for (auto& [key, value] : optimizer_defaults(settings)) settings.derive(key, std::move(value));
 }
 
 void derive_schedule(Settings& settings) {
-    const ScheduleKind kind = find_word<ScheduleKind>(settings.text("scheduler.type")).value();
-    check_schedule_params(settings, kind);
+    const std::string& type = settings.text("scheduler.type");
+    // Where the program ends, a decay ends.
+    constexpr auto total = "scheduler.params.total_num_steps";
+    if (!settings.has(total) && settings.has("run.steps")) settings.derive(total, settings.integer("run.steps"));
+    check_schedule_params(settings, *std::ranges::find(schedule_keys(), type, &ScheduleKeys::type));
     const double learning_rate = settings.number("optimizer.params.lr");
     // DeepSpeed's WarmupDecayLR does not look at lr: its own default is 0.001.
-    if (kind == ScheduleKind::warmup_decay && !settings.given("scheduler.params.warmup_max_lr") &&
+    if (type == word_of(ScheduleKind::warmup_decay) && !settings.has("scheduler.params.warmup_max_lr") &&
         learning_rate != 1e-3) {
         refuse(settings,
                fmt::format("scheduler.params.warmup_max_lr is missing: in DeepSpeed it would be 0.001 although "
@@ -94,26 +132,11 @@ void derive_schedule(Settings& settings) {
     }
     if (!settings.has("scheduler.params.warmup_max_lr"))
         settings.derive("scheduler.params.warmup_max_lr", learning_rate);
-    if (!settings.has("scheduler.params.total_num_steps"))
-        settings.derive("scheduler.params.total_num_steps", settings.integer("run.steps"));
 }
-
-// Sums of many micro-batches would stop growing in bf16. REQUIRES: the batch sizes are derived.
-void derive_gradient_type(Settings& settings) {
-    constexpr auto key = "data_types.grad_accum_dtype";
-    const bool bf16 = settings.boolean("bf16.enabled");
-    const bool few = settings.integer("gradient_accumulation_steps") <= std::int64_t{zero::bf16_addends_max};
-    const std::string narrow = word_of(zero::PlaneType::bf16);
-    if (!settings.has(key)) settings.derive(key, bf16 && few ? narrow : std::string(word_of(zero::PlaneType::fp32)));
-    if (settings.text(key) == narrow && !bf16)
-        refuse(settings, fmt::format("{} \"{}\" needs bf16.enabled; compute is in fp32", key, narrow));
-}
-
-}  // namespace
 
 Settings with_derived(Settings settings) {
     derive_batch_sizes(settings);
-    for (auto& [key, value] : optimizer_defaults(settings)) settings.derive(key, std::move(value));
+    derive_optimizer(settings);
     derive_schedule(settings);
     derive_gradient_type(settings);
     constexpr auto directories = "run.swap_directory";

@@ -17,11 +17,11 @@ std::string_view last_word(std::string_view path) {
     return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
-std::vector<std::string_view> sections() {
+std::vector<std::string_view> sections(Client client) {
     std::vector<std::string_view> found;
-    for (const KeySpec& key : keys()) {
-        for (auto dot = key.path.find('.'); dot != std::string_view::npos; dot = key.path.find('.', dot + 1)) {
-            const auto section = key.path.substr(0, dot);
+    for (const KeySpec* key : keys_of(client)) {
+        for (auto dot = key->path.find('.'); dot != std::string_view::npos; dot = key->path.find('.', dot + 1)) {
+            const auto section = key->path.substr(0, dot);
             if (std::find(found.begin(), found.end(), section) == found.end()) found.push_back(section);
         }
     }
@@ -58,9 +58,9 @@ const char* resume_text(AtResume rule) {
 
 }  // namespace
 
-std::string nearest_key(std::string_view unknown) {
-    std::vector<std::string_view> names = sections();
-    for (const KeySpec& key : keys()) names.push_back(key.path);
+std::string nearest_key(std::string_view unknown, Client client) {
+    std::vector<std::string_view> names = sections(client);
+    for (const KeySpec* key : keys_of(client)) names.push_back(key->path);
     std::string_view best;
     std::size_t best_distance = SIZE_MAX;
     for (const std::string_view name : names) {
@@ -103,6 +103,8 @@ std::string expectation(const KeySpec& key) {
             return "a path, or a list of paths or of {\"path\": ..., \"bandwidth\": bytes per second or \"auto\"}";
         case KeyType::groups:
             return "a list of groups, each " + group_expectation(key);
+        case KeyType::anything:
+            return "anything";
     }
     return "";
 }

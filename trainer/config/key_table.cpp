@@ -32,6 +32,15 @@ constexpr Text scratch_alone{scratch_text};
 constexpr Text optimizer_params{"optimizer.params"};
 constexpr std::array<std::string_view, 2> gradient_types{word_of(zero::PlaneType::bf16),
                                                          word_of(zero::PlaneType::fp32)};
+constexpr PackageRule obeyed{.effect = Effect::obeyed};
+constexpr std::string_view own_io = "the store chooses blocks and depth by what it reads and writes";
+constexpr std::array<std::string_view, 6> package_schedules{"none",           "WarmupLR", "WarmupDecayLR",
+                                                            "WarmupCosineLR", "OneCycle", "LRRangeTest"};
+// DeepSpeed's classes for one algorithm.
+constexpr std::array optimizer_aliases{Alias{"FusedAdam", "Adam"},        Alias{"DeepSpeedCPUAdam", "Adam"},
+                                       Alias{"CPUAdam", "Adam"},          Alias{"FusedLion", "Lion"},
+                                       Alias{"DeepSpeedCPULion", "Lion"}, Alias{"DeepSpeedCPUAdagrad", "Adagrad"}};
+constexpr std::array device_aliases{Alias{"none", "cpu"}};
 constexpr auto backends = words_after<aio::BackendKind>(auto_text);
 
 // Where values go, and with _default also come from when nobody says them.
@@ -89,108 +98,149 @@ constexpr std::array key_list = {
 
     // DeepSpeed's names and meaning.
     KeySpec{"train_batch_size", integer, "(micro-batch × accumulation)", {1, million}, {}, fixed,
-            "rows of one step; the identity of the three is checked"},
+            "rows of one step; the identity of the three is checked"}
+            .shared({.effect = Effect::obeyed, .automatic = "micro-batch × accumulation"}),
     KeySpec{"train_micro_batch_size_per_gpu", integer, "(train_batch_size ÷ accumulation, or 1)",
             {1, million}, {}, fixed, "rows that are computed at once",
-            place<&Config::micro_batch_rows>},
+            place<&Config::micro_batch_rows>}
+            .shared({.effect = Effect::obeyed, .automatic = "train_batch_size ÷ accumulation, or 1"}),
     KeySpec{"gradient_accumulation_steps", integer, "(train_batch_size ÷ micro-batch, or 1)", {1, million}, {}, fixed,
             "micro-batches of one step",
-            place<&Config::micro_batches>},
+            place<&Config::micro_batches>}
+            .shared({.effect = Effect::obeyed, .automatic = "train_batch_size ÷ micro-batch, or 1"}),
     KeySpec{"gradient_clipping", number, "1.0", {0, million}, {}, fixed, "limit of the global gradient norm; 0: none",
-            session<&Session::engine, &engine::EngineOptions::gradient_clipping>},
+            session<&Session::engine, &engine::EngineOptions::gradient_clipping>}
+            .shared({.effect = Effect::obeyed, .automatic = "1, as where it is not said"}),
     KeySpec{"optimizer.type", choice, "", {}, all_words<OptimizerType>, layout, "optimizer",
-            place_with_default<&Config::optimizer, &OptimizerConfig::type>},
+            place_with_default<&Config::optimizer, &OptimizerConfig::type>}
+            .shared({.effect = Effect::obeyed, .aliases = optimizer_aliases}),
     KeySpec{"optimizer.params.lr", number, "", {0, 1000}, {}, fixed, "learning rate",
-            optimizer_default<&Optimizer::learning_rate>},
+            optimizer_default<&Optimizer::learning_rate>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.betas", pair, "([0.9, 0.999]; Lion: [0.9, 0.99])", {0, 0.99999999}, {}, fixed,
             "AdamW, Adam: decay of the two moments; Lion: of the direction and of the moment",
-            optimizer<&Optimizer::betas>},
+            optimizer<&Optimizer::betas>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.eps", number, "(1e-8; Adagrad: 1e-10)", {1e-30, 1}, {}, fixed,
             "AdamW, Adam, Adagrad: added to the root of the second moment",
-            optimizer<&Optimizer::epsilon>},
+            optimizer<&Optimizer::epsilon>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.weight_decay", number, "", {0, 1000}, {}, fixed,
             "AdamW, Adam, Lion: decoupled weight decay; SGD, Adagrad: an L2 penalty",
-            optimizer_default<&Optimizer::weight_decay>},
+            optimizer_default<&Optimizer::weight_decay>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.adam_w_mode", boolean, "(true)", {}, {}, fixed,
             "Adam: true: the same as AdamW; false: an L2 penalty in place of decoupled weight decay",
-            optimizer<&Optimizer::adam_w_mode>},
+            optimizer<&Optimizer::adam_w_mode>}
+            .shared({.effect = Effect::obeyed, .automatic = "true"}),
     KeySpec{"optimizer.params.momentum", number, "(0)", {0, 1000}, {}, fixed, "SGD: 0: no moment is kept",
-            optimizer<&Optimizer::momentum>},
+            optimizer<&Optimizer::momentum>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.dampening", number, "(0)", {-1000, 1000}, {}, fixed, "SGD: of the momentum",
-            optimizer<&Optimizer::dampening>},
+            optimizer<&Optimizer::dampening>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.nesterov", boolean, "(false)", {}, {}, fixed, "SGD: needs momentum, and no dampening",
-            optimizer<&Optimizer::nesterov>},
+            optimizer<&Optimizer::nesterov>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.lr_decay", number, "(0)", {0, 1000}, {}, fixed,
             "Adagrad: step t has lr / (1 + (t - 1) × lr_decay)",
-            optimizer<&Optimizer::lr_decay>},
+            optimizer<&Optimizer::lr_decay>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.initial_accumulator_value", number, "(0)", {0, million}, {}, fixed,
             "Adagrad: where the sum of squares begins",
-            optimizer<&Optimizer::initial_accumulator>},
+            optimizer<&Optimizer::initial_accumulator>}
+            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.groups", groups, "(none)", {}, optimizer_params, fixed,
             "parameters with optimizer.params of their own, by a pattern of UNIT.PARAMETER; the first match counts"},
     KeySpec{"scheduler.type", choice, "", {}, all_words<ScheduleKind>, fixed,
             "course of the learning rate; none: constant",
-            schedule_default<&Schedule::kind>},
+            schedule_default<&Schedule::kind>}
+            .shared({.effect = Effect::obeyed, .choices = package_schedules}),
     KeySpec{"scheduler.params.warmup_min_lr", number, "", {0, 1000}, {}, fixed, "WarmupLR, WarmupDecayLR: first rate",
-            schedule_default<&Schedule::warmup_min_lr>},
+            schedule_default<&Schedule::warmup_min_lr>}
+            .shared({.effect = Effect::obeyed, .automatic = "0"}),
     KeySpec{"scheduler.params.warmup_max_lr", number, "(optimizer.params.lr)", {0, 1000}, {}, fixed,
             "WarmupLR, WarmupDecayLR: rate after the warm-up",
-            schedule<&Schedule::warmup_max_lr>},
+            schedule<&Schedule::warmup_max_lr>}
+            .shared({.effect = Effect::obeyed, .automatic = "optimizer.params.lr"}),
     KeySpec{"scheduler.params.warmup_num_steps", integer, "", {1, trillion}, {}, fixed,
             "steps of the warm-up; fewer than 2 count as 2",
-            schedule_default<&Schedule::warmup_num_steps>},
+            schedule_default<&Schedule::warmup_num_steps>}
+            .shared({.effect = Effect::obeyed, .automatic = "1000, as where it is not said"}),
     KeySpec{"scheduler.params.warmup_type", choice, "", {}, all_words<WarmupCourse>, fixed, "course of the warm-up",
-            schedule_default<&Schedule::warmup_type>},
+            schedule_default<&Schedule::warmup_type>}
+            .shared({.effect = Effect::obeyed, .automatic = "log"}),
     KeySpec{"scheduler.params.total_num_steps", integer, "(run.steps)", {1, trillion}, {}, derived,
             "WarmupDecayLR, WarmupCosineLR: end of the decay",
-            schedule<&Schedule::total_num_steps>},
+            schedule<&Schedule::total_num_steps>}
+            .shared({.effect = Effect::obeyed, .automatic = "nothing: it must be known where the scheduler needs it",
+                     .fallback = "(required where the rate decays)"}),
     KeySpec{"scheduler.params.warmup_min_ratio", number, "", {0, 1}, {}, fixed, "WarmupCosineLR: first rate ÷ lr",
-            schedule_default<&Schedule::warmup_min_ratio>},
+            schedule_default<&Schedule::warmup_min_ratio>}
+            .shared({.effect = Effect::obeyed, .automatic = "0"}),
     KeySpec{"scheduler.params.cos_min_ratio", number, "", {0, 1}, {}, fixed, "WarmupCosineLR: last rate ÷ lr",
-            schedule_default<&Schedule::cos_min_ratio>},
+            schedule_default<&Schedule::cos_min_ratio>}
+            .shared({.effect = Effect::obeyed, .automatic = "0.0001"}),
     KeySpec{"bf16.enabled", boolean, "false", {}, {}, layout,
-            "compute in bf16 with an exact fp32 master (codec `split`); else all in fp32 (codec `plain_fp32`)"},
+            "compute in bf16 with an exact fp32 master (codec `split`); else all in fp32 (codec `plain_fp32`)"}
+            .shared({.effect = Effect::obeyed, .automatic = "false"}),
     KeySpec{"data_types.grad_accum_dtype", choice, "(bf16 with bf16.enabled and up to 8 micro-batches, else fp32)", {},
             gradient_types, fixed,
             "type of the gradients in host memory, in which those of micro-batches are summed; bf16 keeps 8 bits",
-            session<&Session::gradient_type>},
-    KeySpec{"zero_optimization.stage", integer, "3", {3, 3}, {}, free, "stage 3 is the only one so far"},
+            session<&Session::gradient_type>}
+            .shared({.effect = Effect::obeyed, .automatic = "the store's choice", .fallback = "(the store's choice)"}),
+    KeySpec{"zero_optimization.stage", integer, "3", {3, 3}, {}, free, "stage 3 is the only one so far"}
+            .shared({.effect = Effect::translated,
+                     .why = "there is one process: any stage keeps weights and states where the offload sections say",
+                     .fallback = "0", .range = {0, 3}}),
     KeySpec{"zero_optimization.offload_param.device", choice, "\"cpu\"", {}, all_words<zero::Tier>, free,
             "where weights are between uses: in the host budget as well, or on NVMe only",
-            session<&Session::residency, &zero::Residency::weights>},
+            session<&Session::residency, &zero::Residency::weights>}
+            .shared({.effect = Effect::obeyed, .automatic = "cpu", .aliases = device_aliases}),
     KeySpec{"zero_optimization.offload_param.nvme_path", text, "(none)", {}, {}, free,
-            "directory of the checkpoint store"},
+            "directory of the checkpoint store"}
+            .shared({.effect = Effect::obeyed, .fallback = "(penstock.initialize(store=...))"}),
     KeySpec{"zero_optimization.offload_optimizer.device", choice, "\"cpu\"", {}, all_words<zero::Tier>, free,
             "the same for the optimizer's states",
-            session<&Session::residency, &zero::Residency::states>},
+            session<&Session::residency, &zero::Residency::states>}
+            .shared({.effect = Effect::obeyed, .automatic = "cpu", .aliases = device_aliases}),
     KeySpec{"zero_optimization.offload_optimizer.nvme_path", text, "(none)", {}, {}, free,
-            "the same directory; one of the two is enough"},
+            "the same directory; one of the two is enough"}
+            .shared({.effect = Effect::obeyed, .fallback = "(penstock.initialize(store=...))"}),
     KeySpec{"aio.block_size", bytes_or_auto, "\"auto\"", {4 * kibi, kibi * kibi * kibi}, {}, free,
             "longest single read or write, a power of two; auto: of the device's profile, else 1 MiB",
-            place<&Config::io_block_bytes>},
+            place<&Config::io_block_bytes>}
+            .shared({.effect = Effect::without, .why = own_io}),
     KeySpec{"aio.queue_depth", integer_or_word, "\"auto\"", {1, 4096}, auto_alone, free,
             "blocks in flight at once in each direction; auto: of the device's profile, else 8 MiB in flight",
-            place<&Config::io_queue_depth>},
+            place<&Config::io_queue_depth>}
+            .shared({.effect = Effect::without, .why = own_io}),
 
     KeySpec{"aio.deadline", integer, "", {1, 86400}, {}, free,
             "seconds until a device that does not answer is stuck; a flush may take longer while the device writes",
-            session_default<&Session::io_deadline>},
+            session_default<&Session::io_deadline>}
+            .shared(obeyed),
 
     // Memory. Keys marked `fixed` decide bits.
     KeySpec{"memory.host_budget", bytes, "", {kibi * kibi, 64 * tebi}, {}, free,
             "hard limit of the pool: weights, staging, gradients, resident objects",
-            session<&Session::host_budget_bytes>},
+            session<&Session::host_budget_bytes>}
+            .shared({.effect = Effect::obeyed, .fallback = "0", .range = {0, 64 * tebi}}),
     KeySpec{"memory.prefetch_depth", integer, "", {0, 64}, {}, free, "units read ahead, as far as the budget allows",
-            session_default<&Session::prefetch_depth>},
+            session_default<&Session::prefetch_depth>}
+            .shared(obeyed),
     KeySpec{"memory.staging_tiles", integer, "", {2, 1024}, {}, free, "tiles in memory during the update",
-            session_default<&Session::staging_tiles>},
+            session_default<&Session::staging_tiles>}
+            .shared(obeyed),
     KeySpec{"memory.tile_elements", integer, "", {4096, 1 << 28}, {}, layout,
             "elements of a tile, a multiple of 4096; part of the store's layout and of the order of sums",
-            session_default<&Session::tile_numel>},
+            session_default<&Session::tile_numel>}
+            .shared(obeyed),
     KeySpec{"memory.codec", choice, "\"exact\"", {}, all_words<CodecChoice>, layout,
             "how masters and moments are stored; exact: `split` or `plain_fp32`; compact: LOSSY, 24 bits of the master "
             "and 8 of each moment, 5.125 bytes instead of 12, with bf16.enabled only and not for Adagrad; "
-            "zero_infinity/kernels/compact.h says what its rounding can do to moments"},
+            "zero_infinity/kernels/compact.h says what its rounding can do to moments"}
+            .shared(obeyed),
     KeySpec{"memory.activations", choice, "", {}, all_words<engine::Activations>, free,
             "run each unit's forward again in backward, or keep what it computed",
             session_default<&Session::engine, &engine::EngineOptions::activations>},
@@ -218,24 +268,29 @@ constexpr std::array key_list = {
             "directory of the checkpoint store when no nvme_path is given; of several, one per device, each gets "
             "a share of the tiles, equal or by bandwidth, and the first has the manifests; a store keeps shares and "
             "order",
-            place<&Config::swap_directories>},
+            place<&Config::swap_directories>}
+            .shared(obeyed),
     KeySpec{"run.name", text, "\"penstock\"", {}, {}, free, "owner of the store; another owner's is refused",
-            session<&Session::job>},
+            session<&Session::job>}
+            .shared(obeyed),
     KeySpec{"run.steps", integer, "", {1, trillion}, {}, free, "steps in all; may grow",
             place<&Config::steps>},
     KeySpec{"run.commit_every", integer_or_word, "", {1, trillion}, scratch_alone, free,
             "steps from one commit to the next: a crash loses what came after the last one, 1: the running step; "
             "scratch: no step is ever committed, a crash or the end loses the run",
-            session_default<&Session::durability>},
+            session_default<&Session::durability>}
+            .shared(obeyed),
     KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,
             "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
             "by going back a commit",
-            session_default<&Session::verify>},
+            session_default<&Session::verify>}
+            .shared(obeyed),
     KeySpec{"run.seed", integer, "", {0, 9007199254740992.0}, {}, fixed, "of initial weights and data order",
             session_default<&Session::seed>},
     KeySpec{"run.threads", integer, "0", {0, 4096}, {}, recorded,
             "of compute, changes bits; 0: as many as this process may use (affinity, cgroup) at the first start",
-            session<&Session::worker_threads>},
+            session<&Session::worker_threads>}
+            .shared(obeyed),
     KeySpec{"run.io_backend", choice, "", {}, backends, free,
             "auto: the fastest that works",
             session_default<&Session::backend>},
@@ -261,24 +316,51 @@ std::string default_text(const KeySpec& key) {
                                                       : spelled(value);
 }
 
-std::vector<std::string_view> words_of_section(std::string_view path) {
+std::vector<const KeySpec*> keys_of(Client client) {
+    std::vector<const KeySpec*> found;
+    for (const auto part : {keys(), package_keys()})
+        for (const KeySpec& key : part)
+            if (key.of(client)) found.push_back(&key);
+    return found;
+}
+
+KeySpec as_package(const KeySpec& key) {
+    KeySpec own = key;
+    const PackageRule& rule = key.package;
+    if (!rule.fallback.empty()) {
+        own.fallback = rule.fallback;
+        own.place.read = nullptr;
+    }
+    if (rule.range.high > 0) own.range = {rule.range.low, rule.range.high};
+    if (!rule.choices.empty()) own.choices = rule.choices;
+    return own;
+}
+
+std::vector<std::string_view> words_of_section(std::string_view path, Client client) {
     std::vector<std::string_view> words;
-    for (const KeySpec& key : key_list)
-        if (key.path.rfind('.') == path.size() && key.path.starts_with(path))
-            words.push_back(key.path.substr(path.size() + 1));
+    for (const KeySpec* key : keys_of(client))
+        if (key->path.rfind('.') == path.size() && key->path.starts_with(path))
+            words.push_back(key->path.substr(path.size() + 1));
     return words;
 }
 
-const KeySpec* find_key(std::string_view path) noexcept {
-    const auto* found =
-        std::find_if(key_list.begin(), key_list.end(), [&](const KeySpec& key) { return key.path == path; });
-    return found == key_list.end() ? nullptr : &*found;
+const KeySpec* find_key(std::string_view path, Client client) noexcept {
+    for (const auto part : {keys(), package_keys()})
+        for (const KeySpec& key : part)
+            if (key.path == path) return key.of(client) ? &key : nullptr;
+    return nullptr;
 }
 
-bool is_section(std::string_view path) noexcept {
-    return std::any_of(key_list.begin(), key_list.end(), [&](const KeySpec& key) {
-        return key.path.size() > path.size() && key.path.starts_with(path) && key.path[path.size()] == '.';
-    });
+bool is_key(std::string_view path) noexcept {
+    return find_key(path, Client::program) != nullptr || find_key(path, Client::package) != nullptr;
+}
+
+bool is_section(std::string_view path, Client client) noexcept {
+    const auto within = [&](const KeySpec& key) {
+        return key.of(client) && key.path.size() > path.size() && key.path.starts_with(path) &&
+               key.path[path.size()] == '.';
+    };
+    return std::ranges::any_of(keys(), within) || std::ranges::any_of(package_keys(), within);
 }
 
 }  // namespace penstock::trainer

@@ -1,5 +1,6 @@
 // Every configuration key, once: parsing, suggestions, the reference in README.md and the rule at resume are all
-// derived from this table. Names are DeepSpeed's wherever DeepSpeed has one.
+// derived from this table. Names are DeepSpeed's wherever DeepSpeed has one. Two read it: the program, and the Python
+// package (trainer/capi), which brings its own model and data.
 #pragma once
 
 #include "trainer/config/setting_value.h"
@@ -27,6 +28,43 @@ enum class KeyType : std::uint8_t {
     names,        // a list of text
     directories,  // a path, or a list of paths and of sections with path and bandwidth
     groups,       // a list of sections: a pattern `params`, and keys of the section that KeySpec::choices names
+    anything,     // of keys without effect: not looked at
+};
+
+enum class Client : std::uint8_t { program, package };
+
+// What the package does with a key.
+enum class Effect : std::uint8_t {
+    none,  // it does not have it: the program's alone
+    obeyed,
+    translated,  // another spelling of PackageRule::becomes, or of a value: `why`
+    without,     // DeepSpeed's, and nothing is lost where it is not looked at: `why`
+    off,         // DeepSpeed's, refused where it is switched on, because results would be others: `why`
+};
+
+// Inclusive bounds of an integer, a number, each number of a pair, or a number of bytes.
+struct KeyRange {
+    double low = 0;
+    double high = 0;
+};
+
+// Another word for a value.
+struct Alias {
+    std::string_view spelling;
+    std::string_view value;
+};
+
+// How the package reads a key; what is empty is as the program has it.
+struct PackageRule {
+    Effect effect = Effect::none;
+    std::string_view why = {};        // a clause
+    std::string_view automatic = {};  // what "auto" becomes where the client knows no value; empty: "auto" is no value
+    std::string_view fallback = {};   // as KeySpec::fallback
+    KeyRange range = {};              // high 0: as the program has it
+    std::span<const std::string_view> choices = {};
+    std::span<const Alias> aliases = {};  // in any case of letters, and so are the choices then
+    std::string_view becomes = {};        // a key
+    std::string_view value = {};          // its value where this one is true; empty: this one's
 };
 
 // What happens when a run is resumed with another value than it was started with.
@@ -37,12 +75,6 @@ enum class AtResume : std::uint8_t {
     derived,   // the same where the file gives it; a value that follows from another key follows it
     recorded,  // the same, but 0 means the value of the first start
     contents,  // a path that may change while the contents stay, or with --change
-};
-
-// Inclusive bounds of an integer, a number, each number of a pair, or a number of bytes.
-struct KeyRange {
-    double low = 0;
-    double high = 0;
 };
 
 // The member of the configuration that a key fills (trainer/config/key_place.h).
@@ -60,17 +92,39 @@ struct KeySpec {
     AtResume at_resume;
     std::string_view help;  // one line
     KeyPlace place = {};
+    PackageRule package = {};
+    bool program = true;  // it has the key
+
+    bool of(Client client) const noexcept {
+        return client == Client::program ? program : package.effect != Effect::none;
+    }
+    // In the table: a key of both.
+    constexpr KeySpec shared(PackageRule rule) const {
+        KeySpec key = *this;
+        key.package = rule;
+        return key;
+    }
+    constexpr KeySpec package_only(PackageRule rule) const {
+        KeySpec key = shared(rule);
+        key.program = false;
+        return key;
+    }
 };
 
-std::span<const KeySpec> keys() noexcept;
-const KeySpec* find_key(std::string_view path) noexcept;  // null when unknown
+std::span<const KeySpec> keys() noexcept;          // the program's
+std::span<const KeySpec> package_keys() noexcept;  // that the program does not have
+std::vector<const KeySpec*> keys_of(Client client);
+const KeySpec* find_key(std::string_view path, Client client = Client::program) noexcept;  // null when unknown
+bool is_key(std::string_view path) noexcept;                                               // of any client
+KeySpec as_package(const KeySpec& key);  // with what PackageRule says otherwise
 // The default as JSON: of the table, or of the member that the key fills; empty: the key is required.
 std::string default_text(const KeySpec& key);
-bool is_section(std::string_view path) noexcept;                        // a proper prefix of a key
-std::vector<std::string_view> words_of_section(std::string_view path);  // the last words of its own keys
+bool is_section(std::string_view path, Client client = Client::program) noexcept;  // a proper prefix of a key
+// The last words of its own keys.
+std::vector<std::string_view> words_of_section(std::string_view path, Client client = Client::program);
 // The known key or section whose name is nearest to an unknown one (by edit distance; the same last word in another
 // section counts as near).
-std::string nearest_key(std::string_view unknown);
+std::string nearest_key(std::string_view unknown, Client client = Client::program);
 
 // "an integer from 1 to 1024", "\"rms\" or \"layer\"": for messages and the reference.
 std::string expectation(const KeySpec& key);

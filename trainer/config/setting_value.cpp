@@ -2,6 +2,7 @@
 
 #include "aio/words/byte_count.h"
 #include "aio/words/check.h"
+#include "aio/words/error.h"
 #include "trainer/config/key_table.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace penstock::trainer {
 namespace {
@@ -110,6 +112,34 @@ std::optional<SettingValue> to_directories(const json& value) {
     return directories;
 }
 
+// nlohmann keeps the last of two equal keys; here that is an error. Called for each event of the parser.
+class RepeatedKeys {
+   public:
+    explicit RepeatedKeys(std::string file) : file_(std::move(file)) {}
+
+    bool operator()(json::parse_event_t event, const json& parsed) {
+        if (event == json::parse_event_t::object_start) {
+            seen_.emplace_back();
+            path_.emplace_back();
+        } else if (event == json::parse_event_t::object_end) {
+            seen_.pop_back();
+            path_.pop_back();
+        } else if (event == json::parse_event_t::key) {
+            path_.back() = parsed.get<std::string>();
+            if (!seen_.back().insert(path_.back()).second) {
+                throw Error(ExitCode::usage,
+                            file_ + ": " + fmt::format("key '{}' is given twice; keep one", fmt::join(path_, ".")));
+            }
+        }
+        return true;
+    }
+
+   private:
+    std::string file_;
+    std::vector<std::set<std::string>> seen_;
+    std::vector<std::string> path_;
+};
+
 struct Spell {
     std::string operator()(bool value) const { return value ? "true" : "false"; }
     std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
@@ -149,6 +179,20 @@ std::string spelled(const SettingValue& value) {
     return std::visit(Spell{}, value);
 }
 
+json parse_config(std::string_view text, const std::string& file) {
+    try {
+        RepeatedKeys repeated(file);
+        return json::parse(
+            text.begin(), text.end(),
+            [&](int, json::parse_event_t event, json& parsed) { return repeated(event, parsed); }, true, true);
+    } catch (const json::exception& error) {
+        std::string message = error.what();
+        // "[json.exception.parse_error.101] parse error at line 3, column 5: …": the prefix says nothing to a user.
+        if (const auto end = message.find("] "); end != std::string::npos) message = message.substr(end + 2);
+        throw Error(ExitCode::usage, file + ": is not JSON: " + message);
+    }
+}
+
 std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
     switch (key.type) {
         case KeyType::boolean:
@@ -180,6 +224,7 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
         case KeyType::directories:
             return to_directories(value);
         case KeyType::groups:
+        case KeyType::anything:
             break;
     }
     PENSTOCK_CHECK(false, "key {} is not for convert", key.path);

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -39,11 +40,14 @@ struct SettingDirectory {
 using SettingValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
                                   std::vector<std::string>, std::vector<SettingGroup>, std::vector<SettingDirectory>>;
 
+// JSON with comments, no key of which is given twice. Throws Error (usage) with `file` in front.
+nlohmann::json parse_config(std::string_view text, const std::string& file);
+
 // One spelling per value, so that equal values have equal text: 0.001, 1048576, a, [0.9, 0.999].
 std::string spelled(const SettingValue& value);
 
 // Nothing when type or range do not fit the key. Whole numbers may be written as 1e9, as DeepSpeed's files do.
-// REQUIRES: the key's type is not groups.
+// REQUIRES: the key's type is not groups, nor anything.
 std::optional<SettingValue> convert(const KeySpec& key, const nlohmann::json& value);
 
 // Of a key of type groups. Throws Error (usage) with `place` in front, naming what is wrong: "optimizer.groups[1].lr".

@@ -9,8 +9,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <set>
-
 namespace penstock::trainer {
 namespace {
 
@@ -22,47 +20,6 @@ std::string join(const std::string& section, const std::string& key) {
 
 [[noreturn]] void refuse(const std::string& place, const std::string& problem) {
     throw Error(ExitCode::usage, place + ": " + problem);
-}
-
-// nlohmann keeps the last of two equal keys; here that is an error. Called for each event of the parser.
-class RepeatedKeys {
-   public:
-    explicit RepeatedKeys(std::string file) : file_(std::move(file)) {}
-
-    bool operator()(json::parse_event_t event, const json& parsed) {
-        if (event == json::parse_event_t::object_start) {
-            seen_.emplace_back();
-            path_.emplace_back();
-        } else if (event == json::parse_event_t::object_end) {
-            seen_.pop_back();
-            path_.pop_back();
-        } else if (event == json::parse_event_t::key) {
-            path_.back() = parsed.get<std::string>();
-            if (!seen_.back().insert(path_.back()).second) {
-                refuse(file_, fmt::format("key '{}' is given twice; keep one", fmt::join(path_, ".")));
-            }
-        }
-        return true;
-    }
-
-   private:
-    std::string file_;
-    std::vector<std::set<std::string>> seen_;
-    std::vector<std::string> path_;
-};
-
-json parse_json(std::string_view text, const std::string& file) {
-    try {
-        RepeatedKeys repeated(file);
-        return json::parse(
-            text.begin(), text.end(),
-            [&](int, json::parse_event_t event, json& parsed) { return repeated(event, parsed); }, true, true);
-    } catch (const json::exception& error) {
-        std::string message = error.what();
-        // "[json.exception.parse_error.101] parse error at line 3, column 5: …": the prefix says nothing to a user.
-        if (const auto end = message.find("] "); end != std::string::npos) message = message.substr(end + 2);
-        refuse(file, "is not JSON: " + message);
-    }
 }
 
 }  // namespace
@@ -143,7 +100,7 @@ class SettingsReader {
 };
 
 Settings Settings::parse(std::string_view text, const std::string& file, const std::vector<std::string>& overrides) {
-    const json root = parse_json(text, file);
+    const json root = parse_config(text, file);
     if (!root.is_object()) refuse(file, fmt::format("is {}; expected a configuration in braces", kind_of(root)));
     Settings settings;
     settings.file_ = file;
@@ -155,7 +112,7 @@ Settings Settings::parse(std::string_view text, const std::string& file, const s
 }
 
 bool Settings::has(std::string_view key) const {
-    PENSTOCK_CHECK(find_key(key) != nullptr, "key {}", key);
+    PENSTOCK_CHECK(is_key(key), "key {}", key);
     return entries_.find(key) != entries_.end();
 }
 
@@ -163,6 +120,10 @@ bool Settings::given(std::string_view key) const {
     if (!has(key)) return false;
     const Source source = entries_.find(key)->second.source;
     return source == Source::file || source == Source::command_line;
+}
+
+bool Settings::derived(std::string_view key) const {
+    return has(key) && entries_.find(key)->second.source == Source::derived;
 }
 
 const SettingValue& Settings::value(std::string_view key) const {
@@ -215,6 +176,16 @@ const std::vector<SettingDirectory>& Settings::directories(std::string_view key)
 std::string Settings::spelled(std::string_view key) const {
     if (!has(key)) return "unset";
     return trainer::spelled(entries_.find(key)->second.value);
+}
+
+void Settings::give(std::string_view key, SettingValue value) {
+    PENSTOCK_CHECK(is_key(key), "key {}", key);
+    entries_.insert_or_assign(std::string(key), Entry{std::move(value), Source::file});
+}
+
+void Settings::fall_back(std::string_view key, SettingValue value) {
+    PENSTOCK_CHECK(is_key(key), "key {}", key);
+    entries_.insert_or_assign(std::string(key), Entry{std::move(value), Source::fallback});
 }
 
 void Settings::derive(std::string_view key, SettingValue value) {

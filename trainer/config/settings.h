@@ -22,9 +22,13 @@ class Settings {
     // the wrong type, out of range, required and missing.
     static Settings parse(std::string_view json, const std::string& file, const std::vector<std::string>& overrides);
 
+    Settings() = default;
+    explicit Settings(std::string file) : file_(std::move(file)) {}  // without any value
+
     // REQUIRES (of all below): `key` is in the table; for values, that it is set and of that type.
     bool has(std::string_view key) const;      // it has a value
     bool given(std::string_view key) const;    // file or command line says it
+    bool derived(std::string_view key) const;  // it follows from other keys
     bool is_auto(std::string_view key) const;  // of a key that allows it: then it has no number
     const SettingValue& value(std::string_view key) const;
     bool boolean(std::string_view key) const;
@@ -40,6 +44,10 @@ class Settings {
     // spelled() of its value; "unset" without one.
     std::string spelled(std::string_view key) const;
 
+    // As if the file said so.
+    void give(std::string_view key, SettingValue value);
+    // As if the table said so.
+    void fall_back(std::string_view key, SettingValue value);
     // Fills in what follows from other keys.
     void derive(std::string_view key, SettingValue value);
 

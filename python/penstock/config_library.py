@@ -1,0 +1,55 @@
+"""The C interface by which a configuration is read (trainer/capi/penstock_config.h)."""
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import PenstockError, UsageError
+from .library import library
+
+ABI = 1
+OK, USAGE = 0, 2
+
+
+class Text(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("json", ctypes.c_char_p), ("name", ctypes.c_char_p),
+                ("known", ctypes.c_char_p)]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 2044)]
+
+
+def resolve(text: str, name: str, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What the text says of every key, as the header describes it. Never raises for what the text has wrong: that is
+    the list "wrong"."""
+    loaded = _functions()
+    given = Text(ctypes.sizeof(Text), text.encode(), name.encode(), json.dumps(dict(known or {})).encode())
+    config, error = ctypes.c_void_p(), Error()
+    status = loaded.penstock_config_resolve(ctypes.byref(given), ctypes.byref(config), ctypes.byref(error))
+    if not config:
+        raise (UsageError if status == USAGE else PenstockError)(error.message.decode(errors="replace"))
+    try:
+        told = ctypes.string_at(loaded.penstock_config_json(config))
+    finally:
+        loaded.penstock_config_free(config)
+    resolved: dict[str, Any] = json.loads(told)
+    return resolved
+
+
+def _functions() -> ctypes.CDLL:
+    loaded = library()
+    there = loaded.penstock_config_abi_version()
+    if there != ABI:
+        raise UsageError(f"{loaded._name} speaks version {there} of penstock_config.h and this package version {ABI}: "
+                         "install both from one wheel, or build the checkout again")
+    loaded.penstock_config_resolve.argtypes = (ctypes.POINTER(Text), ctypes.POINTER(ctypes.c_void_p),
+                                               ctypes.POINTER(Error))
+    loaded.penstock_config_resolve.restype = ctypes.c_int
+    loaded.penstock_config_json.argtypes = (ctypes.c_void_p,)
+    loaded.penstock_config_json.restype = ctypes.c_void_p
+    loaded.penstock_config_free.argtypes = (ctypes.c_void_p,)
+    loaded.penstock_config_free.restype = None
+    return loaded

@@ -1,0 +1,67 @@
+#include "trainer/capi/package_values.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+namespace penstock::trainer {
+namespace {
+
+using nlohmann::json;
+
+bool same_word(std::string_view a, std::string_view b) {
+    return std::ranges::equal(a, b,
+                              [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+struct ToJson {
+    template <typename Value>
+    json operator()(const Value& value) const {
+        return value;
+    }
+    json operator()(const std::vector<SettingGroup>& groups) const { return groups.size(); }  // the package has none
+    json operator()(const std::vector<SettingDirectory>& directories) const {
+        json paths = json::array();
+        for (const SettingDirectory& directory : directories) paths.push_back(directory.path);
+        return paths;
+    }
+};
+
+}  // namespace
+
+json json_of(const SettingValue& value) {
+    return std::visit(ToJson{}, value);
+}
+
+json in_our_words(const KeySpec& key, const json& value) {
+    if (!value.is_string() || key.type != KeyType::choice) return value;
+    const auto text = value.get<std::string>();
+    for (const Alias& alias : key.package.aliases)
+        if (same_word(alias.spelling, text)) return alias.value;
+    for (const std::string_view choice : key.choices)
+        if (same_word(choice, text)) return choice;
+    return value;
+}
+
+std::string package_expectation(const KeySpec& key) {
+    std::string text = expectation(key);
+    for (const Alias& alias : key.package.aliases) text += fmt::format(" or \"{}\"", alias.spelling);
+    if (!key.package.automatic.empty()) text += ", or \"auto\"";
+    return text;
+}
+
+bool is_off(const json& value) {
+    if (value.is_object()) {
+        if (value.contains("enabled")) return is_off(value["enabled"]);
+        return value.empty();
+    }
+    if (value.is_string()) return value.get<std::string>() == auto_text || value.get<std::string>().empty();
+    if (value.is_boolean()) return !value.get<bool>();
+    if (value.is_number()) return value.get<double>() == 0;
+    return value.empty();
+}
+
+}  // namespace penstock::trainer

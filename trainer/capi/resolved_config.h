@@ -1,0 +1,18 @@
+// A configuration as a client reads it that brings its own model: the keys of the package, by the one key table.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::trainer {
+
+struct ResolvedConfig {
+    std::string json;                // trainer/capi/penstock_config.h says what it has
+    std::vector<std::string> wrong;  // one line each
+};
+
+// `name` is what it is called; `known`: JSON of values for keys that are "auto". What is wrong is no exception.
+ResolvedConfig resolve_config(std::string_view text, const std::string& name, std::string_view known);
+
+}  // namespace penstock::trainer
