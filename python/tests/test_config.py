@@ -9,6 +9,7 @@ import torch
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
+from penstock.__main__ import main
 from penstock.config import read_config
 from penstock.loss_scale import LossScale
 
@@ -40,30 +41,120 @@ def test_a_file_gives_batch_clip_optimizer_scheduler_and_type(tmp_path):
         step(engine, micro)
         if engine.micro_steps % 3 == 0:
             rates.append(engine.get_lr()[0])
-    assert rates == [0.0, 0.01, 0.02, 0.01, 0.0] and engine.global_steps == 4
+    assert rates == [0.0, 0.0, 0.01, 0.02, 0.01] and engine.global_steps == 4  # DeepSpeed begins at -1
     assert optimizer.param_groups[0]["betas"] == (0.8, 0.9)
-    assert read_config(str(file)).not_read == ("zero_optimization", "steps_per_print")
+    assert read_config(str(file)).without_effect == ("steps_per_print",)
 
 
 @pytest.mark.parametrize("config, text", [
-    ({"gradient_cliping": 1}, "'gradient_cliping', did you mean 'gradient_clipping'"),
+    ({"gradient_cliping": 1}, "'gradient_cliping' is unknown; the nearest known one is 'gradient_clipping'"),
+    ({"zero_optimization": {"offload_param": {"devise": "cpu"}}}, "nearest known one is "
+     "'zero_optimization.offload_param.device'"),
     ({"train_batch_size": 5, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}, "is not"),
-    ({"optimizer": {"type": "Lamb"}}, "'Lamb' is none of"),
-    ({"optimizer": {"type": "Adam", "params": {"rate": 1}}}, "optimizer.params"),
-    ({"scheduler": {"type": "OneCycle"}}, "'OneCycle'"),
+    ({"optimizer": {"type": "Lamb"}}, "'optimizer.type' is \"Lamb\".*\"AdamW\" or \"Adam\""),
+    ({"optimizer": {"type": "Adam", "params": {"rate": 1}}}, "optimizer.params.rate.*known in optimizer.params are lr"),
+    ({"optimizer": {"type": "SGD", "params": {"betas": [0.9, 0.9]}}}, "no parameter of optimizer.type \"SGD\""),
+    ({"scheduler": {"type": "OneCycle"}}, "cycle_min_lr is missing.*cycle_max_lr is missing"),
     ({"scheduler": {"type": "WarmupDecayLR"}}, "total_num_steps is missing"),
+    ({"scheduler": {"type": "WarmupLR", "params": {"cycle_min_lr": 1}}}, "cycle_min_lr has no effect"),
     ({"fp16": {"enabled": True}, "bf16": {"enabled": True}}, "choose one"),
-    ({"gradient_accumulation_steps": 0}, "whole number of 1"), ({"gradient_clipping": -1}, "0 or more"),
-    ({"fp16": True}, "fp16: an object"), ({"optimizer": {"type": "SGD", "params": 3}}, "params: an object"),
+    ({"bf16": {"enabled": False}, "bfloat16": {"enabled": True}}, "leave one out"),
+    ({"gradient_accumulation_steps": 0}, "an integer from 1"), ({"gradient_clipping": -1}, "a number from 0"),
+    ({"fp16": True}, "'fp16' is true.*expected a section"), ({"optimizer": {"type": "SGD", "params": 3}}, "a section"),
+    ({"model": {"hidden": 8}}, "'model' is of the program"), ({"run": {"commit_every": "scratch"}}, "program alone"),
+    ({"amp": {"enabled": True}}, "'amp' cannot be obeyed"),
+    ({"curriculum_learning": {"enabled": True}}, "order of the data is the loader's"),
+    ({"fp16": {"enabled": float("nan")}}, "Out of range"), ({"fp16": {"enabled": object()}}, "not JSON serializable"),
     ("nowhere.json", "no such file")])
 def test_what_is_wrong_is_said(config, text):
-    with pytest.raises(penstock.UsageError, match=text):
+    with pytest.raises(penstock.UsageError, match=f"(?s){text}"):
         open_engine(config)
 
 
 def test_all_that_is_wrong_is_said_at_once():
-    with pytest.raises(penstock.UsageError, match="(?s)'nonsense'.*gradient_clipping.*Lamb"):
-        open_engine({"nonsense": 1, "gradient_clipping": "much", "optimizer": {"type": "Lamb"}})
+    with pytest.raises(penstock.UsageError, match="5 things are wrong") as told:
+        open_engine({"nonsense": 1, "gradient_clipping": "much", "optimizer": {"type": "Lamb"}, "aio": {"blok": 1},
+                     "train_batch_size": 3, "gradient_accumulation_steps": 2})
+    assert all(each in str(told.value) for each in ("nonsense", "gradient_clipping", "Lamb", "aio.blok", "multiple"))
+
+
+def test_more_than_a_message_holds_is_said_whole():
+    with pytest.raises(penstock.UsageError) as told:
+        open_engine({f"unknown_{number}": 1 for number in range(100)})
+    assert all(f"'unknown_{number}'" in str(told.value) for number in range(100))
+
+
+def test_old_spellings_are_read():
+    config = read_config({"bfloat16": {"enabled": "auto"}, "zero_optimization": {
+        "stage": 2, "cpu_offload": True, "offload_param": {"device": "nvme", "nvme_path": "/nvme"}},
+        "optimizer": {"type": "deepspeedcpuadam", "params": {"lr": 0.5}}}, {"bfloat16.enabled": True})
+    assert config.settings.dtype == torch.bfloat16
+    assert config.store.states == "cpu" and config.store.weights == "nvme" and config.store.paths() == ["/nvme"]
+    made = config.optimizer([torch.zeros(1, requires_grad=True)])
+    assert type(made) is torch.optim.AdamW and made.param_groups[0]["lr"] == 0.5
+    assert made.param_groups[0]["weight_decay"] == 0, "DeepSpeed's default, not torch's"
+    became = {each["key"]: each["became"] for each in config.resolved["translated"]}
+    assert became["zero_optimization.cpu_offload"] == 'zero_optimization.offload_optimizer.device "cpu"'
+
+
+@pytest.mark.parametrize("device, kept", [("none", "cpu"), ("cpu", "cpu"), ("nvme", "nvme"), ("auto", "cpu")])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_any_stage_keeps_things_where_the_offload_sections_say(stage, device, kept):
+    config = read_config({"run": {"swap_directory": "/nvme"}, "zero_optimization": {
+        "stage": stage, "offload_param": {"device": device}, "offload_optimizer": {"device": device}}})
+    assert config.store.weights == config.store.states == kept
+
+
+def test_what_the_caller_gives_goes_before_the_directory_of_the_configuration(tmp_path):
+    config = read_config({"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/nvme"}},
+                          "memory": {"host_budget": "1GiB"}})
+    assert config.store_at(None) is config.store and config.store.host_budget_bytes == 1 << 30
+    given = config.store_at(tmp_path)
+    assert given.paths() == [str(tmp_path)] and given.weights == "nvme"
+    own = penstock.Store(tmp_path)
+    assert config.store_at(own) is own and read_config({}).store_at(None) is None
+
+
+@pytest.mark.parametrize("kind, params", [
+    ("AdamW", {"betas": [0.8, 0.9]}), ("Adam", {"adam_w_mode": False}), ("SGD", {"momentum": 0.9, "nesterov": True}),
+    ("Adagrad", {"initial_accumulator_value": 0.1}), ("Lion", {"weight_decay": 0.1})])
+def test_each_optimizer_trains(kind, params):
+    engine, optimizer, _, _ = open_engine({"optimizer": {"type": kind, "params": {"lr": 0.01, **params}}})
+    step(engine)
+    assert optimizer.report.updated
+    for name, value in params.items():
+        if name != "adam_w_mode":
+            assert optimizer.param_groups[0][name] == (tuple(value) if isinstance(value, list) else value)
+
+
+def test_auto_is_what_the_caller_knows_or_its_rule():
+    text = {"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", "optimizer": {
+        "type": "AdamW", "params": {"lr": "auto"}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}}
+    config = read_config(text, {"train_micro_batch_size_per_gpu": 4, "optimizer.params.lr": 2e-5})
+    assert config.settings.micro_batch == 4 and config.settings.clip == 1.0
+    became = {each["key"]: (each["became"], each["rule"]) for each in config.resolved["auto"]}
+    assert became["optimizer.params.lr"] == (2e-5, "the value that the caller knows")
+    assert became["scheduler.params.warmup_max_lr"] == (2e-5, "optimizer.params.lr")
+    with pytest.raises(penstock.UsageError, match="optimizer.params.lr"):
+        read_config(text, {"optimizer.params.lr": "fast"})
+
+
+def test_a_last_micro_batch_may_be_left_out():
+    _, _, loader, _ = open_engine({"train_micro_batch_size_per_gpu": 2, "dataloader_drop_last": True},
+                                  training_data=list(range(5)))
+    assert len(loader) == 2
+
+
+def test_config_show_says_what_each_auto_became(tmp_path, capsys):
+    file = tmp_path / "ds.json"
+    file.write_text('{"gradient_clipping": "auto", "steps_per_print": 5, "bfloat16": {"enabled": true}}')
+    assert main(["config", "show", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "gradient_clipping = 1.0   (1, as where it is not said)" in told
+    assert "steps_per_print   (because" in told and "bfloat16.enabled = true: bf16.enabled true" in told
+    file.write_text('{"gradient_cliping": 1}')
+    assert main(["config", "show", str(file)]) == 2 and "nearest known one" in capsys.readouterr().out
+    assert main(["config", "show", str(tmp_path / "none.json")]) == 2
 
 
 def test_auto_is_as_if_it_were_not_said():
@@ -106,6 +197,15 @@ def test_the_scale_doubles_after_a_window_and_waits_for_its_hysteresis():
     other = LossScale.dynamic()
     other.take(scale.encode())
     assert other == scale
+
+
+def test_consecutive_hysteresis_counts_from_the_last_whole_step():
+    scale = LossScale.dynamic(power=4, window=100, hysteresis=2, consecutive=True)
+    told = []
+    for overflow in (True, False, True, True, False):
+        scale.after(overflow)
+        told.append(scale.value)
+    assert told == [16, 16, 16, 8, 8]
 
 
 def test_the_scale_goes_on_where_the_store_does(tmp_path):

@@ -4,6 +4,7 @@
 #include "trainer/capi/package_values.h"
 #include "trainer/config/derived_settings.h"
 #include "trainer/config/key_table.h"
+#include "trainer/config/optimizer_config.h"
 #include "trainer/config/settings.h"
 #include "trainer/config/swap_directories.h"
 
@@ -52,6 +53,7 @@ class Resolver {
         check_precision();
         check_single_values();
         tried([&] { derive_batch_sizes(settings_); });
+        forget_adam_mode();
         tried([&] { derive_optimizer(settings_); });
         tried([&] {
             take_warmup_rate();
@@ -75,7 +77,7 @@ class Resolver {
             if (key->package.effect == Effect::without || key->package.effect == Effect::off) continue;
             if (!key->package.becomes.empty()) continue;
             out["values"][path] = value_of(path);
-            if (settings_.has(path))
+            if (settings_.has(path) && key->package.effect == Effect::obeyed)
                 out["obeyed"].push_back(
                     {{"key", path}, {"value", value_of(path)}, {"from", source_of(path)}, {"what", key->help}});
         }
@@ -218,6 +220,14 @@ class Resolver {
         if (settings_.given("run.commit_every") &&
             std::holds_alternative<std::string>(settings_.value("run.commit_every")))
             wrong("run.commit_every \"scratch\" is of the program alone; say a number of steps");
+    }
+
+    // DeepSpeed's AdamW does not look at it.
+    void forget_adam_mode() {
+        constexpr auto key = "optimizer.params.adam_w_mode";
+        if (!settings_.given(key) || settings_.text("optimizer.type") != word_of(OptimizerType::adamw)) return;
+        settings_.forget(key);
+        note_without(key, "AdamW always decays weights by themselves");
     }
 
     // Where "auto" says that it follows the rate, which is not asked twice.

@@ -183,6 +183,11 @@ void Settings::give(std::string_view key, SettingValue value) {
     entries_.insert_or_assign(std::string(key), Entry{std::move(value), Source::file});
 }
 
+void Settings::forget(std::string_view key) {
+    PENSTOCK_CHECK(is_key(key), "key {}", key);
+    if (const auto found = entries_.find(key); found != entries_.end()) entries_.erase(found);
+}
+
 void Settings::fall_back(std::string_view key, SettingValue value) {
     PENSTOCK_CHECK(is_key(key), "key {}", key);
     entries_.insert_or_assign(std::string(key), Entry{std::move(value), Source::fallback});

@@ -46,6 +46,7 @@ class Settings {
 
     // As if the file said so.
     void give(std::string_view key, SettingValue value);
+    void forget(std::string_view key);  // as if nobody said so
     // As if the table said so.
     void fall_back(std::string_view key, SettingValue value);
     // Fills in what follows from other keys.
