@@ -32,8 +32,9 @@ class Lion(torch.optim.Optimizer):
     """Says what Lion's groups are; the core has the arithmetic."""
 
 
-OPTIMIZERS: dict[str, Any] = {"AdamW": torch.optim.AdamW, "Adam": torch.optim.Adam, "SGD": torch.optim.SGD,
-                              "Adagrad": torch.optim.Adagrad, "Lion": Lion}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "AdamW": torch.optim.AdamW, "Adam": torch.optim.Adam, "SGD": torch.optim.SGD,
+    "Adagrad": torch.optim.Adagrad, "Lion": Lion}
 OPTIONS = {"AdamW": ("lr", "betas", "eps", "weight_decay"), "Adam": ("lr", "betas", "eps", "weight_decay"),
            "SGD": ("lr", "weight_decay", "momentum", "dampening", "nesterov"),
            "Adagrad": ("lr", "eps", "weight_decay", "lr_decay", "initial_accumulator_value"),
@@ -117,7 +118,7 @@ def _optimizer(values: Mapping[str, Any], given: Mapping[str, str]) -> Callable[
         kind = "AdamW"
     if kind == "Lion":
         return lambda parameters: Lion(parameters, options)
-    return lambda parameters: OPTIMIZERS[kind](parameters, **options)  # type: ignore[no-any-return]
+    return lambda parameters: OPTIMIZERS[kind](parameters, **options)
 
 
 def _scheduler(values: Mapping[str, Any], given: Mapping[str, str]) -> Callable[[torch.optim.Optimizer], Any] | None:

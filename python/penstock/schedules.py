@@ -22,7 +22,7 @@ class Schedule(LRScheduler):
     def rate(self, index: int, base: float) -> float:
         raise NotImplementedError
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[float | torch.Tensor]:
         return [self.rate(self.last_epoch - 1, float(base)) for base in self.base_lrs]
 
 
@@ -124,7 +124,7 @@ class OneCycle(Schedule):
         if stairs > 0:
             within = at % steps
             passed = within * stairs / first if within <= first else (steps - within) * stairs / second
-            return math.floor(passed) / stairs
+            return float(math.floor(passed) / stairs)
         return float(x / turn if rising else (x - 1) / (turn - 1))
 
     def _decay(self, index: int, rate: str) -> float:
