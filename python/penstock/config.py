@@ -108,7 +108,7 @@ def _loss_scale(fp16: Mapping[str, Any]) -> LossScale:
 
 
 def _optimizer(values: Mapping[str, Any], given: Mapping[str, str]) -> Callable[[Any], torch.optim.Optimizer] | None:
-    if given["optimizer.type"] == "default":
+    if all(source in ("default", "other keys") for key, source in given.items() if key.startswith("optimizer.")):
         return None
     kind: str = values["optimizer.type"]
     options = {name: values[f"optimizer.params.{name}"] for name in OPTIONS[kind]}

@@ -106,11 +106,11 @@ def test_any_stage_keeps_things_where_the_offload_sections_say(stage, device, ke
 
 
 def test_what_the_caller_gives_goes_before_the_directory_of_the_configuration(tmp_path):
-    config = read_config({"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/nvme"}},
+    config = read_config({"zero_optimization": {"offload_param": {"device": "cpu", "nvme_path": "/nvme"}},
                           "memory": {"host_budget": "1GiB"}})
     assert config.store_at(None) is config.store and config.store.host_budget_bytes == 1 << 30
     given = config.store_at(tmp_path)
-    assert given.paths() == [str(tmp_path)] and given.weights == "nvme"
+    assert given.paths() == [str(tmp_path)] and given.weights == "cpu"
     own = penstock.Store(tmp_path)
     assert config.store_at(own) is own and read_config({}).store_at(None) is None
 
@@ -137,6 +137,27 @@ def test_auto_is_what_the_caller_knows_or_its_rule():
     assert became["scheduler.params.warmup_max_lr"] == (2e-5, "optimizer.params.lr")
     with pytest.raises(penstock.UsageError, match="optimizer.params.lr"):
         read_config(text, {"optimizer.params.lr": "fast"})
+
+
+@pytest.mark.parametrize("kind, more, rates", [
+    ("WarmupLR", {}, [0, 0, 0.25, 0.5]), ("WarmupLR", {"warmup_max_lr": "auto"}, [0, 0, 0.25, 0.5]),
+    ("WarmupDecayLR", {"total_num_steps": 9}, [0, 0, 0.0005, 0.001]),
+    ("WarmupDecayLR", {"total_num_steps": 9, "warmup_max_lr": "auto"}, [0, 0, 0.25, 0.5])])
+def test_a_warm_up_ends_at_the_rate_of_an_optimizer_that_is_given(kind, more, rates):
+    model = small.Stack()
+    engine, *_ = penstock.initialize(model, torch.optim.AdamW(model.parameters(), lr=0.5), core=OpenFakeCore(), config={
+        "scheduler": {"type": kind, "params": {"warmup_num_steps": 2, "warmup_type": "linear", **more}}})
+    told = []
+    for micro in range(4):
+        told.append(engine.get_lr()[0])
+        step(engine, micro)
+    assert told == rates
+
+
+def test_an_optimizer_that_nobody_says_is_none():
+    assert read_config({}).optimizer is None and read_config({"scheduler": {"type": "WarmupLR"}}).optimizer is None
+    made = read_config({"optimizer": {"params": {"lr": 0.5}}}).optimizer([torch.zeros(1, requires_grad=True)])
+    assert type(made) is torch.optim.AdamW and made.param_groups[0]["lr"] == 0.5
 
 
 def test_a_last_micro_batch_may_be_left_out():
