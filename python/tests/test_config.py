@@ -135,6 +135,12 @@ def test_auto_is_what_the_caller_knows_or_its_rule():
     became = {each["key"]: (each["became"], each["rule"]) for each in config.resolved["auto"]}
     assert became["optimizer.params.lr"] == (2e-5, "the value that the caller knows")
     assert became["scheduler.params.warmup_max_lr"] == (2e-5, "optimizer.params.lr")
+    decay = {"type": "WarmupDecayLR", "params": {"total_num_steps": 9, "warmup_max_lr": "auto"}}
+    rate = {"optimizer": {"type": "AdamW", "params": {"lr": 0.5}}}
+    assert read_config({"scheduler": decay, **rate}).resolved["values"]["scheduler.params.warmup_max_lr"] == 0.5
+    del decay["params"]["warmup_max_lr"]
+    with pytest.raises(penstock.UsageError, match="say which"):
+        read_config({"scheduler": decay, **rate})
     with pytest.raises(penstock.UsageError, match="optimizer.params.lr"):
         read_config(text, {"optimizer.params.lr": "fast"})
 
