@@ -1,5 +1,5 @@
-"""A configuration that was written for DeepSpeed. What its keys mean is decided in C++ (trainer/config/key_table.h); here
-its values become what penstock.initialize() needs."""
+"""A configuration that was written for DeepSpeed. What its keys mean is decided in C++ (trainer/config/key_table.h);
+here its values become what penstock.initialize() needs."""
 from __future__ import annotations
 
 import json

@@ -54,6 +54,7 @@ def test_a_file_gives_batch_clip_optimizer_scheduler_and_type(tmp_path):
     ({"optimizer": {"type": "Lamb"}}, "'optimizer.type' is \"Lamb\".*\"AdamW\" or \"Adam\""),
     ({"optimizer": {"type": "Adam", "params": {"rate": 1}}}, "optimizer.params.rate.*known in optimizer.params are lr"),
     ({"optimizer": {"type": "SGD", "params": {"betas": [0.9, 0.9]}}}, "no parameter of optimizer.type \"SGD\""),
+    ({"optimizer": {"type": "SGD", "params": {"nesterov": True}}}, "momentum is 0.*nesterov"),
     ({"scheduler": {"type": "OneCycle"}}, "cycle_min_lr is missing.*cycle_max_lr is missing"),
     ({"scheduler": {"type": "WarmupDecayLR"}}, "total_num_steps is missing"),
     ({"scheduler": {"type": "WarmupLR", "params": {"cycle_min_lr": 1}}}, "cycle_min_lr has no effect"),
@@ -129,7 +130,8 @@ def test_each_optimizer_trains(kind, params):
 
 def test_auto_is_what_the_caller_knows_or_its_rule():
     text = {"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", "optimizer": {
-        "type": "AdamW", "params": {"lr": "auto"}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}}
+        "type": "AdamW", "params": {"lr": "auto"}}, "scheduler": {
+            "type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}}
     config = read_config(text, {"train_micro_batch_size_per_gpu": 4, "optimizer.params.lr": 2e-5})
     assert config.settings.micro_batch == 4 and config.settings.clip == 1.0
     became = {each["key"]: (each["became"], each["rule"]) for each in config.resolved["auto"]}

@@ -89,10 +89,10 @@ def row(name: str, source: str, resolved: dict) -> str:
 def write_table() -> None:
     lines = [
         "# Configurations that others wrote", "",
-        "Written by tests/test_config_list.py: files of `tests/configurations/` (keys and values of the named sources),",
-        "read as they are. Values for `auto` are those that transformers' `Trainer` or Accelerate fill in, and where they",
-        "know none, the rule's, which the table shows. *Trains*: a step of a small model over the tests' stand-in core.",
-        "`python -m penstock config show FILE` says the same of yours, key by key.", "",
+        "Written by tests/test_config_list.py: files of `tests/configurations/` (keys and values of their sources),",
+        "read as they are. Values for `auto` are like those that transformers' `Trainer` or Accelerate fill in, and",
+        "where they know none, the rule's, which the table shows. *Trains*: a step of a small model over the tests'",
+        "stand-in core. `python -m penstock config show FILE` says the same of yours, key by key.", "",
         f"{len(FILES) - len(REFUSED)} of {len(FILES)} train, {len(REFUSED)} are refused by name.", "",
         "| file | from | outcome | `auto` by its rule | read as something else | keys without effect here |",
         "|---|---|---|---|---|---|"]

@@ -88,7 +88,8 @@ def main() -> int:
     chosen = arguments.parse_args()
     logger.setLevel(logging.ERROR)
     kept, worst = [], 0.0
-    print(f"DeepSpeed {__version__}, {STEPS} steps\n\n| case | scheduler | optimizer | largest difference |\n|---|---|---|---|")
+    print(f"DeepSpeed {__version__}, {STEPS} steps\n")
+    print("| case | scheduler | optimizer | largest difference |\n|---|---|---|---|")
     for name, kind, params in CASES:
         for optimizer in ("AdamW", "SGD"):
             reference = deepspeed_course(kind, params, optimizer)

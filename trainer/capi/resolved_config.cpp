@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "trainer/capi/package_values.h"
+#include "trainer/config/config.h"
 #include "trainer/config/derived_settings.h"
 #include "trainer/config/key_table.h"
 #include "trainer/config/optimizer_config.h"
@@ -54,7 +55,10 @@ class Resolver {
         check_single_values();
         tried([&] { derive_batch_sizes(settings_); });
         forget_adam_mode();
-        tried([&] { derive_optimizer(settings_); });
+        tried([&] {
+            derive_optimizer(settings_);
+            check_optimizer();
+        });
         tried([&] {
             take_warmup_rate();
             derive_schedule(settings_);
@@ -220,6 +224,15 @@ class Resolver {
         if (settings_.given("run.commit_every") &&
             std::holds_alternative<std::string>(settings_.value("run.commit_every")))
             wrong("run.commit_every \"scratch\" is of the program alone; say a number of steps");
+    }
+
+    // Options that make no sense together are refused as the program refuses them.
+    void check_optimizer() const {
+        TrainConfig config;
+        for (const KeySpec& key : keys())
+            if (key.path.starts_with("optimizer.") && key.place.fill != nullptr && settings_.has(key.path))
+                key.place.fill(settings_.value(key.path), config);
+        make_optimizers(config.optimizer);
     }
 
     // DeepSpeed's AdamW does not look at it.
