@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import config_library
+from .native import config as config_library
 from .errors import PenstockError
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from . import config_library
+from .native import config as config_library
 from .errors import UsageError
 from .loss_scale import LossScale
 from .schedules import SCHEDULES

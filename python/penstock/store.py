@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from .core import Core, ModelSpec, ReadWeight
-from .native import NativeCore
+from .native.core import NativeCore
 
 Tier = Literal["nvme", "cpu"]
 ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, bytes in all)

@@ -9,7 +9,7 @@ import pytest
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
-from penstock import config_library
+from penstock.native import config as config_library
 from penstock.config import read_config
 
 HERE = Path(__file__).resolve().parent

@@ -14,7 +14,8 @@ from torch import nn
 import penstock
 import small_models as small
 from compare import adamw
-from penstock import library, session_structs
+from penstock.native import library
+from penstock.native import structs as session_structs
 
 try:
     library.library()

@@ -143,5 +143,5 @@ def _make_nan(parameter: nn.Parameter) -> None:
 def _exchange(there: torch.Tensor, new: torch.Tensor) -> None:
     """The object stays, with its attributes; what it is becomes that of the other."""
     attributes = dict(there.__dict__)
-    torch.utils.swap_tensors(there, new)  # type: ignore[no-untyped-call]
+    torch.utils.swap_tensors(there, new)
     there.__dict__.update(attributes)

@@ -104,7 +104,7 @@ def to_type(model: nn.Module, dtype: torch.dtype) -> None:
         spill.let_go()
         return spill.copy(each, dtype)
     if any(_spill_of(each) is not None for each in model.parameters()):
-        model._apply(changed)  # type: ignore[no-untyped-call]
+        model._apply(changed)
     else:
         model.to(dtype)
 

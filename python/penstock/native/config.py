@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .errors import PenstockError, UsageError
+from ..errors import PenstockError, UsageError
 from .library import library
 
 ABI = 1

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import session_structs as c
-from .core import GroupValues, ModelSpec, OpenSum, ParameterSpec, PassKind, ReadWeight, UpdateReport, UpdateRequest
-from .core import UnitSpec, Visit, What
-from .errors import ModelError, UsageError, some
+from . import structs as c
+from ..core import GroupValues, ModelSpec, OpenSum, ParameterSpec, PassKind, ReadWeight, UpdateReport, UpdateRequest
+from ..core import UnitSpec, Visit, What
+from ..errors import ModelError, UsageError, some
 from .session import DTYPES, TYPES, Handle, NotFound, array, client_state, error_of, functions, made, values_of
 from .session import visits_of
 
 if TYPE_CHECKING:
-    from .store import Store
+    from ..store import Store
 
 Place = tuple[int, int]
 CODECS = {torch.bfloat16: "split", torch.float16: "plain_fp16", torch.float32: "plain_fp32"}

@@ -6,7 +6,7 @@ import functools
 import os
 from pathlib import Path
 
-from .errors import UsageError
+from ..errors import UsageError
 
 NAME = "libpenstock_python.so"
 
@@ -14,7 +14,7 @@ NAME = "libpenstock_python.so"
 @functools.cache
 def library() -> ctypes.CDLL:
     """Beside the package, as the wheel has it; named by PENSTOCK_LIBRARY; or built in a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     named = os.environ.get("PENSTOCK_LIBRARY")
     places = [Path(named)] if named else [package / NAME, *(package.parent.parent / "build").glob(f"*/python/{NAME}")]
     for place in places:

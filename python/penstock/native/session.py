@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from . import session_structs as c
-from .errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
+from . import structs as c
+from ..errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
 from .library import library
 
 TYPES = {torch.bfloat16: c.BF16, torch.float16: c.FP16, torch.float32: c.FP32, torch.uint8: c.U8}
