@@ -314,7 +314,7 @@ case_warnings_are_errors_when_asked() {
   stub_build
   run build
   expect_ok
-  says '^built .*--target penstock penstock-bench penstock_library$'
+  says '^built .*--target penstock penstock-bench penstock_library penstock_python$'
   ! grep -q WERROR "$work/output" || fail "a user gets warnings as errors"
   extra_env=(PENSTOCK_WERROR=1)
   run build
