@@ -20,7 +20,7 @@ class OpenNativeCore:
     """Opens native cores with these options, and remembers the last."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, **options: Any) -> None:
-        self.folder = os.fspath(folder or tempfile.mkdtemp(prefix="penstock-test-"))
+        self.folder = os.fspath(folder or tempfile.mkdtemp(prefix="penstock-python-"))
         if folder is None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.options = options
