@@ -128,7 +128,7 @@ CSession::Calling::Calling(const CSession& session) : session_(session) {
                               session.failure_));
 }
 
-void CSession::note_failure(const std::string& why) {
+void CSession::note_failure(const std::string& why) const {
     if (session_->stage() == CoreSession::Stage::failed && failure_.empty()) failure_ = why;
 }
 

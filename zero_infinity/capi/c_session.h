@@ -31,7 +31,7 @@ class CSession {
         const CSession& session_;
     };
     void end();
-    void note_failure(const std::string& why);  // if that is what ended the session: told with each later refusal
+    void note_failure(const std::string& why) const;  // if that is what ended the session: told with each later refusal
 
     penstock_session_info info() const;
     const char* note(std::size_t index);
@@ -77,7 +77,7 @@ class CSession {
     bool snapshots_;
     std::optional<CoreSession> session_;
     std::string memory_table_;
-    std::string failure_;
+    mutable std::string failure_;
     Visit visited_;                  // the last visit of this pass
     std::vector<std::string> keys_;  // of what it began with
     std::deque<std::string> notes_;  // at their addresses for ever

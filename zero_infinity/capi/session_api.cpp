@@ -6,6 +6,7 @@
 #include "zero_infinity/capi/penstock_session.h"
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -31,17 +32,17 @@ constexpr std::size_t least_progress_bytes = offsetof(penstock_snapshot_progress
 // One call on a session: alone, and what ends the session is remembered.
 template <typename Session, typename Call>
 penstock_status called(Session* session, penstock_error* error, Call call) {
-    penstock_error own{};
-    const penstock_status status = penstock::store::guarded(&own, [&] {
+    return penstock::store::guarded(error, [&] {
         auto& given = required(session, "session").session;
         const CSession::Calling calling(given);
-        call(given);
+        try {
+            call(given);
+        } catch (const std::exception& failure) {
+            given.note_failure(failure.what());
+            throw;
+        }
         return PENSTOCK_OK;
     });
-    if (session != nullptr && status != PENSTOCK_OK && status != PENSTOCK_BUSY && status != PENSTOCK_POISONED)
-        const_cast<CSession&>(session->session).note_failure(own.message);
-    if (error != nullptr) *error = own;
-    return status;
 }
 
 // Into the caller's structure, which may be shorter or longer.
