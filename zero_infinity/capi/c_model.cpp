@@ -44,7 +44,7 @@ void check_stride(std::size_t given, std::size_t least, const char* name) {
             name, given);
 }
 
-PlaneType plane_of(penstock_type type, const char* name) {
+PlaneType plane_of(const penstock_type& type, const char* name) {
     switch (number_of(type)) {
         case PENSTOCK_BF16:
             return PlaneType::bf16;
@@ -59,7 +59,7 @@ PlaneType plane_of(penstock_type type, const char* name) {
     }
 }
 
-Unused unused_of(penstock_unused unused) {
+Unused unused_of(const penstock_unused& unused) {
     switch (number_of(unused)) {
         case PENSTOCK_UNUSED_REFUSED:
             return Unused::refused;
@@ -72,13 +72,13 @@ Unused unused_of(penstock_unused unused) {
     }
 }
 
-Tier tier_of(penstock_tier tier) {
+Tier tier_of(const penstock_tier& tier) {
     const int number = number_of(tier);
     require(number == PENSTOCK_NVME || number == PENSTOCK_HOST, "there is no tier {}", number);
     return number == PENSTOCK_HOST ? Tier::host : Tier::nvme;
 }
 
-std::unique_ptr<Optimizer> optimizer_of(penstock_optimizer optimizer, const penstock_group& group) {
+std::unique_ptr<Optimizer> optimizer_of(const penstock_optimizer& optimizer, const penstock_group& group) {
     switch (number_of(optimizer)) {
         case PENSTOCK_ADAMW:
             return make_adamw({group.beta1, group.beta2, group.epsilon, group.weight_decay});
@@ -246,8 +246,8 @@ PassVisits visits_of(const penstock_visit* visits, std::size_t count, std::size_
     return all;
 }
 
-std::vector<GroupValues> group_values_of(penstock_optimizer optimizer, const penstock_group* groups, std::size_t count,
-                                         std::size_t struct_bytes) {
+std::vector<GroupValues> group_values_of(const penstock_optimizer& optimizer, const penstock_group* groups,
+                                         std::size_t count, std::size_t struct_bytes) {
     require(groups != nullptr && count > 0, "the step has no groups");
     check_stride(struct_bytes, least_group_bytes, "step.group_struct_bytes");
     std::vector<GroupValues> values;

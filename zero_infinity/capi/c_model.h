@@ -11,6 +11,7 @@
 
 namespace penstock::zero {
 
+// Enumerations are taken by reference: a C caller may have set any number, which must not be copied as one of them.
 // All throw store::Refusal (usage) on NULL, sizes that cannot be, numbers of no enumeration, indices of nothing; and
 // Error (usage) as the makers of optimizers do.
 ModelSpec model_of(const penstock_model* given);
@@ -19,8 +20,8 @@ store::ClientState values_of(const penstock_value* values, std::size_t count);
 PassVisits visits_of(const penstock_visit* visits, std::size_t count, std::size_t unit_count);
 Visit visit_of(const std::uint32_t* units, std::size_t count, std::size_t unit_count);
 // The groups of a step as the session takes them: the last one as `others`.
-std::vector<GroupValues> group_values_of(penstock_optimizer optimizer, const penstock_group* groups, std::size_t count,
-                                         std::size_t struct_bytes);
+std::vector<GroupValues> group_values_of(const penstock_optimizer& optimizer, const penstock_group* groups,
+                                         std::size_t count, std::size_t struct_bytes);
 
 penstock_type type_of(PlaneType type) noexcept;
 

@@ -70,7 +70,7 @@ class ToMemory final : public WeightSink {
     std::span<std::byte> to_;
 };
 
-Pass pass_of(penstock_pass pass) {
+Pass pass_of(const penstock_pass& pass) {
     const int number = number_of(pass);
     require(number == PENSTOCK_TRAINING || number == PENSTOCK_INFERENCE, "there is no pass {}", number);
     return number == PENSTOCK_TRAINING ? Pass::training : Pass::inference;
@@ -231,11 +231,11 @@ penstock_unit_memory CSession::memory(std::uint32_t index) const {
 
 // ---------------------------------------------------------------- passes
 
-void CSession::expect(penstock_pass pass, const penstock_visit* visits, std::size_t count) {
+void CSession::expect(const penstock_pass& pass, const penstock_visit* visits, std::size_t count) {
     session_->expect(pass_of(pass), visits_of(visits, count, unit_count()));
 }
 
-void CSession::begin_pass(penstock_pass pass) {
+void CSession::begin_pass(const penstock_pass& pass) {
     const Pass kind = pass_of(pass);
     visited_ = {};
     session_->begin_pass(kind);

@@ -39,8 +39,8 @@ class CSession {
     penstock_place place(ParameterId parameter) const;
     penstock_unit_memory memory(std::uint32_t unit) const;  // Refusal: neither visited nor resident
 
-    void expect(penstock_pass pass, const penstock_visit* visits, std::size_t count);
-    void begin_pass(penstock_pass pass);
+    void expect(const penstock_pass& pass, const penstock_visit* visits, std::size_t count);
+    void begin_pass(const penstock_pass& pass);
     void visit(const Visit& visit, const Visit& held);
     void end_pass();
 

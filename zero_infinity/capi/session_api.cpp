@@ -52,7 +52,7 @@ void give(const Struct& own, Struct* place, std::size_t least_bytes, const char*
     penstock::store::put(own, *place);
 }
 
-ParameterValue value_of(penstock_what what) {
+ParameterValue value_of(const penstock_what& what) {
     const int number = penstock::store::number_of(what);
     require(number >= PENSTOCK_WEIGHT && number <= PENSTOCK_MOMENT1, "there is no penstock_what {}", number);
     return static_cast<ParameterValue>(number);
