@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steps of a Hugging Face model with parameters and optimizer states on NVMe, by Penstock's Python package or by its peer.
 
-  bench/peers/venv.sh                                                        # once: .peers/deepspeed, with transformers
+  bench/peers/venv.sh && .peers/deepspeed/bin/python -m pip install transformers==5.23.0     # once: .peers/deepspeed
   PYTHONPATH=python .peers/deepspeed/bin/python bench/peers/fine_tune.py penstock --dir /nvme/try --steps 20
   .peers/deepspeed/bin/python bench/peers/fine_tune.py deepspeed --dir /nvme/try --steps 20
 

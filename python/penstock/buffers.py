@@ -30,6 +30,11 @@ def take(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
         named[name].data.copy_(value)
 
 
+def size(model: nn.Module) -> int:
+    """Of pack()'s bytes."""
+    return sum(buffer.nbytes for _, buffer in _named(model))
+
+
 def pack(model: nn.Module) -> torch.Tensor:
     """The bytes of all of them, one after the other."""
     parts = [buffer.cpu().contiguous().reshape(-1).view(torch.uint8) for _, buffer in _named(model)]

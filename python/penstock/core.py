@@ -140,8 +140,6 @@ class Core(Protocol):
 
     def gradient_norm(self) -> float: ...
 
-    def first_non_finite_gradient(self) -> tuple[int, int] | None: ...
-
     # Steps.
     def update(self, request: UpdateRequest) -> UpdateReport:
         """Clips, updates every parameter that a gradient came to, clears the gradients, commits."""

@@ -42,7 +42,7 @@ class Engine(nn.Module):
         self.optimizer.extra = lambda: buffers.pack(self.module) if self.has_buffers else None
         self.lr_scheduler: Any = None
         self.micro_steps = 0
-        self.has_buffers = buffers.pack(model).numel() > 0
+        self.has_buffers = buffers.size(model) > 0
         for unit in units:
             if unit.module is not None:
                 unit.module.forward = UnitCall(unit, self.visits)

@@ -54,8 +54,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     incoming = None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
-    packed = buffers.pack(model)
-    spec = _model_spec(cut, mapped, packed if packed.numel() else None)
+    spec = _model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None)
     read_first = first_value if incoming is None else incoming.value
     opened = _opener(store, core)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:

@@ -1,4 +1,4 @@
-"""Which hooks for saved tensors are innermost now. Torch before 2.6 does not tell, so there entering them is watched."""
+"""Which hooks for saved tensors are innermost now. Before 2.6 torch does not tell: there entering them is watched."""
 from __future__ import annotations
 
 import threading

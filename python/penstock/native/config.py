@@ -7,19 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import PenstockError, UsageError
-from .library import library
+from .library import library_of
+from .structs import USAGE, Error
 
 ABI = 1
-OK, USAGE = 0, 2
 
 
 class Text(ctypes.Structure):
     _fields_ = [("struct_bytes", ctypes.c_size_t), ("json", ctypes.c_char_p), ("name", ctypes.c_char_p),
                 ("known", ctypes.c_char_p)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 2044)]
 
 
 def resolve(text: str, name: str, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -40,11 +36,7 @@ def resolve(text: str, name: str, known: Mapping[str, Any] | None = None) -> dic
 
 
 def _functions() -> ctypes.CDLL:
-    loaded = library()
-    there = loaded.penstock_config_abi_version()
-    if there != ABI:
-        raise UsageError(f"{loaded._name} speaks version {there} of penstock_config.h and this package version {ABI}: "
-                         "install both from one wheel, or build the checkout again")
+    loaded = library_of("penstock_config.h", "penstock_config_abi_version", ABI)
     loaded.penstock_config_resolve.argtypes = (ctypes.POINTER(Text), ctypes.POINTER(ctypes.c_void_p),
                                                ctypes.POINTER(Error))
     loaded.penstock_config_resolve.restype = ctypes.c_int

@@ -13,8 +13,7 @@ from . import structs as c
 from ..core import GroupValues, ModelSpec, OpenSum, ParameterSpec, PassKind, ReadWeight, UpdateReport, UpdateRequest
 from ..core import UnitSpec, Visit, What
 from ..errors import ModelError, UsageError, some
-from .session import DTYPES, TYPES, Handle, NotFound, array, client_state, error_of, functions, made, values_of
-from .session import visits_of
+from .session import DTYPES, TYPES, Handle, NotFound, array, client_state, functions, made, note, values_of, visits_of
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -150,14 +149,6 @@ class NativeCore:
         self._call["gradient_norm"](self._pointer, ctypes.byref(norm))
         return norm.value
 
-    def first_non_finite_gradient(self) -> Place | None:
-        for place in self._place_of:
-            if self._spec(place).trainable:
-                total = self.gradient(*place)
-                if total is not None and not torch.isfinite(total).all():
-                    return place
-        return None
-
     # Steps.
     def update(self, request: UpdateRequest) -> UpdateReport:
         groups = self._groups_of(request.groups)
@@ -221,8 +212,8 @@ class NativeCore:
 
     def notes(self) -> list[str]:
         lines = []
-        while (line := self._note(self._pointer, self._told)) is not None:
-            lines.append(line.decode(errors="replace"))
+        while (line := note(self._pointer, self._told)) is not None:
+            lines.append(line)
             self._told += 1
         return lines
 
@@ -262,9 +253,6 @@ class NativeCore:
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
-        from .library import library
-        self._note = library().penstock_session_note
-        self._note.argtypes, self._note.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_char_p
         refused: list[BaseException] = []
         model, kept = self._c_model()
         options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept)

@@ -11,6 +11,16 @@ from ..errors import UsageError
 NAME = "libpenstock_python.so"
 
 
+def library_of(header: str, version: str, own: int) -> ctypes.CDLL:
+    """The library, whose function `version` must say of that header what this package was written for."""
+    loaded = library()
+    there = getattr(loaded, version)()
+    if there != own:
+        raise UsageError(f"{loaded._name} speaks version {there} of {header} and this package version {own}: install "
+                         "both from one wheel, or build the checkout again")
+    return loaded
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
     """Beside the package, as the wheel has it; named by PENSTOCK_LIBRARY; or built in a checkout."""

@@ -9,7 +9,7 @@ import torch
 
 from . import structs as c
 from ..errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
-from .library import library
+from .library import library, library_of
 
 TYPES = {torch.bfloat16: c.BF16, torch.float16: c.FP16, torch.float32: c.FP32, torch.uint8: c.U8}
 DTYPES = {number: dtype for dtype, number in TYPES.items()}
@@ -24,13 +24,17 @@ class NotFound(PenstockError):
 
 def functions() -> dict[str, Callable[..., None]]:
     """By their names without "penstock_session_". Each raises what its status says."""
-    loaded = library()
-    there = loaded.penstock_session_abi_version()
-    if there != c.ABI:
-        raise UsageError(f"{loaded._name} speaks version {there} of its interface and this package version {c.ABI}: "
-                         "install both from one wheel, or build the checkout again")
+    loaded = library_of("penstock_session.h", "penstock_session_abi_version", c.ABI)
     return {name: _checked(getattr(loaded, "penstock_session_" + name), arguments)
             for name, arguments in c.FUNCTIONS.items()}
+
+
+def note(pointer: ctypes.c_void_p, index: int) -> str | None:
+    """A line for the log; None past the last."""
+    told = library().penstock_session_note
+    told.argtypes, told.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_char_p
+    line: bytes | None = told(pointer, index)
+    return None if line is None else line.decode(errors="replace")
 
 
 def _checked(function: Any, arguments: tuple[Any, ...]) -> Callable[..., None]:
