@@ -31,7 +31,7 @@ class Binding:
         self._bound: dict[tuple[int, Hashable], list[tuple[nn.Parameter, torch.Tensor]]] = {}
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._released: dict[nn.Parameter, torch.Tensor] = {}
-        self._nan: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
+        self._nan: dict[torch.dtype, torch.Tensor] = {}
         for unit in units:
             if unit.index is not None:
                 self._adopt(unit)
@@ -57,7 +57,7 @@ class Binding:
     def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Memory of the caller's stands in, until give_back(). REQUIRES: no pass."""
         parameter.__class__ = Managed
-        parameter.data = values
+        parameter.data = values.to(self.core.device)
 
     def give_back(self, parameter: nn.Parameter) -> None:
         unit, index = self.places[parameter]
@@ -84,7 +84,7 @@ class Binding:
 
     def write(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Its weight becomes these values, if they differ in bits: else a master would lose its lower ones."""
-        if not same_bits(self.read(parameter), values.to(parameter.dtype)):
+        if not same_bits(self.read(parameter), values.to("cpu", parameter.dtype)):
             self.core.write(*self.places[parameter], "weight", values.detach().reshape(-1))
 
     # Gradients (parameter.Keeper).
@@ -156,10 +156,9 @@ class Binding:
             self.release(unit.index)
 
     def _nan_like(self, parameter: nn.Parameter) -> torch.Tensor:
-        key = (parameter.dtype, parameter.device)
-        if key not in self._nan:
-            self._nan[key] = torch.full((), float("nan"), dtype=parameter.dtype, device=parameter.device)
-        return self._nan[key].expand(parameter.shape)
+        if parameter.dtype not in self._nan:
+            self._nan[parameter.dtype] = torch.full((), float("nan"), dtype=parameter.dtype, device=self.core.device)
+        return self._nan[parameter.dtype].expand(parameter.shape)
 
     def _take_first(self, parameter: nn.Parameter) -> None:
         """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""

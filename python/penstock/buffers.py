@@ -21,6 +21,15 @@ def persistent(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: buffer.clone() for name, buffer in _named(model)}
 
 
+def move(model: nn.Module, device: torch.device) -> None:
+    """All of them, also those that belong to no state; what is one tensor stays one."""
+    moved: dict[torch.Tensor, torch.Tensor] = {}
+    for module in model.modules():
+        for key, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[key] = moved.setdefault(buffer, buffer.to(device))
+
+
 def take(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
     named = dict(model.named_buffers(remove_duplicate=False))
     missing = [name for name in values if name not in named]

@@ -106,6 +106,7 @@ class Core(Protocol):
     """A model in training. Raises PenstockError and its kinds; after StorageError it may only be closed."""
 
     units: Sequence[UnitSpec]
+    device: torch.device  # where weights and open sums are; whatever else it hands out is in host memory
     # The client state of the generation it has gone on from; None: the store is new, its weights came from the client.
     resumed: Mapping[str, str] | None
     user_state: MutableMapping[str, str]  # committed with every step

@@ -59,6 +59,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     opened = _opener(store, core)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
         incoming.make_parameters_real()
+    buffers.move(model, opened.device)
     engine = Engine(model, cut, opened, mapped, settings, spec.inference)
     scheduler = _scheduler(lr_scheduler, engine.optimizer)
     if scheduler is not None:

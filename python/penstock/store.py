@@ -6,8 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
+
 from .core import Core, ModelSpec, ReadWeight
+from .errors import UsageError
 from .native.core import NativeCore
+from .native.structs import DEVICES
 
 Tier = Literal["nvme", "cpu"]
 ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, bytes in all)
@@ -38,6 +42,8 @@ class Store:
     snapshots: bool = True
     codec: str | None = None
     gradient_type: Literal["fp32", "bf16"] | None = None  # None: fp32; bf16 for models of bfloat16
+    device: str = "cpu"  # where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests
+    device_budget_bytes: int = 0  # of its own memory; 0: half of what a GPU has free
     threads: int = 0  # of the update; 0: as many as torch has
     deadline_seconds: float = 120.0
     progress: ShowProgress | None = None
@@ -46,6 +52,18 @@ class Store:
         one = isinstance(self.directories, (str, os.PathLike))
         listed = [self.directories] if one else list(self.directories)  # type: ignore[arg-type]
         return [os.fspath(each) for each in listed]  # type: ignore[arg-type]
+
+    def torch_device(self) -> torch.device:
+        """Where torch computes."""
+        kind, _, index = self.device.partition(":")
+        if kind not in DEVICES or (index and (kind != "cuda" or not index.isdecimal())):
+            raise UsageError(f"Store(device='{self.device}'): there are 'cpu', 'cuda', and 'cuda:N' for the GPU of "
+                             "that number")
+        if kind != "cuda":
+            return torch.device("cpu")
+        if not torch.cuda.is_available():
+            raise UsageError(f"Store(device='{self.device}'): torch finds no GPU (torch.cuda.is_available() is False)")
+        return torch.device("cuda", int(index) if index else torch.cuda.current_device())
 
     def __call__(self, model: ModelSpec, first: ReadWeight) -> Core:
         return NativeCore(model, first, self)

@@ -29,6 +29,7 @@ class FakeCore:
     def __init__(self, model: ModelSpec, first: ReadWeight, window_bytes: int | None = None,
                  folder: str | os.PathLike[str] | None = None) -> None:
         self.model, self.units = model, model.units
+        self.device = torch.device("cpu")
         self.folder = Path(folder) if folder else None
         self.user_state: dict[str, str] = {}
         self.resumed: Mapping[str, str] | None = None

@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
+#include "swap/capi/c_words.h"
 #include "swap/format/striping.h"
 
 #include <unistd.h>
@@ -18,22 +19,11 @@
 namespace penstock::store {
 namespace {
 
-constexpr std::uint64_t longest_deadline_ms = 24ULL * 3600 * 1000;  // as of Io
 constexpr std::uint64_t default_tile_bytes = 4ULL << 20;
 constexpr std::uint64_t least_granule_bytes = 4096;  // of every store
 
-aio::Caching caching_of(const penstock_store_options& options) {
-    return options.caching == PENSTOCK_PAGE_CACHE ? aio::Caching::buffered : aio::Caching::direct;
-}
-
 StoreKind kind_of(const penstock_store_options& options) {
     return options.durability == PENSTOCK_SCRATCH ? StoreKind::scratch : StoreKind::durable;
-}
-
-VerifyScope scope_of(const penstock_store_options& options) {
-    return options.verify == PENSTOCK_VERIFY_ALL      ? VerifyScope::all
-           : options.verify == PENSTOCK_VERIFY_SAMPLE ? VerifyScope::sample
-                                                      : VerifyScope::none;
 }
 
 WorkProgress progress_of(const penstock_store_options& options) {
@@ -58,14 +48,11 @@ penstock_store_options checked(const penstock_store_options* given) {
     required(options.job, "options.job");
     const int mode = number_of(options.mode);
     require(mode >= PENSTOCK_OPEN_OR_CREATE && mode <= PENSTOCK_CREATE, "there is no mode {}", mode);
-    const int backend = number_of(options.backend);
-    require(backend >= PENSTOCK_BACKEND_BEST && backend <= PENSTOCK_BACKEND_THREADS, "there is no backend {}", backend);
-    const int caching = number_of(options.caching);
-    require(caching == PENSTOCK_DIRECT || caching == PENSTOCK_PAGE_CACHE, "there is no caching {}", caching);
+    static_cast<void>(backend_of(options.backend));
+    static_cast<void>(caching_of(options.caching));
     const int durability = number_of(options.durability);
     require(durability == PENSTOCK_DURABLE || durability == PENSTOCK_SCRATCH, "there is no durability {}", durability);
-    const int verify = number_of(options.verify);
-    require(verify >= PENSTOCK_VERIFY_NONE && verify <= PENSTOCK_VERIFY_ALL, "there is no verify {}", verify);
+    static_cast<void>(scope_of(options.verify));
     for (std::size_t i = 0; options.bandwidths != nullptr && i < options.directory_count; ++i)
         require(std::isfinite(options.bandwidths[i]) && options.bandwidths[i] > 0,
                 "bandwidth {} is {}; more than 0 is needed", i, options.bandwidths[i]);
@@ -88,8 +75,8 @@ ObjectSpec spec_of(const penstock_object& object) {
 }
 
 aio::IoLimits limits_of(const penstock_store_options& options) {
-    if (options.deadline_ms == 0) return {};
-    return {.deadline = std::chrono::milliseconds(std::min(options.deadline_ms, longest_deadline_ms))};
+    const auto deadline = deadline_of(options.deadline_ms);
+    return deadline ? aio::IoLimits{.deadline = *deadline} : aio::IoLimits{};
 }
 
 std::vector<ObjectSpec> specs_of(const penstock_store_options& options) {
@@ -160,20 +147,7 @@ void open_or_create(OpenStore& open, const penstock_store_options& options, std:
         return create_store(open, options, std::move(specs));
     }
     require_wanted(open, options, specs);
-    open.open({.verify = scope_of(options), .progress = progress_of(options)});
-}
-
-std::optional<aio::BackendKind> wanted_backend(penstock_backend backend) {
-    switch (backend) {
-        case PENSTOCK_BACKEND_IO_URING:
-            return aio::BackendKind::io_uring;
-        case PENSTOCK_BACKEND_LIBAIO:
-            return aio::BackendKind::libaio;
-        case PENSTOCK_BACKEND_THREADS:
-            return aio::BackendKind::threads;
-        default:
-            return std::nullopt;
-    }
+    open.open({.verify = scope_of(options.verify), .progress = progress_of(options)});
 }
 
 }  // namespace
@@ -184,7 +158,7 @@ OpenStore open_store(const penstock_store_options* given, const BackendSource& s
     if (options.mode == PENSTOCK_OPEN) require_store_in(options);
     OpenStore open({options.directories, options.directories + options.directory_count}, options.job);
     const StoreIoOptions io{
-        .caching = caching_of(options), .backend = wanted_backend(options.backend), .limits = limits_of(options)};
+        .caching = caching_of(options.caching), .backend = backend_of(options.backend), .limits = limits_of(options)};
     source ? open.start_io(io, source(open.directory(), options)) : open.start_io(io);
     open_or_create(open, options, std::move(specs));
     return open;

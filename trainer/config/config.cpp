@@ -42,9 +42,8 @@ void check_memory(const TrainConfig& config) {
         refuse(config, fmt::format("memory.tile_elements {} is not a multiple of {}", session.tile_numel,
                                    zero::tile_alignment));
     }
-    if (session.device.kind != zero::DeviceKind::cpu && session.device.budget_bytes == 0) {
-        refuse(config, fmt::format("memory.device \"{}\" needs memory.device_budget", word_of(session.device.kind)));
-    }
+    if (session.device.kind == zero::DeviceKind::emulated && session.device.budget_bytes == 0)
+        refuse(config, "memory.device \"emulated\" needs memory.device_budget");
 }
 
 // Which codec stores what memory.codec and bf16.enabled say.

@@ -2,6 +2,7 @@
 
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
+#include "swap/capi/c_words.h"
 #include "zero_infinity/optimizer/optimizers.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,6 @@ using store::Refusal;
 using store::require;
 using store::required;
 
-constexpr std::uint64_t longest_deadline_ms = 24ULL * 3600 * 1000;  // as of Io
 constexpr std::size_t most_dimensions = 64;
 constexpr const char* own_prefix = "penstock.";  // keys of the session's own
 
@@ -192,26 +192,16 @@ CoreOptions options_of(const penstock_session_options& given) {
                       .budget_bytes = given.device_budget_bytes,
                       .index = given.device_index};
     options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
-    const int verify = number_of(given.verify);
-    require(verify >= PENSTOCK_VERIFY_NONE && verify <= PENSTOCK_VERIFY_ALL, "there is no verify {}", verify);
-    options.verify = verify == PENSTOCK_VERIFY_ALL      ? store::VerifyScope::all
-                     : verify == PENSTOCK_VERIFY_SAMPLE ? store::VerifyScope::sample
-                                                        : store::VerifyScope::none;
+    options.verify = store::scope_of(given.verify);
     options.snapshots = given.snapshots != 0;
     if (given.codec != nullptr) options.codec = given.codec;
     if (number_of(given.gradient_type) != PENSTOCK_TYPE_DEFAULT)
         options.gradient_type = plane_of(given.gradient_type, "options.gradient_type");
     if (given.threads != 0) options.worker_threads = given.threads;
-    const int backend = number_of(given.backend);
-    require(backend >= PENSTOCK_BACKEND_BEST && backend <= PENSTOCK_BACKEND_THREADS, "there is no backend {}", backend);
-    if (backend == PENSTOCK_BACKEND_IO_URING) options.backend = aio::BackendKind::io_uring;
-    if (backend == PENSTOCK_BACKEND_LIBAIO) options.backend = aio::BackendKind::libaio;
-    if (backend == PENSTOCK_BACKEND_THREADS) options.backend = aio::BackendKind::threads;
-    const int caching = number_of(given.caching);
-    require(caching == PENSTOCK_DIRECT || caching == PENSTOCK_PAGE_CACHE, "there is no caching {}", caching);
-    options.caching = caching == PENSTOCK_PAGE_CACHE ? aio::Caching::buffered : aio::Caching::direct;
-    if (given.deadline_ms != 0)
-        options.io_deadline = std::chrono::seconds((std::min(given.deadline_ms, longest_deadline_ms) + 999) / 1000);
+    options.backend = store::backend_of(given.backend);
+    options.caching = store::caching_of(given.caching);
+    if (const auto deadline = store::deadline_of(given.deadline_ms))
+        options.io_deadline = std::chrono::ceil<std::chrono::seconds>(*deadline);
     return options;
 }
 

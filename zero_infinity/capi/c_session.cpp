@@ -135,7 +135,7 @@ void CSession::note_failure(const std::string& why) const {
 // ---------------------------------------------------------------- what it is
 
 std::size_t CSession::unit_count() const noexcept {
-    return session_->model().units.size();
+    return session_->layout().unit_count();
 }
 
 penstock_session_info CSession::info() const {
@@ -153,7 +153,8 @@ penstock_session_info CSession::info() const {
             .pool_peak_bytes = counters.pool_peak_bytes,
             .waited_ns = count_of(counters.waits.total()),
             .visits = counters.visits.visits,
-            .expected_visits = counters.visits.expected};
+            .expected_visits = counters.visits.expected,
+            .device_bytes = info.device_bytes};
 }
 
 const char* CSession::note(std::size_t index) {
@@ -203,9 +204,8 @@ const ParameterSpec& CSession::with(ParameterId parameter, ParameterValue value)
 }
 
 PlaneType CSession::weight_type(ParameterId parameter) const {
-    const StateFormat& format = session_->layout().format();
-    return own(parameter).training == Training::frozen ? session_->layout().unit(parameter.unit).frozen_type(format)
-                                                       : format.codec->weights;
+    const ModelLayout& layout = session_->layout();
+    return layout.unit(parameter.unit).weight_type(own(parameter).training, layout.format());
 }
 
 penstock_place CSession::place(ParameterId parameter) const {

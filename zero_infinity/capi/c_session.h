@@ -37,6 +37,7 @@ class CSession {
     const char* note(std::size_t index);
     penstock_value value_at(std::size_t index) const;
     penstock_place place(ParameterId parameter) const;
+    void compute_on(void* stream) { session_->device().compute_on(stream); }
     penstock_unit_memory memory(std::uint32_t unit) const;  // Refusal: neither visited nor resident
 
     void expect(const penstock_pass& pass, const penstock_visit* visits, std::size_t count);

@@ -168,7 +168,7 @@ typedef struct penstock_session_options {
     penstock_tier states;
     penstock_device device;
     int device_index;
-    uint64_t device_budget_bytes;
+    uint64_t device_budget_bytes;  // limit of the device's own memory; 0: of CUDA half of what is free
     // Safety.
     uint64_t commit_steps;  // a commit after every so many steps; 0: 1
     int scratch;            // not 0: nothing is ever committed
@@ -222,6 +222,7 @@ typedef struct penstock_session_info {
     uint64_t waited_ns;  // compute for weights, the update for tiles, for the last writes of a commit
     uint64_t visits;
     uint64_t expected_visits;  // were the next ones
+    uint64_t device_bytes;     // of the device's own memory that the session takes
 } penstock_session_info;
 
 penstock_status penstock_session_get_info(const penstock_session* session, penstock_session_info* info,
@@ -246,7 +247,8 @@ penstock_status penstock_session_place(const penstock_session* session, uint32_t
 
 // ---------------------------------------------------------------- passes
 
-// Memory that compute reads, of the device where that has its own. Good until a visit that does not hold the unit.
+// Memory that compute reads, of the device where that has its own. Good until a visit that does not hold the unit, for
+// what is issued until then.
 typedef struct penstock_unit_memory {
     void* trainable;  // NULL where the unit has none
     void* frozen;
@@ -257,6 +259,10 @@ penstock_status penstock_session_expect(penstock_session* session, penstock_pass
                                         size_t visit_count, penstock_error* error);
 // Ends the pass that is under way. What it is expected to visit first is fetched from now on.
 penstock_status penstock_session_begin_pass(penstock_session* session, penstock_pass pass, penstock_error* error);
+// Of CUDA: compute is issued on this stream (a cudaStream_t) from now on, after what was issued on the one before;
+// until the first call on the default one. A visit returns when what is issued then finds the weights; nothing waits on
+// the host for what compute has under way.
+penstock_status penstock_session_compute_on(penstock_session* session, void* stream, penstock_error* error);
 // Compute goes to these units: blocks until it may read them. Those of `held`, which the last visit had, too, and which
 // are among `units`, stay where they are. `memory` has room for unit_count, or is NULL. DOES_NOT_FIT: there is no room
 // for them all at once; nothing has changed.
@@ -264,7 +270,7 @@ penstock_status penstock_session_visit(penstock_session* session, const uint32_t
                                        const uint32_t* held, size_t held_count, penstock_unit_memory* memory,
                                        penstock_error* error);
 penstock_status penstock_session_end_pass(penstock_session* session, penstock_error* error);
-// Of a resident unit where compute reads host memory: at any time, always the same.
+// Of a resident unit: at any time, always the same.
 penstock_status penstock_session_resident(const penstock_session* session, uint32_t unit, penstock_unit_memory* memory,
                                           penstock_error* error);
 
@@ -279,11 +285,12 @@ typedef struct penstock_gradient {
     int fresh;  // not 0: it holds nothing yet and is to be written whole; it counts as there from now on
 } penstock_gradient;
 
-// To be added to by compute, until a gradient of another unit is opened. Trainable parameters only, borrowed ones too.
+// To be added to by compute, in the memory that it reads, until a gradient of another unit is opened. Trainable
+// parameters only, borrowed ones too.
 penstock_status penstock_session_open_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                                penstock_gradient* gradient, penstock_error* error);
-// The sum in host memory, always at the same address; may be changed in place between passes. NOT_FOUND: no addend has
-// come.
+// The sum in host memory, always at the same address, when what the device has of it has come; may be changed in place
+// between passes. NOT_FOUND: no addend has come.
 penstock_status penstock_session_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                           penstock_gradient* gradient, penstock_error* error);
 penstock_status penstock_session_clear_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,

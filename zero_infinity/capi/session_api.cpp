@@ -138,6 +138,10 @@ penstock_status penstock_session_end_pass(penstock_session* session, penstock_er
     return called(session, error, [&](CSession& own) { own.end_pass(); });
 }
 
+penstock_status penstock_session_compute_on(penstock_session* session, void* stream, penstock_error* error) {
+    return called(session, error, [&](CSession& of) { of.compute_on(stream); });
+}
+
 penstock_status penstock_session_resident(const penstock_session* session, uint32_t unit, penstock_unit_memory* memory,
                                           penstock_error* error) {
     return called(session, error, [&](const CSession& own) { required(memory, "memory") = own.memory(unit); });

@@ -1,6 +1,9 @@
 #include "zero_infinity/device/device.h"
 
 #include "aio/words/check.h"
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
 
 namespace penstock::zero {
 
@@ -14,6 +17,12 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
             return make_cuda_device(options);
     }
     PENSTOCK_CHECK(false, "device kind {}", static_cast<int>(options.kind));
+}
+
+std::uint64_t free_device_bytes(const DeviceOptions& options) {
+    if (options.kind == DeviceKind::cuda) return free_cuda_bytes(options);
+    throw Error(ExitCode::usage, fmt::format("the device '{}' has as much memory as it is given: give it a budget",
+                                             word_of(options.kind)));
 }
 
 }  // namespace penstock::zero

@@ -15,7 +15,7 @@ class CpuDevice final : public Device {
     }
     std::uint64_t used_bytes() const noexcept override { return 0; }
 
-    Ticket copy_in(std::byte* /*device*/, const std::byte* /*host*/, std::uint64_t bytes) override {
+    Ticket copy_in(std::byte* /*device*/, const std::byte* /*host*/, std::uint64_t bytes, Ticket /*after*/) override {
         PENSTOCK_CHECK(false, "{} bytes in: the cpu device reads host memory where it lies", bytes);
     }
     Ticket copy_out(std::byte* /*host*/, const std::byte* /*device*/, std::uint64_t bytes) override {
@@ -28,7 +28,7 @@ class CpuDevice final : public Device {
     }
     bool wait(Ticket ticket, std::chrono::nanoseconds /*timeout*/) override { return reached(ticket); }
     void compute_after(Ticket ticket) override { reached(ticket); }
-    void compute_done() override {}  // compute is the calling thread: what it has issued has ended
+    Ticket compute_mark() override { return {}; }  // compute is the calling thread: what it has issued has ended
     void released(std::byte* /*device*/, std::uint64_t /*bytes*/) noexcept override {}
 };
 

@@ -1,5 +1,6 @@
 // A GPU through the CUDA runtime alone: no kernels, so no nvcc. Two non-blocking streams carry the copies; compute is
-// taken to run on the legacy default stream, where torch puts it unless told otherwise.
+// taken to run on the legacy default stream, where torch puts it, unless compute_on() names another. Streams wait for
+// each other by events; a thread waits where it asks for that, and where a lane is full.
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -21,9 +23,9 @@
 namespace penstock::zero {
 namespace {
 
-// Copies of one direction that may be under way at once; one more makes its caller wait for the oldest. Far above
-// what a prefetch depth of a few units needs.
-constexpr std::size_t most_copies = 256;
+// Of one lane that may be under way at once; one more makes its caller wait for the oldest. Far above what a prefetch
+// depth of a few units needs.
+constexpr std::size_t most_under_way = 256;
 
 constexpr std::chrono::microseconds poll_interval{20};  // CUDA has no wait with a deadline
 
@@ -72,83 +74,98 @@ Event make_event() {
     return Event(event);
 }
 
-// Copies of one direction: a stream, and an event for each of the last most_copies tickets. Thread-safe; the caller
-// has set the device.
-class CopyLane {
+// Points in the order of one stream, or of several of which each goes on after the one before: an event for each of the
+// last most_under_way of them. Thread-safe; the caller has set the device.
+class Lane {
    public:
-    explicit CopyLane(Ticket::Lane lane) : lane_(lane), stream_(make_stream()), before_(make_event()) {
+    explicit Lane(Ticket::Lane lane) : lane_(lane) {
         for (Event& event : events_) event = make_event();
     }
-    // The copies' host memory may be gone after this.
-    ~CopyLane() { (void)cudaStreamSynchronize(stream_.get()); }
-    CopyLane(const CopyLane&) = delete;
-    CopyLane& operator=(const CopyLane&) = delete;
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
 
-    Ticket submit(void* to, const void* from, std::uint64_t bytes, cudaMemcpyKind kind);
-    // The same, not before what has been issued on `stream` so far.
-    Ticket submit_after(cudaStream_t stream, void* to, const void* from, std::uint64_t bytes, cudaMemcpyKind kind);
+    // Calls issue(), which puts something on the stream, and marks its end.
+    template <typename Issue>
+    Ticket mark(cudaStream_t stream, const Issue& issue);
     bool reached(std::uint64_t number);
     // What is issued on `stream` from now on waits for the ticket.
     void hold_back(cudaStream_t stream, std::uint64_t number);
 
    private:
     // REQUIRES of these: mutex_ is held.
-    Ticket enqueue(void* to, const void* from, std::uint64_t bytes, cudaMemcpyKind kind);
-    cudaEvent_t event(std::uint64_t number) { return events_[number % most_copies].get(); }
     void check_submitted(std::uint64_t number) const {
         PENSTOCK_CHECK(number <= submitted_count_, "ticket {} of {}", number, submitted_count_);
     }
+    cudaEvent_t event(std::uint64_t number) const { return events_[number % most_under_way].get(); }
 
     const Ticket::Lane lane_;
     std::mutex mutex_;
-    Stream stream_;
-    Event before_;
-    std::array<Event, most_copies> events_;
+    std::array<Event, most_under_way> events_;
     std::uint64_t submitted_count_ = 0;
-    // Known to be done; at least submitted_count_ - most_copies, so that every later ticket still has its event.
-    std::uint64_t done_count_ = 0;
+    std::uint64_t done_count_ = 0;  // known to be: every event of a lower number may have been used again
 };
 
-Ticket CopyLane::submit(void* to, const void* from, std::uint64_t bytes, cudaMemcpyKind kind) {
+template <typename Issue>
+Ticket Lane::mark(cudaStream_t stream, const Issue& issue) {
     const std::lock_guard lock(mutex_);
-    return enqueue(to, from, bytes, kind);
-}
-
-Ticket CopyLane::submit_after(cudaStream_t stream, void* to, const void* from, std::uint64_t bytes,
-                              cudaMemcpyKind kind) {
-    const std::lock_guard lock(mutex_);
-    succeed(cudaEventRecord(before_.get(), stream), "cudaEventRecord of compute");
-    succeed(cudaStreamWaitEvent(stream_.get(), before_.get(), 0), "cudaStreamWaitEvent of a copy");
-    return enqueue(to, from, bytes, kind);
-}
-
-Ticket CopyLane::enqueue(void* to, const void* from, std::uint64_t bytes, cudaMemcpyKind kind) {
     const std::uint64_t number = submitted_count_ + 1;
-    if (number > done_count_ + most_copies) {
-        const std::uint64_t oldest = number - most_copies;
-        succeed(cudaEventSynchronize(event(oldest)), "cudaEventSynchronize of a copy");
+    if (number > done_count_ + most_under_way) {
+        const std::uint64_t oldest = number - most_under_way;
+        succeed(cudaEventSynchronize(event(oldest)), "cudaEventSynchronize");
         done_count_ = oldest;
     }
-    succeed(cudaMemcpyAsync(to, from, bytes, kind, stream_.get()), "cudaMemcpyAsync");
-    succeed(cudaEventRecord(event(number), stream_.get()), "cudaEventRecord of a copy");
+    issue();
+    succeed(cudaEventRecord(event(number), stream), "cudaEventRecord");
     submitted_count_ = number;
     return {lane_, number};
 }
 
-bool CopyLane::reached(std::uint64_t number) {
+bool Lane::reached(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     check_submitted(number);
     if (number <= done_count_) return true;
-    if (!ready(cudaEventQuery(event(number)), "cudaEventQuery of a copy")) return false;
+    if (!ready(cudaEventQuery(event(number)), "cudaEventQuery")) return false;
     done_count_ = number;
     return true;
 }
 
-void CopyLane::hold_back(cudaStream_t stream, std::uint64_t number) {
+void Lane::hold_back(cudaStream_t stream, std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     check_submitted(number);
     if (number <= done_count_) return;
-    succeed(cudaStreamWaitEvent(stream, event(number), 0), "cudaStreamWaitEvent of compute");
+    succeed(cudaStreamWaitEvent(stream, event(number), 0), "cudaStreamWaitEvent");
+}
+
+// Copies of one direction, on a stream of their own. Their host memory may be gone after its end.
+class CopyStream {
+   public:
+    explicit CopyStream(Ticket::Lane lane) : stream_(make_stream()), lane_(lane) {}
+    ~CopyStream() { (void)cudaStreamSynchronize(stream_.get()); }
+    CopyStream(const CopyStream&) = delete;
+    CopyStream& operator=(const CopyStream&) = delete;
+
+    Ticket copy(void* to, const void* from, std::uint64_t bytes, cudaMemcpyKind kind) {
+        return lane_.mark(stream_.get(),
+                          [&] { succeed(cudaMemcpyAsync(to, from, bytes, kind, stream_.get()), "cudaMemcpyAsync"); });
+    }
+    cudaStream_t stream() const noexcept { return stream_.get(); }
+    Lane& lane() noexcept { return lane_; }
+
+   private:
+    Stream stream_;
+    Lane lane_;
+};
+
+struct MemoryInfo {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+};
+
+// Of the thread's device.
+MemoryInfo memory_info() {
+    MemoryInfo info;
+    succeed(cudaMemGetInfo(&info.free_bytes, &info.total_bytes), "cudaMemGetInfo");
+    return info;
 }
 
 Memory make_memory(const DeviceOptions& options) {
@@ -157,9 +174,7 @@ Memory make_memory(const DeviceOptions& options) {
     const cudaError_t error = cudaMalloc(&memory, options.budget_bytes);
     if (error == cudaErrorMemoryAllocation) {
         const std::string reason = take_error(error);
-        std::size_t free_bytes = 0;
-        std::size_t total_bytes = 0;
-        succeed(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+        const auto [free_bytes, total_bytes] = memory_info();
         throw Error(
             ExitCode::does_not_fit,
             fmt::format(
@@ -192,18 +207,19 @@ class CudaDevice final : public Device {
     std::uint64_t used_bytes() const noexcept override { return arena_.used_bytes(); }
 
     void cut_at_seams_of(const pool::PinnedPool& pool) override { pool_ = &pool; }
-    Ticket copy_in(std::byte* device, const std::byte* host, std::uint64_t bytes) override {
+    Ticket copy_in(std::byte* device, const std::byte* host, std::uint64_t bytes, Ticket after) override {
         arena_.check_allocated(memory_.get(), device, bytes);
         enter();
+        hold_back(in_.stream(), after);
         return in_pieces(host, bytes, [&](std::uint64_t begin, std::uint64_t piece_bytes) {
-            return in_.submit(device + begin, host + begin, piece_bytes, cudaMemcpyHostToDevice);
+            return in_.copy(device + begin, host + begin, piece_bytes, cudaMemcpyHostToDevice);
         });
     }
     Ticket copy_out(std::byte* host, const std::byte* device, std::uint64_t bytes) override {
         arena_.check_allocated(memory_.get(), device, bytes);
-        enter();
+        hold_back(out_.stream(), compute_mark());
         return in_pieces(host, bytes, [&](std::uint64_t begin, std::uint64_t piece_bytes) {
-            return out_.submit_after(compute_, host + begin, device + begin, piece_bytes, cudaMemcpyDeviceToHost);
+            return out_.copy(host + begin, device + begin, piece_bytes, cudaMemcpyDeviceToHost);
         });
     }
 
@@ -223,14 +239,20 @@ class CudaDevice final : public Device {
         return true;
     }
 
-    void compute_after(Ticket ticket) override {
-        if (ticket.number == 0) return;
-        enter();
-        lane(ticket).hold_back(compute_, ticket.number);
+    void compute_on(void* given) override {
+        const auto stream = static_cast<cudaStream_t>(given);
+        if (stream == compute_.load()) return;
+        const Ticket before = compute_mark();
+        hold_back(stream, before);
+        compute_.store(stream);
     }
-    void compute_done() override {
+    void compute_after(Ticket ticket) override {
         enter();
-        succeed(cudaStreamSynchronize(compute_), "cudaStreamSynchronize of compute");
+        hold_back(compute_.load(), ticket);
+    }
+    Ticket compute_mark() override {
+        enter();
+        return marks_.mark(compute_.load(), [] {});
     }
 
     void released(std::byte* device, std::uint64_t bytes) noexcept override {
@@ -252,23 +274,28 @@ class CudaDevice final : public Device {
     }
     // Which GPU is current is a matter of each thread.
     void enter() const { succeed(cudaSetDevice(index_), "cudaSetDevice"); }
-    CopyLane& lane(Ticket ticket) {
+    Lane& lane(Ticket ticket) {
         PENSTOCK_CHECK(ticket.lane != Ticket::Lane::none, "ticket {} of no lane", ticket.number);
-        return ticket.lane == Ticket::Lane::in ? in_ : out_;
+        if (ticket.lane == Ticket::Lane::compute) return marks_;
+        return ticket.lane == Ticket::Lane::in ? in_.lane() : out_.lane();
+    }
+    // REQUIRES: enter().
+    void hold_back(cudaStream_t stream, Ticket ticket) {
+        if (ticket.number > 0) lane(ticket).hold_back(stream, ticket.number);
     }
 
     const int index_;
-    const cudaStream_t compute_ = cudaStreamLegacy;
+    std::atomic<cudaStream_t> compute_{cudaStreamLegacy};
     const pool::PinnedPool* pool_ = nullptr;
     DeviceArena arena_;
-    Memory memory_;  // before the lanes, which end their copies first
-    CopyLane in_{Ticket::Lane::in};
-    CopyLane out_{Ticket::Lane::out};
+    Memory memory_;  // before the streams, which end their copies first
+    Lane marks_{Ticket::Lane::compute};
+    CopyStream in_{Ticket::Lane::in};
+    CopyStream out_{Ticket::Lane::out};
 };
 
-}  // namespace
-
-std::unique_ptr<Device> make_cuda_device(const DeviceOptions& options) {
+// Makes that GPU the thread's.
+void choose(const DeviceOptions& options) {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {
@@ -283,7 +310,18 @@ std::unique_ptr<Device> make_cuda_device(const DeviceOptions& options) {
                                 options.index, count));
     }
     succeed(cudaSetDevice(options.index), "cudaSetDevice");
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(const DeviceOptions& options) {
+    choose(options);
     return std::make_unique<CudaDevice>(options);
+}
+
+std::uint64_t free_cuda_bytes(const DeviceOptions& options) {
+    choose(options);
+    return memory_info().free_bytes;
 }
 
 }  // namespace penstock::zero

@@ -12,12 +12,19 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <vector>
 
 namespace penstock::zero {
 namespace {
 
 constexpr int poison = 0xff;  // NaN in bf16, fp16 and fp32
+
+bool meet(const std::byte* one, std::uint64_t one_bytes, const std::byte* other, std::uint64_t other_bytes) {
+    const std::less<const std::byte*> before;
+    return before(other, one + one_bytes) && before(one, other + other_bytes);
+}
 
 void poison_range(std::byte* data, std::uint64_t bytes) noexcept {
     if (bytes > 0) std::memset(data, poison, bytes);
@@ -122,14 +129,53 @@ void CopyLane::wait(std::uint64_t number) {
 }
 
 bool CopyLane::touches(const std::byte* data, std::uint64_t bytes) {
-    const auto meets = [&](const std::byte* other, std::uint64_t other_bytes) {
-        const std::less<const std::byte*> before;
-        return before(other, data + bytes) && before(data, other + other_bytes);
-    };
     const std::lock_guard lock(mutex_);
-    return std::any_of(copies_.begin(), copies_.end(),
-                       [&](const Copy& copy) { return meets(copy.to, copy.bytes) || meets(copy.from, copy.bytes); });
+    return std::any_of(copies_.begin(), copies_.end(), [&](const Copy& copy) {
+        return meet(copy.to, copy.bytes, data, bytes) || meet(copy.from, copy.bytes, data, bytes);
+    });
 }
+
+// Which copies compute may be reading. On a device whose compute runs by itself a copy over such memory must come after
+// a mark that was set behind that compute; here, where nothing would go wrong without, it aborts.
+class Readers {
+   public:
+    Ticket mark() {
+        const std::lock_guard lock(mutex_);
+        return {Ticket::Lane::compute, ++marks_};
+    }
+    void copied(const std::byte* data, std::uint64_t bytes, Ticket ticket) {
+        const std::lock_guard lock(mutex_);
+        copies_.push_back({data, bytes, ticket.number, std::nullopt});
+    }
+    void may_read(Ticket ticket) {
+        const std::lock_guard lock(mutex_);
+        for (Copy& copy : copies_)
+            if (copy.number == ticket.number) copy.read_from = marks_;
+    }
+    void overwritten(const std::byte* data, std::uint64_t bytes, Ticket after) {
+        const std::lock_guard lock(mutex_);
+        const std::uint64_t mark = after.lane == Ticket::Lane::compute ? after.number : 0;
+        PENSTOCK_CHECK(mark <= marks_, "mark {} of {}", mark, marks_);
+        std::erase_if(copies_, [&](const Copy& copy) {
+            if (!meet(copy.data, copy.bytes, data, bytes)) return false;
+            PENSTOCK_CHECK(!copy.read_from || mark > *copy.read_from || after.lane == Ticket::Lane::out,
+                           "{} bytes are copied over what compute may be reading since mark {}, after mark {}", bytes,
+                           *copy.read_from, mark);
+            return true;
+        });
+    }
+
+   private:
+    struct Copy {
+        const std::byte* data;
+        std::uint64_t bytes;
+        std::uint64_t number;                    // of its ticket
+        std::optional<std::uint64_t> read_from;  // the newest mark when compute was last let at it
+    };
+    std::mutex mutex_;
+    std::vector<Copy> copies_;  // that nothing was copied over yet
+    std::uint64_t marks_ = 0;
+};
 
 class EmulatedDevice final : public Device {
    public:
@@ -149,26 +195,33 @@ class EmulatedDevice final : public Device {
     }
     std::uint64_t used_bytes() const noexcept override { return arena_.used_bytes(); }
 
-    Ticket copy_in(std::byte* device, const std::byte* host, std::uint64_t bytes) override {
+    // What the copy comes after was waited for by the calling thread, or is a mark, or a copy out, which comes first.
+    Ticket copy_in(std::byte* device, const std::byte* host, std::uint64_t bytes, Ticket after) override {
         arena_.check_allocated(memory_.data(), device, bytes);
         check_quiet(device, bytes);
-        return in_.submit(device, host, bytes);
+        readers_.overwritten(device, bytes, after);
+        if (after.lane == Ticket::Lane::out) out_.wait(after.number);
+        const Ticket ticket = in_.submit(device, host, bytes);
+        readers_.copied(device, bytes, ticket);
+        return ticket;
     }
     Ticket copy_out(std::byte* host, const std::byte* device, std::uint64_t bytes) override {
         arena_.check_allocated(memory_.data(), device, bytes);
         return out_.submit(host, device, bytes);
     }
 
-    bool reached(Ticket ticket) override { return ticket.number == 0 || lane(ticket).reached(ticket.number); }
+    bool reached(Ticket ticket) override { return is_past(ticket) || lane(ticket).reached(ticket.number); }
     bool wait(Ticket ticket, std::chrono::nanoseconds timeout) override {
-        return ticket.number == 0 || lane(ticket).wait(ticket.number, timeout);
+        return is_past(ticket) || lane(ticket).wait(ticket.number, timeout);
     }
 
     // Without a deadline: the lane's thread is ours and always comes to the ticket.
     void compute_after(Ticket ticket) override {
-        if (ticket.number > 0) lane(ticket).wait(ticket.number);
+        if (is_past(ticket)) return;
+        lane(ticket).wait(ticket.number);
+        if (ticket.lane == Ticket::Lane::in) readers_.may_read(ticket);
     }
-    void compute_done() override {}  // compute is the calling thread: what it has issued has ended
+    Ticket compute_mark() override { return readers_.mark(); }
 
     void released(std::byte* device, std::uint64_t bytes) noexcept override {
         arena_.check_allocated(memory_.data(), device, bytes);
@@ -177,6 +230,8 @@ class EmulatedDevice final : public Device {
     }
 
    private:
+    // Compute is the calling thread: what it has issued has ended.
+    static bool is_past(Ticket ticket) { return ticket.number == 0 || ticket.lane == Ticket::Lane::compute; }
     CopyLane& lane(Ticket ticket) {
         PENSTOCK_CHECK(ticket.lane != Ticket::Lane::none, "ticket {} of no lane", ticket.number);
         return ticket.lane == Ticket::Lane::in ? in_ : out_;
@@ -189,6 +244,7 @@ class EmulatedDevice final : public Device {
 
     DeviceArena arena_;
     pool::Region memory_;
+    Readers readers_;
     CopyLane in_;
     CopyLane out_;
 };

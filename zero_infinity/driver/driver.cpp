@@ -1,8 +1,11 @@
 #include "zero_infinity/driver/driver.h"
 
 #include "aio/words/check.h"
+#include "aio/words/error.h"
 #include "zero_infinity/driver/driver_loop.h"
 #include "zero_infinity/plan/memory_plan.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -50,10 +53,14 @@ struct Driver::State {
     template <typename Reached>
     void wait(std::chrono::nanoseconds& waited, Reached reached);
     bool is_visited(std::uint32_t unit) const;
+    void send_fetches(std::span<const Fetch> fetches);
     void wait_for_weights();
+    void compute_after(Ticket there);
     void transfer(const Order& order);
+    void renew_device_residents();
 
     DriverDeps deps;
+    const std::chrono::seconds deadline;
     const DriverMemory memory;
     Mailbox mailbox;
     WindowPlan window;
@@ -67,12 +74,14 @@ struct Driver::State {
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;
     std::uint64_t copies = 0;  // begun
+    bool device_stuck = false;
 
     DriverLoop loop;  // its thread starts last and ends first
 };
 
 Driver::State::State(const DriverDeps& given, const DriverOptions& options)
     : deps(given),
+      deadline(options.deadline),
       memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout, options.staging_tiles,
              window_sizes(deps, options)),
       mailbox(deps.layout->unit_count()),
@@ -96,16 +105,36 @@ bool Driver::State::is_visited(std::uint32_t unit) const {
     return std::find(visit.units.begin(), visit.units.end(), unit) != visit.units.end();
 }
 
+// Their places are those that compute has left by now; on a device it may still be reading there.
+void Driver::State::send_fetches(std::span<const Fetch> fetches) {
+    if (fetches.empty()) return;
+    const Ticket left = deps.device->compute_mark();
+    for (const Fetch& fetch : fetches) mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .after = left});
+    deps.io->wake();
+}
+
 void Driver::State::wait_for_weights() {
-    std::vector<ArrivedFetch> wanted;
+    std::vector<ArrivedFetch> visited;
     for (const std::uint32_t unit : visit.units)
-        if (const auto place = window.place(unit)) wanted.push_back({unit, place->fetch});
+        if (const auto place = window.place(unit)) visited.push_back({unit, place->fetch});
+    std::vector<ArrivedFetch> wanted = visited;
     std::erase_if(wanted, [&](const ArrivedFetch& each) { return mailbox.has(each); });
-    if (wanted.empty()) return;
-    for (const ArrivedFetch& each : wanted) send({.kind = Order::Kind::await, .fetch = {.unit = each.unit}});
+    if (!wanted.empty()) {
+        for (const ArrivedFetch& each : wanted) send({.kind = Order::Kind::await, .fetch = {.unit = each.unit}});
+        const auto start = Clock::now();
+        mailbox.wait_for(wanted);
+        waits.weights += Clock::now() - start;
+    }
+    for (const ArrivedFetch& each : visited) compute_after(mailbox.arrived(each.unit).there);
+}
+
+// A stream waits by itself. A thread stands still; whether a copy takes too long is for the driver's thread to say.
+void Driver::State::compute_after(Ticket there) {
     const auto start = Clock::now();
-    mailbox.wait_for(wanted);
+    while (deps.device->computes_on_caller() && !deps.device->wait(there, std::chrono::milliseconds(100)))
+        mailbox.check();
     waits.weights += Clock::now() - start;
+    deps.device->compute_after(there);
 }
 
 template <typename Reached>
@@ -124,7 +153,24 @@ void Driver::State::transfer(const Order& order) {
     wait(waited, [&](const Progress& progress) { return progress.transfers == wanted; });
 }
 
-Driver::Driver(const DriverDeps& deps, const DriverOptions& options) : state_(std::make_unique<State>(deps, options)) {}
+// Host memory has new ones.
+void Driver::State::renew_device_residents() {
+    if (memory.device_residents().copy(deadline)) return;
+    device_stuck = true;
+    throw Error(ExitCode::internal,
+                fmt::format("resident weights are on their way to device '{}' for more than {} s: the device is stuck; "
+                            "the last committed step is safe. Run again to resume",
+                            deps.device->name(), deadline.count()));
+}
+
+Driver::Driver(const DriverDeps& deps, const DriverOptions& options) : state_(std::make_unique<State>(deps, options)) {
+    try {
+        state_->renew_device_residents();
+    } catch (...) {
+        if (stuck()) static_cast<void>(state_.release());
+        throw;
+    }
+}
 
 void Driver::stop() noexcept {
     state_->loop.stop();
@@ -132,22 +178,20 @@ void Driver::stop() noexcept {
 
 Driver::~Driver() {
     stop();
-    if (state_->loop.stuck()) static_cast<void>(state_.release());  // the device may still write into our memory
+    if (stuck()) static_cast<void>(state_.release());  // the device may still write into our memory
 }
 
 bool Driver::stuck() const noexcept {
-    return state_->loop.stuck();
+    return state_->loop.stuck() || state_->device_stuck;
 }
 
 void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held) {
     State& s = *state_;
     PENSTOCK_CHECK(s.phase != State::Phase::updating, "a visit before the update's commit");
     const std::span<const Fetch> fetches = s.window.visit(visit, ahead, held);
-    if (!s.visit.units.empty()) s.deps.device->compute_done();  // what was read there may be overwritten
     s.phase = State::Phase::passing;
     s.visit = visit;
-    for (const Fetch& fetch : fetches) s.mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch});
-    if (!fetches.empty()) s.deps.io->wake();
+    s.send_fetches(fetches);
     s.wait_for_weights();
 }
 
@@ -162,7 +206,6 @@ UnitMemory Driver::memory(std::uint32_t unit) const {
 void Driver::end_pass() {
     State& s = *state_;
     if (s.phase != State::Phase::passing) return;
-    s.deps.device->compute_done();
     s.window.end_visit();
     s.visit = {};
     s.phase = State::Phase::between;
@@ -197,6 +240,7 @@ void Driver::end_update() {
                    "an update ends after {} of {} tiles, or none has begun", state_->put_back, count);
     state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.written_tiles == count; });
     state_->phase = State::Phase::between;
+    state_->renew_device_residents();
 }
 
 void Driver::commit(const store::ClientState& client) {
@@ -206,7 +250,7 @@ void Driver::commit(const store::ClientState& client) {
     state_->begun = state_->send({.kind = Order::Kind::commit, .client = &client});
     const std::uint64_t wanted = ++state_->commits;
     state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.commits == wanted; });
-    state_->phase = State::Phase::between;
+    if (std::exchange(state_->phase, State::Phase::between) == State::Phase::updating) state_->renew_device_residents();
 }
 
 void Driver::read(store::TileId tile, std::span<std::byte> memory) {
@@ -217,6 +261,7 @@ void Driver::write(store::TileId tile, std::span<std::byte> memory) {
     State& s = *state_;
     s.window.forget();
     s.transfer({.kind = Order::Kind::write, .tile = tile, .memory = memory});
+    if (s.memory.device_residents().has(tile)) s.renew_device_residents();
 }
 
 void Driver::begin_snapshot(const std::string& path) {

@@ -17,8 +17,8 @@ WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
             .device = deps.device,
             .layout = deps.layout,
             .memory = &deps.memory->weights(),
-            .arrived = [mailbox = deps.mailbox](const Fetch& fetch) {
-                mailbox->arrived({fetch.unit, fetch.number});
+            .arrived = [mailbox = deps.mailbox](const Fetch& fetch, Ticket there) {
+                mailbox->arrived({fetch.unit, fetch.number, there});
             }};
 }
 
@@ -105,7 +105,7 @@ bool DriverLoop::may_obey() const {
 void DriverLoop::obey(const Order& order) {
     switch (order.kind) {
         case Order::Kind::fetch:
-            weights_.fetch(order.fetch);
+            weights_.fetch(order.fetch, order.after);
             break;
         case Order::Kind::await:
             weights_.await(order.fetch.unit);
@@ -220,9 +220,11 @@ void DriverLoop::check_copies() {
     next_check_ = now + std::min<std::chrono::nanoseconds>(std::chrono::seconds(1), deps_.deadline / 2);
     if (const auto age = weights_.oldest_copy(); age && *age >= deps_.deadline) {
         stuck_ = true;
-        fail(ExitCode::internal, fmt::format("a copy of weights to device '{}' has not ended for {} s: the device is "
-                                             "stuck; the last committed step is safe. Run again to resume",
-                                             deps_.device->name(), whole_seconds(*age)));
+        fail(ExitCode::internal,
+             fmt::format("a copy of weights to device '{}', or the compute before it, has not ended for {} "
+                         "s: the device is stuck; the last committed step is safe. Run again to "
+                         "resume",
+                         deps_.device->name(), whole_seconds(*age)));
     }
 }
 

@@ -10,26 +10,29 @@ pool::Lease lease_unless_empty(pool::PinnedPool& pool, const char* use, std::uin
     return bytes == 0 ? pool::Lease() : pool.acquire(pool.use(use), bytes);
 }
 
-std::byte* allocate_unless_empty(Device& device, std::uint64_t bytes) {
-    return bytes == 0 ? nullptr : device.allocate(bytes, weights_use);
+std::optional<WeightMemory::DeviceMemory> device_memory(Device& device, const DeviceResidents& residents,
+                                                        std::uint64_t window_bytes) {
+    if (device.shares_host_memory()) return std::nullopt;
+    return WeightMemory::DeviceMemory{&residents,
+                                      window_bytes == 0 ? nullptr : device.allocate(window_bytes, weights_use)};
 }
 
 }  // namespace
 
 WeightMemory::WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> host_window,
-                           std::byte* device_window)
-    : layout_(&layout), residents_(&residents), host_window_(host_window), device_window_(device_window) {}
+                           std::optional<DeviceMemory> device)
+    : layout_(&layout), residents_(&residents), host_window_(host_window), device_(device) {}
 
 bool WeightMemory::passes_through(std::uint32_t unit) const noexcept {
-    return layout_->group_bytes(unit) > 0 && (device_window_ != nullptr || resident(unit) == nullptr);
+    return layout_->group_bytes(unit) > 0 && at(unit) == nullptr;
 }
 
 std::byte* WeightMemory::window(std::uint64_t offset_bytes) const noexcept {
-    return (device_window_ != nullptr ? device_window_ : host_window_.data()) + offset_bytes;
+    return (device_ ? device_->window : host_window_.data()) + offset_bytes;
 }
 
 UnitMemory WeightMemory::unit(std::uint32_t unit, std::uint64_t offset_bytes) const {
-    std::byte* group = passes_through(unit) ? window(offset_bytes) : resident(unit);
+    std::byte* group = passes_through(unit) ? window(offset_bytes) : at(unit);
     return {group, group + layout_->frozen_offset_bytes(unit)};
 }
 
@@ -73,9 +76,10 @@ StagedTile StagingMemory::tile(std::uint64_t number) const {
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
                            const ModelLayout& layout, std::uint32_t staging_tiles, WindowSizes windows)
     : residents_(io, store, pool, layout),
+      device_residents_(layout, residents_, device),
       window_(lease_unless_empty(pool, weights_use, windows.host_bytes)),
       buffers_(lease_unless_empty(pool, staging_use, staging_tiles * layout.staging_tile_bytes())),
-      weights_(layout, residents_, window_.span(), allocate_unless_empty(device, windows.device_bytes)),
+      weights_(layout, residents_, window_.span(), device_memory(device, device_residents_, windows.device_bytes)),
       staging_(layout, residents_, buffers_.data(), staging_tiles) {}
 
 }  // namespace penstock::zero

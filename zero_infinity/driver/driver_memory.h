@@ -4,6 +4,7 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/device/device.h"
+#include "zero_infinity/driver/device_residents.h"
 #include "zero_infinity/driver/residents.h"
 #include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/plan/model_layout.h"
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace penstock::zero {
@@ -24,25 +26,34 @@ struct UnitMemory {
 // Windows for weights that come and go, and those that are always there.
 class WeightMemory {
    public:
-    // Everything outlives it. `device_window` is null where compute reads host memory.
+    struct DeviceMemory {  // where compute does not read host memory
+        const DeviceResidents* residents = nullptr;
+        std::byte* window = nullptr;
+    };
+    // Everything outlives it.
     WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> host_window,
-                 std::byte* device_window);
+                 std::optional<DeviceMemory> device);
 
-    // Compute finds the unit's weights in its window; otherwise they are resident in host memory.
+    // Compute finds the unit's weights in its window; otherwise they are resident where it reads.
     bool passes_through(std::uint32_t unit) const noexcept;
     std::byte* resident(std::uint32_t unit) const noexcept { return residents_->group(unit); }  // null: is not
     // Compute finds it in the same place at all times.
-    bool stays(std::uint32_t unit) const noexcept { return device_window_ == nullptr && resident(unit) != nullptr; }
+    bool stays(std::uint32_t unit) const noexcept { return at(unit) != nullptr; }
     std::byte* window(std::uint64_t offset_bytes) const noexcept;  // where compute reads
     std::span<std::byte> host_window() const noexcept { return host_window_; }
     // `offset_bytes` is its place in the window, where it passes through.
     UnitMemory unit(std::uint32_t unit, std::uint64_t offset_bytes) const;
 
    private:
+    // Where compute reads a unit that is resident there; else null.
+    std::byte* at(std::uint32_t unit) const noexcept {
+        return device_ ? device_->residents->group(unit) : residents_->group(unit);
+    }
+
     const ModelLayout* layout_;
     const Residents* residents_;
     std::span<std::byte> host_window_;
-    std::byte* device_window_;
+    std::optional<DeviceMemory> device_;
 };
 
 // One tile in host memory, to be updated in place.
@@ -78,7 +89,7 @@ class StagingMemory {
 
 struct WindowSizes {
     std::uint64_t host_bytes = 0;
-    std::uint64_t device_bytes = 0;  // 0: compute reads host memory
+    std::uint64_t device_bytes = 0;
 };
 
 // All of it: takes the leases and reads the resident objects. The constructor blocks and throws as that of Residents.
@@ -92,9 +103,11 @@ class DriverMemory {
     const WeightMemory& weights() const noexcept { return weights_; }
     const StagingMemory& staging() const noexcept { return staging_; }
     const Residents& residents() const noexcept { return residents_; }
+    const DeviceResidents& device_residents() const noexcept { return device_residents_; }
 
    private:
     Residents residents_;
+    DeviceResidents device_residents_;
     pool::Lease window_;
     pool::Lease buffers_;
     WeightMemory weights_;

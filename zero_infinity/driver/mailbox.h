@@ -3,6 +3,7 @@
 
 #include "aio/words/error.h"
 #include "swap/format/manifest.h"
+#include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/residents.h"
 #include "zero_infinity/driver/snapshot_copier.h"
 #include "zero_infinity/plan/window_plan.h"
@@ -36,6 +37,7 @@ struct Order {
         stop
     } kind = Kind::stop;
     Fetch fetch;                                       // of await: its unit
+    Ticket after;                                      // of fetch: when compute has left its place
     ResidentTiles residents = ResidentTiles::written;  // of begin_update
     std::uint64_t number = 0;                          // of the tile that is put back
     const store::ClientState* client = nullptr;  // of commit; compute waits for the answer, so it lives until then
@@ -64,13 +66,15 @@ struct Progress {
 struct ArrivedFetch {
     std::uint32_t unit = 0;
     std::uint64_t fetch = 0;
+    Ticket there = {};  // when compute may read it; where it reads host memory, from the start
 };
 
 class Mailbox {
    public:
     explicit Mailbox(std::uint32_t units) : arrived_(units) { orders_.reserve(64); }
 
-    // Compute thread. Both throw Error once the driver has failed. send() returns the order's number, counting from 1.
+    // Compute thread. All but progress() and what is taken throw Error once the driver has failed. send() returns the
+    // order's number, counting from 1.
     std::uint64_t send(const Order& order) {
         const std::lock_guard lock(mutex_);
         if (failure_) throw Error(failure_->code, failure_->message);
@@ -88,12 +92,13 @@ class Mailbox {
     void wait_for(std::span<const ArrivedFetch> wanted) {
         wait([&](const Progress&) {
             return std::all_of(wanted.begin(), wanted.end(),
-                               [&](const ArrivedFetch& each) { return arrived_[each.unit] == each.fetch; });
+                               [&](const ArrivedFetch& each) { return arrived_[each.unit].fetch == each.fetch; });
         });
     }
-    bool has(const ArrivedFetch& wanted) {
+    bool has(const ArrivedFetch& wanted) { return arrived(wanted.unit).fetch == wanted.fetch; }
+    ArrivedFetch arrived(std::uint32_t unit) {  // the newest of that unit
         const std::lock_guard lock(mutex_);
-        return arrived_[wanted.unit] == wanted.fetch;
+        return arrived_[unit];
     }
     // As wait(), for `time` at most; false: it was not reached.
     template <typename Reached>
@@ -102,6 +107,10 @@ class Mailbox {
         changed_.wait_for(lock, time, [&] { return failure_ || reached(progress_); });
         if (failure_) throw Error(failure_->code, failure_->message);
         return reached(progress_);
+    }
+    void check() {
+        const std::lock_guard lock(mutex_);
+        if (failure_) throw Error(failure_->code, failure_->message);
     }
     Progress progress() {
         const std::lock_guard lock(mutex_);
@@ -128,7 +137,7 @@ class Mailbox {
     }
     void arrived(const ArrivedFetch& fetch) {
         const std::lock_guard lock(mutex_);
-        arrived_[fetch.unit] = fetch.fetch;
+        arrived_[fetch.unit] = fetch;
     }
     void publish(const Progress& progress, const std::optional<DriverFailure>& failure) {
         {
@@ -153,7 +162,7 @@ class Mailbox {
     std::vector<Order> orders_;
     std::uint64_t sent_ = 0;
     Progress progress_;
-    std::vector<std::uint64_t> arrived_;  // by unit: number of the fetch that arrived last
+    std::vector<ArrivedFetch> arrived_;  // by unit, the last one
     std::optional<DriverFailure> failure_;
     std::vector<std::string> notes_;
     std::vector<EndedSnapshot> ended_snapshots_;

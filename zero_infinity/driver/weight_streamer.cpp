@@ -75,12 +75,12 @@ WeightStreamer::~WeightStreamer() {
     PENSTOCK_CHECK(quiet(), "{} fetches are under way", under_way_.size());
 }
 
-void WeightStreamer::fetch(const Fetch& fetch) {
-    waiting_.push_back(fetch);
+void WeightStreamer::fetch(const Fetch& fetch, Ticket after) {
+    waiting_.push_back({fetch, after});
 }
 
 void WeightStreamer::await(std::uint32_t unit) {
-    for (Fetch& fetch : waiting_) fetch.awaited = fetch.awaited || fetch.unit == unit;
+    for (auto& [fetch, after] : waiting_) fetch.awaited = fetch.awaited || fetch.unit == unit;
     if (reads_[unit] != nullptr) reads_[unit]->await();
 }
 
@@ -100,17 +100,18 @@ void WeightStreamer::pump() {
 }
 
 bool WeightStreamer::may_start(std::size_t waiting) const {
-    const Fetch& fetch = waiting_[waiting];
+    const Fetch& fetch = waiting_[waiting].fetch;
     return std::none_of(under_way_.begin(), under_way_.end(),
                         [&](const UnderWay& other) { return collide(other.fetch, fetch); }) &&
            std::none_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting),
-                        [&](const Fetch& earlier) { return collide(earlier, fetch); });
+                        [&](const Waiting& earlier) { return collide(earlier.fetch, fetch); });
 }
 
 // False: there is no room in host memory for it to pass through.
-bool WeightStreamer::start(const Fetch& fetch) {
+bool WeightStreamer::start(const Waiting& waiting) {
+    const Fetch fetch = waiting.fetch;
     const std::byte* resident = deps_.memory->resident(fetch.unit);
-    UnderWay under_way{fetch, std::nullopt};
+    UnderWay under_way{fetch, waiting.after, std::nullopt};
     if (has_device() && resident == nullptr) {
         under_way.passage_offset = passage_.take(fetch.bytes);
         if (!under_way.passage_offset) return false;
@@ -127,22 +128,24 @@ bool WeightStreamer::start(const Fetch& fetch) {
 }
 
 void WeightStreamer::read_done(std::uint32_t unit) {
-    if (under_way(unit).passage_offset && !error_)
-        to_copy_.push_back(unit);
-    else
-        end(unit);
+    if (error_) return end(unit);
+    if (under_way(unit).passage_offset) return to_copy_.push_back(unit);
+    deps_.arrived(under_way(unit).fetch, {});
+    end(unit);
 }
 
 void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
-    const Fetch& fetch = under_way(unit).fetch;
+    const auto [fetch, after, passage] = under_way(unit);
     const auto now = std::chrono::steady_clock::now();
+    Ticket there;
     try {
-        std::byte* to = deps_.memory->window(fetch.offset_bytes);
-        copies_.push_back({unit, deps_.device->copy_in(to, from, fetch.bytes), now});
+        there = deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), from, fetch.bytes, after);
+        copies_.push_back({unit, there, now});
     } catch (...) {  // it has not begun: nothing waits for its end
         std::erase_if(under_way_, [&](const UnderWay& each) { return each.fetch.unit == unit; });
         throw;
     }
+    if (!error_) deps_.arrived(fetch, there);  // the device itself waits for it
 }
 
 void WeightStreamer::take_in() {
@@ -156,7 +159,6 @@ void WeightStreamer::end(std::uint32_t unit) {
     const UnderWay ended = under_way(unit);
     if (ended.passage_offset) passage_.give_back(*ended.passage_offset);
     std::erase_if(under_way_, [&](const UnderWay& each) { return each.fetch.unit == unit; });
-    if (!error_) deps_.arrived(ended.fetch);
 }
 
 const WeightStreamer::UnderWay& WeightStreamer::under_way(std::uint32_t unit) const {

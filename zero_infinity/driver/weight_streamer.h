@@ -23,7 +23,8 @@ struct WeightStreamerDeps {
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;
     const WeightMemory* memory = nullptr;
-    std::function<void(const Fetch&)> arrived;  // compute may read it
+    // Compute may read it once the ticket is reached, which is so from the start where it reads host memory.
+    std::function<void(const Fetch&, Ticket there)> arrived;
 };
 
 // On the driver's thread.
@@ -32,7 +33,8 @@ class WeightStreamer {
     explicit WeightStreamer(WeightStreamerDeps deps);
     ~WeightStreamer();
 
-    void fetch(const Fetch& fetch);  // as soon as earlier ones to its place, or of its unit, have ended
+    // As soon as earlier ones to its place, or of its unit, have ended. A copy to a device comes after the ticket.
+    void fetch(const Fetch& fetch, Ticket after);
     void await(std::uint32_t unit);  // compute waits for its fetch: it goes before others
     void pump();                     // take_in(), then starts what may be started
     void take_in();                  // device copies that have ended
@@ -45,8 +47,13 @@ class WeightStreamer {
 
    private:
     class UnitRead;  // the reads of one unit's tiles
+    struct Waiting {
+        Fetch fetch;
+        Ticket after;
+    };
     struct UnderWay {
         Fetch fetch;
+        Ticket after;
         std::optional<std::uint64_t> passage_offset;  // in host memory, on its way to the device
     };
     struct Copy {
@@ -57,7 +64,7 @@ class WeightStreamer {
 
     bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }
     bool may_start(std::size_t waiting) const;
-    bool start(const Fetch& fetch);
+    bool start(const Waiting& waiting);
     void read_done(std::uint32_t unit);
     void copy(std::uint32_t unit, const std::byte* from);
     void end(std::uint32_t unit);
@@ -65,7 +72,7 @@ class WeightStreamer {
 
     WeightStreamerDeps deps_;
     HostPassage passage_;
-    std::deque<Fetch> waiting_;  // in the order in which they were asked for
+    std::deque<Waiting> waiting_;  // in the order in which they were asked for
     std::vector<UnderWay> under_way_;
     std::vector<std::unique_ptr<UnitRead>> reads_;  // by unit; null without tiles
     std::vector<std::uint32_t> to_copy_;            // units that were read, in order

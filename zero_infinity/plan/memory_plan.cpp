@@ -25,6 +25,14 @@ std::vector<UnitBytes> streamed_units(const MemoryRequest& request) {
     return units;
 }
 
+// What passes through a device's window: also what host memory keeps because of its tier.
+std::vector<UnitBytes> units_of_device(const ModelLayout& layout) {
+    std::vector<UnitBytes> units = all_units(layout);
+    for (std::uint32_t unit = 0; unit < units.size(); ++unit)
+        if (layout.unit(unit).spec().resident) units[unit].bytes = 0;
+    return units;
+}
+
 pool::Budget fixed_uses(const MemoryRequest& request, const SettingNames& names) {
     pool::Budget budget(request.host_budget_bytes, names.host_budget);
     const auto add = [&](const char* use, std::uint64_t bytes, const std::string& setting) {
@@ -38,18 +46,35 @@ pool::Budget fixed_uses(const MemoryRequest& request, const SettingNames& names)
     return budget;
 }
 
-// No tier of a device is resident yet: every unit passes through its window.
+// Weights that fit stay in it from one pass to the next.
 WindowUse device_window(const MemoryRequest& request, std::span<const PassVisits> passes, const SettingNames& names) {
-    const std::uint64_t room =
-        request.device_budget_bytes - std::min(request.device_budget_bytes, request.device_gradient_bytes);
+    const std::uint64_t fixed = request.device_gradient_bytes + request.device_resident_bytes;
+    const std::vector<UnitBytes> units = units_of_device(*request.layout);
     try {
-        return fitting_window(all_units(*request.layout), passes, request.prefetch_depth, room);
+        if (fixed > request.device_budget_bytes)
+            throw Error(ExitCode::does_not_fit,
+                        fmt::format("{} bytes are missing", fixed - request.device_budget_bytes));
+        const std::uint64_t room = request.device_budget_bytes - fixed;
+        return widened_window(units, passes, fitting_window(units, passes, request.prefetch_depth, room), room);
     } catch (const Error& error) {
-        throw Error(
-            error.code(),
-            fmt::format("the device budget {} ({} bytes, of which {} for gradients) is too small: {}",
-                        names.device_budget, request.device_budget_bytes, request.device_gradient_bytes, error.what()));
+        throw Error(error.code(),
+                    fmt::format("the device budget {} ({} bytes, of which {} for gradients{}) is too small: {}",
+                                names.device_budget, request.device_budget_bytes, request.device_gradient_bytes,
+                                request.device_resident_bytes == 0
+                                    ? ""
+                                    : fmt::format(" and {} for resident weights", request.device_resident_bytes),
+                                error.what()));
     }
+}
+
+// Weights first, because what has no room comes from NVMe again; gradients that have none wait in host memory.
+void divide_device(const MemoryRequest& request, std::span<const PassVisits> passes, const SettingNames& names,
+                   MemoryPlan& plan) {
+    plan.window = device_window(request, passes, names);
+    const std::uint64_t taken = plan.window.window_bytes + request.device_resident_bytes;
+    const bool all = request.device_budget_bytes - taken >= request.device_all_gradients_bytes;
+    plan.device_gradient_bytes = all ? request.device_all_gradients_bytes : request.device_gradient_bytes;
+    plan.device_bytes = taken + plan.device_gradient_bytes;
 }
 
 // Host memory that weights pass through on their way to the device: as many of the largest unit as are fetched ahead,
@@ -86,9 +111,9 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
     const std::uint64_t room = budget.limit_bytes() - std::min(budget.limit_bytes(), budget.used_bytes());
     const std::vector<UnitBytes> streamed = streamed_units(request);
     const PassVisits passes[] = {request.training, request.inference};
-    MemoryPlan plan{std::move(budget), {}, 0, 0};
+    MemoryPlan plan{.budget = std::move(budget), .window = {}};
     if (request.device_has_memory) {
-        plan.window = device_window(request, passes, names);
+        divide_device(request, passes, names, plan);
         plan.host_window_bytes = passage_bytes(streamed, request.prefetch_depth, room);
     } else {
         plan.window = host_window(streamed, passes, request.prefetch_depth, room);

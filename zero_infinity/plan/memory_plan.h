@@ -46,11 +46,14 @@ struct MemoryRequest {
     std::uint32_t prefetch_depth = 2;  // as far as the budgets allow
     std::uint32_t staging_tiles = 4;
     std::uint64_t gradient_bytes = 0;
-    bool snapshots = false;                   // snapshots are copied during training
-    std::uint64_t host_budget_bytes = 0;      // or planned_host_budget
-    bool device_has_memory = false;           // of its own
-    std::uint64_t device_budget_bytes = 0;    // all of it
-    std::uint64_t device_gradient_bytes = 0;  // of it for gradients; the rest is the window for weights
+    bool snapshots = false;               // snapshots are copied during training
+    std::uint64_t host_budget_bytes = 0;  // or planned_host_budget
+    // Of a device with memory of its own.
+    bool device_has_memory = false;
+    std::uint64_t device_budget_bytes = 0;
+    std::uint64_t device_resident_bytes = 0;       // of units that are resident by themselves
+    std::uint64_t device_gradient_bytes = 0;       // the least for gradients
+    std::uint64_t device_all_gradients_bytes = 0;  // with which they stay on the device
 };
 
 struct MemoryPlan {
@@ -58,6 +61,8 @@ struct MemoryPlan {
     WindowUse window;                     // in the memory that compute reads: the host's, or the device's own
     std::uint64_t host_window_bytes = 0;  // that window; or what weights pass through on their way to the device
     std::uint64_t pass_read_bytes = 0;    // from NVMe by one training pass
+    std::uint64_t device_gradient_bytes = 0;
+    std::uint64_t device_bytes = 0;  // of the device's budget: gradients, resident weights, window
 };
 
 // Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change. Does not look at

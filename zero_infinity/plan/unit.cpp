@@ -117,7 +117,7 @@ std::vector<store::ObjectSpec> UnitLayout::objects(const StateFormat& format) co
     };
     const auto weights = [&](std::uint64_t numel) { return numel * format.weights_bytes(); };
     const auto states = [&](std::uint64_t numel) { return format.states_bytes(numel); };
-    const auto frozen = [&](std::uint64_t numel) { return numel * bytes_of(frozen_type(format)); };
+    const auto frozen = [&](std::uint64_t numel) { return numel * bytes_of(weight_type(Training::frozen, format)); };
     append("weights", shard_numel(), weights);
     append("states", shard_numel(), states);
     append("frozen", frozen_shard_numel(), frozen);

@@ -83,8 +83,9 @@ class UnitLayout {
     UnitLayout(UnitSpec spec, Partition partition, std::uint64_t tile_numel);
 
     const UnitSpec& spec() const noexcept { return spec_; }
-    PlaneType frozen_type(const StateFormat& format) const noexcept {
-        return spec_.frozen_type.value_or(format.codec->weights);
+    // Of weights, as they are stored and as compute reads them.
+    PlaneType weight_type(Training training, const StateFormat& format) const noexcept {
+        return training == Training::frozen ? spec_.frozen_type.value_or(format.codec->weights) : format.codec->weights;
     }
     const ParameterPlace& place(std::size_t parameter) const { return places_.at(parameter); }
 

@@ -223,28 +223,34 @@ std::uint64_t floor_bytes(const std::vector<UnitBytes>& units, std::span<const P
                     window_bytes, place, names_of(units, most->units), least_bytes, least_bytes - window_bytes));
 }
 
-}  // namespace
+std::uint64_t bytes_of_all(const std::vector<UnitBytes>& units) {
+    std::uint64_t bytes = 0;
+    for (const UnitBytes& unit : units) bytes += pool::whole_granules(unit.bytes);
+    return bytes;
+}
 
-namespace {
+// Nothing when a visit, or what is to be fetched ahead of it, finds no room.
+std::optional<WindowUse> use_of(const std::vector<UnitBytes>& units, std::span<const PassVisits> passes,
+                                std::uint32_t depth, std::uint64_t window_bytes) {
+    WindowUse use{window_bytes, depth, 0};
+    for (const PassVisits& visits : passes) {
+        WindowPlan plan(units, window_bytes, depth);
+        plan.visit({}, visits);
+        if (!all_find_room(plan, visits)) return std::nullopt;
+        if (&visits == passes.data()) use.fetched_bytes = plan.fetched_bytes();
+    }
+    return use;
+}
 
 // In steps of a 32nd: a window for all units at once always does. Beyond the limit whatever comes next.
 WindowUse least_window_within(const std::vector<UnitBytes>& units, std::span<const PassVisits> passes,
                               std::uint32_t depth, std::uint64_t limit_bytes) {
     const std::uint64_t floor = floor_bytes(units, passes, depth);
-    std::uint64_t most = 0;
-    for (const UnitBytes& unit : units) most += pool::whole_granules(unit.bytes);
+    const std::uint64_t most = bytes_of_all(units);
     const std::uint64_t step = std::max<std::uint64_t>(pool::granule_bytes, pool::whole_granules(floor / 32));
     for (std::uint64_t bytes = floor;; bytes = std::min(most, bytes + step)) {
-        WindowUse use{bytes, depth, 0};
-        if (bytes > limit_bytes) return use;
-        const bool found = std::all_of(passes.begin(), passes.end(), [&](const PassVisits& visits) {
-            WindowPlan plan(units, bytes, depth);
-            plan.visit({}, visits);
-            const bool room = all_find_room(plan, visits);
-            if (&visits == passes.data()) use.fetched_bytes = plan.fetched_bytes();
-            return room;
-        });
-        if (found) return use;
+        if (bytes > limit_bytes) return {bytes, depth, 0};
+        if (const auto use = use_of(units, passes, depth, bytes)) return *use;
         PENSTOCK_CHECK(bytes < most, "{} bytes are not enough for all units at once", bytes);
     }
 }
@@ -276,6 +282,13 @@ WindowUse fitting_window(const std::vector<UnitBytes>& units, std::span<const Pa
     const WindowUse least = least_window(units, passes, 0);
     if (least.window_bytes > window_bytes) refuse(units, passes, least.window_bytes, window_bytes);
     return least;
+}
+
+WindowUse widened_window(const std::vector<UnitBytes>& units, std::span<const PassVisits> passes, const WindowUse& use,
+                         std::uint64_t window_bytes) {
+    const std::uint64_t granules = window_bytes / pool::granule_bytes * pool::granule_bytes;
+    const std::uint64_t wide = std::min(bytes_of_all(units), granules);
+    return wide <= use.window_bytes ? use : use_of(units, passes, use.depth, wide).value_or(use);
 }
 
 }  // namespace penstock::zero

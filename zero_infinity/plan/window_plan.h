@@ -109,5 +109,8 @@ WindowUse least_window(const std::vector<UnitBytes>& units, std::span<const Pass
 // is missing, when even depth 0 does not fit.
 WindowUse fitting_window(const std::vector<UnitBytes>& units, std::span<const PassVisits> passes, std::uint32_t depth,
                          std::uint64_t window_bytes);
+// The same, with as much of `window_bytes` as all units take: what stays is not fetched again.
+WindowUse widened_window(const std::vector<UnitBytes>& units, std::span<const PassVisits> passes, const WindowUse& use,
+                         std::uint64_t window_bytes);
 
 }  // namespace penstock::zero

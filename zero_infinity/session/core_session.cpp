@@ -75,6 +75,7 @@ struct CoreSession::State {
     CommitBarrier barrier;
     std::unique_ptr<SessionPlan> plan;
     std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
+    std::unique_ptr<Device> device;          // after the end, for whoever still has memory of it; before that machine's
     std::unique_ptr<Machine> machine;
     ModelStore opened;
     std::unique_ptr<SessionWork> work;
@@ -102,6 +103,7 @@ void CoreSession::State::end() noexcept {
     stage = Stage::failed;
     if (!stuck()) {
         work.reset();
+        if (machine) device = std::move(machine->device);
         machine.reset();
         return;
     }
@@ -202,7 +204,7 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     // Plan.
     s.plan = std::make_unique<SessionPlan>(std::move(model), std::move(options), s.communicator->partition());
     // Open.
-    s.machine = std::make_unique<Machine>(s.plan->options, events);
+    s.machine = std::make_unique<Machine>(*s.plan, events);
     s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams.weights, initial_client, events);
     s.restore();
     // Build.
@@ -233,10 +235,6 @@ SessionCounters CoreSession::counters() const {
 
 CoreSession::Stage CoreSession::stage() const noexcept {
     return state_->stage;
-}
-
-const ModelSpec& CoreSession::model() const noexcept {
-    return state_->plan->model;
 }
 
 const ModelLayout& CoreSession::layout() const noexcept {
@@ -304,10 +302,9 @@ ParameterMemory CoreSession::weights(ParameterId parameter) const {
     }
     const UnitMemory memory = s.work->driver.memory(parameter.unit);
     const ParameterPlace& place = s.plan->layout.unit(parameter.unit).place(parameter.index);
-    const bool trainable = place.training == Training::trainable;
-    const PlaneType type =
-        trainable ? s.plan->format.codec->weights : s.plan->layout.unit(parameter.unit).frozen_type(s.plan->format);
-    return {(trainable ? memory.weights : memory.frozen) + place.first * bytes_of(type), type, place.numel};
+    const PlaneType type = s.plan->layout.unit(parameter.unit).weight_type(place.training, s.plan->format);
+    std::byte* first = place.training == Training::trainable ? memory.weights : memory.frozen;
+    return {first + place.first * bytes_of(type), type, place.numel};
 }
 
 UnitMemory CoreSession::memory(std::uint32_t unit) const {

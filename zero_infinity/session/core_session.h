@@ -90,23 +90,25 @@ class CoreSession {
     Stage stage() const noexcept;
     const SessionInfo& info() const noexcept;
     SessionCounters counters() const;
-    const ModelSpec& model() const noexcept;  // as it was planned
     const ModelLayout& layout() const noexcept;
+    // A client that computes on a stream of its own names it by compute_on(), before each visit or gradient on another.
     Device& device() noexcept;
     PlaneType gradient_type() const noexcept;
 
     // Replaces what was learned from the last pass of that kind; within such a pass, what it makes from here on.
     void expect(Pass pass, const PassVisits& visits);
     void begin_pass(Pass pass);  // what it is expected to visit first is fetched from now on
-    // Compute goes to these units, and to the owners of what they borrow: blocks until it may read their weights. Those
+    // Compute goes to these units, and to the owners of what they borrow: blocks until it may read their weights; on a
+    // device with a stream, until compute that is issued from now on finds them. Those
     // in `held`, which the last visit had, too, and this one has, stay where they are, with their owners. Throws Error:
     // storage; does_not_fit (units that find no room beside those that are held: let go of these, or ask for less at
     // once; nothing has changed).
     void visit(const Visit& visit, std::span<const std::uint32_t> held = {});
     void end_pass();  // compute reads no weights any more. A training pass: adds the sums of borrowed parameters up
     // As it is stored for compute, in the codec's type or UnitSpec::frozen_type; of a borrowed parameter the owner's.
-    // Good until a visit that does not hold the unit. REQUIRES: the last visit has the unit, or it is resident and
-    // compute reads host memory: then at any time, at one address, and update() and write_in() change it.
+    // Good until a visit that does not hold the unit, for the compute that was issued until then. REQUIRES: the last
+    // visit has the unit; or UnitSpec::resident: then at any time, at one address, and update() and write_in() change
+    // it.
     ParameterMemory weights(ParameterId parameter) const;
     UnitMemory memory(std::uint32_t unit) const;  // all of the unit's own, as layout().unit(unit).place() says
 

@@ -42,17 +42,17 @@ std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type) {
     std::uint64_t largest = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
         largest = std::max(largest, unit_bytes(layout, unit, type));
-    return 2 * largest;
+    return std::min(2 * largest, gradient_bytes(layout, type));
 }
 
-GradientSums::GradientSums(const ModelLayout& layout, PlaneType type, pool::PinnedPool& pool, Device& device,
-                           std::chrono::seconds deadline)
+GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions& options, pool::PinnedPool& pool,
+                           Device& device)
     : layout_(&layout),
-      type_(type),
+      options_(options),
       device_(&device),
-      deadline_(deadline),
       units_(layout.unit_count()),
       sums_(layout.partition().ranks * layout.tiles().size()) {
+    const PlaneType type = options.type;
     for (std::uint32_t index = 0; index < layout.unit_count(); ++index) {
         const UnitLayout& unit = layout.unit(index);
         UnitSums& sums = units_[index];
@@ -78,10 +78,19 @@ GradientSums::GradientSums(const ModelLayout& layout, PlaneType type, pool::Pinn
         sums.memory = pool.acquire(pool.use(gradients_use), offset_bytes);
         std::memset(sums.memory.data(), 0, offset_bytes);  // padding between parameters stays zero
     }
-    const std::uint64_t window = gradient_window_bytes(layout, type) / 2;
-    if (device.shares_host_memory() || window == 0) return;
-    std::byte* data = device.allocate(2 * window, gradients_use);
-    windows_ = {Window{data, {}, {}}, Window{data + window, {}, {}}};
+    if (options.device_bytes > 0) make_windows();
+}
+
+void GradientSums::make_windows() {
+    std::byte* data = device_->allocate(options_.device_bytes, gradients_use);
+    if (options_.device_bytes < gradient_bytes(*layout_, options_.type)) {
+        windows_ = {Window{data, {}, {}}, Window{data + options_.device_bytes / 2, {}, {}}};
+        return;
+    }
+    for (const UnitSums& unit : units_) {
+        windows_.push_back({data, {}, {}});
+        data += unit.memory.bytes();
+    }
 }
 
 // A step may have been left by an exception: its copies still write into our leases.
@@ -89,7 +98,7 @@ GradientSums::~GradientSums() {
     bool ended = true;
     for (const Window& window : windows_) {
         try {
-            ended = device_->wait(window.copied, deadline_) && ended;
+            ended = device_->wait(window.copied, options_.deadline) && ended;
         } catch (const std::exception&) {
             ended = false;
         }
@@ -124,25 +133,33 @@ GradientSums::Open GradientSums::open(ParameterId parameter) {
 
 // The device's memory in which the unit's gradients are summed, with what was summed before.
 GradientSums::Window& GradientSums::window_of(std::uint32_t unit) {
-    if (windows_[turn_].unit == unit) return windows_[turn_];
-    close(windows_[turn_]);  // its copy goes on while this one is added to
-    turn_ = 1 - turn_;
-    Window& window = windows_[turn_];
-    wait_for(window.copied);
+    Window& window = free_window(unit);
+    if (window.unit == unit) return window;
+    compute_after(window.copied);
     const auto& ranges = units_[unit].ranges;
     if (std::any_of(ranges.begin(), ranges.end(), [](const Range& range) { return range.trainable && !range.fresh; })) {
-        const Ticket there = device_->copy_in(window.data, units_[unit].memory.data(), units_[unit].memory.bytes());
-        wait_for(there);
-        device_->compute_after(there);
+        const pool::Lease& host = units_[unit].memory;
+        if (device_->computes_on_caller()) wait_for(last_out_);
+        compute_after(device_->copy_in(window.data, host.data(), host.bytes(), last_out_));
     }
     window.unit = unit;
     return window;
 }
 
+// The unit's own, or the one of two that it is in or whose turn it is.
+GradientSums::Window& GradientSums::free_window(std::uint32_t unit) {
+    if (all_stay()) return windows_[unit];
+    if (windows_[turn_].unit != unit) {
+        close(windows_[turn_]);  // its copy goes on while the other one is added to
+        turn_ = 1 - turn_;
+    }
+    return windows_[turn_];
+}
+
 void GradientSums::close(Window& window) {
     if (!window.unit) return;
     const UnitSums& unit = units_[*window.unit];
-    window.copied = device_->copy_out(unit.memory.data(), window.data, unit.memory.bytes());
+    window.copied = last_out_ = device_->copy_out(unit.memory.data(), window.data, unit.memory.bytes());
     window.unit.reset();
 }
 
@@ -151,12 +168,18 @@ void GradientSums::close_all() {
     for (const Window& window : windows_) wait_for(window.copied);
 }
 
+// A stream waits by itself; a thread, until the deadline.
+void GradientSums::compute_after(Ticket ticket) const {
+    if (device_->computes_on_caller()) wait_for(ticket);
+    device_->compute_after(ticket);
+}
+
 void GradientSums::wait_for(Ticket ticket) const {
-    if (device_->wait(ticket, deadline_)) return;
+    if (device_->wait(ticket, options_.deadline)) return;
     throw Error(ExitCode::internal,
                 fmt::format("gradients are on their way between device '{}' and host memory for more than {} s: "
                             "the device is stuck; the last committed step is safe",
-                            device_->name(), deadline_.count()));
+                            device_->name(), options_.deadline.count()));
 }
 
 void GradientSums::add(ParameterId parameter, const GradientView& addend) {
@@ -164,7 +187,7 @@ void GradientSums::add(ParameterId parameter, const GradientView& addend) {
     const Open sum = open(parameter);
     PENSTOCK_CHECK(addend.numel == sum.numel, "a gradient of {} elements for a parameter of {}", addend.numel,
                    sum.numel);
-    sum.fresh ? convert(addend, type_, sum.data) : add_converted(addend, type_, sum.data);
+    sum.fresh ? convert(addend, type(), sum.data) : add_converted(addend, type(), sum.data);
 }
 
 void GradientSums::clear() {
@@ -196,9 +219,9 @@ bool GradientSums::add_borrowed() {
             if (!borrowed.trainable || borrowed.fresh) continue;
             close_all();
             Range& owner = range(borrowed.owner);
-            const GradientView addend{unit.memory.data() + borrowed.offset_bytes, type_, borrowed.numel};
+            const GradientView addend{unit.memory.data() + borrowed.offset_bytes, type(), borrowed.numel};
             std::byte* sum = units_[borrowed.owner.unit].memory.data() + owner.offset_bytes;
-            std::exchange(owner.fresh, false) ? convert(addend, type_, sum) : penstock::zero::add(addend, sum);
+            std::exchange(owner.fresh, false) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
             borrowed.fresh = true;
             complete_ = false;
             added = true;
@@ -212,13 +235,13 @@ void GradientSums::clear_gaps() {
     for (std::uint32_t index = 0; index < units_.size(); ++index) {
         UnitSums& unit = units_[index];
         if (unit.memory.bytes() == 0) continue;
-        const std::uint64_t own = layout_->unit(index).trainable_numel() * bytes_of(type_);
+        const std::uint64_t own = layout_->unit(index).trainable_numel() * bytes_of(type());
         std::uint64_t end = 0;  // of what is right
         for (std::size_t at = 0; at < unit.own; ++at) {
             const Range& range = unit.ranges[at];
             if (!range.trainable || range.fresh) continue;
             std::memset(unit.memory.data() + end, 0, range.offset_bytes - end);
-            end = range.offset_bytes + range.numel * bytes_of(type_);
+            end = range.offset_bytes + range.numel * bytes_of(type());
         }
         std::memset(unit.memory.data() + end, 0, own - end);
     }
@@ -240,7 +263,7 @@ double GradientSums::norm(Workers& workers, Communicator& communicator) {
 GradientView GradientSums::tile(UnitTile tile) const {
     PENSTOCK_CHECK(complete_, "a tile of gradients before their norm");
     const UnitLayout& unit = layout_->unit(tile.unit);
-    return {units_[tile.unit].memory.data() + tile.tile * unit.tile_numel() * bytes_of(type_), type_,
+    return {units_[tile.unit].memory.data() + tile.tile * unit.tile_numel() * bytes_of(type()), type(),
             unit.tile_numel(tile.tile)};
 }
 
@@ -259,7 +282,7 @@ std::optional<std::string> GradientSums::first_non_finite() {
         for (std::size_t at = 0; at < unit.own; ++at) {
             const Range& range = unit.ranges[at];
             if (!range.trainable || range.fresh) continue;
-            const GradientView sum{unit.memory.data() + range.offset_bytes, type_, range.numel};
+            const GradientView sum{unit.memory.data() + range.offset_bytes, type(), range.numel};
             if (std::isfinite(sum_of_squares(sum))) continue;
             const UnitSpec& spec = layout_->unit(index).spec();
             return fmt::format("unit '{}', parameter '{}'", spec.name, spec.parameters[at].name);

@@ -2,6 +2,7 @@
 // parameter. What is added comes from the client, in its order; a device with memory of its own sums there.
 #pragma once
 
+#include "aio/io.h"
 #include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/optimizer/gradient.h"
@@ -9,7 +10,6 @@
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/threads/workers.h"
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +22,15 @@ namespace penstock::zero {
 
 // Bytes that the budget's use gradients_use must have.
 std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type);
-// Memory that a device with memory of its own gives for gradients on their way to the host: two windows of the largest
-// unit.
+// The least that a device with memory of its own gives for gradients on their way to the host: two windows of the
+// largest unit, or, where that is less, gradient_bytes(): then all stay there until host memory is looked at.
 std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type);
+
+struct GradientSumsOptions {
+    PlaneType type = PlaneType::fp32;
+    std::uint64_t device_bytes = 0;                         // one of the two above
+    std::chrono::seconds deadline = aio::default_deadline;  // of a copy
+};
 
 // The sums of one step. Compute thread only. One rank holds whole units so far; with more, closing a unit becomes the
 // reduce-scatter.
@@ -32,13 +38,12 @@ class GradientSums {
    public:
     // Everything outlives it. Takes its leases here; allocates no memory later. A copy to or from host memory that
     // takes longer than the deadline is an Error (internal).
-    GradientSums(const ModelLayout& layout, PlaneType type, pool::PinnedPool& pool, Device& device,
-                 std::chrono::seconds deadline);
+    GradientSums(const ModelLayout& layout, const GradientSumsOptions& options, pool::PinnedPool& pool, Device& device);
     ~GradientSums();
     GradientSums(const GradientSums&) = delete;
     GradientSums& operator=(const GradientSums&) = delete;
 
-    PlaneType type() const noexcept { return type_; }
+    PlaneType type() const noexcept { return options_.type; }
 
     // Where compute adds to a sum, until another unit's is opened or host memory is looked at. `fresh`: it holds
     // nothing yet and is to be written whole; from now on it counts as there. REQUIRES: the parameter is trainable.
@@ -97,22 +102,26 @@ class GradientSums {
 
     const Range& range(ParameterId parameter) const;
     Range& range(ParameterId parameter);
+    void make_windows();
+    bool all_stay() const noexcept { return windows_.size() == units_.size(); }
     Window& window_of(std::uint32_t unit);
+    Window& free_window(std::uint32_t unit);
     void close(Window& window);
     void close_all();
+    void compute_after(Ticket ticket) const;
     void wait_for(Ticket ticket) const;
     void clear_gaps();
     std::size_t place_of(std::size_t index) const;  // in the sums, of that tile of the layout
 
     const ModelLayout* layout_;
-    PlaneType type_;
+    GradientSumsOptions options_;
     Device* device_;
-    std::chrono::seconds deadline_;  // of a copy
     std::vector<UnitSums> units_;
-    std::array<Window, 2> windows_;
-    std::vector<double> sums_;  // one per tile of every rank, in the order in which they are added
-    std::size_t turn_ = 0;      // which window was opened last
-    bool complete_ = false;     // host memory has all, and zero where nothing came
+    std::vector<Window> windows_;  // none, two, or one per unit
+    Ticket last_out_;              // the newest copy to host memory
+    std::vector<double> sums_;     // one per tile of every rank, in the order in which they are added
+    std::size_t turn_ = 0;         // which window was opened last
+    bool complete_ = false;        // host memory has all, and zero where nothing came
 };
 
 }  // namespace penstock::zero

@@ -48,7 +48,8 @@ struct SessionInfo {
     std::string io;                    // "io_uring, direct"
     std::uint32_t prefetch_depth = 0;  // what the budget allowed
     std::uint64_t pool_budget_bytes = 0;
-    std::string memory_table;  // one line per use, and the limit
+    std::uint64_t device_bytes = 0;  // of the device's own memory
+    std::string memory_table;        // one line per use, and the limit
     StepBytes step_bytes;
     double planned_bytes = 0;  // step_bytes.mean() of this session's durability
     // The formula's bytes per trainable parameter and step, before what the turn from forward to backward saves.

@@ -17,9 +17,10 @@ store::OpenStore lock_directories(const CoreOptions& options) {
 
 }  // namespace
 
-Machine::Machine(const CoreOptions& options, const SessionEvents& events) : open(lock_directories(options)) {
+Machine::Machine(const SessionPlan& plan, const SessionEvents& events) : open(lock_directories(plan.options)) {
+    const CoreOptions& options = plan.options;
     open.start_io({.caching = options.caching, .backend = options.backend, .limits = options.io});
-    device = make_device(options.device);
+    device = make_device(plan.device());
     if (events.device_opened) events.device_opened(*device);
 }
 
@@ -59,7 +60,11 @@ std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool) {
 
 SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool)
     : workers(plan.options.worker_threads),
-      gradients(plan.layout, plan.options.gradient_type, pool, *machine.device, plan.options.io_deadline),
+      gradients(plan.layout,
+                {.type = plan.options.gradient_type,
+                 .device_bytes = plan.memory.device_gradient_bytes,
+                 .deadline = plan.options.io_deadline},
+                pool, *machine.device),
       driver({.io = &machine.open.io(),
               .store = opened.store,
               .pool = &pool,
@@ -81,6 +86,7 @@ SessionInfo info_of(const SessionPlan& plan, const Machine& machine, const Model
                               plan.options.caching == aio::Caching::direct ? "direct" : "page cache"),
             .prefetch_depth = plan.memory.window.depth,
             .pool_budget_bytes = plan.memory.budget.limit_bytes(),
+            .device_bytes = plan.memory.device_bytes,
             .memory_table = plan.memory.budget.table(),
             .step_bytes = plan.step_bytes,
             .planned_bytes = plan.step_bytes.mean(plan.options.durability),

@@ -1,6 +1,7 @@
 #include "zero_infinity/session/session_plan.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/driver/device_residents.h"
 #include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/session/gradient_sums.h"
 
@@ -78,6 +79,8 @@ CoreOptions checked(CoreOptions options) {
     if (options.snapshots && options.durability == Durability::scratch)
         refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
+    if (options.device.kind != DeviceKind::cpu && options.device.budget_bytes == 0)
+        options.device.budget_bytes = free_device_bytes(options.device) / 2;
     if (options.gradient_type != PlaneType::fp32 && options.gradient_type != PlaneType::bf16)
         refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", word_of(options.gradient_type)));
     options.io.deadline = options.io_deadline;
@@ -131,7 +134,9 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .host_budget_bytes = options.host_budget_bytes,
             .device_has_memory = options.device.kind != DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,
-            .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type)};
+            .device_resident_bytes = device_resident_bytes(layout),
+            .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type),
+            .device_all_gradients_bytes = gradient_bytes(layout, options.gradient_type)};
 }
 
 StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format) {
@@ -164,6 +169,12 @@ SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Parti
       layout(layout_of(model, format, options, partition)),
       memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
       step_bytes(step_bytes_of(memory, layout, format)) {}
+
+DeviceOptions SessionPlan::device() const {
+    DeviceOptions device = options.device;
+    device.budget_bytes = memory.device_bytes;
+    return device;
+}
 
 Traffic SessionPlan::nominal_traffic() const {
     return traffic(format, options.durability, options.residency);

@@ -35,6 +35,7 @@ struct SessionPlan {
     SessionPlan(const SessionPlan&) = delete;
     SessionPlan& operator=(const SessionPlan&) = delete;
 
+    DeviceOptions device() const;  // with a budget of what is used of it
     Traffic nominal_traffic() const;
 
     const CoreOptions options;  // checked

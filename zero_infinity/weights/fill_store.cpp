@@ -12,25 +12,25 @@ namespace {
 // Memory for one tile, and the way of its planes into the store.
 class TileWriter {
    public:
-    TileWriter(const FillDeps& parts, const store::WorkProgress& progress)
-        : parts_(parts), progress_(progress), memory_(*parts.layout) {
+    TileWriter(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress)
+        : parts_(parts), source_(source), progress_(progress), memory_(*parts.layout) {
         for (const store::ObjectSpec& object : parts.store->layout().objects()) total_bytes_ += object.bytes;
     }
 
-    void trainable(std::uint32_t unit, std::uint32_t tile, WeightSource& source) {
+    void trainable(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.tile_numel(tile);
-        read(layout, Training::trainable, tile, numel, source);
+        read(layout, Training::trainable, tile, numel);
         const TileView view = memory_.view(numel);
         encode_initial(parts_.layout->format(), memory_.values().data(), view, parts_.layout->pieces({unit, tile}));
         if (parts_.layout->objects(unit).weights) write({*parts_.layout->objects(unit).weights, tile}, view.weights);
         if (parts_.layout->objects(unit).states) write({*parts_.layout->objects(unit).states, tile}, view.states);
     }
 
-    void frozen(std::uint32_t unit, std::uint32_t tile, WeightSource& source) {
+    void frozen(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.frozen_tile_numel(tile);
-        read(layout, Training::frozen, tile, numel, source);
+        read(layout, Training::frozen, tile, numel);
         const StateFormat& format = parts_.layout->format();
         const float* values = memory_.values().data();
         const TileView view = memory_.view(numel);
@@ -42,12 +42,11 @@ class TileWriter {
     }
 
    private:
-    void read(const UnitLayout& layout, Training training, std::uint32_t tile, std::uint64_t numel,
-              WeightSource& source) {
+    void read(const UnitLayout& layout, Training training, std::uint32_t tile, std::uint64_t numel) {
         std::fill_n(memory_.values().begin(), numel, 0.0F);  // padding
         for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
-            source.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
-                        std::span(memory_.values()).subspan(stretch.offset, stretch.count));
+            source_.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
+                         std::span(memory_.values()).subspan(stretch.offset, stretch.count));
         });
     }
 
@@ -58,6 +57,7 @@ class TileWriter {
     }
 
     const FillDeps& parts_;
+    WeightSource& source_;
     const store::WorkProgress& progress_;
     TileMemory memory_;
     std::uint64_t done_bytes_ = 0;
@@ -67,12 +67,8 @@ class TileWriter {
 }  // namespace
 
 void fill_store(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress) {
-    TileWriter writer(parts, progress);
-    for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
-        const UnitLayout& layout = parts.layout->unit(unit);
-        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) writer.trainable(unit, tile, source);
-        for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) writer.frozen(unit, tile, source);
-    }
+    TileWriter writer(parts, source, progress);
+    for_each_tile(*parts.layout, writer);
 }
 
 }  // namespace penstock::zero

@@ -22,25 +22,25 @@ class TileValues {
 
     void trainable(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
-        const std::vector<Stretch> stretches = wanted(layout, Training::trainable, tile, layout.tile_numel(tile));
+        const std::uint64_t numel = layout.tile_numel(tile);
+        const auto stretches = wanted_stretches(layout, Training::trainable, tile, numel, what_.wanted);
         if (stretches.empty()) return;
-        const TileView view = memory_.view(layout.tile_numel(tile));
+        const TileView view = memory_.view(numel);
         if (parts_.layout->objects(unit).weights && needs_weights())
             read({*parts_.layout->objects(unit).weights, tile}, view.weights);
         if (parts_.layout->objects(unit).states && needs_states())
             read({*parts_.layout->objects(unit).states, tile}, view.states);
-        for (const ParameterValue value : what_.values)
-            give(layout, stretches, value, view, parts_.layout->format().codec->weights);
+        for (const ParameterValue value : what_.values) give(layout, stretches, value, view, Training::trainable);
     }
 
     void frozen(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.frozen_tile_numel(tile);
-        const std::vector<Stretch> stretches = wanted(layout, Training::frozen, tile, numel);
+        const auto stretches = wanted_stretches(layout, Training::frozen, tile, numel, what_.wanted);
         if (stretches.empty() || !asks_for(ParameterValue::weight)) return;
         const TileView view = memory_.view(numel);
         read({*parts_.layout->objects(unit).frozen, tile}, view.weights);
-        give(layout, stretches, ParameterValue::weight, view, layout.frozen_type(parts_.layout->format()));
+        give(layout, stretches, ParameterValue::weight, view, Training::frozen);
     }
 
    private:
@@ -58,34 +58,19 @@ class TileValues {
                (master && asks_for(ParameterValue::master));
     }
 
-    std::vector<Stretch> wanted(const UnitLayout& layout, Training training, std::uint32_t tile,
-                                std::uint64_t numel) const {
-        std::vector<Stretch> found;
-        for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
-            if (!what_.wanted || what_.wanted({layout.spec(), layout.spec().parameters[stretch.parameter]}))
-                found.push_back(stretch);
-        });
-        return found;
-    }
-
     void read(store::TileId tile, std::byte* data) {
-        try {
-            parts_.read(tile, {data, parts_.layout->extent_bytes(tile)});
-        } catch (...) {
-            memory_.leak();
-            throw;
-        }
+        memory_.move(parts_.read, tile, {data, parts_.layout->extent_bytes(tile)});
     }
 
     void give(const UnitLayout& layout, const std::vector<Stretch>& stretches, ParameterValue value,
-              const TileView& view, PlaneType weights) {
+              const TileView& view, Training training) {
         const StateFormat& format = parts_.layout->format();
         float* decoded = memory_.values().data();
         const std::byte* data = reinterpret_cast<const std::byte*>(decoded);
         PlaneType type = PlaneType::fp32;
         if (value == ParameterValue::weight) {
             data = view.weights;
-            type = weights;
+            type = layout.weight_type(training, format);
         } else if (value == ParameterValue::master) {
             decode_masters(format, view, decoded);
         } else {
@@ -110,11 +95,7 @@ ReadTile blocking_reads(aio::Io& io, store::TensorStore& store) {
 
 void read_out(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink) {
     TileValues values(parts, what, sink);
-    for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
-        const UnitLayout& layout = parts.layout->unit(unit);
-        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) values.trainable(unit, tile);
-        for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) values.frozen(unit, tile);
-    }
+    for_each_tile(*parts.layout, values);
 }
 
 }  // namespace penstock::zero

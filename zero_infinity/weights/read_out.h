@@ -4,6 +4,7 @@
 
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/weights/stretches.h"
 #include "zero_infinity/weights/weight_source.h"
 
 #include <cstddef>
@@ -44,7 +45,7 @@ class WeightSink {
 // Which values of which parameters. Only objects that hold something of them are read, and of those only their tiles.
 struct ReadOut {
     std::vector<ParameterValue> values;
-    std::function<bool(const NamedParameter& parameter)> wanted;  // empty: all
+    WantedParameters wanted;
 };
 
 // Reads one tile into memory of its extent and returns when it is there. Throws Error (storage); if

@@ -1,12 +1,15 @@
 // Which elements of which parameters lie in a tile, and what memory takes one: pure arithmetic.
 #pragma once
 
-#include "zero_infinity/plan/unit.h"
+#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/weights/weight_source.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
 
 namespace penstock::zero {
 
@@ -31,6 +34,27 @@ void for_each_stretch(const UnitLayout& unit, Training training, std::uint32_t t
         const std::uint64_t until = std::min(begin + numel, place.first + place.numel);
         if (place.training == training && from < until)
             visit(Stretch{parameter, from - place.first, from - begin, until - from});
+    }
+}
+
+using WantedParameters = std::function<bool(const NamedParameter& parameter)>;  // empty: all
+
+inline std::vector<Stretch> wanted_stretches(const UnitLayout& unit, Training training, std::uint32_t tile,
+                                             std::uint64_t numel, const WantedParameters& wanted) {
+    std::vector<Stretch> found;
+    for_each_stretch(unit, training, tile, numel, [&](const Stretch& stretch) {
+        if (!wanted || wanted({unit.spec(), unit.spec().parameters[stretch.parameter]})) found.push_back(stretch);
+    });
+    return found;
+}
+
+// Calls work.trainable(unit, tile) and work.frozen(unit, tile): unit by unit, the trainable tiles before the frozen.
+template <typename Work>
+void for_each_tile(const ModelLayout& layout, Work& work) {
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const UnitLayout& of = layout.unit(unit);
+        for (std::uint32_t tile = 0; tile < of.tile_count(); ++tile) work.trainable(unit, tile);
+        for (std::uint32_t tile = 0; tile < of.frozen_tile_count(); ++tile) work.frozen(unit, tile);
     }
 }
 

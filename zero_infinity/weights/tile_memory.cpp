@@ -12,7 +12,7 @@ namespace {
 std::uint64_t widest_weight_bytes(const ModelLayout& layout) {
     std::uint64_t widest = layout.format().weights_bytes();
     for (const UnitLayout& unit : layout.units())
-        widest = std::max(widest, bytes_of(unit.frozen_type(layout.format())));
+        widest = std::max(widest, bytes_of(unit.weight_type(Training::frozen, layout.format())));
     return widest;
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace penstock::zero {
@@ -22,7 +23,17 @@ class TileMemory {
     TileView view(std::uint64_t numel) noexcept { return {region_->data(), region_->data() + weights_bytes_, numel}; }
     std::byte* frozen() noexcept { return region_->data(); }
     std::vector<float>& values() noexcept { return values_; }
-    void leak() noexcept { static_cast<void>(region_.release()); }  // a stuck device may still be at it
+    // Calls transfer(tile, memory) with a part of this memory, which is never given back where that throws: a stuck
+    // device may still be at it.
+    template <typename Transfer>
+    void move(const Transfer& transfer, store::TileId tile, std::span<std::byte> part) {
+        try {
+            transfer(tile, part);
+        } catch (...) {
+            static_cast<void>(region_.release());
+            throw;
+        }
+    }
 
    private:
     std::vector<float> values_;

@@ -21,7 +21,7 @@ class TileChange {
     void trainable(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.tile_numel(tile);
-        const std::vector<Stretch> stretches = wanted(layout, Training::trainable, tile, numel);
+        const auto stretches = wanted_stretches(layout, Training::trainable, tile, numel, what_.wanted);
         if (stretches.empty()) return;
         const StateFormat& format = parts_.layout->format();
         const UnitObjects& objects = parts_.layout->objects(unit);
@@ -39,10 +39,10 @@ class TileChange {
     void frozen(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.frozen_tile_numel(tile);
-        const std::vector<Stretch> stretches = wanted(layout, Training::frozen, tile, numel);
+        const auto stretches = wanted_stretches(layout, Training::frozen, tile, numel, what_.wanted);
         if (stretches.empty() || what_.value != ParameterValue::weight) return;
         const store::TileId id{*parts_.layout->objects(unit).frozen, tile};
-        const PlaneType type = layout.frozen_type(parts_.layout->format());
+        const PlaneType type = layout.weight_type(Training::frozen, parts_.layout->format());
         std::byte* data = memory_.frozen();
         move(parts_.read, id, data);
         take(layout, stretches);
@@ -56,30 +56,15 @@ class TileChange {
     bool is_moment() const { return what_.value >= ParameterValue::moment0; }
     std::uint32_t moment() const { return what_.value == ParameterValue::moment1 ? 1 : 0; }
 
-    std::vector<Stretch> wanted(const UnitLayout& layout, Training training, std::uint32_t tile,
-                                std::uint64_t numel) const {
-        std::vector<Stretch> found;
-        for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
-            if (!what_.wanted || what_.wanted({layout.spec(), layout.spec().parameters[stretch.parameter]}))
-                found.push_back(stretch);
-        });
-        return found;
-    }
-
     void take(const UnitLayout& layout, const std::vector<Stretch>& stretches) {
         for (const Stretch& stretch : stretches)
             source_.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
                          std::span(memory_.values()).subspan(stretch.offset, stretch.count));
     }
 
-    template <typename Move>
-    void move(const Move& call, store::TileId tile, std::byte* data) {
-        try {
-            call(tile, {data, parts_.layout->extent_bytes(tile)});
-        } catch (...) {
-            memory_.leak();
-            throw;
-        }
+    template <typename Transfer>
+    void move(const Transfer& transfer, store::TileId tile, std::byte* data) {
+        memory_.move(transfer, tile, {data, parts_.layout->extent_bytes(tile)});
     }
 
     const WriteInDeps& parts_;
@@ -92,11 +77,7 @@ class TileChange {
 
 void write_in(const WriteInDeps& parts, const WriteIn& what, WeightSource& source) {
     TileChange change(parts, what, source);
-    for (std::uint32_t unit = 0; unit < parts.layout->unit_count(); ++unit) {
-        const UnitLayout& layout = parts.layout->unit(unit);
-        for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) change.trainable(unit, tile);
-        for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) change.frozen(unit, tile);
-    }
+    for_each_tile(*parts.layout, change);
 }
 
 }  // namespace penstock::zero

@@ -16,7 +16,7 @@ namespace penstock::zero {
 struct WriteIn {
     // weight and master are the same here: both become what the source gives, the weight rounded as the codec does.
     ParameterValue value = ParameterValue::weight;
-    std::function<bool(const NamedParameter& parameter)> wanted;  // empty: all that have such a value
+    WantedParameters wanted;  // of those that have such a value
 };
 
 // Writes one tile from memory of its extent and returns when that is done. Throws as ReadTile.

@@ -13,7 +13,7 @@ from . import structs as c
 from ..core import GroupValues, ModelSpec, OpenSum, ParameterSpec, PassKind, ReadWeight, UpdateReport, UpdateRequest
 from ..core import UnitSpec, Visit, What
 from ..errors import ModelError, UsageError, some
-from .session import DTYPES, TYPES, Handle, NotFound, array, client_state, functions, made, note, values_of, visits_of
+from .session import DTYPES, HOST, TYPES, Handle, NotFound, array, client_state, functions, made, note, values_of, visits_of
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -72,6 +72,8 @@ class NativeCore:
         self._visited: Visit = ()
         self._extra: torch.Tensor | None = None  # as it was written last
         self._model, self._store = model, store
+        self.device = store.torch_device()
+        self._stream = 0  # torch's default one
         self._call = functions()
         self._parts = parts_of(model)
         self._of_unit: list[list[int]] = [[] for _ in model.units]
@@ -103,6 +105,7 @@ class NativeCore:
             self._visits[key] = (wanted, array(ctypes.c_uint32, wanted), array(ctypes.c_uint32, kept),
                                  (c.UnitMemory * len(wanted))())
         wanted, given, kept, memory = self._visits[key]
+        self._follow_stream()
         self._call["visit"](self._pointer, given, len(given), kept, len(kept), memory)
         self._visited = wanted
         for part, place in zip(wanted, memory):
@@ -119,7 +122,7 @@ class NativeCore:
         key = (part, own, base)
         there = self._views.get(key)
         if there is None:
-            there = self._handle.tensor(base + place.offset_bytes, place.numel, DTYPES[place.type])
+            there = self._handle.tensor(base + place.offset_bytes, place.numel, DTYPES[place.type], self.device)
             self._views[key] = there
         return there
 
@@ -128,15 +131,16 @@ class NativeCore:
 
     # Gradients.
     def open_gradient(self, unit: int, index: int) -> OpenSum:
+        self._follow_stream()
         self._call["open_gradient"](self._pointer, *self._place_of[unit, index], ctypes.byref(self._gradient))
-        return OpenSum(self._sum(unit, index), bool(self._gradient.fresh))
+        return OpenSum(self._sum(self.device), bool(self._gradient.fresh))
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         try:
             self._call["gradient"](self._pointer, *self._place_of[unit, index], ctypes.byref(self._gradient))
         except NotFound:
             return None
-        return self._sum(unit, index)
+        return self._sum(HOST)
 
     def clear_gradient(self, unit: int, index: int) -> None:
         self._call["clear_gradient"](self._pointer, *self._place_of[unit, index])
@@ -175,7 +179,7 @@ class NativeCore:
         return values
 
     def write(self, unit: int, index: int, what: What, values: torch.Tensor) -> None:
-        given = values.detach().reshape(-1).to(torch.float32, memory_format=torch.contiguous_format)
+        given = values.detach().reshape(-1).to(HOST, torch.float32, memory_format=torch.contiguous_format)
         self._call["write"](self._pointer, *self._place_of[unit, index], c.WHAT[what], given.data_ptr(), given.nbytes)
 
     def extra(self) -> torch.Tensor:
@@ -234,12 +238,21 @@ class NativeCore:
     def _parts_of(self, units: Iterable[int]) -> list[int]:
         return [part for unit in units for part in self._of_unit[unit]]
 
-    def _sum(self, unit: int, index: int) -> torch.Tensor:
-        key = (unit, index)
+    def _sum(self, device: torch.device) -> torch.Tensor:
+        """As the last call gave it."""
+        found = self._gradient
+        key = (found.data, found.numel)
         if key not in self._sums:
-            found = self._gradient
-            self._sums[key] = self._handle.tensor(found.data, found.numel, DTYPES[found.type])
+            self._sums[key] = self._handle.tensor(found.data, found.numel, DTYPES[found.type], device)
         return self._sums[key]
+
+    def _follow_stream(self) -> None:
+        if self.device.type != "cuda":
+            return
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        if stream != self._stream:
+            self._call["compute_on"](self._pointer, stream)
+            self._stream = stream
 
     def _groups_of(self, groups: Sequence[GroupValues]) -> Any:
         first = self._model.initial_accumulator
@@ -269,7 +282,8 @@ class NativeCore:
         self._visited = ()
         self._visits: dict[Any, Any] = {}
         self._gradient = made(c.Gradient)
-        self._sums: dict[Place, torch.Tensor] = {}
+        self._sums: dict[tuple[int, int], torch.Tensor] = {}
+        self._stream = 0
         self._views: dict[tuple[int, int, int], torch.Tensor] = {}
         self._places = [[self._c_place(number, i) for i in range(len(part.indices))]
                         for number, part in enumerate(self._parts)]
@@ -341,6 +355,8 @@ class NativeCore:
                     resume_from=snapshot, go_back=store.go_back, host_budget_bytes=store.host_budget_bytes,
                     prefetch_depth=store.prefetch_depth, staging_tiles=store.staging_tiles,
                     tile_elements=store.tile_elements, weights=c.TIERS[store.weights], states=c.TIERS[store.states],
+                    device=c.DEVICES[store.device.partition(":")[0]], device_index=self.device.index or 0,
+                    device_budget_bytes=store.device_budget_bytes,
                     commit_steps=store.commit_steps, verify=c.VERIFY[store.verify], snapshots=store.snapshots,
                     codec=codec.encode(), gradient_type=c.FP32 if sums == "fp32" else c.BF16,
                     threads=store.threads or torch.get_num_threads(),
@@ -360,7 +376,7 @@ def _first_weights(first: ReadWeight | None, parts: list[Part], extra: torch.Ten
             if place not in last:
                 last.clear()
                 values = first(*place) if unit < len(parts) or extra is None else extra
-                last[place] = values.detach().reshape(-1).float().contiguous()
+                last[place] = values.detach().reshape(-1).to(HOST, torch.float32).contiguous()
             ctypes.memmove(to, last[place].data_ptr() + 4 * begin, 4 * count)
         except BaseException as problem:  # it must not pass through C
             refused.append(problem)

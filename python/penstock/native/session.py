@@ -18,6 +18,9 @@ KINDS: dict[int, type[PenstockError]] = {
     c.POISONED: StorageError, c.NON_FINITE: NonFiniteError, c.BUSY: UsageError}
 
 
+HOST = torch.device("cpu")
+
+
 class NotFound(PenstockError):
     """What is asked for is not there, which is no error of the caller's."""
 
@@ -91,11 +94,22 @@ class Handle:
     def __del__(self) -> None:
         self._close(self.pointer)
 
-    def tensor(self, address: int, numel: int, dtype: torch.dtype) -> torch.Tensor:
-        """A flat tensor over the session's memory."""
+    def tensor(self, address: int, numel: int, dtype: torch.dtype, device: torch.device = HOST) -> torch.Tensor:
+        """A flat tensor over the session's memory, of the host's or a GPU's."""
+        if device.type == "cuda":
+            return torch.as_tensor(GpuMemory(self, address, numel * dtype.itemsize), device=device).view(dtype)
         memory = (ctypes.c_char * (numel * dtype.itemsize)).from_address(address)
         memory.owner = self  # type: ignore[attr-defined]
         return torch.frombuffer(memory, dtype=dtype)
+
+
+class GpuMemory:
+    """Bytes on a GPU as numba's protocol has them, which torch takes without a copy and keeps alive."""
+
+    def __init__(self, owner: Handle, address: int, count: int) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = {"shape": (count,), "typestr": "|u1", "data": (address, False),
+                                         "strides": None, "version": 3}
 
 
 def client_state(call: dict[str, Callable[..., None]], pointer: ctypes.c_void_p) -> Iterator[tuple[str, str]]:

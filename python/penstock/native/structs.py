@@ -13,6 +13,7 @@ UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}
 OPTIMIZERS = {"adamw": 0, "adam": 1, "sgd": 2, "adagrad": 3, "lion": 4}
 PASSES = {"training": 0, "inference": 1}
 TIERS = {"nvme": 0, "cpu": 1}
+DEVICES = {"cpu": 0, "emulated": 1, "cuda": 2}
 VERIFY = {"none": 0, "sample": 1, "all": 2}
 WHAT = {"weight": 0, "master": 1, "moment0": 2, "moment1": 3}
 
@@ -72,7 +73,7 @@ class Info(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("resumed", c_int), ("prefetch_depth", c_uint32), ("pool_bytes", c_uint64),
                 ("memory_table", c_char_p), ("io", c_char_p), ("planned_bytes", c_double), ("read_bytes", c_uint64),
                 ("write_bytes", c_uint64), ("pool_peak_bytes", c_uint64), ("waited_ns", c_uint64),
-                ("visits", c_uint64), ("expected_visits", c_uint64)]
+                ("visits", c_uint64), ("expected_visits", c_uint64), ("device_bytes", c_uint64)]
 
 
 class Place(Structure):
@@ -110,6 +111,7 @@ FUNCTIONS = {
     "place": (SESSION, c_uint32, c_uint32, POINTER(Place)),
     "expect": (SESSION, c_int, POINTER(Visit), c_size_t),
     "begin_pass": (SESSION, c_int),
+    "compute_on": (SESSION, c_void_p),
     "visit": (SESSION, POINTER(c_uint32), c_size_t, POINTER(c_uint32), c_size_t, POINTER(UnitMemory)),
     "end_pass": (SESSION,),
     "resident": (SESSION, c_uint32, POINTER(UnitMemory)),

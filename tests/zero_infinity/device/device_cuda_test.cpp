@@ -61,7 +61,7 @@ TEST(CudaDevice, ComputeSeesWhatWasCopiedBeforeItsTicket) {
         device->compute_after(device->copy_in(memory, in.data(), 8));
         Bytes seen(8);
         fake_cudart::launch([&] { std::memcpy(seen.data(), memory, 8); });
-        device->compute_done();
+        ASSERT_TRUE(device->wait(device->compute_mark(), 60s));
         EXPECT_EQ(seen, in);
     });
 }
@@ -86,6 +86,61 @@ TEST(CudaDevice, ACopyOutSeesTheComputeIssuedBeforeIt) {
             ASSERT_TRUE(device->wait(ticket, 60s));
             ASSERT_EQ(out, Bytes(8, static_cast<std::byte>(value)));
         }
+    });
+}
+
+TEST(CudaDevice, ACopyInComesAfterTheComputeThatReadsItsPlace) {
+    for_each_seed([](unsigned) {
+        Bytes in(8);
+        const auto device = make();
+        std::byte* memory = device->allocate(8, "test");
+        for (int value = 1; value <= 5; ++value) {
+            std::fill(in.begin(), in.end(), static_cast<std::byte>(value));
+            const Ticket there = device->copy_in(memory, in.data(), 8, device->compute_mark());
+            device->compute_after(there);
+            Bytes seen(8);
+            fake_cudart::launch([&seen, memory] { std::memcpy(seen.data(), memory, 8); });
+            const Ticket read = device->compute_mark();
+            const Bytes other(8, std::byte{99});
+            ASSERT_TRUE(device->wait(device->copy_in(memory, other.data(), 8, read), 60s));
+            ASSERT_EQ(seen, in);
+        }
+    });
+}
+
+TEST(CudaDevice, ACopyInMayComeAfterACopyOut) {
+    for_each_seed([](unsigned) {
+        Bytes host(8);
+        const auto device = make();
+        std::byte* memory = device->allocate(16, "test");
+        fake_cudart::launch([=] { std::memset(memory, 4, 8); });
+        const Ticket out = device->copy_out(host.data(), memory, 8);
+        ASSERT_TRUE(device->wait(device->copy_in(memory + 8, host.data(), 8, out), 60s));
+        EXPECT_EQ(memory[15], std::byte{4});
+    });
+}
+
+// Of another stream: what was issued before comes first there, too.
+TEST(CudaDevice, ComputeGoesOnOnTheStreamThatIsNamed) {
+    for_each_seed([](unsigned) {
+        const Bytes in(8, std::byte{42});
+        const auto device = make();
+        std::byte* memory = device->allocate(8, "test");
+        cudaStream_t own = nullptr;
+        ASSERT_EQ(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking), cudaSuccess);
+        std::memset(memory, 0, 8);
+        fake_cudart::launch([=] { std::memset(memory, 7, 8); });
+        device->compute_on(own);
+        Bytes first(8);
+        fake_cudart::launch_on(own, [&] { std::memcpy(first.data(), memory, 8); });
+        device->compute_after(device->copy_in(memory, in.data(), 8, device->compute_mark()));
+        Bytes second(8);
+        fake_cudart::launch_on(own, [&] { std::memcpy(second.data(), memory, 8); });
+        device->compute_on(nullptr);
+        ASSERT_TRUE(device->wait(device->compute_mark(), 60s));
+        EXPECT_EQ(first, Bytes(8, std::byte{7}));
+        EXPECT_EQ(second, in);
+        ASSERT_EQ(cudaStreamDestroy(own), cudaSuccess);
     });
 }
 
@@ -122,7 +177,7 @@ TEST(CudaDevice, ComputeMayBeHeldBackByATicketWhoseEventIsInUseAgain) {
         for (int i = 0; i < 300; ++i) device->copy_in(memory, in.data(), 1);
         device->compute_after(first);
         fake_cudart::launch([] {});
-        device->compute_done();
+        EXPECT_TRUE(device->wait(device->compute_mark(), 60s));
     });
 }
 
@@ -150,7 +205,7 @@ TEST(CudaDevice, CallsComeFromAnyThread) {
             device->compute_after(device->copy_in(memory, in.data(), 8));
             EXPECT_TRUE(device->wait(device->copy_out(out.data(), memory, 8), 60s));
             EXPECT_EQ(in, out);
-            device->compute_done();
+            EXPECT_TRUE(device->wait(device->compute_mark(), 60s));
         })
             .join();
     });
@@ -227,8 +282,8 @@ TEST(CudaDevice, ACopyOverASeamOfAPoolThatItDoesNotKnowIsRefused) {
 }
 
 TEST(CudaDevice, AFailedCallIsNamedAndNotLeftForOthersToFind) {
-    for (const std::string call : {"cudaMemcpyAsync", "cudaEventRecord", "cudaEventQuery", "cudaStreamWaitEvent",
-                                   "cudaStreamSynchronize", "cudaSetDevice"}) {
+    for (const std::string call :
+         {"cudaMemcpyAsync", "cudaEventRecord", "cudaEventQuery", "cudaStreamWaitEvent", "cudaSetDevice"}) {
         for_each_seed([&](unsigned) {
             Bytes host(8);
             const auto device = make();
@@ -238,7 +293,7 @@ TEST(CudaDevice, AFailedCallIsNamedAndNotLeftForOthersToFind) {
                 [&] {
                     device->compute_after(device->copy_in(memory, host.data(), 8));
                     device->wait(device->copy_out(host.data(), memory, 8), 60s);
-                    device->compute_done();
+                    device->wait(device->compute_mark(), 60s);
                 },
                 ExitCode::internal);
             EXPECT_NE(message.find(call), std::string::npos) << message;

@@ -66,12 +66,12 @@ TEST_P(OwnMemory, BringsBackWhatWentIn) {
         const std::size_t count = 1 + seed * 14'999;
         const Bytes in = random_bytes(count, seed);
         Bytes out(count);
-        device->compute_after(device->copy_in(memory + seed, in.data(), count));
+        device->compute_after(device->copy_in(memory + seed, in.data(), count, device->compute_mark()));
         const Ticket back = device->copy_out(out.data(), memory + seed, count);
         ASSERT_TRUE(device->wait(back, long_enough));
         ASSERT_TRUE(device->reached(back));
         ASSERT_EQ(in, out) << "seed " << seed;
-        device->compute_done();
+        ASSERT_TRUE(device->wait(device->compute_mark(), long_enough));
         device->released(memory + seed, count);
     }
 }
@@ -160,6 +160,20 @@ TEST(EmulatedDevice, ReleasedMemoryHoldsPoison) {
     EXPECT_EQ(memory[30], std::byte{7});
 }
 
+// On a GPU such a copy may come while compute still reads.
+TEST(EmulatedDeviceDeathTest, RefusesToCopyOverWhatComputeMayBeReading) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto device = emulated(4096);
+    std::byte* memory = device->allocate(4096, "test");
+    const Bytes in(100);
+    const Ticket early = device->compute_mark();
+    device->compute_after(device->copy_in(memory, in.data(), 100));
+    EXPECT_DEATH(device->copy_in(memory + 99, in.data(), 100), "over what compute may be reading since mark 1");
+    EXPECT_DEATH(device->copy_in(memory, in.data(), 100, early), "over what compute may be reading since mark 1");
+    device->copy_in(memory + 100, in.data(), 100);
+    device->compute_after(device->copy_in(memory, in.data(), 100, device->compute_mark()));
+}
+
 TEST(EmulatedDevice, CopiesHappenInTheOrderOfTheCalls) {
     constexpr std::size_t copies = 50;
     const auto device = emulated(copies * 512, 500us);
@@ -201,7 +215,7 @@ TEST(EmulatedDevice, ServesSeveralThreadsAtOnce) {
         for (unsigned round = 0; round < 50; ++round) {
             const Bytes in = random_bytes(4096, thread * 1000 + round);
             Bytes out(4096);
-            device->compute_after(device->copy_in(mine, in.data(), 4096));
+            device->compute_after(device->copy_in(mine, in.data(), 4096, device->compute_mark()));
             ASSERT_TRUE(device->wait(device->copy_out(out.data(), mine, 4096), long_enough));
             ASSERT_EQ(in, out) << "thread " << thread << ", round " << round;
             device->released(mine, 4096);
@@ -263,7 +277,7 @@ TEST(CpuDevice, HasNothingToWaitFor) {
     EXPECT_TRUE(device->wait({}, 0ns));
     EXPECT_EQ(device->used_bytes(), 0U);
     device->compute_after({});
-    device->compute_done();
+    EXPECT_TRUE(device->reached(device->compute_mark()));
     device->released(nullptr, 0);
 }
 

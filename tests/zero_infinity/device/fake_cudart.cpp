@@ -74,7 +74,7 @@ void expect_device(int device) {
 
 FakeStream& stream_of(cudaStream_t handle) {
     Runtime& cuda = runtime();
-    if (handle == cudaStreamLegacy) return cuda.legacy[current_device];
+    if (handle == cudaStreamLegacy || handle == nullptr) return cuda.legacy[current_device];
     auto* stream = reinterpret_cast<FakeStream*>(handle);
     if (std::find(cuda.streams.begin(), cuda.streams.end(), stream) == cuda.streams.end()) std::abort();
     expect_device(stream->device);
@@ -159,9 +159,15 @@ void fail_once(const std::string& call, cudaError_t error) {
     runtime().failures[call] = error;
 }
 void launch(std::function<void()> kernel) {
+    const std::lock_guard lock(runtime().mutex);
     runtime().legacy[current_device].operations.push_back({always, std::move(kernel)});
 }
+void launch_on(cudaStream_t stream, std::function<void()> kernel) {
+    const std::lock_guard lock(runtime().mutex);
+    stream_of(stream).operations.push_back({always, std::move(kernel)});
+}
 void run_all() {
+    const std::lock_guard lock(runtime().mutex);
     while (step()) {
     }
 }
@@ -186,15 +192,18 @@ const char* cudaGetErrorString(cudaError_t /*error*/) {
     return "as the test asked";
 }
 cudaError_t cudaGetLastError() {
+    const std::lock_guard lock(runtime().mutex);
     return std::exchange(runtime().last_error, cudaSuccess);
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
+    const std::lock_guard lock(runtime().mutex);
     *count = runtime().device_count;
     return outcome("cudaGetDeviceCount");
 }
 
 cudaError_t cudaSetDevice(int device) {
+    const std::lock_guard lock(runtime().mutex);
     current_device = device;
     return outcome("cudaSetDevice");
 }
@@ -211,14 +220,29 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 cudaError_t cudaFree(void* memory) {
     const std::lock_guard lock(runtime().mutex);
     expect_device(runtime().memory.at(memory));
+    while (step()) {  // what may still use it ends before
+    }
     runtime().memory.erase(memory);
     std::free(memory);
     return outcome("cudaFree");
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+    const std::lock_guard lock(runtime().mutex);
     *free_bytes = *total_bytes = device_bytes;
     return outcome("cudaMemGetInfo");
+}
+
+cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned /*flags*/) {
+    const std::lock_guard lock(runtime().mutex);
+    penstock::fake_cudart::register_host(data, bytes);
+    return outcome("cudaHostRegister");
+}
+
+cudaError_t cudaHostUnregister(void* data) {
+    const std::lock_guard lock(runtime().mutex);
+    runtime().registered.erase(reinterpret_cast<std::uintptr_t>(data));
+    return outcome("cudaHostUnregister");
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {

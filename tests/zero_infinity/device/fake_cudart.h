@@ -15,13 +15,14 @@ namespace penstock::fake_cudart {
 void reset(unsigned seed);  // two devices, no objects, no failure; device memory of 4 MiB
 // Registered host memory by its begin; a copy that reaches into two ranges, or out of one, is refused with
 // cudaErrorInvalidValue, as CUDA may.
-void register_host(const void* data, std::size_t bytes);
-std::size_t copies();  // calls of cudaMemcpyAsync since reset()
+void register_host(const void* data, std::size_t bytes);  // as cudaHostRegister
+std::size_t copies();                                     // calls of cudaMemcpyAsync since reset()
 void set_device_count(int count);
 void fail_once(const std::string& call, cudaError_t error);
 
 // On the legacy stream, as torch's kernels: runs when its turn comes.
 void launch(std::function<void()> kernel);
+void launch_on(cudaStream_t stream, std::function<void()> kernel);
 void run_all();  // everything that can run
 
 std::size_t live_objects();   // streams, events and memory that were not given back

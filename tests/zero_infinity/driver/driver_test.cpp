@@ -189,7 +189,8 @@ TEST_F(StuckDriverTest, ACopyThatDoesNotEndIsReportedAtTheDeadline) {
     EXPECT_EXIT(end_stuck({.device = zero::DeviceKind::emulated,
                            .copy_delay = std::chrono::hours(1),
                            .deadline = std::chrono::seconds(3)}),
-                ::testing::ExitedWithCode(7), "code 1: a copy of weights to device 'emulated' has not ended");
+                ::testing::ExitedWithCode(7),
+                "code 1: a copy of weights to device 'emulated', or the compute before it, has not ended");
 }
 
 // Nobody waits for what hangs here but the driver's end: whoever owns the pool and the store must know before they are

@@ -17,7 +17,7 @@
 namespace penstock::testing {
 namespace {
 
-class CoreSessionTest : public ::testing::TestWithParam<Setting> {
+class CoreSessionTest : public ComputeTest, public ::testing::WithParamInterface<Setting> {
    protected:
     std::string path() const { return parent_ / "swap"; }
     const TemporaryDirectory parent_;
@@ -130,7 +130,7 @@ TEST_P(CoreSessionTest, AGradientThatIsNotFiniteIsNamedAndNothingHasChanged) {
     PlainLoop unused(units());
     plain_pass(client, unused, 1);
     const zero::GradientSums::Open sum = client.session().open_gradient({3, 0});
-    reinterpret_cast<float*>(sum.data)[12344] = std::numeric_limits<float>::infinity();
+    issue([=] { reinterpret_cast<float*>(sum.data)[12344] = std::numeric_limits<float>::infinity(); });
     const std::string text = refusal_of(ExitCode::non_finite, [&] { client.update(1); });
     EXPECT_NE(text.find("first in unit 'fourth', parameter 'a'"), std::string::npos) << text;
     EXPECT_TRUE(client.state() == plain.parameters());
@@ -221,9 +221,11 @@ TEST_P(CoreSessionTest, ALossScaleIsTakenOutAndAnOverflowIsSkipped) {
         plain_pass(client, overflows ? unused : plain, step);
         for (const ParameterId id : {ParameterId{0, 0}, {1, 0}, {1, 2}, {2, 0}, {3, 0}, {4, 0}}) {
             const zero::GradientSums::Open sum = client.session().open_gradient(id);
-            auto* data = reinterpret_cast<float*>(sum.data);
-            for (std::uint64_t i = 0; i < sum.numel; ++i)
-                data[i] *= overflows ? std::numeric_limits<float>::infinity() : 1024.0F;
+            issue([=] {
+                auto* data = reinterpret_cast<float*>(sum.data);
+                for (std::uint64_t i = 0; i < sum.numel; ++i)
+                    data[i] *= overflows ? std::numeric_limits<float>::infinity() : 1024.0F;
+            });
         }
         const double norm = client.session().gradient_norm() / 1024;
         const zero::UpdateReport report =
@@ -247,20 +249,22 @@ TEST_P(CoreSessionTest, ALossScaleIsTakenOutAndAnOverflowIsSkipped) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Settings, CoreSessionTest,
-    ::testing::Values(Setting{}, Setting{.depth = 0}, Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
-                      Setting{.residency = {zero::Tier::host, zero::Tier::host}},
-                      Setting{.device = zero::DeviceKind::emulated},
-                      Setting{.device = zero::DeviceKind::emulated, .residency = {zero::Tier::host, zero::Tier::nvme}},
-                      Setting{.resident_units = {0, 2}},
-                      Setting{.device = zero::DeviceKind::emulated, .resident_units = {1, 4}}),
-    [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
+std::string name_of(const ::testing::TestParamInfo<Setting>& instance) {
+    return "setting_" + std::to_string(instance.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, CoreSessionTest,
+                         ::testing::Values(Setting{}, Setting{.depth = 0},
+                                           Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
+                                           Setting{.residency = {zero::Tier::host, zero::Tier::host}},
+                                           Setting{.resident_units = {0, 2}}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Devices, CoreSessionTest, ::testing::ValuesIn(device_settings()), name_of);
 
 // Gradients of a tied parameter count whenever they come.
 TEST_F(CoreSessionTest, ABorrowedSumThatComesAfterThePassIsTakenIn) {
     PlainLoop plain(units());
-    Client client(path(), {});
+    Client client(path(), {.device = zero::DeviceKind::cpu});
     plain_pass(client, plain, 1);
     const double norm = client.session().gradient_norm();
     const Values more(7000, 0.125F);
@@ -277,7 +281,7 @@ TEST_F(CoreSessionTest, ABorrowedSumThatComesAfterThePassIsTakenIn) {
 
 // What a held unit borrows is held with it, where the window is so tight that anything else has to move.
 TEST_F(CoreSessionTest, TheOwnerOfWhatAHeldUnitBorrowsIsHeldToo) {
-    Setting tight;
+    Setting tight{.device = zero::DeviceKind::cpu};
     tight.depth = 0;
     Client client(path(), tight);
     const std::uint32_t held[] = {4};

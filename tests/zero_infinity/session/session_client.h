@@ -1,12 +1,15 @@
 // A client of the open step without torch, and the same model in plain memory to compare it with.
 #pragma once
 
+#include "tests/zero_infinity/session/compute.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/session/core_session.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -153,8 +156,21 @@ class PlainLoop {
     std::map<Id, Values> sums_;
 };
 
+// What compute finds in the memory that it reads, when it is its turn.
+inline std::vector<std::byte> seen_by_compute(const zero::ParameterMemory& memory) {
+    std::vector<std::byte> seen(memory.numel * zero::bytes_of(memory.type));
+    issue([&] { std::copy_n(memory.data, seen.size(), seen.data()); });
+    finish_compute();
+    return seen;
+}
+
+inline bool holds(const zero::ParameterMemory& memory, const Values& wanted) {
+    const std::vector<std::byte> seen = seen_by_compute(memory);
+    return seen.size() == 4 * wanted.size() && std::memcmp(seen.data(), wanted.data(), seen.size()) == 0;
+}
+
 struct Setting {
-    zero::DeviceKind device = zero::DeviceKind::cpu;
+    zero::DeviceKind device = devices().front();
     zero::Residency residency;
     std::uint32_t depth = 2;
     zero::Durability durability;
@@ -162,6 +178,36 @@ struct Setting {
     bool norm_group = false;  // "last.norm" is a group of its own
     std::vector<std::uint32_t> resident_units = {};
     std::optional<zero::PlaneType> frozen_type = {};  // of all units
+    std::uint64_t device_budget = 4 << 20;            // everything fits
+    unsigned seed = 1;                                // of the order of what compute does
+};
+
+// A device budget in which weights and gradients have to make room for each other.
+inline constexpr std::uint64_t tight_device_budget = 180 << 10;
+
+// Those that only a device of its own memory has, of each such device.
+inline std::vector<Setting> device_settings() {
+    std::vector<Setting> all;
+    for (const zero::DeviceKind device : devices()) {
+        if (device == zero::DeviceKind::cpu) continue;
+        for (const unsigned seed : {1U, 2U, 3U}) {
+            all.push_back({.device = device, .seed = seed});
+            all.push_back({.device = device, .residency = {zero::Tier::host, zero::Tier::nvme}, .seed = seed});
+            all.push_back({.device = device, .resident_units = {1, 4}, .seed = seed});
+            all.push_back({.device = device, .device_budget = tight_device_budget, .seed = seed});
+            all.push_back(
+                {.device = device, .resident_units = {2}, .device_budget = tight_device_budget, .seed = seed});
+            if (device == zero::DeviceKind::emulated) break;
+        }
+    }
+    return all;
+}
+
+// A test's compute begins before its client and ends behind it.
+class ComputeTest : public ::testing::Test {
+   protected:
+    explicit ComputeTest(unsigned seed = 1) { begin_compute(seed); }
+    ~ComputeTest() override { end_compute(); }
 };
 
 inline store::ClientState no_state(double) {
@@ -195,7 +241,10 @@ class Client {
         options.tile_numel = 4096;
         options.residency = setting.residency;
         options.durability = setting.durability;
-        options.device = {.kind = setting.device, .budget_bytes = 4 << 20, .copy_delay = std::chrono::microseconds(50)};
+        options.device = {.kind = setting.device,
+                          .budget_bytes = setting.device_budget,
+                          .copy_delay = std::chrono::microseconds(50),
+                          .index = setting.device == zero::DeviceKind::cuda ? 1 : 0};
         options.codec = "plain_fp32";
         options.gradient_type = zero::PlaneType::fp32;
         options.worker_threads = 2;
@@ -249,15 +298,19 @@ class Client {
     void add(ParameterId id, std::uint64_t time) {
         const zero::ParameterMemory weights = session_->weights(id);
         ASSERT_EQ(weights.numel, numel_of(units_, id));
-        const Values gradient = gradient_of(reinterpret_cast<const float*>(weights.data), weights.numel, time);
+        const auto* values = reinterpret_cast<const float*>(weights.data);
         if (session_->device().shares_host_memory()) {
+            const Values gradient = gradient_of(values, weights.numel, time);
             session_->add_gradient(
                 id, {reinterpret_cast<const std::byte*>(gradient.data()), zero::PlaneType::fp32, gradient.size()});
             return;
         }
         const zero::GradientSums::Open sum = session_->open_gradient(id);
         auto* data = reinterpret_cast<float*>(sum.data);
-        for (std::size_t i = 0; i < gradient.size(); ++i) data[i] = (sum.fresh ? 0 : data[i]) + gradient[i];
+        issue([=] {
+            const Values gradient = gradient_of(values, sum.numel, time);
+            for (std::size_t i = 0; i < gradient.size(); ++i) data[i] = (sum.fresh ? 0 : data[i]) + gradient[i];
+        });
     }
 
     std::vector<zero::UnitSpec> units_;

@@ -14,7 +14,7 @@ namespace {
 
 using zero::ParameterValue;
 
-class ValuesTest : public ::testing::TestWithParam<Setting> {
+class ValuesTest : public ComputeTest, public ::testing::WithParamInterface<Setting> {
    protected:
     std::string path() const { return parent_ / "swap"; }
     const TemporaryDirectory parent_;
@@ -85,9 +85,7 @@ TEST_P(ValuesTest, WhatIsWrittenIsReadByTheNextPass) {
     client.session().begin_pass(Pass::inference);
     client.forward(1);
     for (const std::uint32_t index : {0U, 1U}) {
-        const zero::ParameterMemory there = client.session().weights({1, index});
-        const Values& wanted = plain.parameters()[{1, index}].value;
-        EXPECT_EQ(std::memcmp(there.data, wanted.data(), 4 * wanted.size()), 0) << index;
+        EXPECT_TRUE(holds(client.session().weights({1, index}), plain.parameters()[{1, index}].value)) << index;
     }
     client.session().end_pass();
 }
@@ -115,19 +113,25 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Setting{}, Setting{.residency = {zero::Tier::host, zero::Tier::host}},
                       Setting{.residency = {zero::Tier::host, zero::Tier::nvme}, .durability = {4}},
                       Setting{.residency = {zero::Tier::host, zero::Tier::host}, .durability = {4}},
-                      Setting{.device = zero::DeviceKind::emulated},
                       Setting{.durability = {3}, .resident_units = {1, 3}}),
     [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
+INSTANTIATE_TEST_SUITE_P(Devices, ValuesTest, ::testing::ValuesIn(device_settings()),
+                         [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
 
-TEST_F(ValuesTest, AResidentUnitIsReadableAtAnyTimeAtOneAddress) {
+TEST_P(ValuesTest, AResidentUnitIsReadableAtAnyTimeAtOneAddress) {
     PlainLoop plain(units());
-    Client client(path(), {.resident_units = {1}});
+    Setting setting = GetParam();
+    setting.resident_units = {1};
+    Client client(path(), setting);
     const std::byte* where = client.session().weights({1, 0}).data;
     for (std::uint64_t number = 1; number <= 3; ++number) {
+        EXPECT_TRUE(holds(client.session().weights({1, 0}), plain.parameters()[{1, 0}].value));
         step(client, plain, number);
         ASSERT_EQ(client.session().weights({1, 0}).data, where);
-        const Values& wanted = plain.parameters()[{1, 0}].value;
-        EXPECT_EQ(std::memcmp(where, wanted.data(), 4 * wanted.size()), 0);
+        EXPECT_TRUE(holds(client.session().weights({1, 0}), plain.parameters()[{1, 0}].value));
+        write_some(client, plain);
+        EXPECT_TRUE(holds(client.session().weights({1, 0}), plain.parameters()[{1, 0}].value));
+        EXPECT_TRUE(holds(client.session().weights({1, 1}), plain.parameters()[{1, 1}].value));
     }
     client.session().begin_pass(Pass::training);
     client.forward(0);
@@ -172,10 +176,11 @@ TEST_F(ValuesTest, FrozenWeightsHaveATypeOfTheirOwn) {
         const zero::ParameterMemory there = client.session().weights({1, 1});
         EXPECT_EQ(there.type, type);
         ASSERT_EQ(there.numel, 300U);
+        const std::vector<std::byte> seen = seen_by_compute(there);
         Values read(300);
         for (std::size_t i = 0; i < read.size() && type == zero::PlaneType::u8; ++i)
-            read[i] = std::to_integer<std::uint8_t>(there.data[i]);
-        zero::convert({there.data, type == zero::PlaneType::u8 ? zero::PlaneType::fp32 : type,
+            read[i] = std::to_integer<std::uint8_t>(seen[i]);
+        zero::convert({seen.data(), type == zero::PlaneType::u8 ? zero::PlaneType::fp32 : type,
                        type == zero::PlaneType::u8 ? 0U : 300U},
                       zero::PlaneType::fp32, reinterpret_cast<std::byte*>(read.data()));
         EXPECT_EQ(read, bytes);
@@ -208,12 +213,15 @@ TEST_F(ValuesTest, TheNormIsThatOfSumsAsTheClientLeftThem) {
     EXPECT_GT(client.session().gradient_norm(), norm);
 }
 
-TEST_F(ValuesTest, MemoryOutlivesASessionThatGaveItsStoreBack) {
-    Client first(path(), {.resident_units = {1}});
+TEST_P(ValuesTest, MemoryOutlivesASessionThatGaveItsStoreBack) {
+    Setting setting = GetParam();
+    setting.resident_units = {1};
+    Client first(path(), setting);
     const zero::ParameterMemory there = first.session().weights({1, 0});
     first.session().end();
     EXPECT_EQ(first.session().stage(), zero::CoreSession::Stage::failed);
-    Client second(path(), {});
+    EXPECT_EQ(*reinterpret_cast<const float*>(there.data), first_value(1, 0, 0));
+    Client second(path(), setting);
     EXPECT_EQ(*reinterpret_cast<const float*>(there.data), first_value(1, 0, 0));
 }
 
