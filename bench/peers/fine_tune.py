@@ -4,6 +4,7 @@
   bench/peers/venv.sh && .peers/deepspeed/bin/python -m pip install transformers==5.23.0     # once: .peers/deepspeed
   PYTHONPATH=python .peers/deepspeed/bin/python bench/peers/fine_tune.py penstock --dir /nvme/try --steps 20
   .peers/deepspeed/bin/python bench/peers/fine_tune.py deepspeed --dir /nvme/try --steps 20
+  .peers/deepspeed/bin/python bench/peers/fine_tune.py plain --dir /nvme/try --steps 3   # torch alone, without an update
 
 Same shape, same random weights (a seed), same tokens, AdamW without weight decay, clipping at 1, one process on the CPU.
 Prints a line of JSON per step and one at the end: median seconds, peak resident memory of the process, losses.
@@ -38,7 +39,26 @@ def model_of(options):
 
     torch.manual_seed(1)
     dtype = torch.bfloat16 if options.bf16 else torch.float32
-    return AutoModelForCausalLM.from_config(configuration(options.shape, options.tokens), torch_dtype=dtype)
+    return AutoModelForCausalLM.from_config(configuration(options.shape, options.tokens), dtype=dtype)
+
+
+class Plain:
+    """Forward and backward in memory, layers recomputed as the others do, no update: what torch itself takes."""
+
+    def __init__(self, options):
+        self.model = model_of(options)
+        self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.model.train()
+        self.kept_bytes = 2 * sum(each.nbytes for each in self.model.parameters())  # weights and gradients
+
+    def __call__(self, **batch):
+        return self.model(**batch)
+
+    def backward(self, loss):
+        loss.backward()
+
+    def step(self):
+        self.model.zero_grad()
 
 
 def ready_for_penstock(options):
@@ -46,7 +66,8 @@ def ready_for_penstock(options):
 
     import penstock
 
-    model = model_of(options)
+    with penstock.zero.Init(options.dir):  # its weights are never all in memory
+        model = model_of(options)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0)
     store = penstock.Store(os.path.join(options.dir, "penstock"), host_budget_bytes=options.budget,
                            weights=options.tier, states=options.tier, commit_steps=options.commit_steps)
@@ -86,7 +107,7 @@ def peak_rss():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("engine", choices=["penstock", "deepspeed"])
+    parser.add_argument("engine", choices=["penstock", "deepspeed", "plain"])
     parser.add_argument("--dir", required=True)
     parser.add_argument("--shape", choices=SHAPES, default="0.5b")
     parser.add_argument("--tokens", type=int, default=128)
@@ -104,7 +125,7 @@ def main():
     torch.set_num_threads(options.threads)
     os.makedirs(options.dir, exist_ok=True)
     begin = time.perf_counter()
-    engine = ready_for_penstock(options) if options.engine == "penstock" else ready_for_deepspeed(options)
+    engine = {"penstock": ready_for_penstock, "deepspeed": ready_for_deepspeed, "plain": Plain}[options.engine](options)
     opened = time.perf_counter() - begin
     generator = torch.Generator().manual_seed(7)
     batches = [torch.randint(0, SHAPES[options.shape][5], (1, options.tokens), generator=generator) for _ in range(4)]
@@ -121,9 +142,11 @@ def main():
         losses.append(loss.item())
         print(json.dumps({"step": step + 1, "loss": losses[-1], "seconds": round(seconds[-1], 3),
                           "forward": round(forward, 3), "backward": round(backward, 3)}), flush=True)
+    kept = engine.core.info().pool_bytes if options.engine == "penstock" else getattr(engine, "kept_bytes", 0)
     print(json.dumps({"engine": options.engine, "shape": options.shape, "tokens": options.tokens, "tier": options.tier,
                       "opened_seconds": round(opened, 1), "median_seconds": round(statistics.median(seconds[1:]), 3),
-                      "peak_rss_mib": peak_rss() >> 20, "losses": losses}))
+                      "peak_rss_mib": peak_rss() >> 20, "beside_pool_or_model_mib": (peak_rss() - kept) >> 20,
+                      "losses": losses}))
 
 
 if __name__ == "__main__":

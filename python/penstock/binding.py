@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from . import heap
 from .bits import same_bits
 from .core import Core
 from .errors import ModelError, some
@@ -26,6 +27,7 @@ class Binding:
         self.places: dict[nn.Parameter, Place] = {}
         self.parameters: list[list[nn.Parameter]] = []  # by the core's unit
         self.resident: set[int] = set()
+        self.large: set[int] = set()  # whose gradients are
         self.gradient_came = False
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
         self._bound: dict[tuple[int, Hashable], list[tuple[nn.Parameter, torch.Tensor]]] = {}
@@ -149,6 +151,8 @@ class Binding:
                 self._take_first(parameter)
             parameter.penstock_keeper = self  # type: ignore[attr-defined]
         self._unbound.append([(each, self._released[each]) for each in self.parameters[unit.index]])
+        if sum(each.nbytes for each in self.parameters[unit.index] if each.requires_grad) >= heap.LARGE_BYTES:
+            self.large.add(unit.index)
         if unit.resident:
             self.resident.add(unit.index)
             self.bind(unit.index)

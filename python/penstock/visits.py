@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from . import heap
 from .binding import Binding
 from .core import Core, PassKind, Visit
 from .errors import ReleasedError
@@ -118,6 +119,8 @@ class Visits:
         if not any(each.foreign for each in ancestors):
             self._region = Region()
         self._arrive(call.reads, _reads(ancestors))
+        if not self.binding.large.isdisjoint(call.reads):
+            heap.give_back_free_pages()
         self._late = {*call.reads, *_reads(ancestors)}
         self._watch()
         self.open.append(call)

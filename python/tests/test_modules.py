@@ -9,7 +9,9 @@ import torch
 import penstock
 import small_models as small
 from compare import Training
+from cores import test_core as core_of
 from fake_core import bytes_of
+from penstock import heap
 
 
 def training(make, count=4, loss=small.loss, **options) -> Training:
@@ -207,3 +209,15 @@ def test_outputs_in_evaluation_are_those_of_plain_torch():
         assert torch.equal(plain.eval()(small.ids(9)), found.engine.eval()(small.ids(9)))
     assert found.core.passes[-1] == ("inference", list(found.core.model.inference))
     assert found.core.kind is None
+
+def test_free_pages_go_back_before_a_large_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once per recompute of a large unit, and at no other."""
+    trims: list[None] = []
+    monkeypatch.setattr(heap, "LARGE_BYTES", 4 * 64 * 8)
+    monkeypatch.setattr(heap, "give_back_free_pages", lambda: trims.append(None))
+    model = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))
+    engine, _, _, _ = penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), core=core_of())
+    for step in range(1, 3):
+        engine.backward(engine(torch.arange(10)).sum())
+        engine.step()
+        assert len(trims) == step
