@@ -122,6 +122,11 @@ void check_needs(const std::map<dev_t, Need>& needs) {
     }
 }
 
+// Of one of the files: two copies.
+std::uint64_t manifest_file_bytes(const Layout& layout) {
+    return 2 * manifest_capacity(layout);
+}
+
 // Gives back what was reserved before the room ran out, so that nobody else stands before a full disk.
 void reserve_or_shrink(aio::File& file, std::uint64_t bytes) {
     try {
@@ -182,8 +187,14 @@ StoreFiles StoreFiles::find(const std::vector<StoreDirectory*>& directories, aio
     return files;
 }
 
+std::uint64_t bytes_on_disk(const Layout& layout) {
+    std::uint64_t bytes = manifest_file_names.size() * manifest_file_bytes(layout);
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device) bytes += layout.device_bytes(device);
+    return bytes;
+}
+
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout) {
-    const std::uint64_t manifest_bytes = 2 * manifest_capacity(layout);
+    const std::uint64_t manifest_bytes = manifest_file_bytes(layout);
     std::map<dev_t, Need> needs;
     for (const aio::File& file : files.manifests) add_need(needs, *directories.front(), file, manifest_bytes);
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
@@ -207,13 +218,13 @@ void check_size_limit(const StoreFiles& files, const Layout& layout) {
                                 "(ulimit -f unlimited), or spread the store over more directories.",
                                 file.path(), bytes, longest));
     };
-    for (const aio::File& file : files.manifests) check(file, 2 * manifest_capacity(layout));
+    for (const aio::File& file : files.manifests) check(file, manifest_file_bytes(layout));
     for (std::uint32_t device = 0; device < layout.device_count(); ++device)
         check(files.data[device], layout.device_bytes(device));
 }
 
 void fit_manifests(const StoreFiles& files, const Layout& layout) {
-    const std::uint64_t bytes = 2 * manifest_capacity(layout);
+    const std::uint64_t bytes = manifest_file_bytes(layout);
     const aio::NoSizeSignal quiet;
     for (const aio::File& file : files.manifests) {
         if (file.bytes() == bytes || ::ftruncate(file.fd(), static_cast<off_t>(bytes)) == 0) continue;

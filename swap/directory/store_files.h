@@ -43,6 +43,9 @@ struct StoreFiles {
                            std::chrono::nanoseconds patience, const WaitNotice& notice = {});
 };
 
+// What reserve() takes of the directories, all together.
+std::uint64_t bytes_on_disk(const Layout& layout);
+
 // Reserves room for `layout` and its manifests. Throws Error (does_not_fit) naming directory, needed and free bytes,
 // before anything is reserved where the file system tells.
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout);

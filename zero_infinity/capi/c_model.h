@@ -11,6 +11,9 @@
 
 namespace penstock::zero {
 
+// What a program cannot be without.
+inline constexpr std::size_t least_options_bytes = offsetof(penstock_session_options, resume_from);
+
 // Enumerations are taken by reference: a C caller may have set any number, which must not be copied as one of them.
 // All throw store::Refusal (usage) on NULL, sizes that cannot be, numbers of no enumeration, indices of nothing; and
 // Error (usage) as the makers of optimizers do.

@@ -19,7 +19,6 @@ using store::number_of;
 using store::Refusal;
 using store::require;
 
-constexpr std::size_t least_options_bytes = offsetof(penstock_session_options, resume_from);
 constexpr std::size_t least_step_bytes = offsetof(penstock_step, clip);
 
 // The caller's function, asked for one stretch at a time.

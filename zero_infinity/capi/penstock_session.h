@@ -234,6 +234,41 @@ const char* penstock_session_note(penstock_session* session, size_t index);
 penstock_status penstock_session_value_at(const penstock_session* session, size_t index, penstock_value* value,
                                           penstock_error* error);
 
+// A part of the pool: what takes it, and how much.
+typedef struct penstock_plan_use {
+    char name[32];  // "weights", "gradients", "staging", ...
+    uint64_t bytes;
+} penstock_plan_use;
+
+// What a session is going to take. Bytes; texts end with a 0.
+typedef struct penstock_plan {
+    size_t struct_bytes;  // set by the caller; stays
+    // Each tier.
+    uint64_t pool_bytes;      // of host memory, pinned: penstock_session_info.pool_bytes
+    uint64_t device_bytes;    // of the device's own memory; 0 where compute reads the pool
+    uint64_t store_bytes;     // in the directories, all together, of a new store; more where a drive asks for a larger
+                              // alignment than 4096
+    uint32_t prefetch_depth;  // what the budgets allow
+    uint32_t use_count;
+    penstock_plan_use uses[16];  // what the pool is divided into
+    // NVMe traffic of one step of the expected passes.
+    uint64_t read_bytes;
+    uint64_t write_bytes;
+    uint64_t resident_write_bytes;  // on top in a step that commits: what host memory holds
+    double planned_bytes;           // a mean over the steps of one commit: penstock_session_info.planned_bytes
+    // Elements of the model.
+    uint64_t parameters;
+    uint64_t trainable_parameters;
+    char memory_table[2048];  // one line per use and the limit: penstock_session_info.memory_table
+} penstock_plan;
+
+// What penstock_session_open would take, decided by the same plan; nothing is opened, made or kept, and values, first
+// weights and what is in the directories are not looked at. Any thread, at any time. USAGE: as opening is.
+// DOES_NOT_FIT: with a table of what takes how much, also where this machine has less memory left now; room in the
+// directories is looked at by opening. On failure *plan is as it was.
+penstock_status penstock_session_plan(const penstock_model* model, const penstock_session_options* options,
+                                      penstock_plan* plan, penstock_error* error);
+
 // Where a parameter lies in the memory of its unit; never changes.
 typedef struct penstock_place {
     size_t struct_bytes;  // set by the caller; stays

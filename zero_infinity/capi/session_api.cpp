@@ -2,6 +2,7 @@
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_model.h"
+#include "zero_infinity/capi/c_plan.h"
 #include "zero_infinity/capi/c_session.h"
 #include "zero_infinity/capi/penstock_session.h"
 
@@ -24,6 +25,7 @@ namespace {
 
 // What a program cannot be without.
 constexpr std::size_t least_info_bytes = offsetof(penstock_session_info, prefetch_depth);
+constexpr std::size_t least_plan_bytes = sizeof(penstock_plan);
 constexpr std::size_t least_place_bytes = sizeof(penstock_place);
 constexpr std::size_t least_gradient_bytes = sizeof(penstock_gradient);
 constexpr std::size_t least_report_bytes = offsetof(penstock_step_report, update_ns);
@@ -104,6 +106,15 @@ const char* penstock_session_note(penstock_session* session, size_t index) {
 penstock_status penstock_session_value_at(const penstock_session* session, size_t index, penstock_value* value,
                                           penstock_error* error) {
     return called(session, error, [&](const CSession& own) { required(value, "value") = own.value_at(index); });
+}
+
+penstock_status penstock_session_plan(const penstock_model* model, const penstock_session_options* options,
+                                      penstock_plan* plan, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        penstock::store::checked_struct(plan, least_plan_bytes, "plan");
+        give(penstock::zero::plan_of(model, options), plan, least_plan_bytes, "plan");
+        return PENSTOCK_OK;
+    });
 }
 
 penstock_status penstock_session_place(const penstock_session* session, uint32_t unit, uint32_t parameter,

@@ -1,0 +1,80 @@
+// What the C interface says of a session before there is one.
+#include "tests/temporary_directory.h"
+#include "tests/zero_infinity/capi/session_caller.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace penstock::testing {
+namespace {
+
+class CPlanTest : public ::testing::Test {
+   protected:
+    std::string path() const { return parent_ / "store"; }
+    const TemporaryDirectory parent_;
+};
+
+penstock_status ask(SessionCaller& caller, penstock_plan& plan) {
+    return penstock_session_plan(&caller.model, &caller.options, &plan, &caller.error);
+}
+
+// What a plan says is what the session that is opened then has; and asking touches nothing.
+TEST_F(CPlanTest, APlanIsWhatAnOpenSessionReports) {
+    SessionCaller caller(path());
+    caller.options.states = PENSTOCK_HOST;
+    caller.options.commit_steps = 4;
+    penstock_plan plan = {.struct_bytes = sizeof plan};
+    ASSERT_EQ(ask(caller, plan), PENSTOCK_OK) << caller.error.message;
+    EXPECT_FALSE(std::filesystem::exists(path()));
+    ASSERT_EQ(caller.open(), PENSTOCK_OK) << caller.error.message;
+    penstock_session_info info = {.struct_bytes = sizeof info};
+    ASSERT_EQ(penstock_session_get_info(caller.session, &info, &caller.error), PENSTOCK_OK);
+    EXPECT_STREQ(plan.memory_table, info.memory_table);
+    EXPECT_EQ(plan.pool_bytes, info.pool_bytes);
+    EXPECT_EQ(plan.prefetch_depth, info.prefetch_depth);
+    EXPECT_EQ(plan.planned_bytes, info.planned_bytes);
+    EXPECT_EQ(plan.device_bytes, 0U);
+    EXPECT_EQ(plan.parameters, 7000U + 5000 + 300 + 9 + 1);
+    EXPECT_EQ(plan.trainable_parameters, 7000U + 5000 + 9 + 1);
+    EXPECT_GT(plan.resident_write_bytes, 0U);
+    EXPECT_EQ(plan.planned_bytes, static_cast<double>(plan.read_bytes + plan.write_bytes) +
+                                      static_cast<double>(plan.resident_write_bytes) / 4);
+    std::uint64_t used = 0;
+    for (std::uint32_t i = 0; i < plan.use_count; ++i) used += plan.uses[i].bytes;
+    EXPECT_EQ(used, info.pool_bytes) << "no budget was given: the limit is what is used";
+}
+
+TEST_F(CPlanTest, APlanKnowsWhatTheStoreTakesOfItsDirectories) {
+    for (const int scratch : {0, 1}) {
+        SessionCaller caller(path() + std::to_string(scratch));
+        caller.options.scratch = scratch;
+        caller.options.snapshots = 0;
+        penstock_plan plan = {.struct_bytes = sizeof plan};
+        ASSERT_EQ(ask(caller, plan), PENSTOCK_OK) << caller.error.message;
+        ASSERT_EQ(caller.open(), PENSTOCK_OK) << caller.error.message;
+        std::uint64_t bytes = 0;
+        for (const char* file : {"data", "manifest.0", "manifest.1"})
+            bytes += std::filesystem::file_size(path() + std::to_string(scratch) + "/" + file);
+        EXPECT_EQ(plan.store_bytes, bytes);
+    }
+}
+
+TEST_F(CPlanTest, APlanThatDoesNotFitIsRefusedWithTheTableAndLeftAsItWas) {
+    SessionCaller caller(path());
+    caller.options.host_budget_bytes = 4096;
+    penstock_plan plan = {.struct_bytes = sizeof plan, .pool_bytes = 7};
+    EXPECT_EQ(ask(caller, plan), PENSTOCK_DOES_NOT_FIT);
+    EXPECT_NE(std::string(caller.error.message).find("gradients"), std::string::npos) << caller.error.message;
+    EXPECT_EQ(plan.pool_bytes, 7U);
+    caller.options.host_budget_bytes = 0;
+    plan.struct_bytes = 8;
+    EXPECT_EQ(ask(caller, plan), PENSTOCK_USAGE);
+    EXPECT_EQ(penstock_session_plan(&caller.model, &caller.options, nullptr, &caller.error), PENSTOCK_USAGE);
+    EXPECT_EQ(penstock_session_plan(nullptr, &caller.options, &plan, &caller.error), PENSTOCK_USAGE);
+}
+
+}  // namespace
+}  // namespace penstock::testing
