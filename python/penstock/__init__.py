@@ -6,13 +6,14 @@ from .errors import (FitError, ModelError, NoGradientError, NonFiniteError, Opti
                      ReleasedError, StorageError, UsageError, WeightsError)
 from .initialize import initialize
 from .optimizer import Optimizer
+from .report.plan import Plan, plan
 from .settings import Settings
 from .store import Store
 from .units import Unit, units_of
 
 __all__ = [
     "Core", "Engine", "FitError", "GroupValues", "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError",
-    "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "ReleasedError", "Settings",
+    "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "Plan", "ReleasedError", "Settings",
     "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest", "UsageError", "WeightsError",
-    "initialize", "units_of", "zero",
+    "initialize", "plan", "units_of", "zero",
 ]

@@ -1,78 +1,34 @@
-"""python -m penstock: what can be asked without a training."""
+"""python -m penstock: what can be asked without a training.
+
+Exit codes are the program's: 0 ok, 1 internal error, 2 usage or configuration, 3 does not fit, 4 storage error; and 127
+where a verb needs the program `penstock` and there is none.
+"""
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-from .native import config as config_library
-from .errors import PenstockError
+from .command import config_show, plan, program
+from .errors import FitError, PenstockError, StorageError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m penstock", description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    _add_config(verbs)
-    chosen = parser.parse_args(arguments)
+    """Runs one verb; its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    described, codes = (__doc__ or "").split("\n\n", 1)
+    parser = argparse.ArgumentParser(prog="python -m penstock", description=described, epilog=codes)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    config_show.add(verbs)
+    plan.add(verbs)
+    program.add(verbs)
     try:
+        if given and given[0] in program.VERBS:
+            return program.run(given)
+        chosen = parser.parse_args(given)
         return int(chosen.run(chosen))
     except PenstockError as error:
         print(error, file=sys.stderr)
-        return 2
-
-
-def _add_config(verbs: Any) -> None:
-    config = verbs.add_parser("config", help="what a configuration that was written for DeepSpeed means here")
-    show = config.add_subparsers(dest="what", required=True).add_parser(
-        "show", help="what each \"auto\" became, what is read as something else, what is without effect and why")
-    show.add_argument("file", type=Path)
-    show.add_argument("--known", type=json.loads, default={}, metavar="JSON",
-                      help="values for keys that are \"auto\": '{\"optimizer.params.lr\": 2e-5}'")
-    show.add_argument("--all", action="store_true", help="also the keys that nobody says, with their defaults")
-    show.set_defaults(run=_show)
-
-
-def _show(chosen: argparse.Namespace) -> int:
-    try:
-        text = chosen.file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        print(f"{chosen.file}: {error}", file=sys.stderr)
-        return 2
-    resolved = config_library.resolve(text, str(chosen.file), chosen.known)
-    for line in lines_of(resolved, chosen.all):
-        print(line)
-    return 2 if resolved["wrong"] else 0
-
-
-def lines_of(resolved: dict[str, Any], defaults: bool = False) -> Iterator[str]:
-    yield from _part("wrong", resolved["wrong"])
-    yield from _part("obeyed", [f"{each['key']} = {_json(each['value'])}" for each in resolved["obeyed"]
-                                if each["from"] == "file"])
-    yield from _part("was auto", [f"{each['key']} = {_json(each['became'])}   ({each['rule']})"
-                                  for each in resolved["auto"]])
-    yield from _part("follows from others", [f"{each['key']} = {_json(each['value'])}" for each in resolved["obeyed"]
-                                             if each["from"] == "other keys"])
-    if defaults:
-        yield from _part("by default", [f"{each['key']} = {_json(each['value'])}" for each in resolved["obeyed"]
-                                        if each["from"] == "default"])
-    yield from _part("read as something else", [
-        f"{each['key']} = {_json(each['value'])}: {each['became']}   ({each['because']})"
-        for each in resolved["translated"]])
-    yield from _part("without effect here", [f"{each['key']}   (because {each['because']})"
-                                             for each in resolved["without_effect"]])
-
-
-def _part(title: str, lines: list[str]) -> Iterator[str]:
-    if lines:
-        yield f"{title}:"
-        yield from (f"  {line}" for line in lines)
-
-
-def _json(value: Any) -> str:
-    return "unknown" if value is None else json.dumps(value)
+        return 3 if isinstance(error, FitError) else 4 if isinstance(error, StorageError) else 2
 
 
 if __name__ == "__main__":

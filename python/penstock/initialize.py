@@ -44,17 +44,18 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     lr_scheduler = lr_scheduler or (read.scheduler if read else None)
     if read is not None and core is None:
         store = read.store_at(store)
-    _check_model(model, may_be_meta=weights is not None)
+    check_model(model, may_be_meta=weights is not None)
     if settings.dtype is not None:
         to_type(model, settings.dtype)
-    mapped = _mapped(optimizer, model_parameters, model, (read.optimizer if read else None) or torch.optim.AdamW)
+    mapped = mapped_optimizer(optimizer, model_parameters, model,
+                              (read.optimizer if read else None) or torch.optim.AdamW)
     check_cover(model, mapped)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
     incoming = None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
-    spec = _model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None)
+    spec = model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None)
     read_first = first_value if incoming is None else incoming.value
     opened = _opener(store, core)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
@@ -80,7 +81,7 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None)
     return store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
 
 
-def _check_model(model: nn.Module, may_be_meta: bool) -> None:
+def check_model(model: nn.Module, may_be_meta: bool) -> None:
     if not isinstance(model, nn.Module):
         raise UsageError(f"penstock.initialize(model=...): a torch.nn.Module, not {type(model).__name__}")
     named = dict(model.named_parameters())
@@ -104,8 +105,8 @@ def _check_model(model: nn.Module, may_be_meta: bool) -> None:
         raise ModelError(f"parameters {some(empty)} have no elements; remove them")
 
 
-def _mapped(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,
-            make: Callable[[Any], torch.optim.Optimizer]) -> Mapped:
+def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,
+                     make: Callable[[Any], torch.optim.Optimizer]) -> Mapped:
     if optimizer is None:
         return map_parameters(parameters, model, make)
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -116,7 +117,7 @@ def _mapped(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,
     return map_optimizer(optimizer)
 
 
-def _model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None) -> ModelSpec:
+def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None) -> ModelSpec:
     group_of = mapped.group_of()
     specs = [UnitSpec(unit.name, tuple(
         ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad, group_of.get(each, 0))

@@ -25,7 +25,8 @@ except penstock.UsageError as absent:
 ROOT = Path(__file__).resolve().parents[2]
 STRUCTS = {name: "penstock_" + each for name, each in {
     "Error": "error", "Parameter": "parameter", "Unit": "unit", "Group": "group", "Visit": "visit", "Model": "model",
-    "Value": "value", "Options": "session_options", "Info": "session_info", "Place": "place",
+    "Value": "value", "Options": "session_options", "Info": "session_info", "PlanUse": "plan_use", "Plan": "plan",
+    "Place": "place",
     "UnitMemory": "unit_memory", "Gradient": "gradient", "Step": "step", "StepReport": "step_report"}.items()}
 
 

@@ -67,10 +67,27 @@ class NativeCore:
     """See penstock.core.Core."""
 
     def __init__(self, model: ModelSpec, first: ReadWeight, store: Store) -> None:
-        self.units: Sequence[UnitSpec] = model.units
         self.user_state: MutableMapping[str, str] = {}
         self._visited: Visit = ()
         self._extra: torch.Tensor | None = None  # as it was written last
+        self._describe(model, store)
+        self._open(store, first)
+        self.resumed: Mapping[str, str] | None = dict(client_state(self._call, self._handle.pointer)) \
+            if self.info().resumed else None
+
+    @classmethod
+    def plan(cls, model: ModelSpec, store: Store) -> Any:
+        """What a core of this model would take; nothing is opened."""
+        described = cls.__new__(cls)
+        described._describe(model, store)
+        own, kept = described._c_model()
+        options = described._c_options(store, _first_weights(None, [], None, []), kept)
+        plan = made(c.Plan)
+        described._call["plan"](ctypes.byref(own), ctypes.byref(options), ctypes.byref(plan))
+        return plan
+
+    def _describe(self, model: ModelSpec, store: Store) -> None:
+        self.units: Sequence[UnitSpec] = model.units
         self._model, self._store = model, store
         self.device = store.torch_device()
         self._stream = 0  # torch's default one
@@ -84,9 +101,6 @@ class NativeCore:
         used = sorted({each.group for unit in model.units for each in unit.parameters if each.trainable})
         self._groups = used or [0]
         self._type = trained_type(model)
-        self._open(store, first)
-        self.resumed: Mapping[str, str] | None = dict(client_state(self._call, self._handle.pointer)) \
-            if self.info().resumed else None
 
     # Passes.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None:

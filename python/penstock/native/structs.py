@@ -76,6 +76,18 @@ class Info(Structure):
                 ("visits", c_uint64), ("expected_visits", c_uint64), ("device_bytes", c_uint64)]
 
 
+class PlanUse(Structure):
+    _fields_ = [("name", c_char * 32), ("bytes", c_uint64)]
+
+
+class Plan(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("pool_bytes", c_uint64), ("device_bytes", c_uint64),
+                ("store_bytes", c_uint64), ("prefetch_depth", c_uint32), ("use_count", c_uint32),
+                ("uses", PlanUse * 16), ("read_bytes", c_uint64), ("write_bytes", c_uint64),
+                ("resident_write_bytes", c_uint64), ("planned_bytes", c_double), ("parameters", c_uint64),
+                ("trainable_parameters", c_uint64), ("memory_table", c_char * 2048)]
+
+
 class Place(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("offset_bytes", c_uint64), ("numel", c_uint64), ("type", c_int),
                 ("frozen", c_int)]
@@ -104,6 +116,7 @@ SESSION = c_void_p
 # Arguments of the functions but for the error, which all of these have at their end.
 FUNCTIONS = {
     "open": (POINTER(Model), POINTER(Options), POINTER(SESSION)),
+    "plan": (POINTER(Model), POINTER(Options), POINTER(Plan)),
     "end": (SESSION,),
     "close": (SESSION,),
     "get_info": (SESSION, POINTER(Info)),

@@ -1,0 +1,86 @@
+"""python -m penstock plan: what a training of a model is going to take."""
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..config import read_config
+from ..errors import UsageError
+from ..report.plan import NOWHERE, plan
+from ..settings import Settings
+from ..store import Store
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+def add(verbs: Any) -> None:
+    """The verb, with what it takes."""
+    verb = verbs.add_parser("plan", help="what a training of a model takes: memory, room on NVMe, bytes of a step",
+                            description="Nothing is made: the model is on meta. Exit code 3: it does not fit.")
+    verb.add_argument("model", help="a directory of Hugging Face's (its config.json is read), or MODULE:FUNCTION, "
+                                    "which is imported and called and gives the model")
+    verb.add_argument("--config", type=Path, help="DeepSpeed's JSON, as penstock.initialize() takes it")
+    verb.add_argument("--store", action="append", help="a directory; once per drive")
+    verb.add_argument("--host-budget", type=int, metavar="BYTES", help="limit of the pinned memory")
+    verb.add_argument("--dtype", choices=DTYPES, help="what the model is made before it is managed")
+    verb.add_argument("--json", action="store_true", help="one JSON object")
+    verb.set_defaults(run=_plan)
+
+
+def _plan(chosen: argparse.Namespace) -> int:
+    read = None if chosen.config is None else read_config(chosen.config)
+    place: Any = chosen.store
+    if read is not None:
+        place = read.store_at(place)
+    if chosen.host_budget is not None:
+        place = place if isinstance(place, Store) else Store(place or NOWHERE)
+        place = replace(place, host_budget_bytes=chosen.host_budget)
+    settings = read.settings if read else Settings()
+    if chosen.dtype is not None:
+        settings = replace(settings, dtype=DTYPES[chosen.dtype])
+    told = plan(model_of(chosen.model), chosen.config, place, settings=settings)
+    print(json.dumps(told.to_dict()) if chosen.json else told)
+    return 0
+
+
+def model_of(given: str) -> nn.Module:
+    """On meta."""
+    if (Path(given) / "config.json").is_file():
+        return _of_hugging_face(given)
+    module, _, function = given.partition(":")
+    if not function:
+        raise UsageError(f"'{given}' is neither a directory with a config.json nor MODULE:FUNCTION")
+    try:
+        make = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"'{given}': {error}; name a module that Python finds from here (PYTHONPATH) and a function "
+                         "or class in it") from error
+    with torch.device("meta"):
+        made = make()
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"'{given}' gives a {type(made).__name__}, not a torch.nn.Module")
+    return made
+
+
+def _of_hugging_face(directory: str) -> nn.Module:
+    try:
+        import transformers
+    except ImportError as error:
+        raise UsageError(f"{directory} is a model of transformers, which is not installed: {error}") from error
+    config = transformers.AutoConfig.from_pretrained(directory)
+    named = (config.architectures or ["AutoModelForCausalLM"])[0]
+    kind: Any = getattr(transformers, named, None)
+    if kind is None:
+        raise UsageError(f"{directory}/config.json: transformers {transformers.__version__} has no class '{named}'; "
+                         "write a function that makes the model and name it as MODULE:FUNCTION")
+    make = kind.from_config if named.startswith("AutoModel") else kind._from_config
+    with torch.device("meta"):
+        made: nn.Module = make(config)
+    return made
