@@ -2,18 +2,18 @@
 from . import zero
 from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, UnitSpec, UpdateReport, UpdateRequest
 from .engine import Engine
-from .errors import (FitError, ModelError, NoGradientError, NonFiniteError, OptimizerError, PenstockError,
+from .errors import (EndedError, FitError, ModelError, NoGradientError, NonFiniteError, OptimizerError, PenstockError,
                      ReleasedError, StorageError, UsageError, WeightsError)
 from .initialize import initialize
 from .optimizer import Optimizer
-from .report.plan import Plan, plan
+from .run.plan import Plan, plan
 from .settings import Settings
 from .store import Store
 from .units import Unit, units_of
 
 __all__ = [
-    "Core", "Engine", "FitError", "GroupValues", "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError",
-    "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "Plan", "ReleasedError", "Settings",
-    "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest", "UsageError", "WeightsError",
-    "initialize", "plan", "units_of", "zero",
+    "Core", "EndedError", "Engine", "FitError", "GroupValues", "ModelError", "ModelSpec", "NoGradientError",
+    "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "Plan",
+    "ReleasedError", "Settings", "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest",
+    "UsageError", "WeightsError", "initialize", "plan", "units_of", "zero",
 ]

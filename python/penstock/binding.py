@@ -166,7 +166,8 @@ class Binding:
 
     def _take_first(self, parameter: nn.Parameter) -> None:
         """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""
-        parameter.register_post_accumulate_grad_hook(self._take)
+        # The garbage collector sees the keeper, but not what hooks refer to.
+        parameter.register_post_accumulate_grad_hook(lambda each: each.penstock_keeper._take(each))
         hooks = parameter._post_accumulate_grad_hooks
         *others, own = hooks.items()
         hooks.clear()

@@ -97,7 +97,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         dtype, scale = torch.float16, _loss_scale({key[5:]: value for key, value in values.items()
                                                    if key.startswith("fp16.")})
     return Settings(values["gradient_accumulation_steps"], values["gradient_clipping"],
-                    values["train_micro_batch_size_per_gpu"], values["dataloader_drop_last"], dtype, scale)
+                    values["train_micro_batch_size_per_gpu"], values["dataloader_drop_last"], dtype, scale,
+                    values["steps_per_print"])
 
 
 def _loss_scale(fp16: Mapping[str, Any]) -> LossScale:

@@ -12,12 +12,14 @@ from torch import nn
 
 from . import buffers, checkpoint
 from .binding import Binding
-from .core import Core, PassKind, Visit, What
+from .core import Core, PassKind, UpdateReport, Visit, What
 from .errors import NoGradientError, UsageError, some
 from .files import export
 from .model_state import ModelState
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped
+from .run.ending import Ending, Undisturbed
+from .run.progress import Progress
 from .settings import Settings
 from .unit_call import UnitCall
 from .units import Unit
@@ -26,10 +28,11 @@ from .visits import Visits
 
 class Engine(nn.Module):
     """Made by penstock.initialize(). `module` is the model that was given; it may be called by itself as well, and its
-    optimizer stepped by itself. One caller at a time."""
+    optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
+    does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
 
     def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped, settings: Settings,
-                 forward: Sequence[Visit] = ()) -> None:
+                 forward: Sequence[Visit] = (), progress: Progress | None = None) -> None:
         super().__init__()
         self.module, self.core, self.settings = model, core, settings
         self.visits = Visits(core, forward)
@@ -50,6 +53,10 @@ class Engine(nn.Module):
         model.register_forward_hook(self._model_was_called, always_call=True)
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
+        self._ending = Ending(self, core)
+        self.progress = progress or Progress(settings.steps_per_print)
+        self.optimizer.told = self._tell
+        self.progress.begin(core)
 
     def use_scheduler(self, scheduler: Any) -> None:
         """It is stepped after each update and goes on where the store does."""
@@ -69,10 +76,15 @@ class Engine(nn.Module):
         if self.optimizer.loss_scale is not None:
             scaled = scaled.float() * self.optimizer.loss_scale.value
         scaled.backward(retain_graph=retain_graph)
+        self.progress.loss(loss)
         return loss
 
     def step(self) -> None:
         """Ends a micro-batch; with the last of an accumulation, updates, and tells the scheduler."""
+        with Undisturbed():
+            self._step()
+
+    def _step(self) -> None:
         self.micro_steps += 1
         if self.micro_steps % self.settings.accumulation != 0:
             return
@@ -172,10 +184,20 @@ class Engine(nn.Module):
         return checkpoint.load(self, Path(directory), tag)
 
     def close(self) -> None:
-        """Commits what is not; the model's weights are in the store then, and its parameters stay released."""
-        self.visits.give_up()
-        self.core.settle()
-        self.core.close()
+        """Commits what is not; the model's weights are in the store then, and its parameters stay released. A second
+        time does nothing."""
+        self.progress.end()
+        try:
+            if self._ending.to_come:
+                self.visits.give_up()
+        finally:
+            self._ending.now()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
 
     # Private.
     def _named(self, name: str) -> nn.Parameter:
@@ -195,3 +217,6 @@ class Engine(nn.Module):
 
     def _client_state(self) -> Mapping[str, str]:
         return checkpoint.committed_state(self)
+
+    def _tell(self, report: UpdateReport) -> None:
+        self.progress.step(self.global_steps, report, self.get_lr()[0], self.optimizer.loss_scale, self.core)

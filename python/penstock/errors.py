@@ -44,6 +44,10 @@ class StorageError(PenstockError):
     """The store cannot be read or written; what was committed stays."""
 
 
+class EndedError(StorageError):
+    """An earlier error has ended the core; what was committed stays."""
+
+
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first names of many, for an error's text."""
     listed = list(names)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from .files.incoming import Incoming
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .parameter import Managed
+from .run.progress import Progress
 from .settings import Settings
 from .store import Store
 from .units import Unit, units_of
@@ -57,11 +59,12 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
         incoming.make_buffers_real()
     spec = model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None)
     read_first = first_value if incoming is None else incoming.value
-    opened = _opener(store, core)(spec, lambda unit, index: read_first(parameters[unit][index]))
+    progress = Progress(settings.steps_per_print)
+    opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
-    engine = Engine(model, cut, opened, mapped, settings, spec.inference)
+    engine = Engine(model, cut, opened, mapped, settings, spec.inference, progress)
     scheduler = _scheduler(lr_scheduler, engine.optimizer)
     if scheduler is not None:
         engine.use_scheduler(scheduler)
@@ -72,13 +75,15 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     return engine, engine.optimizer, loader, scheduler
 
 
-def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None) -> OpenCore:
+def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, progress: Progress
+            ) -> OpenCore:
     if (store is None) == (core is None):
         raise UsageError("penstock.initialize(store=...): name the directory on NVMe in which the model is kept" +
                          ("" if core is None else "; store and core were both given"))
     if core is not None:
         return core
-    return store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
+    own = store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
+    return own if own.progress is not None else replace(own, progress=progress.work)
 
 
 def check_model(model: nn.Module, may_be_meta: bool) -> None:

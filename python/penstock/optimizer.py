@@ -14,6 +14,7 @@ from .core import Core, UpdateReport, UpdateRequest
 from .errors import OptimizerError, StorageError, UsageError
 from .loss_scale import LossScale
 from .optimizer_kind import Mapped
+from .run.ending import Undisturbed
 from .visits import Visits
 
 ClientState = Callable[[], Mapping[str, str]]
@@ -35,6 +36,7 @@ class Optimizer(torch.optim.Optimizer):
         self.client_state: ClientState = dict
         self.extra: Callable[[], torch.Tensor | None] = lambda: None
         self.snapshot_path: Callable[[int], str] | None = None
+        self.told: Callable[[UpdateReport], None] = lambda _: None  # of each update
         self._ready = True
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -51,7 +53,12 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def update(self) -> UpdateReport:
-        """With a loss scale, a step that overflows is skipped, and the report says so."""
+        """With a loss scale, a step that overflows is skipped, and the report says so. An interrupt waits for its
+        end."""
+        with Undisturbed():
+            return self._update()
+
+    def _update(self) -> UpdateReport:
         self._visits.end()
         self._binding.check()
         step = self.updates + 1
@@ -65,6 +72,7 @@ class Optimizer(torch.optim.Optimizer):
             self.updates = step
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
+        self.told(self.report)
         return self.report
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

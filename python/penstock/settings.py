@@ -16,3 +16,4 @@ class Settings:
     drop_last: bool = False  # the data loader leaves out a last micro-batch with fewer rows
     dtype: torch.dtype | None = None  # what the model is made before it is managed; None: as it is
     loss_scale: LossScale | None = None  # of fp16
+    steps_per_print: int | None = None  # steps from one line of progress to the next; None: steps are not told of

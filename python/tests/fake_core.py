@@ -15,7 +15,7 @@ import torch
 from fake_optimizers import update_parameter
 from penstock.core import (Core, ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport, UpdateRequest, Visit,
                            What)
-from penstock.errors import FitError, NonFiniteError, PenstockError, StorageError
+from penstock.errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
 
 Place = tuple[int, int]
 GRANULE = 64  # bytes
@@ -150,7 +150,8 @@ class FakeCore:
         return UpdateReport(norm, True, True)
 
     def settle(self) -> None:
-        self._check(self.kind is None, "settle() within a pass")
+        if self.kind is not None:
+            raise UsageError("settle() within a pass")
 
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         self._check(self.kind is None, "read() within a pass")

@@ -43,7 +43,8 @@ def test_a_file_gives_batch_clip_optimizer_scheduler_and_type(tmp_path):
             rates.append(engine.get_lr()[0])
     assert rates == [0.0, 0.0, 0.01, 0.02, 0.01] and engine.global_steps == 4  # DeepSpeed begins at -1
     assert optimizer.param_groups[0]["betas"] == (0.8, 0.9)
-    assert read_config(str(file)).without_effect == ("steps_per_print",)
+    read = read_config(str(file))
+    assert read.without_effect == () and read.settings.steps_per_print == 10
 
 
 @pytest.mark.parametrize("config, text", [
@@ -176,11 +177,11 @@ def test_a_last_micro_batch_may_be_left_out():
 
 def test_config_show_says_what_each_auto_became(tmp_path, capsys):
     file = tmp_path / "ds.json"
-    file.write_text('{"gradient_clipping": "auto", "steps_per_print": 5, "bfloat16": {"enabled": true}}')
+    file.write_text('{"gradient_clipping": "auto", "wall_clock_breakdown": true, "bfloat16": {"enabled": true}}')
     assert main(["config", "show", str(file)]) == 0
     told = capsys.readouterr().out
     assert "gradient_clipping = 1.0   (1, as where it is not said)" in told
-    assert "steps_per_print   (because" in told and "bfloat16.enabled = true: bf16.enabled true" in told
+    assert "wall_clock_breakdown   (because" in told and "bfloat16.enabled = true: bf16.enabled true" in told
     file.write_text('{"gradient_cliping": 1}')
     assert main(["config", "show", str(file)]) == 2 and "nearest known one" in capsys.readouterr().out
     assert main(["config", "show", str(tmp_path / "none.json")]) == 2

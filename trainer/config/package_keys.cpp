@@ -270,7 +270,7 @@ constexpr std::array key_list = {
     without("zero_allow_untested_optimizer", "optimizers are mapped to the core's, or refused"),
     without("zero_force_ds_cpu_optimizer", "optimizers are mapped to the core's, or refused"),
     KeySpec{"steps_per_print", integer, "(never)", {1, 1e12}, {}, free, "steps from one line of progress to the next"}
-        .package_only({.effect = Effect::without, .why = "progress is logged by whoever calls engine.step()"}),
+        .package_only(automatic("never")),
     without("wall_clock_breakdown", no_log),
     without("memory_breakdown", no_log),
     without("dump_state", no_log),

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..config import read_config
 from ..errors import UsageError
-from ..report.plan import NOWHERE, plan
+from ..run.plan import NOWHERE, plan
 from ..settings import Settings
 from ..store import Store
 

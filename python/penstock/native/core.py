@@ -81,7 +81,7 @@ class NativeCore:
         described = cls.__new__(cls)
         described._describe(model, store)
         own, kept = described._c_model()
-        options = described._c_options(store, _first_weights(None, [], None, []), kept)
+        options = described._c_options(store, _first_weights(None, [], None, []), kept, [])
         plan = made(c.Plan)
         described._call["plan"](ctypes.byref(own), ctypes.byref(options), ctypes.byref(plan))
         return plan
@@ -282,7 +282,7 @@ class NativeCore:
     def _open(self, store: Store, first: ReadWeight | None) -> None:
         refused: list[BaseException] = []
         model, kept = self._c_model()
-        options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept)
+        options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept, refused)
         pointer = ctypes.c_void_p()
         try:
             self._call["open"](ctypes.byref(model), ctypes.byref(options), ctypes.byref(pointer))
@@ -291,6 +291,9 @@ class NativeCore:
                 raise refused[0]
             raise
         self._handle = Handle(self._call, pointer)
+        if refused:
+            self._call["end"](pointer)
+            raise refused[0]
         self._told = 0
         self._extra = None
         self._visited = ()
@@ -349,7 +352,7 @@ class NativeCore:
         kept += [shape, parameters]
         return [c.Unit(b"penstock.extra", parameters, 1, None, 0, c.U8, 0)]
 
-    def _c_options(self, store: Store, first: Any, kept: list[Any]) -> Any:
+    def _c_options(self, store: Store, first: Any, kept: list[Any], refused: list[BaseException]) -> Any:
         paths = array(ctypes.c_char_p, [os.fsencode(path) for path in store.paths()])
         codec = store.codec or CODECS[self._type]
         sums = store.gradient_type or ("bf16" if self._type == torch.bfloat16 else "fp32")
@@ -361,7 +364,10 @@ class NativeCore:
             show = store.progress
 
             def told(what: bytes, done: int, total: int, _: Any) -> None:
-                show(what.decode(), done, total)
+                try:
+                    show(what.decode(), done, total)
+                except (KeyboardInterrupt, SystemExit) as problem:  # raised when the session is open
+                    refused.append(problem)
             progress = c.Progress(told)
         kept += [paths, progress, first]
         snapshot = None if store.resume_from is None else os.fsencode(store.resume_from)

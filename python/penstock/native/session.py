@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from . import structs as c
-from ..errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
+from ..errors import EndedError, FitError, NonFiniteError, PenstockError, StorageError, UsageError
 from .library import library, library_of
 
 TYPES = {torch.bfloat16: c.BF16, torch.float16: c.FP16, torch.float32: c.FP32, torch.uint8: c.U8}
 DTYPES = {number: dtype for dtype, number in TYPES.items()}
 KINDS: dict[int, type[PenstockError]] = {
     c.USAGE: UsageError, c.DOES_NOT_FIT: FitError, c.STORAGE: StorageError, c.DAMAGED: StorageError,
-    c.POISONED: StorageError, c.NON_FINITE: NonFiniteError, c.BUSY: UsageError}
+    c.POISONED: EndedError, c.NON_FINITE: NonFiniteError, c.BUSY: UsageError}
 
 
 HOST = torch.device("cpu")

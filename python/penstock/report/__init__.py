@@ -1,1 +1,0 @@
-"""What is told to people: what a training is going to take, and how it gets on."""

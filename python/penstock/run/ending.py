@@ -1,0 +1,77 @@
+"""How a training ends: what was done is committed, however the program comes to its end, and an interrupt finds a step
+done or not begun."""
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import weakref
+from types import FrameType, TracebackType
+from typing import Any
+
+from ..core import Core
+from ..errors import EndedError, UsageError
+
+
+class Ending:
+    """Commits and closes a core once: when told to, when its engine is collected, or when the interpreter ends (after
+    an exception, an interrupt, sys.exit()). Not after os._exit() or a signal that kills."""
+
+    def __init__(self, engine: object, core: Core) -> None:
+        self._finalizer = weakref.finalize(engine, _end_quietly, core, os.getpid())
+        self._core = core
+
+    @property
+    def to_come(self) -> bool:
+        return self._finalizer.alive
+
+    def now(self) -> None:
+        """Raises what goes wrong, which the end of the interpreter does not try again."""
+        if self._finalizer.detach() is not None:
+            try:
+                settle(self._core)
+            finally:
+                self._core.close()
+
+
+def settle(core: Core) -> None:
+    """Whoever was interrupted has not ended the pass."""
+    try:
+        core.settle()
+    except UsageError:
+        core.end_pass()
+        core.settle()
+
+
+def _end_quietly(core: Core, process: int) -> None:
+    if os.getpid() != process:
+        return  # a fork has the memory, not the threads
+    try:
+        settle(core)
+        core.close()
+    except EndedError:
+        pass  # which was told when it came
+    except Exception as error:
+        logging.getLogger("penstock").error("the newest step was not committed: %s", error)
+
+
+class Undisturbed:
+    """An interrupt from the keyboard that comes within has its effect at the end: within an update it would be raised
+    after the core has taken the step and before anybody knows."""
+
+    def __enter__(self) -> Undisturbed:
+        self._before: Any = None
+        self._came: tuple[int, FrameType | None] | None = None
+        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            if self._came is not None:
+                self._before(*self._came)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came = number, frame
