@@ -87,7 +87,7 @@ def ready_for_deepspeed(options):
     config = {
         "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "bf16": {"enabled": options.bf16},
         "zero_optimization": {
-            "stage": 3, "offload_param": {**place, "buffer_count": 40, "buffer_size": 200_000_000},
+            "stage": 3, "offload_param": {**place, "buffer_count": options.buffers, "buffer_size": 140_000_000},
             "offload_optimizer": {**place, "buffer_count": 5}, "sub_group_size": 100_000_000,
             "stage3_max_live_parameters": 150_000_000, "stage3_prefetch_bucket_size": 20_000_000,
             "stage3_param_persistence_threshold": 10_000},
@@ -117,6 +117,8 @@ def main():
     parser.add_argument("--budget", type=int, default=0, help="of Penstock's pool, in bytes; 0: what its plan takes")
     parser.add_argument("--tier", choices=["nvme", "cpu"], default="nvme")
     parser.add_argument("--commit-steps", type=int, default=1)
+    parser.add_argument("--buffers", type=int, default=22, help="of DeepSpeed's, each as large as the largest parameter: "
+                        "with 40 in fp32 it is killed where there are 24 GB")
     parser.add_argument("--fp32", dest="bf16", action="store_false")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)

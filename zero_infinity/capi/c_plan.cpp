@@ -58,7 +58,7 @@ penstock_plan plan_of(const penstock_model* model, const penstock_session_option
     penstock_plan plan{};
     plan.struct_bytes = sizeof plan;
     plan.pool_bytes = own.memory.budget.limit_bytes();
-    if (own.options.device.kind != DeviceKind::cpu) plan.device_bytes = own.options.device.budget_bytes;
+    plan.device_bytes = own.memory.device_bytes;
     plan.store_bytes = store_bytes(own);
     plan.prefetch_depth = own.memory.window.depth;
     plan.read_bytes = own.step_bytes.read;

@@ -245,7 +245,7 @@ typedef struct penstock_plan {
     size_t struct_bytes;  // set by the caller; stays
     // Each tier.
     uint64_t pool_bytes;      // of host memory, pinned: penstock_session_info.pool_bytes
-    uint64_t device_bytes;    // of the device's own memory; 0 where compute reads the pool
+    uint64_t device_bytes;    // of the device's own memory: penstock_session_info.device_bytes
     uint64_t store_bytes;     // in the directories, all together, of a new store; more where a drive asks for a larger
                               // alignment than 4096
     uint32_t prefetch_depth;  // what the budgets allow
