@@ -21,7 +21,7 @@ from .optimizer_kind import Mapped
 from .run.ending import Ending, Undisturbed
 from .run.progress import Progress
 from .settings import Settings
-from .unit_call import UnitCall
+from .unit_call import UnitCall, compiled_in_vain
 from .units import Unit
 from .visits import Visits
 
@@ -56,7 +56,7 @@ class Engine(nn.Module):
         self._ending = Ending(self, core)
         self.progress = progress or Progress(settings.steps_per_print)
         self.optimizer.told = self._tell
-        self.progress.begin(core)
+        self.progress.begin(core, compiled_in_vain(model, units))
 
     def use_scheduler(self, scheduler: Any) -> None:
         """It is stepped after each update and goes on where the store does."""
@@ -66,9 +66,11 @@ class Engine(nn.Module):
 
     # The three calls of a step.
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's."""
         return self.module(*args, **kwargs)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
+        """Adds the gradient of a micro-batch's loss, which it divides by their number and scales itself."""
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise UsageError("engine.backward() takes a loss of one element, "
                              f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
@@ -97,16 +99,20 @@ class Engine(nn.Module):
             self.lr_scheduler.step()
 
     def is_gradient_accumulation_boundary(self) -> bool:
+        """Whether the next step() updates."""
         return (self.micro_steps + 1) % self.settings.accumulation == 0
 
     def gradient_accumulation_steps(self) -> int:
+        """Micro-batches of one update."""
         return self.settings.accumulation
 
     def train_micro_batch_size_per_gpu(self) -> int | None:
+        """Rows, where the configuration says so."""
         return self.settings.micro_batch
 
     @property
     def global_steps(self) -> int:
+        """Updates of this model, over all its lives."""
         return self.optimizer.updates
 
     def get_global_grad_norm(self) -> float | None:
@@ -114,6 +120,7 @@ class Engine(nn.Module):
         return None if self.optimizer.report is None else self.optimizer.report.gradient_norm
 
     def get_lr(self) -> list[float]:
+        """Of each group, for the next update."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     # Weights, by the names of model.named_parameters().
@@ -124,6 +131,7 @@ class Engine(nn.Module):
         return self.core.read(*self.binding.places[parameter], what).view(parameter.shape)
 
     def set_weight(self, name: str, values: torch.Tensor) -> None:
+        """Replaces weight and master; durable with the next commit."""
         parameter = self._named(name)
         if values.shape != parameter.shape:
             raise UsageError(f"'{name}' has shape {tuple(parameter.shape)}, not {tuple(values.shape)}")
@@ -160,6 +168,7 @@ class Engine(nn.Module):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """The model's; weights go to the store, one module at a time."""
         return self.module.load_state_dict(state_dict, strict=strict, assign=assign)
 
     # Weights as Hugging Face keeps them, one tensor at a time in memory.
@@ -177,6 +186,7 @@ class Engine(nn.Module):
     # Checkpoints.
     def save_checkpoint(self, directory: str | Path, tag: str | None = None,
                         client_state: Mapping[str, Any] | None = None) -> str:
+        """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: the step's number."""
         return checkpoint.save(self, Path(directory), tag, dict(client_state or {}))
 
     def load_checkpoint(self, directory: str | Path, tag: str | None = None) -> tuple[str | None, dict[str, Any]]:
@@ -206,12 +216,14 @@ class Engine(nn.Module):
             raise UsageError(f"the model has no parameter '{name}'; it has {some(named)}")
         return named[name]
 
+    @torch.compiler.disable
     def _model_is_called(self, *_: Any) -> None:
         kind: PassKind = "training" if torch.is_grad_enabled() else "inference"
         if self.visits.kind is None and kind == "training":
             self.binding.check()
         self.visits.begin(kind)
 
+    @torch.compiler.disable
     def _model_was_called(self, *_: Any) -> None:
         self.visits.model_called()
 

@@ -20,6 +20,7 @@ class KeepSnapshots(transformers.TrainerCallback):
         self.engine = engine
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The optimizer learns where snapshots lie."""
         self.engine.optimizer.snapshot_path = lambda updates: str(self._find(Path(args.output_dir), updates))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -31,6 +32,7 @@ class KeepSnapshots(transformers.TrainerCallback):
                              "stopped: resume from a checkpoint, or remove the store to begin anew")
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A snapshot beside Trainer's own files."""
         self._keep(args, state)
 
     def _keep(self, args: Any, state: Any) -> None:

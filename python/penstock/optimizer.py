@@ -40,11 +40,13 @@ class Optimizer(torch.optim.Optimizer):
         self._ready = True
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        """Gradients are None, whatever `set_to_none` says; update() does so itself."""
         self._core.clear_gradients()
         self._binding.gradient_came = False
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """As torch's: what the closure returned, if there is one."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -76,6 +78,7 @@ class Optimizer(torch.optim.Optimizer):
         return self.report
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused: see the error."""
         if self._ready:
             raise OptimizerError("groups of a managed optimizer are fixed, because the store keeps its moments; add "
                                  "the group to the optimizer that penstock.initialize() is given")
@@ -101,6 +104,7 @@ class Optimizer(torch.optim.Optimizer):
             self.go_back(wanted)
 
     def go_back(self, updates: int) -> None:
+        """The store is that step's snapshot, which snapshot_path finds."""
         if self.snapshot_path is None:
             raise StorageError(f"the store is at step {self.updates}, the checkpoint at {updates}, and no directory of "
                                "snapshots is known: penstock.initialize(snapshots=...)")

@@ -20,9 +20,11 @@ class Schedule(LRScheduler):
         super().__init__(optimizer)
 
     def rate(self, index: int, base: float) -> float:
+        """Of DeepSpeed's step `index` (from -1), for a group whose own rate is `base`."""
         raise NotImplementedError
 
     def get_lr(self) -> list[float | torch.Tensor]:
+        """Of each group, now."""
         return [self.rate(self.last_epoch - 1, float(base)) for base in self.base_lrs]
 
 
@@ -34,7 +36,10 @@ def warm_share(index: int, options: Options) -> float:
 
 
 class WarmupLR(Schedule):
+    """From warmup_min_lr to warmup_max_lr, and there it stays."""
+
     def after(self, index: int) -> float:
+        """The share of warmup_max_lr behind the warm-up."""
         return 1.0
 
     def rate(self, index: int, base: float) -> float:
@@ -47,12 +52,16 @@ class WarmupLR(Schedule):
 
 
 class WarmupDecayLR(WarmupLR):
+    """Then down to zero at total_num_steps."""
+
     def after(self, index: int) -> float:
         warm, total = max(2, self.options["warmup_num_steps"]), self.options["total_num_steps"]
         return max(0.0, float(total - index) / float(max(1.0, total - warm)))
 
 
 class WarmupCosineLR(Schedule):
+    """Shares of the group's own rate: up to all of it, then down by a cosine."""
+
     def rate(self, index: int, base: float) -> float:
         if index < 0:
             return 0.0
@@ -65,6 +74,8 @@ class WarmupCosineLR(Schedule):
 
 
 class LRRangeTest(Schedule):
+    """Up without end, to find the rate that is too much."""
+
     def rate(self, index: int, base: float) -> float:
         passed = float(index + 1) / self.options["lr_range_test_step_size"]
         if self.options["lr_range_test_staircase"]:

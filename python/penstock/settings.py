@@ -10,6 +10,8 @@ from .loss_scale import LossScale
 
 @dataclass(frozen=True)
 class Settings:
+    """What a configuration says beside optimizer, scheduler and store."""
+
     accumulation: int = 1  # micro-batches of one step
     clip: float = 0.0  # largest global norm of the gradient; 0: none
     micro_batch: int | None = None  # rows; for the data loader

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from .errors import ModelError, UsageError
+from .errors import ModelError, UsageError, some
 from .saved_hooks import innermost
 from .surroundings import Buffers, RandomStates, as_it_was
 from .units import Unit
@@ -83,6 +83,21 @@ class UnitCall:
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise ModelError(f"unit '{self.unit.name}' cannot be pickled: its weights are in the store; save "
                          "engine.state_dict(), not the model")
+
+
+def compiled_in_vain(model: nn.Module, units: list[Unit]) -> str | None:
+    """What to say of modules whose whole call is compiled: a visit comes between it and the forward."""
+    names = [unit.name for unit in units if unit.module is not None and _call_is_compiled(unit.module)]
+    if _call_is_compiled(model) or type(model).__name__ == "OptimizedModule":
+        names.insert(0, "the model")
+    if not names:
+        return None
+    return (f"compiled as a whole are {some(names)}: they run as they are. What is compiled within units is used: "
+            "model.layers[i] = torch.compile(model.layers[i]) before penstock.initialize()")
+
+
+def _call_is_compiled(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None
 
 
 class Run:

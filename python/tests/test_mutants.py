@@ -10,6 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import penstock
+from cores import NATIVE
+from penstock.native import library
+
+try:
+    LIBRARY = library.library()._name
+except penstock.UsageError:
+    LIBRARY = ""  # tests of it are skipped, and their mutants fail
 HERE = Path(__file__).resolve().parent
 
 
@@ -20,6 +28,7 @@ class Mutant:
     old: str
     new: str
     test: str
+    native: bool = False  # the test is of the core on NVMe
 
 
 MUTANTS = [
@@ -105,6 +114,35 @@ MUTANTS = [
            "test_export.py::test_a_process_that_is_killed_leaves_no_directory_or_a_whole_one"),
     Mutant("fp32 is made of the weights", "files/export.py", '"master" if master else "weight"', '"weight"',
            "test_export.py::test_fp32_is_the_masters_and_other_types_are_the_weights"),
+    Mutant("a plan is of the model as it is, not as it will be", "run/plan.py",
+           "    if dtype is None:\n        return spec", "    if True:\n        return spec",
+           "test_plan.py::test_so_it_is_with_every_setting_that_counts"),
+    Mutant("a plan counts no bytes beside the weights", "run/plan.py", "if count > 0 else None", "if False else None",
+           "test_plan.py::test_buffers_are_planned_for_and_are_no_parameters"),
+    Mutant("an interrupt is raised within an update", "run/ending.py",
+           "self._before = signal.signal(signal.SIGINT, self._note)", "pass",
+           "test_ending.py::test_a_loop_that_catches_the_interrupt_goes_on", native=True),
+    Mutant("an interrupted pass is not ended", "run/ending.py", "        core.end_pass()\n", "",
+           "test_ending.py::test_a_program_that_ends_has_committed_its_newest_step", native=True),
+    Mutant("the end of the interpreter commits nothing", "run/ending.py", "        settle(core)\n        core.close()",
+           "        core.close()", "test_ending.py::test_a_program_that_ends_has_committed_its_newest_step",
+           native=True),
+    Mutant("a fork ends its parent's training", "run/ending.py", "if os.getpid() != process:", "if False:",
+           "test_ending.py::test_a_child_of_the_process_ends_nothing", native=True),
+    Mutant("an engine is never collected", "binding.py", "lambda each: each.penstock_keeper._take(each)", "self._take",
+           "test_ending.py::test_an_engine_that_nobody_has_any_more_gives_its_store_back", native=True),
+    Mutant("an output that fails ends the training", "run/progress.py", "        except Exception:\n",
+           "        except MemoryError:\n",
+           "test_progress.py::test_an_output_that_fails_ends_the_telling_and_not_the_training"),
+    Mutant("an output that fails is tried again", "run/progress.py", "            self._broken = True",
+           "            pass", "test_progress.py::test_an_output_that_fails_ends_the_telling_and_not_the_training"),
+    Mutant("an interrupt is lost while a store is opened", "native/core.py",
+           "        if refused:\n            self._call", "        if False:\n            self._call",
+           "test_progress.py::test_an_interrupt_while_a_store_is_opened_is_not_lost", native=True),
+    Mutant("a compiler looks into the engine", "engine.py", "    @torch.compiler.disable\n    def _model_is_called",
+           "    def _model_is_called", "test_compile.py::test_what_is_compiled_as_a_whole_trains_all_the_same_and_is_told"),
+    Mutant("a compiler looks into the visits", "unit_call.py", "    @torch.compiler.disable\n", "",
+           "test_compile.py"),
     Mutant("ties are written twice", "files/export.py", "kept = kept_names(self._model, self._state)",
            "kept = list(self._state)", "test_export.py::test_ties_are_written_once_and_buffers_as_well"),
 ]
@@ -113,13 +151,15 @@ MUTANTS = [
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
 def test_a_mutant_is_found(mutant, tmp_path):
+    if mutant.native and not NATIVE:
+        pytest.skip("of the core on NVMe")
     package = tmp_path / "penstock"
     shutil.copytree(HERE.parent / "penstock", package, ignore=shutil.ignore_patterns("__pycache__"))
     text = (package / mutant.file).read_text()
     assert text.count(mutant.old) == 1, f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times, not once"
     (package / mutant.file).write_text(text.replace(mutant.old, mutant.new))
     done = subprocess.run([sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.test],
-                          cwd=HERE, env={**os.environ, "PENSTOCK_PACKAGE_AT": str(tmp_path)}, capture_output=True,
-                          text=True)
+                          cwd=HERE, capture_output=True, text=True,
+                          env={**os.environ, "PENSTOCK_PACKAGE_AT": str(tmp_path), "PENSTOCK_LIBRARY": LIBRARY})
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
     assert "FAILED" in done.stdout

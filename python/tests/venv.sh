@@ -11,4 +11,4 @@ rm -rf "$venv"
 python3 -m venv "$venv"
 # Unpacking takes more than a small /tmp has.
 TMPDIR=$PWD/.peers "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
-  torch==2.11.0 transformers==5.23.0 accelerate peft numpy safetensors pytest
+  torch==2.11.0 transformers==5.23.0 accelerate peft numpy safetensors pytest mypy

@@ -75,8 +75,10 @@ class Progress:
         """Of the core's long works: what a Store takes as its progress."""
         self._quietly(lambda: self._long(what, done, total))
 
-    def begin(self, core: Core) -> None:
+    def begin(self, core: Core, warning: str | None = None) -> None:
         """It is open: steps are timed from now on."""
+        if warning is not None:
+            self._quietly(lambda: LOGGER.warning("%s", warning))
         self._quietly(lambda: self._notes(core))
         self._quietly(lambda: self._start(core))
 
