@@ -10,8 +10,12 @@ import torch
 from . import heap
 from .binding import Binding
 from .core import Core, PassKind, Visit
-from .errors import ReleasedError
+from .errors import ModelError, ReleasedError
 from .parameter import Released
+
+
+IN_PLACE = {"__setitem__"} | {f"__i{name}__" for name in (
+    "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")}
 
 
 @dataclass(eq=False)
@@ -149,6 +153,10 @@ class Visits:
                 f"parameter '{name}' was read by '{operation}' while its values are in the store. In a forward "
                 f"they come by themselves; else read them with engine.weight('{name}') or within "
                 f"engine.gathered(), or keep the unit in memory: penstock.initialize(resident=['{unit_name}'])")
+        if _writes(operation):
+            raise ModelError(
+                f"parameter '{name}' was changed by '{operation}' in a forward: its memory is lent by the store, which "
+                f"would not see that; change it between steps, within engine.gathered(parameter, modify=True)")
         self.notes.setdefault(name, operation)
         self._outside = (*self._outside, unit)
         self._arrive((unit,), self._late)
@@ -213,6 +221,13 @@ class Visits:
                 self._leave_all_but(self._needed())  # a graph may still have what was read outside: until the step
             else:
                 self.end()
+
+
+def _writes(operation: str) -> bool:
+    """In place: `add_`, `__iadd__`, `__setitem__`."""
+    if operation.startswith("__"):
+        return operation in IN_PLACE
+    return operation.endswith("_")
 
 
 def _reads(calls: Iterable[Call]) -> Iterable[int]:

@@ -141,6 +141,26 @@ def test_lora_adapters_of_fp32_on_a_base_of_bf16(tmp_path):
     assert saved and all("lora_" in name and not torch.isnan(each).any() for name, each in saved.items())
 
 
+def test_a_model_that_changes_its_weights_in_eval_is_refused_by_name():
+    engine = training("RWKV", 1).managed().engine
+    batch = next(batches(NAMED["RWKV"], 1))
+    with torch.no_grad(), pytest.raises(penstock.ModelError, match="attention.output.weight' was changed by 'div_'"):
+        engine.eval()(**batch)
+    engine.train()
+    engine.backward(engine(**batch).loss)
+    engine.step()
+
+
+def test_weights_of_a_base_are_not_those_of_a_model_that_peft_has_wrapped(tmp_path):
+    peft = pytest.importorskip("peft")
+    base = NAMED["Llama"].make(0.0)
+    base.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        model = peft.get_peft_model(type(base)(base.config), peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    with pytest.raises(penstock.WeightsError, match="does not fit PeftModel(.|\n)*base_model.model.model(.|\n)*lora_A"):
+        penstock.initialize(model, core=OpenFakeCore(), weights=tmp_path)
+
+
 def test_save_pretrained_gives_a_model_with_the_same_logits(tmp_path):
     for name in ("GPT-2", "T5"):
         found = training(name).managed()

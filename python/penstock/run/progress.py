@@ -103,7 +103,7 @@ class Progress:
         self._notes(core)
         if self._every is None:
             return
-        due = step % self._every == 0
+        due = step % self._every == 0 or not report.updated
         if self._terminal is None and not due:
             return
         loss = sum(each.item() for each in losses) / len(losses) if losses else None
