@@ -6,6 +6,7 @@
 #include "zero_infinity/capi/c_model.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -106,8 +107,17 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
 }
 
 void CSession::take_turn() const {
+    if (is_of_another_process())
+        throw Refusal(PENSTOCK_USAGE,
+                      fmt::format("the session belongs to process {}, and this is a child that was forked from it: it "
+                                  "has the memory, but nobody who serves it; open a session after the fork",
+                                  process_));
     if (calling_.exchange(true))
         throw Refusal(PENSTOCK_BUSY, "another thread is within a call on this session: use it from one at a time");
+}
+
+bool CSession::is_of_another_process() const noexcept {
+    return ::getpid() != process_;
 }
 
 void CSession::end() {

@@ -4,6 +4,8 @@
 #include "zero_infinity/capi/penstock_session.h"
 #include "zero_infinity/session/core_session.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -18,6 +20,8 @@ namespace penstock::zero {
 class CSession {
    public:
     CSession(const penstock_model* model, const penstock_session_options* options);
+
+    bool is_of_another_process() const noexcept;  // this one is a child that was forked
 
     // For the time of one call. Throws Refusal: busy, or poisoned after an error that ended the session.
     class Calling {
@@ -82,6 +86,7 @@ class CSession {
     Visit visited_;                  // the last visit of this pass
     std::vector<std::string> keys_;  // of what it began with
     std::deque<std::string> notes_;  // at their addresses for ever
+    const int process_ = ::getpid();
     mutable std::atomic<bool> calling_{false};
 };
 

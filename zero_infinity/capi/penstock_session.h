@@ -26,6 +26,8 @@
 // is that of the C++ session (zero_infinity/session/core_session.h, zero_infinity/optimizer/optimizers.h).
 //
 // Threads. A session is used by one thread at a time; it may change hands. A call beside another one is PENSTOCK_BUSY.
+// A child that is forked has the memory, but nobody who serves it: there closing does nothing, and every other call is
+// PENSTOCK_USAGE.
 // All calls but opening, update, settle, read, write, visit and those on snapshots return at once; none of them waits
 // for a device longer than the deadline.
 //

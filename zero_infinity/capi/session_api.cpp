@@ -87,7 +87,7 @@ penstock_status penstock_session_end(penstock_session* session, penstock_error* 
 
 penstock_status penstock_session_close(penstock_session* session, penstock_error* error) {
     return penstock::store::guarded(error, [&] {
-        delete session;
+        if (session == nullptr || !session->session.is_of_another_process()) delete session;
         return PENSTOCK_OK;
     });
 }

@@ -4,6 +4,8 @@
 #include "tests/zero_infinity/capi/session_caller.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -371,6 +373,27 @@ TEST_F(SessionApiTest, AScratchSessionSaysSo) {
     std::vector<float> values(7000);
     EXPECT_EQ(penstock_session_read(caller.session, 0, 0, PENSTOCK_WEIGHT, values.data(), 28000, &caller.error),
               PENSTOCK_USAGE);
+}
+
+// Whose threads are not there: it would wait for ever.
+TEST_F(SessionApiTest, AChildOfTheProcessIsRefusedAndMayClose) {
+    SessionCaller caller(path());
+    ASSERT_OK(caller.open());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::alarm(20);
+        penstock_error error{};
+        const bool refused = penstock_session_settle(caller.session, &error) == PENSTOCK_USAGE &&
+                             penstock_session_end(caller.session, &error) == PENSTOCK_USAGE;
+        const bool closed = penstock_session_close(caller.session, &error) == PENSTOCK_OK;
+        ::_exit(refused && closed ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    double norm = 1;
+    penstock_error error{};
+    EXPECT_EQ(penstock_session_gradient_norm(caller.session, &norm, &error), PENSTOCK_OK) << error.message;
 }
 
 TEST_F(SessionApiTest, ACallBesideAnotherIsBusyAndHarmless) {
