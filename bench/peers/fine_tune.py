@@ -19,6 +19,7 @@ import time
 
 SHAPES = {  # of Qwen2: hidden, layers, heads, key-value heads, intermediate, vocabulary
     "0.5b": (896, 24, 14, 2, 4864, 151936),  # 494 M parameters, as Qwen2.5-0.5B
+    "3b": (2048, 36, 16, 2, 11008, 151936),  # 3.1 B, as Qwen2.5-3B
     "0.1b": (512, 12, 8, 2, 2816, 50304),
     "tiny": (64, 4, 4, 2, 256, 1000),
 }
@@ -42,11 +43,40 @@ def model_of(options):
     return AutoModelForCausalLM.from_config(configuration(options.shape, options.tokens), dtype=dtype)
 
 
+def place_of(options):
+    """Where torch computes."""
+    return options.device if options.device.startswith("cuda") else "cpu"
+
+
+class Torch:
+    """All of it in the memory of the device that computes, its update too."""
+
+    def __init__(self, options):
+        import torch
+
+        self.model = model_of(options).to(place_of(options))
+        self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.model.train()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr, weight_decay=0.0)
+        self.clip = torch.nn.utils.clip_grad_norm_
+
+    def __call__(self, **batch):
+        return self.model(**batch)
+
+    def backward(self, loss):
+        loss.backward()
+
+    def step(self):
+        self.clip(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
 class Plain:
     """Forward and backward in memory, layers recomputed as the others do, no update: what torch itself takes."""
 
     def __init__(self, options):
-        self.model = model_of(options)
+        self.model = model_of(options).to(place_of(options))
         self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.model.train()
         self.kept_bytes = 2 * sum(each.nbytes for each in self.model.parameters())  # weights and gradients
@@ -70,7 +100,9 @@ def ready_for_penstock(options):
         model = model_of(options)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0)
     store = penstock.Store(os.path.join(options.dir, "penstock"), host_budget_bytes=options.budget,
-                           weights=options.tier, states=options.tier, commit_steps=options.commit_steps)
+                           weights=options.tier, states=options.tier, commit_steps=options.commit_steps,
+                           device=options.device,
+                           device_budget_bytes=256 << 20 if options.device == "emulated" else 0)
     engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=penstock.Settings(clip=1.0))
     print(engine.core.memory_table(), file=sys.stderr)
     return engine
@@ -107,7 +139,7 @@ def peak_rss():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("engine", choices=["penstock", "deepspeed", "plain"])
+    parser.add_argument("engine", choices=["penstock", "deepspeed", "torch", "plain"])
     parser.add_argument("--dir", required=True)
     parser.add_argument("--shape", choices=SHAPES, default="0.5b")
     parser.add_argument("--tokens", type=int, default=128)
@@ -117,6 +149,7 @@ def main():
     parser.add_argument("--budget", type=int, default=0, help="of Penstock's pool, in bytes; 0: what its plan takes")
     parser.add_argument("--tier", choices=["nvme", "cpu"], default="nvme")
     parser.add_argument("--commit-steps", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="of all but DeepSpeed: cpu, cuda")
     parser.add_argument("--buffers", type=int, default=22, help="of DeepSpeed's, each as large as the largest parameter: "
                         "with 40 in fp32 it is killed where there are 24 GB")
     parser.add_argument("--fp32", dest="bf16", action="store_false")
@@ -127,10 +160,13 @@ def main():
     torch.set_num_threads(options.threads)
     os.makedirs(options.dir, exist_ok=True)
     begin = time.perf_counter()
-    engine = {"penstock": ready_for_penstock, "deepspeed": ready_for_deepspeed, "plain": Plain}[options.engine](options)
+    engine = {"penstock": ready_for_penstock, "deepspeed": ready_for_deepspeed, "torch": Torch, "plain": Plain
+              }[options.engine](options)
     opened = time.perf_counter() - begin
     generator = torch.Generator().manual_seed(7)
-    batches = [torch.randint(0, SHAPES[options.shape][5], (1, options.tokens), generator=generator) for _ in range(4)]
+    place = place_of(options)
+    batches = [torch.randint(0, SHAPES[options.shape][5], (1, options.tokens), generator=generator).to(place)
+               for _ in range(4)]
     losses, seconds = [], []
     for step in range(options.steps):
         ids = batches[step % len(batches)]
@@ -140,6 +176,8 @@ def main():
         engine.backward(loss)
         backward = time.perf_counter() - begin - forward
         engine.step()
+        if place != "cpu":
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
         losses.append(loss.item())
         print(json.dumps({"step": step + 1, "loss": losses[-1], "seconds": round(seconds[-1], 3),
@@ -147,6 +185,7 @@ def main():
     kept = engine.core.info().pool_bytes if options.engine == "penstock" else getattr(engine, "kept_bytes", 0)
     print(json.dumps({"engine": options.engine, "shape": options.shape, "tokens": options.tokens, "tier": options.tier,
                       "opened_seconds": round(opened, 1), "median_seconds": round(statistics.median(seconds[1:]), 3),
+                      "tokens_per_second": round(options.tokens / statistics.median(seconds[1:]), 1),
                       "peak_rss_mib": peak_rss() >> 20, "beside_pool_or_model_mib": (peak_rss() - kept) >> 20,
                       "losses": losses}))
 

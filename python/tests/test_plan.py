@@ -52,13 +52,18 @@ def test_a_plan_is_what_the_engine_then_reports(tmp_path):
     assert 0.9 * told.planned_bytes < moved / 3 < 1.5 * told.planned_bytes + 3 * 4096  # manifests are on top
 
 
+def wide():
+    """So large that types are seen in spite of whole pages."""
+    return nn.Sequential(*(nn.Linear(128, 128) for _ in range(3)))
+
+
 def test_so_it_is_with_every_setting_that_counts(tmp_path):
     for number, options in enumerate((
-            {"settings": penstock.Settings(dtype=torch.bfloat16)}, {"units": ["Block"], "resident": ["head"]},
+            {"settings": penstock.Settings(dtype=torch.bfloat16)}, {"units": ["Linear"], "resident": ["2"]},
             {"config": {"bf16": {"enabled": True}, "optimizer": {"type": "SGD", "params": {
                 "lr": 0.1, "momentum": 0.9}}, "zero_optimization": {"offload_optimizer": {"device": "cpu"}}}})):
-        check(small.Stack, tmp_path / str(number), **options)
-    check(small.Stack, penstock.Store(tmp_path / "own", states="cpu", commit_steps=5, prefetch_depth=1))
+        check(wide, tmp_path / str(number), **options)
+    check(wide, penstock.Store(tmp_path / "own", states="cpu", commit_steps=5, prefetch_depth=1))
 
 
 class Normed(nn.Module):

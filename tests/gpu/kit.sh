@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# kit.sh FOLDER: runs all that wants a GPU and leaves its results in FOLDER, within nine minutes: summary.txt has a line
+# for each part, with a log beside it. What fails does not stop the rest. Needs: a Python with a torch that sees a GPU.
+#   KIT_DEVICE=emulated   a dry run without a GPU
+#   KIT_PYTHON=python3    another Python
+#   KIT_SECONDS=540       the time for all of it
+set -uo pipefail
+
+kit=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mkdir -p "$1"
+results=$(cd "$1" && pwd)
+readonly kit results
+readonly device=${KIT_DEVICE:-cuda} python=${KIT_PYTHON:-python3} seconds=${KIT_SECONDS:-540}
+work=$(mktemp -d "${TMPDIR:-/tmp}/penstock-kit-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+SECONDS=0
+
+# part NAME SECONDS COMMAND...: at most so long, and never beyond the time for all.
+part() {
+  local name=$1 limit=$2 begin=$SECONDS rc
+  shift 2
+  ((limit <= seconds - SECONDS)) || limit=$((seconds - SECONDS))
+  if ((limit < 5)); then
+    echo "$name: not run: no time is left" | tee -a "$results/summary.txt"
+    return
+  fi
+  # shellcheck disable=SC2016  # so that a function can be timed, too
+  timeout --kill-after=5 "$limit" bash -c '"$@"' _ "$@" >"$results/$name.log" 2>&1
+  rc=$?
+  echo "$name: $( ((rc == 0)) && echo passed || echo "FAILED, exit code $rc") in $((SECONDS - begin)) s" | tee -a "$results/summary.txt"
+}
+
+machine() {
+  date -u +%FT%TZ
+  cat "$kit/commit"
+  nvidia-smi || true
+  "$python" -c 'import sys, torch; print(sys.version); print(torch.__version__, torch.version.cuda, torch.cuda.is_available())'
+  lscpu | grep -E '^(Model name|CPU\(s\))'
+  df -h "$work"
+}
+
+# What this Python lacks of what the kit brings; never another torch.
+install() {
+  local wheels=("$kit"/wheels/penstock-*.whl) package
+  "$python" -m pip install --quiet --no-index --no-deps --target "$work/site" "${wheels[@]}" || return 1
+  for package in pytest transformers; do
+    "$python" -c "import $package" 2>/dev/null ||
+      "$python" -m pip install --quiet --no-index --find-links "$kit/wheels" --target "$work/site" "$package" || return 1
+  done
+}
+
+fine_tune() { "$python" "$kit/fine_tune.py" "$1" --dir "$work/$1-$2" --device "$device" "${@:3}"; }
+
+torch_libraries() {
+  "$python" -c 'import glob, os, torch
+root = os.path.dirname(os.path.dirname(torch.__file__))
+print(":".join([os.path.join(root, "torch/lib"), *glob.glob(os.path.join(root, "nvidia/*/lib"))]))'
+}
+
+main() {
+  : >"$results/summary.txt"
+  part machine 60 machine
+  part install 60 install
+  export PYTHONPATH=$work/site PENSTOCK_GPU=$device CUBLAS_WORKSPACE_CONFIG=:4096:8
+  LD_LIBRARY_PATH=$kit/lib:$(torch_libraries)
+  export LD_LIBRARY_PATH
+  local filter='*OwnMemory*'
+  part device 60 "$kit/bin/tests_core" "--gtest_filter=$filter"
+  part python 240 "$python" -m pytest -q -p no:cacheprovider "$kit/test_gpu.py"
+  if command -v compute-sanitizer >/dev/null; then
+    part sanitizer 60 compute-sanitizer --error-exitcode 9 "$kit/bin/tests_core" "--gtest_filter=$filter"
+  fi
+  local shape=${KIT_SHAPE:-0.5b}
+  part fine_tune 120 fine_tune penstock nvme --shape "$shape" --steps 6 --tokens 1024
+  part all_in_torch 60 fine_tune torch memory --shape "$shape" --steps 6 --tokens 1024
+  [[ $device != cuda ]] || part fine_tune_3b 200 fine_tune penstock 3b --shape 3b --steps 3 --tokens 1024
+  ! grep -q FAILED "$results/summary.txt"
+}
+
+export -f machine install fine_tune
+export kit device python work
+main

@@ -1,0 +1,200 @@
+"""The Python package on a GPU, or with PENSTOCK_GPU=emulated as far as the device apart from the host goes.
+
+A model of transformers is not needed: a stack of torch's own layers with dropout, an embedding that is tied, and a
+buffer. Deterministic kernels, so that what must be the same is the same bits."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import penstock
+
+DEVICE = os.environ.get("PENSTOCK_GPU", "cuda")
+PLACE = torch.device("cuda" if DEVICE.startswith("cuda") else "cpu")
+WIDE, TIGHT = 64 << 20, 3 << 20
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(500, 64)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(64, 4, 256, dropout=0.1, batch_first=True) for _ in range(4))
+        self.head = nn.Linear(64, 500, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("shift", torch.linspace(-0.1, 0.1, 64))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.embedding(ids) + self.shift
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return self.head(hidden)
+
+
+@pytest.fixture(autouse=True)
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def ids_of(number: int) -> torch.Tensor:
+    return torch.randint(0, 500, (4, 32), generator=torch.Generator().manual_seed(number)).to(PLACE)
+
+
+def loss_of(model: nn.Module, number: int) -> torch.Tensor:
+    ids = ids_of(number)
+    return nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.roll(1, 1).flatten())
+
+
+def opened(path: Path, budget: int = WIDE, accumulation: int = 1, **options):
+    torch.manual_seed(3)
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+    store = penstock.Store(path, device=DEVICE, device_budget_bytes=budget, **options)
+    return penstock.initialize(model, optimizer, store=store,
+                               settings=penstock.Settings(clip=1.0, accumulation=accumulation))[0]
+
+
+def trained(engine, steps: int, accumulation: int = 1) -> list[float]:
+    """Random states are those of the step, so that a run that was cut off goes on with the same."""
+    losses = []
+    for step in range(engine.global_steps, steps):
+        torch.manual_seed(1000 + step)
+        for micro in range(accumulation):
+            loss = loss_of(engine, 10 * step + micro)
+            engine.backward(loss)
+            engine.step()
+            losses.append(loss.item())
+    return losses
+
+
+def weights_of(engine) -> dict[str, torch.Tensor]:
+    return dict(engine.named_weights())
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        assert torch.equal(values, other[name]), name
+
+
+def test_it_is_where_it_was_asked_to_be(tmp_path):
+    engine = opened(tmp_path / "store")
+    seen = []
+    engine.module.layers[0].linear1.register_forward_pre_hook(
+        lambda module, given: seen.append((given[0].device.type, module.weight.device.type)))
+    trained(engine, 1)
+    assert set(seen) == {(PLACE.type, PLACE.type)}
+    assert engine.module.shift.device.type == PLACE.type
+    assert engine.core.info().device_bytes > 0
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_repeated_runs_are_bit_equal_whatever_fits(tmp_path, accumulation):
+    first = opened(tmp_path / "first", WIDE, accumulation)
+    losses = trained(first, 5, accumulation)
+    for number, (budget, options) in enumerate([(WIDE, {}), (TIGHT, {}), (TIGHT, {"weights": "cpu"}),
+                                                (TIGHT, {"states": "cpu", "prefetch_depth": 1})]):
+        again = opened(tmp_path / f"again{number}", budget, accumulation, **options)
+        assert trained(again, 5, accumulation) == losses
+        assert_same(weights_of(again), weights_of(first))
+
+
+def test_it_follows_the_current_stream(tmp_path):
+    first = opened(tmp_path / "first")
+    losses = trained(first, 4)
+    other = opened(tmp_path / "other", TIGHT)
+    if PLACE.type == "cuda":
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            found = trained(other, 2)
+        torch.cuda.current_stream().wait_stream(stream)
+    else:
+        found = trained(other, 2)
+    assert found + trained(other, 4) == losses
+    assert_same(weights_of(other), weights_of(first))
+
+
+def test_it_is_plain_torch_on_that_device(tmp_path):
+    """Gradients are torch's own; the update is made on the host, where last bits may be others."""
+    torch.manual_seed(3)
+    plain = Model().to(PLACE)
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-3, foreach=False)
+    expected = []
+    for step in range(5):
+        torch.manual_seed(1000 + step)
+        loss = loss_of(plain, 10 * step)
+        loss.backward()
+        nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        expected.append(loss.item())
+    losses = trained(opened(tmp_path / "store", TIGHT), 5)
+    assert losses[0] == expected[0]
+    assert losses == pytest.approx(expected, rel=1e-5)
+
+
+def test_evaluation_and_sums_between_passes(tmp_path):
+    engine = opened(tmp_path / "store", TIGHT)
+    engine.eval()
+    with torch.no_grad():
+        before = engine(ids_of(1))
+    engine.train()
+    loss_of(engine, 1).backward()
+    norms = {name: each.grad.norm().item() for name, each in engine.module.named_parameters()}
+    assert all(norm > 0 for norm in norms.values())
+    nn.utils.clip_grad_norm_(engine.module.parameters(), 1e-6)
+    engine.optimizer.step()
+    assert engine.optimizer.report.gradient_norm == pytest.approx(1e-6, rel=1e-3)
+    engine.eval()
+    with torch.no_grad():
+        assert not torch.equal(engine(ids_of(1)), before)
+
+
+CHILD = """
+import sys
+sys.path[:0] = [{here!r}]
+import torch, test_gpu
+torch.use_deterministic_algorithms(True)
+engine = test_gpu.opened({path!r}, test_gpu.TIGHT)
+for step in range(engine.global_steps, 6):
+    test_gpu.trained(engine, step + 1)
+    print("step", step + 1, flush=True)
+engine.close()
+"""
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
+    whole = opened(tmp_path / "whole")
+    trained(whole, 6)
+    path = str(tmp_path / "killed")
+    text = CHILD.format(here=str(Path(__file__).parent), path=path)
+    kills = 0
+    while True:
+        child = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+        line = child.stdout.readline()
+        if kills < 3 and line:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            kills += 1
+            continue
+        child.communicate()
+        assert child.returncode == 0
+        break
+    assert_same(weights_of(opened(Path(path))), weights_of(whole))
+
+
+@pytest.mark.skipif(PLACE.type != "cuda", reason="there is no GPU whose memory could be known")
+def test_a_budget_that_is_not_given_leaves_half(tmp_path):
+    free, _ = torch.cuda.mem_get_info()
+    engine = opened(tmp_path / "store", 0)
+    assert 0 < engine.core.info().device_bytes <= free // 2
