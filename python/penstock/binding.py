@@ -32,6 +32,8 @@ class Binding:
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
         self._bound: dict[tuple[int, Hashable], list[tuple[nn.Parameter, torch.Tensor]]] = {}
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
+        self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
+        self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
         self._released: dict[nn.Parameter, torch.Tensor] = {}
         self._nan: dict[torch.dtype, torch.Tensor] = {}
         for unit in units:
@@ -52,9 +54,19 @@ class Binding:
             parameter.data = values
 
     def release(self, unit: int) -> None:
-        for parameter, nothing in self._unbound[unit]:
+        versions = self._versions[unit]
+        for index, (parameter, nothing) in enumerate(self._unbound[unit]):
+            if parameter._version != versions[index]:
+                versions[index] = parameter._version
+                self._changed[self.names[parameter]] = None
             parameter.data = nothing
             parameter.__class__ = Released
+
+    def invalidate(self, unit: int) -> None:
+        """A graph that still has its parameters must not use them. REQUIRES: it is released."""
+        for index, parameter in enumerate(self.parameters[unit]):
+            torch.autograd.graph.increment_version(parameter)
+            self._versions[unit][index] = parameter._version
 
     def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Memory of the caller's stands in, until give_back(). REQUIRES: no pass."""
@@ -123,6 +135,11 @@ class Binding:
     # The model as it was given.
     def check(self) -> None:
         """Raises ModelError when the model is no longer the one that is managed."""
+        if self._changed:
+            changed, self._changed = list(self._changed), {}
+            raise ModelError(f"parameters {some(changed)} were changed in place while a forward or backward ran: what "
+                             "it wrote is lost, because weights go back to the store by updates alone. Change them "
+                             "between passes: engine.set_weight(), or engine.gathered(..., modify=True)")
         now = dict(self.model.named_parameters())
         new = [name for name, each in now.items() if each not in self.places]
         if new:
@@ -151,6 +168,7 @@ class Binding:
                 self._take_first(parameter)
             parameter.penstock_keeper = self  # type: ignore[attr-defined]
         self._unbound.append([(each, self._released[each]) for each in self.parameters[unit.index]])
+        self._versions.append([each._version for each in self.parameters[unit.index]])
         if sum(each.nbytes for each in self.parameters[unit.index] if each.requires_grad) >= heap.LARGE_BYTES:
             self.large.add(unit.index)
         if unit.resident:

@@ -3,6 +3,7 @@ here its values become what penstock.initialize() needs."""
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from .store import Store
 
 Given = Mapping[str, Any] | str | os.PathLike[str]
 Directories = Store | str | os.PathLike[str] | None
+
+
+NEVER = 10**12  # steps, the most that the key takes
 
 
 class Resolve(Protocol):
@@ -79,7 +83,7 @@ def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: R
 def _text(given: Given) -> tuple[str, str]:
     if isinstance(given, Mapping):
         try:
-            return json.dumps(dict(given), allow_nan=False), "configuration"
+            return json.dumps(_finite(given), allow_nan=False), "configuration"
         except (TypeError, ValueError) as error:
             raise UsageError(f"configuration: {error}") from error
     try:
@@ -87,6 +91,12 @@ def _text(given: Given) -> tuple[str, str]:
     except (OSError, ValueError) as error:
         text = "no such file" if isinstance(error, FileNotFoundError) else str(error)
         raise UsageError(f"configuration {os.fspath(given)}: {text}") from error
+
+
+def _finite(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Accelerate says "never" with an infinity, which is no JSON."""
+    never = given.get("steps_per_print") == math.inf
+    return {**given, "steps_per_print": NEVER} if never else dict(given)
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:

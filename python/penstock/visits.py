@@ -85,11 +85,10 @@ class Visits:
         """No unit is bound any more. Called before whatever comes between passes."""
         if self.kind is None:
             return
-        for unit in self._outside:
-            for parameter in self.binding.parameters[unit]:
-                torch.autograd.graph.increment_version(parameter)  # a graph that still has it must not use it
-        self._outside, self._region, self._late = (), Region(), set()
+        outside, self._outside, self._region, self._late = self._outside, (), Region(), set()
         self._leave_all_but(set())
+        for unit in outside:
+            self.binding.invalidate(unit)
         self.core.end_pass()
         self._readable = ()
         if self.kind == "training" and self._forward:

@@ -248,3 +248,8 @@ def test_the_scale_goes_on_where_the_store_does(tmp_path):
     for seed in range(3):
         step(engine, seed)
     assert start().optimizer.loss_scale == engine.optimizer.loss_scale
+
+
+def test_accelerate_says_never_with_an_infinity(tmp_path):
+    read = read_config({"train_batch_size": 1, "steps_per_print": float("inf")})
+    assert read.settings.steps_per_print is None or read.settings.steps_per_print > 10**9

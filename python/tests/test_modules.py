@@ -221,3 +221,30 @@ def test_free_pages_go_back_before_a_large_gradient(monkeypatch: pytest.MonkeyPa
         engine.backward(engine(torch.arange(10)).sum())
         engine.step()
         assert len(trims) == step
+
+
+class Renormed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(16, 8, max_norm=0.5)
+        self.linear = torch.nn.Linear(8, 4)
+
+    def forward(self, ids):
+        return self.linear(self.embedding(ids))
+
+
+@pytest.mark.parametrize("evaluation", [False, True])
+def test_a_weight_that_its_own_unit_changes_in_place_is_an_error_and_not_lost(evaluation):
+    model = Renormed()
+    engine, _, _, _ = penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), core=core_of())
+    before = engine.weight("embedding.weight")
+    if evaluation:
+        with torch.no_grad():
+            engine(torch.arange(16))
+        with pytest.raises(penstock.ModelError, match="'embedding.weight' were changed in place"):
+            engine(torch.arange(16))
+    else:
+        engine.backward(engine(torch.arange(16)).sum())
+        with pytest.raises(penstock.ModelError, match="'embedding.weight' were changed in place"):
+            engine.step()
+    assert torch.equal(engine.weight("embedding.weight"), before)

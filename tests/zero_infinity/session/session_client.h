@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <utility>
@@ -181,6 +182,12 @@ struct Setting {
     std::uint64_t device_budget = 4 << 20;            // everything fits
     unsigned seed = 1;                                // of the order of what compute does
 };
+
+// For the names of tests.
+inline void PrintTo(const Setting& setting, std::ostream* out) {
+    *out << zero::word_of(setting.device) << " of " << setting.device_budget << " bytes, "
+         << setting.resident_units.size() << " resident units, seed " << setting.seed;
+}
 
 // A device budget in which weights and gradients have to make room for each other.
 inline constexpr std::uint64_t tight_device_budget = 180 << 10;
