@@ -133,7 +133,7 @@ MUTANTS = [
            "        core.close()", "test_ending.py::test_a_program_that_ends_has_committed_its_newest_step",
            native=True),
     Mutant("a fork ends its parent's training", "run/ending.py", "if os.getpid() != process:", "if False:",
-           "test_ending.py::test_a_child_of_the_process_ends_nothing", native=True),
+           "test_ending.py::test_a_child_of_the_process_ends_nothing_and_says_nothing", native=True),
     Mutant("an engine is never collected", "binding.py", "lambda each: each.penstock_keeper._take(each)", "self._take",
            "test_ending.py::test_an_engine_that_nobody_has_any_more_gives_its_store_back", native=True),
     Mutant("an output that fails ends the training", "run/progress.py", "        except Exception:\n",

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,8 +39,8 @@ struct Runtime {
     std::map<std::string, cudaError_t> failures;
     cudaError_t last_error = cudaSuccess;
     std::vector<FakeStream*> streams;  // in order of creation, so that a seed means the same every time
-    std::set<FakeEvent*> events;
-    std::map<void*, int> memory;  // to its device
+    std::map<FakeEvent*, std::shared_ptr<FakeEvent>> events;  // what was issued keeps one that is destroyed
+    std::map<void*, int> memory;                              // to its device
     FakeStream legacy[2];
     std::size_t misuses = 0;
     std::map<std::uintptr_t, std::uintptr_t> registered;  // begin to end
@@ -81,11 +81,11 @@ FakeStream& stream_of(cudaStream_t handle) {
     return *stream;
 }
 
-FakeEvent& event_of(cudaEvent_t handle) {
-    auto* event = reinterpret_cast<FakeEvent*>(handle);
-    if (!runtime().events.contains(event)) std::abort();
-    expect_device(event->device);
-    return *event;
+std::shared_ptr<FakeEvent> event_of(cudaEvent_t handle) {
+    const auto found = runtime().events.find(reinterpret_cast<FakeEvent*>(handle));
+    if (found == runtime().events.end()) std::abort();
+    expect_device(found->second->device);
+    return found->second;
 }
 
 bool step() {
@@ -274,48 +274,46 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, unsigned /*flags*/) {
     const std::lock_guard lock(runtime().mutex);
-    FakeEvent& event = event_of(event_handle);
-    const std::uint64_t number = event.recorded;
-    stream_of(handle).operations.push_back({[&event, number] { return event.done >= number; }, [] {}});
+    const auto event = event_of(event_handle);
+    const std::uint64_t number = event->recorded;
+    stream_of(handle).operations.push_back({[event, number] { return event->done >= number; }, [] {}});
     return outcome("cudaStreamWaitEvent");
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned /*flags*/) {
     const std::lock_guard lock(runtime().mutex);
     if (const cudaError_t error = outcome("cudaEventCreateWithFlags"); error != cudaSuccess) return error;
-    auto* event = new FakeEvent{current_device, 0, 0};
-    runtime().events.insert(event);
-    *handle = reinterpret_cast<cudaEvent_t>(event);
+    const auto event = std::make_shared<FakeEvent>(FakeEvent{current_device, 0, 0});
+    runtime().events[event.get()] = event;
+    *handle = reinterpret_cast<cudaEvent_t>(event.get());
     return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
     const std::lock_guard lock(runtime().mutex);
-    FakeEvent& event = event_of(handle);
-    runtime().events.erase(&event);
-    delete &event;
+    runtime().events.erase(event_of(handle).get());
     return outcome("cudaEventDestroy");
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
     const std::lock_guard lock(runtime().mutex);
-    FakeEvent& event = event_of(handle);
-    const std::uint64_t number = ++event.recorded;
-    stream_of(stream).operations.push_back({always, [&event, number] { event.done = std::max(event.done, number); }});
+    const auto event = event_of(handle);
+    const std::uint64_t number = ++event->recorded;
+    stream_of(stream).operations.push_back({always, [event, number] { event->done = std::max(event->done, number); }});
     return outcome("cudaEventRecord");
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
     const std::lock_guard lock(runtime().mutex);
-    FakeEvent& event = event_of(handle);
+    const auto event = event_of(handle);
     step();
-    return outcome("cudaEventQuery", event.done < event.recorded ? cudaErrorNotReady : cudaSuccess);
+    return outcome("cudaEventQuery", event->done < event->recorded ? cudaErrorNotReady : cudaSuccess);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     const std::lock_guard lock(runtime().mutex);
-    FakeEvent& event = event_of(handle);
-    step_until([&] { return event.done >= event.recorded; });
+    const auto event = event_of(handle);
+    step_until([&] { return event->done >= event->recorded; });
     return outcome("cudaEventSynchronize");
 }
 

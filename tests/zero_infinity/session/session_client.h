@@ -185,7 +185,7 @@ struct Setting {
 
 // For the names of tests.
 inline void PrintTo(const Setting& setting, std::ostream* out) {
-    *out << zero::word_of(setting.device) << " of " << setting.device_budget << " bytes, "
+    *out << word_of(setting.device) << " of " << setting.device_budget << " bytes, "
          << setting.resident_units.size() << " resident units, seed " << setting.seed;
 }
 
