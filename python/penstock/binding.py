@@ -75,6 +75,7 @@ class Binding:
 
     def give_back(self, parameter: nn.Parameter) -> None:
         unit, index = self.places[parameter]
+        self._versions[unit][index] = parameter._version
         if unit in self.resident:
             parameter.data = self.core.weights(unit, index).view(parameter.shape)
         else:

@@ -248,3 +248,21 @@ def test_a_weight_that_its_own_unit_changes_in_place_is_an_error_and_not_lost(ev
         with pytest.raises(penstock.ModelError, match="'embedding.weight' were changed in place"):
             engine.step()
     assert torch.equal(engine.weight("embedding.weight"), before)
+
+
+def test_weights_that_are_changed_between_passes_are_trained_on():
+    model = small.Stack()
+    engine, _, _, _ = penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), core=core_of())
+    for change in (lambda: engine.load_state_dict({key: each * 2 for key, each in engine.state_dict().items()}),
+                   lambda: double(engine, model), lambda: engine.set_weight("head.weight", torch.ones_like(
+                       engine.weight("head.weight")))):
+        change()
+        engine.backward(small.loss(engine, small.ids(0)))
+        engine.step()
+
+
+@torch.no_grad()
+def double(engine, model):
+    with engine.gathered(model.parameters(), modify=True):
+        for each in model.parameters():
+            each.mul_(2)
