@@ -45,8 +45,9 @@ class Backend {
    public:
     virtual ~Backend() = default;
 
-    // Takes the attempt, or returns false when `depth()` attempts are in flight. Does not block. A backend may hold
-    // attempts back until the next reap(), so that many go to the kernel in one call.
+    // Takes the attempt, or returns false when `depth()` attempts are in flight. Does not block, but see
+    // make_libaio_backend(). A backend may hold small attempts and flushes back until the next reap(), so that several
+    // go to the kernel in one call; large ones go at once, since the device would start late.
     virtual bool submit(Attempt& attempt) = 0;
 
     // Returns the finished attempts as a list (null when none). Blocks until there is one, wake() is called or

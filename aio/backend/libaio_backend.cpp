@@ -91,9 +91,9 @@ class LibaioBackend final : public Backend {
     const char* name() const noexcept override { return word_of(BackendKind::libaio); }
 
    private:
-    void hand_over(AttemptList& finished) noexcept;
+    void hand_over() noexcept;
     std::int32_t refused(const iocb& place, int error) noexcept;
-    void collect(std::chrono::nanoseconds timeout, AttemptList& finished) noexcept;
+    void collect(std::chrono::nanoseconds timeout) noexcept;
     void finish(iocb& place, std::int32_t result, AttemptList& finished) noexcept;
     int arm_wake() noexcept;
 
@@ -107,6 +107,8 @@ class LibaioBackend final : public Backend {
     std::vector<iocb> places_;  // one per attempt; iocb::data is the attempt
     std::vector<iocb*> free_;
     std::vector<iocb*> held_;  // not with the kernel yet, in the order of submission
+    HeldBack held_back_;
+    AttemptList finished_;  // for the next reap()
 };
 
 LibaioBackend::LibaioBackend(const BackendOptions& options)
@@ -141,15 +143,15 @@ bool LibaioBackend::submit(Attempt& attempt) {
     if (ready_) io_set_eventfd(&place, ready_->fd());
     place.data = &attempt;
     held_.push_back(&place);
+    if (held_back_.add(attempt)) hand_over();
     return true;
 }
 
 Attempt* LibaioBackend::reap(std::chrono::nanoseconds timeout) {
-    AttemptList finished;
-    hand_over(finished);
+    hand_over();
     if (ready_) ready_->take();  // before the completions it speaks of are collected, so that none is missed
-    collect(finished.empty() ? timeout : std::chrono::nanoseconds(0), finished);
-    return finished.take_all();
+    collect(finished_.empty() ? timeout : std::chrono::nanoseconds(0));
+    return finished_.take_all();
 }
 
 int LibaioBackend::ready_fd() {
@@ -168,7 +170,8 @@ Attempt* LibaioBackend::abandon() noexcept {
 // ---------------------------------------------------------------- to the kernel and back
 
 // io_submit takes what it can in order and refuses only the first that is left.
-void LibaioBackend::hand_over(AttemptList& finished) noexcept {
+void LibaioBackend::hand_over() noexcept {
+    held_back_.clear();
     std::optional<NoSizeSignal> quiet;
     if (std::any_of(held_.begin(), held_.end(), writes)) quiet.emplace();
     std::size_t gone = 0;
@@ -184,9 +187,10 @@ void LibaioBackend::hand_over(AttemptList& finished) noexcept {
         // ever, and EAGAIN is the outcome, to be tried again after a pause.
         if (result == 0 || (result == -EAGAIN && kernel_has_some)) break;
         iocb& place = *held_[gone++];
-        finish(place, refused(place, -result), finished);
+        finish(place, refused(place, -result), finished_);
     }
     held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(gone));
+    if (ready_ && !finished_.empty()) ready_->signal();
 }
 
 // The result of an attempt that the kernel did not take. A kernel or a file system without asynchronous fdatasync says
@@ -196,7 +200,7 @@ std::int32_t LibaioBackend::refused(const iocb& place, int error) noexcept {
     return ::fdatasync(place.aio_fildes) == 0 ? 0 : -errno;
 }
 
-void LibaioBackend::collect(std::chrono::nanoseconds timeout, AttemptList& finished) noexcept {
+void LibaioBackend::collect(std::chrono::nanoseconds timeout) noexcept {
     if (!armed_ && arm_wake() != 0) timeout = std::min(timeout, longest_deaf_wait);
     timespec limit = bounded_timespec<timespec>(timeout);
     std::array<io_event, batch> events;
@@ -208,7 +212,7 @@ void LibaioBackend::collect(std::chrono::nanoseconds timeout, AttemptList& finis
                 wake_.take();
                 armed_ = false;
             } else {
-                finish(*events[i].obj, static_cast<std::int32_t>(static_cast<long>(events[i].res)), finished);
+                finish(*events[i].obj, static_cast<std::int32_t>(static_cast<long>(events[i].res)), finished_);
             }
         }
         if (count < static_cast<int>(batch)) return;

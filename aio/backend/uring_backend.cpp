@@ -120,7 +120,8 @@ class UringBackend final : public Backend {
     std::size_t depth_;
     std::size_t in_flight_ = 0;
     bool abandoned_ = false;
-    bool writes_held_ = false;  // back, for the next call
+    HeldBack held_;
+    bool writes_held_ = false;  // by the ring, for the next call
     WakeEvent wake_;            // outlives the ring, which polls it
     Ring ring_;
     bool enter_takes_timeout_;  // since Linux 5.11
@@ -158,6 +159,8 @@ bool UringBackend::submit(Attempt& attempt) {
     io_uring_sqe_set_data(&entry, &attempt);
     writes_held_ = writes_held_ || attempt.kind == IoKind::write;
     ++in_flight_;
+    // What the kernel does not take now stays in the ring for the next call.
+    if (held_.add(attempt)) enter(std::chrono::nanoseconds(0));
     return true;
 }
 
@@ -215,6 +218,7 @@ void UringBackend::enter(std::chrono::nanoseconds timeout) {
         result = io_uring_submit(&ring);
     }
     PENSTOCK_CHECK(passing(result), "io_uring_enter: {}", errno_text(-result));
+    held_.clear();
     writes_held_ = writes_held_ && io_uring_sq_ready(&ring) > 0;
     if (waits && !enter_takes_timeout_) wait_for_ring(timeout);
 }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/aio_abi.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -61,7 +62,7 @@ class LibaioKernel : public ::testing::Test {
 
 TEST_F(LibaioKernel, HandsOverInPiecesWhatIsNotTakenAtOnce) {
     backend_ = make_libaio_backend({.depth = 8});
-    kernel.longest_batch = 3;
+    kernel.longest_batch = 1;
     std::vector<Attempt> all;
     for (int i = 0; i < 8; ++i) all.push_back(write_of(i));
     for (Attempt& one : all) EXPECT_TRUE(backend_->submit(one));
@@ -99,6 +100,19 @@ TEST_F(LibaioKernel, TakesBackWhatAFullKernelDidNotTake) {
     EXPECT_EQ(handed_back, 4U);
     EXPECT_EQ(reap(2 - ended).size(), 2 - ended);
     EXPECT_EQ(file_.bytes(), 2U * 4096);
+}
+
+// Who sleeps on the descriptor learns of it, although nothing came back from the kernel.
+TEST_F(LibaioKernel, WhatIsRefusedBeforeItIsReapedMakesTheDescriptorReadable) {
+    backend_ = make_libaio_backend({.depth = 4});
+    pollfd ready{.fd = backend_->ready_fd(), .events = POLLIN, .revents = 0};
+    kernel.calls_until_full = 0;
+    kernel.full_calls = 2;
+    std::vector<Attempt> pair = {write_of(0), write_of(1)};
+    for (Attempt& one : pair) EXPECT_TRUE(backend_->submit(one));
+    EXPECT_EQ(::poll(&ready, 1, 0), 1);
+    EXPECT_EQ(reap(2).size(), 2U);
+    EXPECT_EQ(::poll(&ready, 1, 0), 0);
 }
 
 TEST_F(LibaioKernel, SaysAgainWhenAFullKernelHasNothingOfOurs) {
