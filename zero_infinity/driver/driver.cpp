@@ -33,6 +33,14 @@ std::vector<UnitBytes> units_of(const ModelLayout& layout, const WeightMemory& m
     return units;
 }
 
+// What an update fetches, in its order: what there is to train that is not in host memory.
+std::vector<Visit> fetched_by_update(const ModelLayout& layout, const WeightMemory& memory) {
+    std::vector<Visit> visits;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        if (layout.unit(unit).tile_count() > 0 && memory.resident(unit) == nullptr) visits.push_back({{unit}});
+    return visits;
+}
+
 WindowSizes window_sizes(const DriverDeps& deps, const DriverOptions& options) {
     return {options.host_window_bytes, deps.device->shares_host_memory() ? 0 : options.window.window_bytes};
 }
@@ -54,6 +62,9 @@ struct Driver::State {
     void wait(std::chrono::nanoseconds& waited, Reached reached);
     bool is_visited(std::uint32_t unit) const;
     void send_fetches(std::span<const Fetch> fetches);
+    void fetch_for_update(const Visit& visit);
+    std::byte* weights_to_update(std::uint32_t unit);
+    void end_update();
     void wait_for_weights();
     void compute_after(Ticket there);
     void transfer(const Order& order);
@@ -67,10 +78,13 @@ struct Driver::State {
 
     WaitTimes waits;
     Phase phase = Phase::between;
-    Visit visit;                  // where compute is
-    std::uint64_t next_tile = 0;  // to be handed out
-    std::uint64_t put_back = 0;   // so many were
-    std::uint64_t begun = 0;      // number of the order that began the update: older progress is of another
+    Visit visit;  // where compute is
+    const std::vector<Visit> update_fetches;
+    std::span<const Visit> update_fetches_ahead;
+    std::byte* updated_weights = nullptr;  // of the unit that is being updated
+    std::uint64_t next_tile = 0;           // to be handed out
+    std::uint64_t put_back = 0;            // so many were
+    std::uint64_t begun = 0;               // number of the order that began the update: older progress is of another
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;
     std::uint64_t copies = 0;  // begun
@@ -84,8 +98,9 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
       deadline(options.deadline),
       memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout, options.staging_tiles,
              window_sizes(deps, options)),
-      mailbox(deps.layout->unit_count()),
+      mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
+      update_fetches(fetched_by_update(*deps.layout, memory.weights())),
       loop({.io = deps.io,
             .store = deps.store,
             .device = deps.device,
@@ -111,6 +126,32 @@ void Driver::State::send_fetches(std::span<const Fetch> fetches) {
     const Ticket left = deps.device->compute_mark();
     for (const Fetch& fetch : fetches) mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .after = left});
     deps.io->wake();
+}
+
+void Driver::State::fetch_for_update(const Visit& to) {
+    for (const Fetch& fetch : window.visit(to, update_fetches_ahead))
+        mailbox.send({.kind = Order::Kind::fetch_for_update, .fetch = fetch});
+    deps.io->wake();
+}
+
+// Where the unit's trainable weights lie in host memory, once they are there.
+std::byte* Driver::State::weights_to_update(std::uint32_t unit) {
+    if (std::byte* resident = memory.weights().resident(unit)) return resident;
+    update_fetches_ahead = update_fetches_ahead.subspan(1);
+    fetch_for_update({{unit}});
+    send({.kind = Order::Kind::await, .fetch = {.unit = unit}});
+    const auto start = Clock::now();
+    std::byte* weights = mailbox.wait_to_update({unit, window.place(unit)->fetch});
+    waits.tiles += Clock::now() - start;
+    return weights;
+}
+
+// What lies in the window was left behind by the update, where it was in the window at all.
+void Driver::State::end_update() {
+    window.end_visit();
+    window.forget();
+    phase = Phase::between;
+    renew_device_residents();
 }
 
 void Driver::State::wait_for_weights() {
@@ -217,40 +258,51 @@ void Driver::begin_update(ResidentTiles residents) {
     state_->phase = State::Phase::updating;
     state_->next_tile = state_->put_back = 0;
     state_->begun = state_->send({.kind = Order::Kind::begin_update, .residents = residents});
+    state_->update_fetches_ahead = state_->update_fetches;
+    state_->fetch_for_update({});
 }
 
 std::optional<StagedTile> Driver::next_tile() {
     PENSTOCK_CHECK(state_->phase == State::Phase::updating, "a tile is asked for, but no update has begun");
-    if (state_->next_tile == state_->memory.staging().tile_count()) return std::nullopt;
-    const std::uint64_t number = state_->next_tile++;
-    state_->wait(state_->waits.tiles, [&](const Progress& progress) { return progress.ready_tiles > number; });
-    return state_->memory.staging().tile(number);
+    State& s = *state_;
+    const std::span<const UnitTile> tiles = s.deps.layout->tiles();
+    if (s.next_tile == tiles.size()) return std::nullopt;
+    const std::uint64_t number = s.next_tile++;
+    const UnitTile tile = tiles[number];
+    if (tile.tile == 0) s.updated_weights = s.weights_to_update(tile.unit);
+    const auto start = Clock::now();
+    const StagedStates states = s.mailbox.wait_staged(number);
+    s.waits.tiles += Clock::now() - start;
+    const UnitObjects& objects = s.deps.layout->objects(tile.unit);
+    std::byte* weights =
+        objects.weights ? s.updated_weights + s.deps.layout->offset_bytes({*objects.weights, tile.tile}) : nullptr;
+    return StagedTile{tile, number, {weights, states.data, s.deps.layout->unit(tile.unit).tile_numel(tile.tile)}};
 }
 
 void Driver::put_back(const StagedTile& tile) {
     PENSTOCK_CHECK(tile.number == state_->put_back && tile.number < state_->next_tile,
                    "tile {} is put back, {} is next", tile.number, state_->put_back);
     ++state_->put_back;
-    state_->send({.kind = Order::Kind::put_back, .number = tile.number});
+    state_->send({.kind = Order::Kind::put_back, .number = tile.number, .weights = tile.view.weights});
 }
 
 void Driver::end_update() {
-    const std::uint64_t count = state_->memory.staging().tile_count();
+    const std::uint64_t count = state_->deps.layout->tiles().size();
     PENSTOCK_CHECK(state_->phase == State::Phase::updating && state_->put_back == count,
                    "an update ends after {} of {} tiles, or none has begun", state_->put_back, count);
     state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.written_tiles == count; });
-    state_->phase = State::Phase::between;
-    state_->renew_device_residents();
+    state_->end_update();
 }
 
 void Driver::commit(const store::ClientState& client) {
     PENSTOCK_CHECK(state_->phase != State::Phase::passing, "a commit within a pass");
-    PENSTOCK_CHECK(state_->phase == State::Phase::between || state_->put_back == state_->memory.staging().tile_count(),
-                   "a commit after {} of {} tiles", state_->put_back, state_->memory.staging().tile_count());
+    const std::uint64_t count = state_->deps.layout->tiles().size();
+    PENSTOCK_CHECK(state_->phase == State::Phase::between || state_->put_back == count, "a commit after {} of {} tiles",
+                   state_->put_back, count);
     state_->begun = state_->send({.kind = Order::Kind::commit, .client = &client});
     const std::uint64_t wanted = ++state_->commits;
     state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.commits == wanted; });
-    if (std::exchange(state_->phase, State::Phase::between) == State::Phase::updating) state_->renew_device_residents();
+    if (state_->phase == State::Phase::updating) state_->end_update();
 }
 
 void Driver::read(store::TileId tile, std::span<std::byte> memory) {

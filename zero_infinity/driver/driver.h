@@ -27,7 +27,7 @@ namespace penstock::zero {
 struct DriverOptions {
     WindowUse window;                                       // in the memory that compute reads
     std::uint64_t host_window_bytes = 0;                    // MemoryPlan's
-    std::uint32_t staging_tiles = 4;                        // in memory at once during the update
+    std::uint32_t staging_tiles = 4;                        // with their states in memory at once during the update
     std::chrono::seconds deadline = aio::default_deadline;  // for a device copy; the Io has its own
     bool snapshots = false;                       // begin_snapshot() may be called: takes snapshot_bytes() of the pool
     aio::Caching caching = aio::Caching::direct;  // of snapshots

@@ -17,9 +17,26 @@ WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
             .device = deps.device,
             .layout = deps.layout,
             .memory = &deps.memory->weights(),
-            .arrived = [mailbox = deps.mailbox](const Fetch& fetch, Ticket there) {
-                mailbox->arrived({fetch.unit, fetch.number, there});
-            }};
+            .arrived =
+                [mailbox = deps.mailbox](const Fetch& fetch, Ticket there) {
+                    mailbox->arrived({fetch.unit, fetch.number, there});
+                },
+            .to_update = [mailbox = deps.mailbox](
+                             const Fetch& fetch,
+                             std::byte* weights) { mailbox->to_update(fetch.unit, fetch.number, weights); }};
+}
+
+// What is resident was never fetched.
+UpdatePipelineDeps pipeline_deps(const DriverLoopDeps& deps, WeightStreamer& weights) {
+    return {.store = deps.store,
+            .layout = deps.layout,
+            .memory = &deps.memory->staging(),
+            .staged = [mailbox = deps.mailbox](std::uint64_t number,
+                                               std::byte* states) { mailbox->staged(number, {states}); },
+            .weights_written =
+                [memory = &deps.memory->weights(), &weights](std::uint32_t unit) {
+                    if (memory->resident(unit) == nullptr) weights.written(unit);
+                }};
 }
 
 long long whole_seconds(std::chrono::nanoseconds time) {
@@ -31,7 +48,7 @@ long long whole_seconds(std::chrono::nanoseconds time) {
 DriverLoop::DriverLoop(const DriverLoopDeps& deps, SnapshotCopierDeps snapshots)
     : deps_(deps),
       weights_(streamer_deps(deps)),
-      update_({.store = deps.store, .layout = deps.layout, .memory = &deps.memory->staging()}),
+      update_(pipeline_deps(deps, weights_)),
       snapshots_(std::move(snapshots)),
       notes_passed_(deps.store->notes().size()) {
     orders_.reserve(64);
@@ -105,17 +122,19 @@ bool DriverLoop::may_obey() const {
 void DriverLoop::obey(const Order& order) {
     switch (order.kind) {
         case Order::Kind::fetch:
-            weights_.fetch(order.fetch, order.after);
+            weights_.fetch(order.fetch, FetchUse::compute, order.after);
+            break;
+        case Order::Kind::fetch_for_update:
+            weights_.fetch(order.fetch, FetchUse::update, {});
             break;
         case Order::Kind::await:
             weights_.await(order.fetch.unit);
             break;
         case Order::Kind::begin_update:
             update_.begin(order.residents);
-            progress_.ready_tiles = 0;
             break;
         case Order::Kind::put_back:
-            update_.put_back(order.number);
+            update_.put_back(order.number, order.weights);
             break;
         case Order::Kind::commit:
             commit_wanted_ = order.client;
@@ -143,8 +162,6 @@ void DriverLoop::pump() {
     weights_.pump();
     fail(weights_.error());
     update_.pump();
-    while (progress_.ready_tiles < update_.tile_count() && update_.present(progress_.ready_tiles))
-        ++progress_.ready_tiles;
     progress_.written_tiles = update_.written_count();
     fail(update_.error());
     pump_commit();

@@ -37,40 +37,24 @@ UnitMemory WeightMemory::unit(std::uint32_t unit, std::uint64_t offset_bytes) co
 }
 
 StagingMemory::StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data,
-                             std::uint32_t buffers)
-    : layout_(&layout),
-      residents_(&residents),
-      data_(data),
-      buffers_(buffers),
-      buffer_bytes_(layout.staging_tile_bytes()) {
-    PENSTOCK_CHECK(buffers > 0, "the update needs at least one staging buffer");
+                             std::uint32_t slots)
+    : layout_(&layout), residents_(&residents), data_(data), slots_(slots), slot_bytes_(layout.staging_tile_bytes()) {
+    PENSTOCK_CHECK(slots > 0, "the update needs at least one slot");
 }
 
-StagingMemory::Place StagingMemory::place(std::uint64_t number) const {
+std::span<std::byte> StagingMemory::states(std::uint64_t number, std::uint32_t slot) const {
     const UnitTile& tile = layout_->tiles()[number];
     const UnitObjects& objects = layout_->objects(tile.unit);
-    std::byte* free = data_ + number % buffers_ * buffer_bytes_;
-    Place place;
-    if (objects.weights) {
-        const store::TileId id{*objects.weights, tile.tile};
-        const std::uint64_t bytes = layout_->extent_bytes(id);
-        std::byte* resident = residents_->group(tile.unit);
-        place.weights = {resident != nullptr ? resident + layout_->offset_bytes(id) : free, bytes};
-        if (resident == nullptr) free += bytes;
-    }
-    if (objects.states) {
-        const store::TileId id{*objects.states, tile.tile};
-        std::byte* resident = residents_->states(id);
-        place.states = {resident != nullptr ? resident : free, layout_->extent_bytes(id)};
-    }
-    return place;
+    if (!objects.states) return {};
+    const store::TileId id{*objects.states, tile.tile};
+    std::byte* resident = residents_->states(id);
+    return {resident != nullptr ? resident : data_ + slot * slot_bytes_, layout_->extent_bytes(id)};
 }
 
-StagedTile StagingMemory::tile(std::uint64_t number) const {
+std::byte* StagingMemory::resident_weights(std::uint64_t number) const {
     const UnitTile& tile = layout_->tiles()[number];
-    const Place where = place(number);
-    const std::uint64_t numel = layout_->unit(tile.unit).tile_numel(tile.tile);
-    return {tile, number, {where.weights.data(), where.states.data(), numel}};
+    const UnitObjects& objects = layout_->objects(tile.unit);
+    return objects.weights ? residents_->tile({*objects.weights, tile.tile}) : nullptr;
 }
 
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,

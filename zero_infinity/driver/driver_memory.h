@@ -63,28 +63,24 @@ struct StagedTile {
     TileView view;
 };
 
-// The tiles of an update: tile n lies in staging buffer n % buffers, but for what of it is resident.
+// Where the states of tiles lie while they are updated: in a slot, unless they are resident. Their weights are updated
+// where they are: in the window, on their way to a device, or resident.
 class StagingMemory {
    public:
-    struct Place {
-        std::span<std::byte> weights;  // extents; empty where the unit has none
-        std::span<std::byte> states;
-    };
+    // Everything outlives it. `data`: slots × layout.staging_tile_bytes(). REQUIRES: slots > 0.
+    StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data, std::uint32_t slots);
 
-    // Everything outlives it. `data`: buffers × layout.staging_tile_bytes(). REQUIRES: buffers > 0.
-    StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data, std::uint32_t buffers);
-
-    std::uint32_t buffers() const noexcept { return buffers_; }
-    std::uint64_t tile_count() const noexcept { return layout_->tiles().size(); }
-    Place place(std::uint64_t number) const;
-    StagedTile tile(std::uint64_t number) const;
+    std::uint32_t slots() const noexcept { return slots_; }
+    // Of that tile of ModelLayout::tiles(), its extent; empty where the unit has none.
+    std::span<std::byte> states(std::uint64_t number, std::uint32_t slot) const;
+    std::byte* resident_weights(std::uint64_t number) const;  // null where they are not
 
    private:
     const ModelLayout* layout_;
     const Residents* residents_;
     std::byte* data_;
-    std::uint32_t buffers_;
-    std::uint64_t buffer_bytes_;
+    std::uint32_t slots_;
+    std::uint64_t slot_bytes_;
 };
 
 struct WindowSizes {

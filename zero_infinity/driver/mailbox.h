@@ -26,6 +26,7 @@ namespace penstock::zero {
 struct Order {
     enum class Kind : std::uint8_t {
         fetch,
+        fetch_for_update,
         await,  // compute waits for a fetch that was made ahead of it
         begin_update,
         put_back,
@@ -36,10 +37,11 @@ struct Order {
         end_snapshot,
         stop
     } kind = Kind::stop;
-    Fetch fetch;                                       // of await: its unit
+    Fetch fetch;                                       // of fetch and fetch_for_update; of await: its unit
     Ticket after;                                      // of fetch: when compute has left its place
     ResidentTiles residents = ResidentTiles::written;  // of begin_update
     std::uint64_t number = 0;                          // of the tile that is put back
+    std::byte* weights = nullptr;                      // of put_back: where the tile's lie; null: it has none
     const store::ClientState* client = nullptr;  // of commit; compute waits for the answer, so it lives until then
     std::string path;                            // of snapshot
     store::TileId tile;                          // of read and write
@@ -52,10 +54,9 @@ struct DriverFailure {
     std::string message;
 };
 
-// From the driver to compute. Counts of the running update: [0, n) may be used.
+// From the driver to compute.
 struct Progress {
     std::uint64_t orders_done = 0;
-    std::uint64_t ready_tiles = 0;
     std::uint64_t written_tiles = 0;
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;  // of single tiles
@@ -69,9 +70,16 @@ struct ArrivedFetch {
     Ticket there = {};  // when compute may read it; where it reads host memory, from the start
 };
 
+// The states of a tile that may be updated.
+struct StagedStates {
+    std::byte* data = nullptr;  // null: the unit has none
+};
+
 class Mailbox {
    public:
-    explicit Mailbox(std::uint32_t units) : arrived_(units) { orders_.reserve(64); }
+    Mailbox(std::uint32_t units, std::size_t tiles) : arrived_(units), to_update_(units), staged_(tiles) {
+        orders_.reserve(64);
+    }
 
     // Compute thread. All but progress() and what is taken throw Error once the driver has failed. send() returns the
     // order's number, counting from 1.
@@ -99,6 +107,24 @@ class Mailbox {
     ArrivedFetch arrived(std::uint32_t unit) {  // the newest of that unit
         const std::lock_guard lock(mutex_);
         return arrived_[unit];
+    }
+    // Until that fetch of the unit is there to be updated; returns where its trainable weights lie.
+    std::byte* wait_to_update(const ArrivedFetch& wanted) {
+        std::byte* weights = nullptr;
+        wait([&](const Progress&) {
+            weights = to_update_[wanted.unit].second;
+            return to_update_[wanted.unit].first == wanted.fetch;
+        });
+        return weights;
+    }
+    // Until the tile's states are there; they are the caller's from then on.
+    StagedStates wait_staged(std::uint64_t number) {
+        std::optional<StagedStates> staged;
+        wait([&](const Progress&) {
+            staged = std::exchange(staged_[number], std::nullopt);
+            return staged.has_value();
+        });
+        return *staged;
     }
     // As wait(), for `time` at most; false: it was not reached.
     template <typename Reached>
@@ -139,6 +165,14 @@ class Mailbox {
         const std::lock_guard lock(mutex_);
         arrived_[fetch.unit] = fetch;
     }
+    void to_update(std::uint32_t unit, std::uint64_t fetch, std::byte* weights) {
+        const std::lock_guard lock(mutex_);
+        to_update_[unit] = {fetch, weights};
+    }
+    void staged(std::uint64_t number, StagedStates states) {
+        const std::lock_guard lock(mutex_);
+        staged_[number] = states;
+    }
     void publish(const Progress& progress, const std::optional<DriverFailure>& failure) {
         {
             const std::lock_guard lock(mutex_);
@@ -162,7 +196,9 @@ class Mailbox {
     std::vector<Order> orders_;
     std::uint64_t sent_ = 0;
     Progress progress_;
-    std::vector<ArrivedFetch> arrived_;  // by unit, the last one
+    std::vector<ArrivedFetch> arrived_;                            // by unit, the last one
+    std::vector<std::pair<std::uint64_t, std::byte*>> to_update_;  // by unit: the last fetch for it, and where
+    std::vector<std::optional<StagedStates>> staged_;              // by tile
     std::optional<DriverFailure> failure_;
     std::vector<std::string> notes_;
     std::vector<EndedSnapshot> ended_snapshots_;

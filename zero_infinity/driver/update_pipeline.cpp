@@ -2,71 +2,69 @@
 
 #include "aio/words/check.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace penstock::zero {
 
-// Memory for one tile at a time, and the operations that fill and empty it.
-class UpdatePipeline::StagingBuffer {
+// Memory for one tile's states at a time, and the operations that fill it, empty it and write the tile's weights.
+class UpdatePipeline::Slot {
    public:
     enum class State : std::uint8_t {
         empty,    // free for the next tile
-        reading,  // its parts are being read
-        present,  // the caller's to update
+        reading,  // its states are being read
+        staged,   // the caller's to update
         writing,  // its parts are being written
     };
 
-    explicit StagingBuffer(UpdatePipeline& pipeline) : pipeline_(&pipeline) {
-        weights_.buffer = this;
-        states_.buffer = this;
+    Slot(UpdatePipeline& pipeline, std::uint32_t index) : pipeline_(&pipeline), index_(index) {
+        weights_.slot = this;
+        states_.slot = this;
     }
 
     State state() const noexcept { return state_; }
-    std::uint64_t number() const noexcept { return number_; }
 
     void read(std::uint64_t number) {
         number_ = number;
         state_ = State::reading;
-        pending_ = 1;  // held until all parts are started: a resident tile is present at once
-        const UnitObjects& objects = unit_objects();
-        const ModelLayout& layout = *pipeline_->deps_.layout;
-        if (objects.weights && layout.format().codec->master_needs_weights &&
-            layout.weights_tier(tile().unit) == Tier::nvme)
-            start_read(weights_, *objects.weights, pipeline_->deps_.memory->place(number).weights);
-        if (objects.states && layout.states_tier() == Tier::nvme)
-            start_read(states_, *objects.states, pipeline_->deps_.memory->place(number).states);
+        pending_ = 1;  // held until all parts are started: a resident tile is there at once
+        if (objects().states && layout().states_tier() == Tier::nvme)
+            start_read(states_, *objects().states, states_memory());
         part_done();
     }
 
-    void write() {
-        PENSTOCK_CHECK(state_ == State::present, "tile {} is put back but was not handed out", number_);
-        write_parts([work = pipeline_->work_](Tier tier) { return tier == Tier::nvme || work == Work::update; });
+    void write(std::byte* weights) {
+        PENSTOCK_CHECK(state_ == State::staged, "tile {} is put back but was not handed out", number_);
+        write_parts(weights,
+                    [work = pipeline_->work_](Tier tier) { return tier == Tier::nvme || work == Work::update; });
     }
 
     void write_residents(std::uint64_t number) {
         number_ = number;
-        write_parts([](Tier tier) { return tier == Tier::host; });
+        write_parts(pipeline_->deps_.memory->resident_weights(number), [](Tier tier) { return tier == Tier::host; });
     }
 
    private:
     struct Part final : store::TileOperation {
-        void tile_done() noexcept override { buffer->operation_done(*this); }
-        StagingBuffer* buffer = nullptr;
+        void tile_done() noexcept override { slot->operation_done(*this); }
+        Slot* slot = nullptr;
     };
 
-    const UnitTile& tile() const { return pipeline_->deps_.layout->tiles()[number_]; }
-    const UnitObjects& unit_objects() const { return pipeline_->deps_.layout->objects(tile().unit); }
+    const ModelLayout& layout() const { return *pipeline_->deps_.layout; }
+    const UnitTile& tile() const { return layout().tiles()[number_]; }
+    const UnitObjects& objects() const { return layout().objects(tile().unit); }
     store::TileId tile_of(std::uint32_t object) const { return {object, tile().tile}; }
+    std::span<std::byte> states_memory() const { return pipeline_->deps_.memory->states(number_, index_); }
 
     // Those whose tier is `wanted`.
     template <typename Wanted>
-    void write_parts(Wanted wanted) {
+    void write_parts(std::byte* weights, Wanted wanted) {
         state_ = State::writing;
         pending_ = 1;
-        const UnitObjects& objects = unit_objects();
-        const ModelLayout& layout = *pipeline_->deps_.layout;
-        if (objects.weights && wanted(layout.weights_tier(tile().unit)))
-            start_write(weights_, *objects.weights, pipeline_->deps_.memory->place(number_).weights);
-        if (objects.states && wanted(layout.states_tier()))
-            start_write(states_, *objects.states, pipeline_->deps_.memory->place(number_).states);
+        if (objects().weights && wanted(layout().weights_tier(tile().unit)))
+            start_write(weights_, *objects().weights, {weights, layout().extent_bytes(tile_of(*objects().weights))});
+        if (objects().states && wanted(layout().states_tier()))
+            start_write(states_, *objects().states, states_memory());
         part_done();
     }
 
@@ -86,20 +84,23 @@ class UpdatePipeline::StagingBuffer {
     void operation_done(const Part& part) noexcept {
         --pipeline_->operations_under_way_;
         if (part.error() && !pipeline_->error_) pipeline_->error_ = part.error();
+        if (&part == &weights_) pipeline_->weights_of_tile_written(tile().unit);
         part_done();
     }
 
     void part_done() noexcept {
         if (--pending_ > 0) return;
         if (state_ == State::reading) {
-            state_ = State::present;
+            state_ = State::staged;
+            if (!pipeline_->error_) pipeline_->deps_.staged(number_, states_memory().data());
         } else {
             state_ = State::empty;
-            ++pipeline_->written_;
+            pipeline_->tile_written(number_);
         }
     }
 
     UpdatePipeline* pipeline_;
+    std::uint32_t index_;
     Part weights_;
     Part states_;
     State state_ = State::empty;
@@ -107,9 +108,10 @@ class UpdatePipeline::StagingBuffer {
     std::uint32_t pending_ = 0;
 };
 
-UpdatePipeline::UpdatePipeline(const UpdatePipelineDeps& deps) : deps_(deps) {
-    for (std::uint32_t buffer = 0; buffer < deps.memory->buffers(); ++buffer)
-        buffers_.push_back(std::make_unique<StagingBuffer>(*this));
+UpdatePipeline::UpdatePipeline(UpdatePipelineDeps deps)
+    : deps_(std::move(deps)), slot_of_(tile_count()), left_(deps_.layout->unit_count()) {
+    for (std::uint32_t slot = 0; slot < deps_.memory->slots(); ++slot)
+        slots_.push_back(std::make_unique<Slot>(*this, slot));
     next_tile_ = written_ = tile_count();
 }
 
@@ -132,24 +134,38 @@ void UpdatePipeline::begin(Work work) {
                    tile_count());
     work_ = work;
     next_tile_ = written_ = 0;
+    for (std::uint32_t unit = 0; unit < left_.size(); ++unit)
+        left_[unit] = static_cast<std::uint32_t>(deps_.layout->unit(unit).tile_count());
 }
 
-void UpdatePipeline::put_back(std::uint64_t number) {
-    buffers_[number % buffers_.size()]->write();
+void UpdatePipeline::put_back(std::uint64_t number, std::byte* weights) {
+    PENSTOCK_CHECK(slot_of_[number] != nullptr, "tile {} is put back but was not staged", number);
+    slot_of_[number]->write(weights);
 }
 
 void UpdatePipeline::pump() {
     while (!error_ && next_tile_ < tile_count()) {
-        StagingBuffer& buffer = *buffers_[next_tile_ % buffers_.size()];
-        if (buffer.state() != StagingBuffer::State::empty) return;
+        Slot* slot = free_slot();
+        if (slot == nullptr) return;
         const std::uint64_t number = next_tile_++;
-        work_ == Work::write_residents ? buffer.write_residents(number) : buffer.read(number);
+        slot_of_[number] = slot;
+        work_ == Work::write_residents ? slot->write_residents(number) : slot->read(number);
     }
 }
 
-bool UpdatePipeline::present(std::uint64_t number) const {
-    const StagingBuffer& buffer = *buffers_[number % buffers_.size()];
-    return buffer.number() == number && buffer.state() == StagingBuffer::State::present;
+UpdatePipeline::Slot* UpdatePipeline::free_slot() {
+    const auto free = std::find_if(slots_.begin(), slots_.end(),
+                                   [](const auto& slot) { return slot->state() == Slot::State::empty; });
+    return free == slots_.end() ? nullptr : free->get();
+}
+
+void UpdatePipeline::tile_written(std::uint64_t number) {
+    slot_of_[number] = nullptr;
+    ++written_;
+}
+
+void UpdatePipeline::weights_of_tile_written(std::uint32_t unit) {
+    if (--left_[unit] == 0) deps_.weights_written(unit);
 }
 
 }  // namespace penstock::zero

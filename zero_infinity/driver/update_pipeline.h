@@ -1,4 +1,5 @@
-// Moves tiles through the update: read → (the caller updates) → write, several at a time.
+// Moves tiles through the update: states are read ahead → (the caller updates, its weights where they lie) → both are
+// written. Tiles come in the order of their units; each takes whichever slot is free.
 #pragma once
 
 #include "swap/store/tensor_store.h"
@@ -7,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,38 +19,46 @@ struct UpdatePipelineDeps {
     store::TensorStore* store = nullptr;
     const ModelLayout* layout = nullptr;
     const StagingMemory* memory = nullptr;
+    std::function<void(std::uint64_t number, std::byte* states)>
+        staged;                                               // a tile's states are there; null: it has none
+    std::function<void(std::uint32_t unit)> weights_written;  // all of the unit, from where they lie
 };
 
 // On the driver's thread.
 class UpdatePipeline {
    public:
-    explicit UpdatePipeline(const UpdatePipelineDeps& deps);
+    explicit UpdatePipeline(UpdatePipelineDeps deps);
     ~UpdatePipeline();
 
-    void begin(ResidentTiles tiles);      // REQUIRES: finished()
-    void write_residents();               // what was held back; over when finished(). REQUIRES: finished()
-    void put_back(std::uint64_t number);  // the tile was updated: write it. REQUIRES: present
-    void pump();                          // starts what has a free buffer
-    bool present(std::uint64_t number) const;
+    void begin(ResidentTiles tiles);  // REQUIRES: finished()
+    void write_residents();           // what was held back; over when finished(). REQUIRES: finished()
+    // The tile was updated: write it, its weights from where they lie (null: it has none). REQUIRES: staged.
+    void put_back(std::uint64_t number, std::byte* weights);
+    void pump();  // starts what has a free slot
     bool finished() const noexcept { return written_ == tile_count(); }
     std::uint64_t written_count() const noexcept { return written_; }  // tiles that are done with
     bool holds_back() const noexcept { return holds_back_; }           // host memory is newer than the store
     bool idle() const noexcept { return operations_under_way_ == 0; }
-    std::uint64_t tile_count() const noexcept { return deps_.memory->tile_count(); }
+    std::uint64_t tile_count() const noexcept { return deps_.layout->tiles().size(); }
     const std::optional<store::StoreError>& error() const noexcept { return error_; }
 
    private:
     // What is done with each tile.
     enum class Work : std::uint8_t { update, update_holding_back, write_residents };
-    class StagingBuffer;
+    class Slot;
     void begin(Work work);
+    Slot* free_slot();
+    void tile_written(std::uint64_t number);
+    void weights_of_tile_written(std::uint32_t unit);
 
     UpdatePipelineDeps deps_;
-    std::vector<std::unique_ptr<StagingBuffer>> buffers_;  // tile n uses buffer n % count
+    std::vector<std::unique_ptr<Slot>> slots_;
+    std::vector<Slot*> slot_of_;       // by tile number; null: it has none
+    std::vector<std::uint32_t> left_;  // by unit: tiles whose weights are not written
+    std::uint64_t next_tile_ = 0;      // to be given a slot
+    std::uint64_t written_ = 0;
     Work work_ = Work::update;
     bool holds_back_ = false;
-    std::uint64_t next_tile_ = 0;  // to be given a buffer
-    std::uint64_t written_ = 0;
     std::uint32_t operations_under_way_ = 0;
     std::optional<store::StoreError> error_;
 };

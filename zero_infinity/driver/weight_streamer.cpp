@@ -19,23 +19,31 @@ bool collide(const Fetch& one, const Fetch& other) noexcept {
 
 }  // namespace
 
-// Reads all tiles of one unit's weights to one place. One at a time.
+// Reads the tiles of one unit's weights to one place. One at a time.
 class WeightStreamer::UnitRead {
    public:
     UnitRead(WeightStreamer& streamer, std::uint32_t unit)
         : streamer_(&streamer), unit_(unit), tiles_(streamer.deps_.layout->group_tiles(unit)) {
+        const ModelLayout& layout = *streamer.deps_.layout;
+        if (layout.format().codec->master_needs_weights)
+            update_count_ =
+                static_cast<std::size_t>(std::count_if(tiles_.begin(), tiles_.end(), [&](const GroupTile& part) {
+                    return part.tile.object == layout.objects(unit).weights;
+                }));
         operations_ = std::vector<TileRead>(tiles_.size());
         for (TileRead& operation : operations_) operation.read = this;
     }
 
-    void start(std::byte* place, aio::Urgency urgency) {
+    // Of an update: false when there is nothing to read.
+    bool start(std::byte* place, FetchUse use, aio::Urgency urgency) {
         PENSTOCK_CHECK(pending_ == 0, "unit {} is being read already", unit_);
-        pending_ = tiles_.size();
-        for (std::size_t index = 0; index < tiles_.size(); ++index) {
+        pending_ = use == FetchUse::compute ? tiles_.size() : update_count_;
+        for (std::size_t index = 0, count = pending_; index < count; ++index) {
             const GroupTile& part = tiles_[index];
             streamer_->deps_.store->read(operations_[index], part.tile, {place + part.offset_bytes, part.bytes},
                                          urgency);
         }
+        return pending_ > 0;
     }
 
     void await() noexcept {
@@ -58,6 +66,7 @@ class WeightStreamer::UnitRead {
     std::uint32_t unit_;
     std::vector<GroupTile> tiles_;
     std::vector<TileRead> operations_;
+    std::size_t update_count_ = 0;  // so many of the first are read for an update
     std::size_t pending_ = 0;
 };
 
@@ -75,12 +84,19 @@ WeightStreamer::~WeightStreamer() {
     PENSTOCK_CHECK(quiet(), "{} fetches are under way", under_way_.size());
 }
 
-void WeightStreamer::fetch(const Fetch& fetch, Ticket after) {
-    waiting_.push_back({fetch, after});
+void WeightStreamer::fetch(const Fetch& fetch, FetchUse use, Ticket after) {
+    waiting_.push_back({fetch, use, after});
+}
+
+bool WeightStreamer::quiet() const noexcept {
+    const auto still = [&](const UnderWay& each) {
+        return each.to_update || std::find(to_copy_.begin(), to_copy_.end(), each.given.fetch.unit) != to_copy_.end();
+    };
+    return std::all_of(under_way_.begin(), under_way_.end(), still);
 }
 
 void WeightStreamer::await(std::uint32_t unit) {
-    for (auto& [fetch, after] : waiting_) fetch.awaited = fetch.awaited || fetch.unit == unit;
+    for (Waiting& each : waiting_) each.fetch.awaited = each.fetch.awaited || each.fetch.unit == unit;
     if (reads_[unit] != nullptr) reads_[unit]->await();
 }
 
@@ -95,23 +111,23 @@ void WeightStreamer::pump() {
     while (!to_copy_.empty()) {
         const std::uint32_t unit = to_copy_.front();
         to_copy_.erase(to_copy_.begin());
-        copy(unit, deps_.memory->host_window().data() + *under_way(unit).passage_offset);
+        copy(unit, host_place(under_way(unit)));
     }
 }
 
 bool WeightStreamer::may_start(std::size_t waiting) const {
     const Fetch& fetch = waiting_[waiting].fetch;
     return std::none_of(under_way_.begin(), under_way_.end(),
-                        [&](const UnderWay& other) { return collide(other.fetch, fetch); }) &&
+                        [&](const UnderWay& other) { return collide(other.given.fetch, fetch); }) &&
            std::none_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting),
                         [&](const Waiting& earlier) { return collide(earlier.fetch, fetch); });
 }
 
 // False: there is no room in host memory for it to pass through.
 bool WeightStreamer::start(const Waiting& waiting) {
-    const Fetch fetch = waiting.fetch;
+    const auto [fetch, use, after] = waiting;
     const std::byte* resident = deps_.memory->resident(fetch.unit);
-    UnderWay under_way{fetch, waiting.after, std::nullopt};
+    UnderWay under_way{.given = waiting};
     if (has_device() && resident == nullptr) {
         under_way.passage_offset = passage_.take(fetch.bytes);
         if (!under_way.passage_offset) return false;
@@ -121,28 +137,42 @@ bool WeightStreamer::start(const Waiting& waiting) {
         copy(fetch.unit, resident);
         return true;
     }
-    std::byte* place = under_way.passage_offset ? deps_.memory->host_window().data() + *under_way.passage_offset
-                                                : deps_.memory->window(fetch.offset_bytes);
-    reads_[fetch.unit]->start(place, fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch);
+    const aio::Urgency urgency = fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch;
+    if (!reads_[fetch.unit]->start(host_place(under_way), use, urgency)) read_done(fetch.unit);
     return true;
+}
+
+std::byte* WeightStreamer::host_place(const UnderWay& under_way) const {
+    return under_way.passage_offset ? deps_.memory->host_window().data() + *under_way.passage_offset
+                                    : deps_.memory->window(under_way.given.fetch.offset_bytes);
 }
 
 void WeightStreamer::read_done(std::uint32_t unit) {
     if (error_) return end(unit);
-    if (under_way(unit).passage_offset) return to_copy_.push_back(unit);
-    deps_.arrived(under_way(unit).fetch, {});
+    UnderWay& read = under_way(unit);
+    if (read.given.use == FetchUse::update) {
+        read.to_update = true;
+        return deps_.to_update(read.given.fetch, host_place(read));
+    }
+    if (read.passage_offset) return to_copy_.push_back(unit);
+    deps_.arrived(read.given.fetch, {});
+    end(unit);
+}
+
+void WeightStreamer::written(std::uint32_t unit) {
+    PENSTOCK_CHECK(under_way(unit).to_update, "unit {} was written, but not fetched for it", unit);
     end(unit);
 }
 
 void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
-    const auto [fetch, after, passage] = under_way(unit);
+    const auto [fetch, use, after] = under_way(unit).given;
     const auto now = std::chrono::steady_clock::now();
     Ticket there;
     try {
         there = deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), from, fetch.bytes, after);
         copies_.push_back({unit, there, now});
     } catch (...) {  // it has not begun: nothing waits for its end
-        std::erase_if(under_way_, [&](const UnderWay& each) { return each.fetch.unit == unit; });
+        std::erase_if(under_way_, [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
         throw;
     }
     if (!error_) deps_.arrived(fetch, there);  // the device itself waits for it
@@ -158,12 +188,12 @@ void WeightStreamer::take_in() {
 void WeightStreamer::end(std::uint32_t unit) {
     const UnderWay ended = under_way(unit);
     if (ended.passage_offset) passage_.give_back(*ended.passage_offset);
-    std::erase_if(under_way_, [&](const UnderWay& each) { return each.fetch.unit == unit; });
+    std::erase_if(under_way_, [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
 }
 
-const WeightStreamer::UnderWay& WeightStreamer::under_way(std::uint32_t unit) const {
+WeightStreamer::UnderWay& WeightStreamer::under_way(std::uint32_t unit) {
     return *std::find_if(under_way_.begin(), under_way_.end(),
-                         [&](const UnderWay& each) { return each.fetch.unit == unit; });
+                         [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
 }
 
 std::optional<std::chrono::nanoseconds> WeightStreamer::oldest_copy() const {

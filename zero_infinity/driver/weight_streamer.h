@@ -1,4 +1,5 @@
-// Makes fetches: reads units' weights into the window, or through host memory into the device's window.
+// Makes fetches: reads units' weights into the window, or through host memory into the device's window; or reads them
+// to host memory for an update, and keeps them there until they were written.
 #pragma once
 
 #include "swap/store/tensor_store.h"
@@ -25,6 +26,8 @@ struct WeightStreamerDeps {
     const WeightMemory* memory = nullptr;
     // Compute may read it once the ticket is reached, which is so from the start where it reads host memory.
     std::function<void(const Fetch&, Ticket there)> arrived;
+    // The unit's trainable weights may be updated there: ModelLayout::group_tiles(), but for what is frozen.
+    std::function<void(const Fetch&, std::byte* weights)> to_update;
 };
 
 // On the driver's thread.
@@ -33,13 +36,14 @@ class WeightStreamer {
     explicit WeightStreamer(WeightStreamerDeps deps);
     ~WeightStreamer();
 
-    // As soon as earlier ones to its place, or of its unit, have ended. A copy to a device comes after the ticket.
-    void fetch(const Fetch& fetch, Ticket after);
-    void await(std::uint32_t unit);  // compute waits for its fetch: it goes before others
-    void pump();                     // take_in(), then starts what may be started
-    void take_in();                  // device copies that have ended
-    // Reads and copies that were begun have ended: what must be so before the end.
-    bool quiet() const noexcept { return under_way_.size() == to_copy_.size(); }
+    // As soon as earlier ones to its place, or of its unit, have ended. For compute: a copy to a device comes after the
+    // ticket. For an update: what the codec rebuilds masters from is read; the memory is taken until written().
+    void fetch(const Fetch& fetch, FetchUse use, Ticket after);
+    void written(std::uint32_t unit);  // an update's fetch has ended. REQUIRES: it was told to_update
+    void await(std::uint32_t unit);    // compute waits for its fetch: it goes before others
+    void pump();                       // take_in(), then starts what may be started
+    void take_in();                    // device copies that have ended
+    bool quiet() const noexcept;       // reads and copies that were begun have ended: what must be so before the end
     bool copying() const noexcept { return !copies_.empty(); }  // device copies are under way: pump again soon
     bool idle() const noexcept { return under_way_.empty() && waiting_.empty(); }  // all fetches were made
     std::optional<std::chrono::nanoseconds> oldest_copy() const;  // since when the first copy under way runs
@@ -49,11 +53,12 @@ class WeightStreamer {
     class UnitRead;  // the reads of one unit's tiles
     struct Waiting {
         Fetch fetch;
+        FetchUse use = FetchUse::compute;
         Ticket after;
     };
     struct UnderWay {
-        Fetch fetch;
-        Ticket after;
+        Waiting given;
+        bool to_update = false;                       // it is there, and until written() the update's
         std::optional<std::uint64_t> passage_offset;  // in host memory, on its way to the device
     };
     struct Copy {
@@ -65,10 +70,11 @@ class WeightStreamer {
     bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }
     bool may_start(std::size_t waiting) const;
     bool start(const Waiting& waiting);
+    std::byte* host_place(const UnderWay& under_way) const;
     void read_done(std::uint32_t unit);
     void copy(std::uint32_t unit, const std::byte* from);
     void end(std::uint32_t unit);
-    const UnderWay& under_way(std::uint32_t unit) const;
+    UnderWay& under_way(std::uint32_t unit);
 
     WeightStreamerDeps deps_;
     HostPassage passage_;

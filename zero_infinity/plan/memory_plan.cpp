@@ -33,6 +33,14 @@ std::vector<UnitBytes> units_of_device(const ModelLayout& layout) {
     return units;
 }
 
+// The update's visits: the window has room for whatever is trained, visited by compute or not.
+PassVisits one_by_one(const ModelLayout& layout) {
+    PassVisits visits;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        if (layout.unit(unit).tile_count() > 0) visits.push_back({{unit}});
+    return visits;
+}
+
 pool::Budget fixed_uses(const MemoryRequest& request, const SettingNames& names) {
     pool::Budget budget(request.host_budget_bytes, names.host_budget);
     const auto add = [&](const char* use, std::uint64_t bytes, const std::string& setting) {
@@ -110,7 +118,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
     pool::Budget budget = fixed_uses(request, names);
     const std::uint64_t room = budget.limit_bytes() - std::min(budget.limit_bytes(), budget.used_bytes());
     const std::vector<UnitBytes> streamed = streamed_units(request);
-    const PassVisits passes[] = {request.training, request.inference};
+    const PassVisits passes[] = {request.training, request.inference, one_by_one(*request.layout)};
     MemoryPlan plan{.budget = std::move(budget), .window = {}};
     if (request.device_has_memory) {
         divide_device(request, passes, names, plan);

@@ -111,12 +111,8 @@ std::vector<GroupTile> ModelLayout::group_tiles(std::uint32_t unit) const {
 
 std::uint64_t ModelLayout::staging_tile_bytes() const {
     std::uint64_t largest = 0;
-    const auto staged = [&](std::optional<std::uint32_t> object, Tier tier) {
-        return object && tier == Tier::nvme ? extent_bytes({*object, 0}) : 0;
-    };
-    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
-        largest = std::max(
-            largest, staged(objects(unit).weights, weights_tier(unit)) + staged(objects(unit).states, states_tier()));
+    for (std::uint32_t unit = 0; unit < unit_count() && states_tier() == Tier::nvme; ++unit)
+        if (objects(unit).states) largest = std::max(largest, extent_bytes({*objects(unit).states, 0}));
     return largest;
 }
 

@@ -94,7 +94,7 @@ class ModelLayout {
     std::vector<GroupTile> group_tiles(std::uint32_t unit) const;
 
     // Memory that the residency and the largest tiles ask for.
-    std::uint64_t staging_tile_bytes() const;      // what is not resident of one tile's weights and states
+    std::uint64_t staging_tile_bytes() const;      // of one tile's states; 0 where they are resident
     std::uint64_t resident_weights_bytes() const;  // 0 where no unit's weights are resident
     std::uint64_t resident_states_bytes() const;   // 0 where the states are not resident
     std::uint64_t largest_extent_bytes() const;

@@ -37,6 +37,12 @@ struct Fetch {
     bool awaited = false;            // by the visit that asked for it: compute stands still until it is there
 };
 
+// Who works on what was fetched.
+enum class FetchUse : std::uint8_t {
+    compute,  // reads it
+    update,   // changes it where it lies in host memory, from where it is written
+};
+
 // The units in a window of fixed bytes. Not thread-safe; one owner.
 //
 // Example: units of equal bytes b, one per visit, depth d, a window of (d + 1) b: compute at visit v has v … v + d in

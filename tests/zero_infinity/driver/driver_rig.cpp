@@ -63,6 +63,11 @@ bool FailingBackend::submit(aio::Attempt& attempt) {
         ++faults_->held;
         return true;
     }
+    if (attempt.kind == aio::IoKind::write && attempt.bytes == faults_->slow_write_bytes.load() &&
+        !faults_->slow_write_met.exchange(true)) {
+        slow_ = &attempt;
+        return true;
+    }
     if (attempt.kind == aio::IoKind::flush && faults_->fails_flush.load()) {
         attempt.result = -EIO;
         attempt.next = std::exchange(failed_, &attempt);
@@ -76,6 +81,7 @@ aio::Attempt* FailingBackend::reap(std::chrono::nanoseconds timeout) {
         for (aio::Attempt* attempt : held_) inner_->submit(*attempt);
         held_.clear();
     }
+    if (slow_ != nullptr && faults_->slow_write_bytes.load() == 0) inner_->submit(*std::exchange(slow_, nullptr));
     if (failed_ != nullptr) return std::exchange(failed_, nullptr);
     return inner_->reap(timeout);
 }

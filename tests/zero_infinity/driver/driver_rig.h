@@ -23,6 +23,9 @@ struct DeviceFaults {
     std::atomic<bool> stuck{false};        // attempts stay with it until this is cleared
     std::atomic<bool> fails_flush{false};  // EIO
     std::atomic<std::uint64_t> held{0};    // attempts that met a stuck device
+    // One write of so many bytes stays with the device until this is 0 again.
+    std::atomic<std::uint32_t> slow_write_bytes{0};
+    std::atomic<bool> slow_write_met{false};
 };
 
 class FailingBackend final : public ForwardingBackend {
@@ -37,6 +40,7 @@ class FailingBackend final : public ForwardingBackend {
    private:
     DeviceFaults* faults_;
     std::vector<aio::Attempt*> held_;
+    aio::Attempt* slow_ = nullptr;
     aio::Attempt* failed_ = nullptr;  // to be handed back
 };
 

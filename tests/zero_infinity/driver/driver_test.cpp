@@ -15,6 +15,10 @@
 namespace penstock::testing {
 namespace {
 
+// Of the first tile of every unit that has several.
+constexpr std::uint32_t weights_bytes = 4096 * 2;
+constexpr std::uint32_t states_bytes = 4096 * (2 + 4);
+
 class DriverTest : public ::testing::Test {
    protected:
     std::string path() const { return parent_ / "swap"; }
@@ -83,6 +87,38 @@ TEST_F(DriverTest, HeldUnitsStayWhereTheyAre) {
             rig.driver().visit({{unit, 5}}, {}, held);
             EXPECT_EQ(rig.driver().memory(5).weights, where);
         }
+    }
+}
+
+// Their slots are those that are free: three serve nine tiles while one waits for its write.
+TEST_F(DriverTest, ASlowWriteOfStatesHoldsNoOtherTileBack) {
+    DriverRig rig(path(), {});
+    rig.faults.slow_write_bytes = states_bytes;
+    rig.update(1);  // hands out and takes back all tiles
+    EXPECT_TRUE(rig.faults.slow_write_met);
+    rig.faults.slow_write_bytes = 0;
+    rig.driver().commit({{"step", "1"}});
+    rig.end_driver();
+    EXPECT_EQ(rig.wrong_in_store(1), 0U);
+}
+
+// Nothing comes to where weights are still being written from.
+TEST_F(DriverTest, ASlowWriteOfWeightsKeepsThem) {
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        std::filesystem::remove_all(path());
+        DriverRig rig(path(), {.depth = 1, .device = device});
+        rig.faults.slow_write_bytes = weights_bytes;
+        std::thread later([&] {
+            while (!rig.faults.slow_write_met) std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for what would come meanwhile
+            rig.faults.slow_write_bytes = 0;
+        });
+        rig.update(1);
+        rig.driver().commit({{"step", "1"}});
+        later.join();
+        EXPECT_EQ(rig.wrong_weights(zero::Pass::training, 1), 0U);
+        rig.end_driver();
+        EXPECT_EQ(rig.wrong_in_store(1), 0U);
     }
 }
 

@@ -99,8 +99,8 @@ TEST(ModelLayout, MemoryFollowsTheResidency) {
     constexpr std::uint64_t weights = 12288 + 16384 + 4096 + 20480;  // groups of first, mixed (two parts), fixed
     constexpr std::uint64_t states = 53248 + 73728;
     for (const Case& each :
-         {Case{{Tier::nvme, Tier::nvme}, 8192 + 40960, 0, 0}, Case{{Tier::host, Tier::nvme}, 40960, weights, 0},
-          Case{{Tier::nvme, Tier::host}, 8192, 0, states}, Case{{Tier::host, Tier::host}, 0, weights, states}}) {
+         {Case{{Tier::nvme, Tier::nvme}, 40960, 0, 0}, Case{{Tier::host, Tier::nvme}, 40960, weights, 0},
+          Case{{Tier::nvme, Tier::host}, 0, 0, states}, Case{{Tier::host, Tier::host}, 0, weights, states}}) {
         ModelLayoutSpec spec = example();
         spec.residency = each.residency;
         const ModelLayout layout(std::move(spec));
