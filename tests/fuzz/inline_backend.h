@@ -7,8 +7,13 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 
 namespace penstock::fuzz {
+
+// What a hostile layout says lies behind the end of this device. In a file of zeros as long as it says, reading would
+// not end before petabytes.
+inline constexpr std::uint64_t device_bytes = 256U << 20;
 
 class InlineBackend final : public aio::Backend {
    public:
@@ -23,7 +28,7 @@ class InlineBackend final : public aio::Backend {
         count_ = 0;
         aio::Attempt* const all = held_.take_all();
         for (aio::Attempt* attempt = all; attempt != nullptr; attempt = attempt->next)
-            attempt->result = perform(*attempt);
+            attempt->result = is_there(*attempt) ? perform(*attempt) : -EIO;
         return all;
     }
     void wake() noexcept override {}  // nobody waits
@@ -38,6 +43,10 @@ class InlineBackend final : public aio::Backend {
     const char* name() const noexcept override { return "inline"; }
 
    private:
+    static bool is_there(const aio::Attempt& attempt) noexcept {
+        return attempt.bytes <= device_bytes && attempt.offset_bytes <= device_bytes - attempt.bytes;
+    }
+
     aio::AttemptList held_;
     std::size_t count_ = 0;
     std::chrono::steady_clock::time_point now_{};

@@ -229,7 +229,7 @@ constexpr std::array key_list = {
     KeySpec{"memory.prefetch_depth", integer, "", {0, 64}, {}, free, "units read ahead, as far as the budget allows",
             session_default<&Session::prefetch_depth>}
             .shared(obeyed),
-    KeySpec{"memory.staging_tiles", integer, "", {2, 1024}, {}, free, "tiles whose states are in memory during the update",
+    KeySpec{"memory.staging_tiles", integer, "", {2, 1024}, {}, free, "tiles whose states are in memory at once",
             session_default<&Session::staging_tiles>}
             .shared(obeyed),
     KeySpec{"memory.tile_elements", integer, "", {4096, 1 << 28}, {}, layout,

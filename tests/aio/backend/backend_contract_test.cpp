@@ -194,12 +194,12 @@ TEST_P(BackendContractCached, LargeAttemptsBeginAtOnceAndSmallOnesInPairs) {
     Attempt pair = read(160 << 10, 32 << 10);
     for (Attempt* one : {&large, &second}) {
         EXPECT_TRUE(backend_->submit(*one));
-        EXPECT_TRUE(begun(*one) || !begins_in_the_call());
+        EXPECT_TRUE(!begins_in_the_call() || begun(*one));
     }
     EXPECT_TRUE(backend_->submit(small));
-    EXPECT_TRUE(!begun(small) || !begins_in_the_call());
+    EXPECT_TRUE(!begins_in_the_call() || !begun(small));
     EXPECT_TRUE(backend_->submit(pair));
-    EXPECT_TRUE((begun(small) && begun(pair)) || !begins_in_the_call());
+    EXPECT_TRUE(!begins_in_the_call() || (begun(small) && begun(pair)));
     reap(4);
     EXPECT_EQ(pair.result, 32 << 10);
 }
