@@ -79,21 +79,26 @@ void TileStream::part_done(Part& part) noexcept {
 }
 
 void TileStream::take(const Part& part) noexcept {
+    if (part.tile == given_up_) return;
+    if (part.error()) return give_up(part);
     const StoredTile source = stored(part.tile);
     const std::uint64_t bytes = part.request().bytes;
-    if (part.offset_bytes == 0) {
-        hasher_.begin(source.identity);
-        error_.reset();
-    }
-    if (part.error()) {
-        if (!error_) error_ = part.error();
-    } else {
-        hasher_.add({part.memory, bytes});
-    }
+    if (part.offset_bytes == 0) hasher_.begin(source.identity);
+    hasher_.add({part.memory, bytes});
     if (part.offset_bytes + bytes < source.bytes) return;
-    const bool right = !error_ && hasher_.hash() == source.hash;
+    const bool right = hasher_.hash() == source.hash;
     if (right) right_bytes_ += source.bytes;
-    listener_.tile_checked(part.tile, right, error_);
+    listener_.tile_checked(part.tile, right, std::nullopt);
+}
+
+// The rest of its tile could not make it right, and may be as long as a manifest that nobody vouches for says.
+void TileStream::give_up(const Part& part) noexcept {
+    given_up_ = part.tile;
+    if (next_ < tiles_.size() && tiles_[next_] == part.tile) {
+        ++next_;
+        next_offset_bytes_ = 0;
+    }
+    listener_.tile_checked(part.tile, false, part.error());
 }
 
 }  // namespace penstock::store

@@ -17,7 +17,7 @@ namespace penstock::store {
 
 class TileStreamListener {
    public:
-    // `right`: it is what was written. `error`: of the first part that could not be read, if any.
+    // `right`: it is what was written. `error`: of the first part that could not be read, if any; no more of it was.
     virtual void tile_checked(std::uint32_t tile, bool right, const std::optional<aio::IoError>& error) noexcept = 0;
 
    protected:
@@ -56,6 +56,7 @@ class TileStream final : public LongWork {
     void start_next(Part& part);
     void part_done(Part& part) noexcept;
     void take(const Part& part) noexcept;
+    void give_up(const Part& part) noexcept;
 
     aio::Io& io_;
     TensorStore& store_;
@@ -73,7 +74,7 @@ class TileStream final : public LongWork {
     // Where it is hashed next.
     std::size_t oldest_ = 0;  // of ring_
     TileHasher hasher_;
-    std::optional<aio::IoError> error_;  // of that tile
+    std::optional<std::uint32_t> given_up_;  // the tile that a part of was not to be read: the rest is not read
 
     std::size_t in_flight_ = 0;
     bool abandoned_ = false;
