@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <pty.h>
+#include <array>
 #include <chrono>
 #include <sstream>
 #include <thread>
@@ -30,11 +31,14 @@ class Terminal {
         ::close(master_);
     }
     bool made() const { return master_ >= 0; }
+    // All that was written to it, up to its end: the kernel passes it on by and by.
     std::string shown() {
         restore();
-        std::string text(4096, ' ');
-        const ssize_t got = ::read(master_, text.data(), text.size());
-        text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+        std::string text;
+        std::array<char, 256> piece{};
+        ssize_t got = 0;
+        while ((got = ::read(master_, piece.data(), piece.size())) > 0)
+            text.append(piece.data(), static_cast<std::size_t>(got));
         return text;
     }
 
