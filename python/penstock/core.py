@@ -92,6 +92,7 @@ class UpdateReport:
     gradient_norm: float | None
     updated: bool
     committed: bool
+    committed_before: bool = False  # the step before it is durable
 
 
 @dataclass(frozen=True)

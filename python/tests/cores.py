@@ -1,5 +1,5 @@
 """Which core a test trains over: the stand-in, or with PENSTOCK_TEST_CORE=native the one on NVMe, in a folder that goes
-with it; PENSTOCK_TEST_DEVICE says on which device."""
+with it; PENSTOCK_TEST_DEVICE says on which device, PENSTOCK_TEST_ORDER in which order units are updated."""
 from __future__ import annotations
 
 import os
@@ -16,7 +16,8 @@ from penstock.core import Core, ModelSpec, ReadWeight
 NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
 # Where native cores compute: "emulated" has memory apart from the host's; "cuda" asks for a GPU.
 DEVICE = os.environ.get("PENSTOCK_TEST_DEVICE", "cpu")
-DEVICE_OPTIONS: dict[str, Any] = {} if DEVICE == "cpu" else {"device": DEVICE, "device_budget_bytes": 256 << 20}
+OPTIONS: dict[str, Any] = {} if DEVICE == "cpu" else {"device": DEVICE, "device_budget_bytes": 256 << 20}
+OPTIONS["update_order"] = os.environ.get("PENSTOCK_TEST_ORDER", "after_backward")
 
 
 class OpenNativeCore:
@@ -26,7 +27,7 @@ class OpenNativeCore:
         self.folder = os.fspath(folder or tempfile.mkdtemp(prefix="penstock-python-"))
         if folder is None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self.options = {**DEVICE_OPTIONS, **options}
+        self.options = {**OPTIONS, **options}
         self.last: Any = None
 
     def __call__(self, model: ModelSpec, first: ReadWeight) -> Core:

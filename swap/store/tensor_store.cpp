@@ -80,8 +80,9 @@ void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::by
     operation.urgency_ = urgency;
     if (poisoned()) return state.refuse(operation);
     state.make_certain();
-    const auto logical = static_cast<std::ptrdiff_t>(layout().tile_bytes(tile));
-    std::fill(operation.memory_.begin() + logical, operation.memory_.end(), std::byte{0});
+    // What was read from a store has zeros there, and others may be reading it.
+    for (std::byte& each : operation.memory_.subspan(layout().tile_bytes(tile)))
+        if (each != std::byte{0}) each = std::byte{0};
     ++state.writes_in_flight;
     if (state.pinned && state.pinned->holds(index, slot)) {
         state.pinned->wait(operation);

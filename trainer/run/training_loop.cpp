@@ -22,6 +22,7 @@ engine::StepReport TrainingLoop::next_step() {
                                                                               return run_.client_state(next);
                                                                           });
     progress_.state = std::move(next);
+    if (report.committed_before && run_.config().durable()) progress_.committed = step() - 1;
     if (report.committed) was_settled();
     return report;
 }

@@ -192,6 +192,9 @@ CoreOptions options_of(const penstock_session_options& given) {
                       .budget_bytes = given.device_budget_bytes,
                       .index = given.device_index};
     options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
+    const int order = number_of(given.update_order);
+    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_DEFERRED, "there is no order of updates {}", order);
+    options.update_order = order == PENSTOCK_DEFERRED ? UpdateOrder::deferred : UpdateOrder::after_backward;
     options.verify = store::scope_of(given.verify);
     options.snapshots = given.snapshots != 0;
     if (given.codec != nullptr) options.codec = given.codec;

@@ -336,7 +336,8 @@ penstock_step_report CSession::update(const penstock_step& given) {
             .updated = report.updated ? 1 : 0,
             .committed = report.committed ? 1 : 0,
             .update_ns = count_of(report.update),
-            .commit_ns = count_of(report.commit)};
+            .commit_ns = count_of(report.commit),
+            .committed_before = report.committed_before ? 1 : 0};
 }
 
 void CSession::settle() {

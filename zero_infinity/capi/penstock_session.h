@@ -144,6 +144,15 @@ typedef struct penstock_model {
 typedef enum penstock_tier { PENSTOCK_NVME = 0, PENSTOCK_HOST = 1 } penstock_tier;
 typedef enum penstock_device { PENSTOCK_CPU = 0, PENSTOCK_EMULATED = 1, PENSTOCK_CUDA = 2 } penstock_device;
 
+// When a step's units are updated; the bits are the same.
+typedef enum penstock_update_order {
+    PENSTOCK_AFTER_BACKWARD = 0,  // all by penstock_session_update
+    // Each at the visit that first needs it, while the states of the next ones are read: the step is committed when the
+    // last of them was updated, which a call between passes that needs it makes sure of first (the norm, an update,
+    // settle, read, write, a snapshot). A kill costs a finished step more. What fails there is told there.
+    PENSTOCK_DEFERRED = 1,
+} penstock_update_order;
+
 // What is committed with a step: text or bytes of the client's, found again when the store is opened.
 typedef struct penstock_value {
     const char* key;
@@ -194,6 +203,7 @@ typedef struct penstock_session_options {
     // While a new store is written, or the one that is there is verified. NULL: not called.
     void (*progress)(const char* what, uint64_t done_bytes, uint64_t total_bytes, void* user);
     void* user;
+    penstock_update_order update_order;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;
@@ -358,9 +368,11 @@ typedef struct penstock_step_report {
     int committed;         // not 0: durable now
     uint64_t update_ns;
     uint64_t commit_ns;
+    int committed_before;  // not 0: the step before it is durable
 } penstock_step_report;
 
-// One step: unscales, clips, updates, clears the gradients, and commits where that is due. PENSTOCK_USAGE: names
+// One step: unscales, clips, updates, clears the gradients, and commits where that is due, all as
+// penstock_session_options.update_order says. PENSTOCK_USAGE: names
 // parameters that no gradient came to. PENSTOCK_NON_FINITE: the gradient, and nothing has changed; or a new value.
 penstock_status penstock_session_update(penstock_session* session, const penstock_step* step,
                                         penstock_step_report* report, penstock_error* error);

@@ -33,14 +33,6 @@ std::vector<UnitBytes> units_of(const ModelLayout& layout, const WeightMemory& m
     return units;
 }
 
-// What an update fetches, in its order: what there is to train that is not in host memory.
-std::vector<Visit> fetched_by_update(const ModelLayout& layout, const WeightMemory& memory) {
-    std::vector<Visit> visits;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).tile_count() > 0 && memory.resident(unit) == nullptr) visits.push_back({{unit}});
-    return visits;
-}
-
 WindowSizes window_sizes(const DriverDeps& deps, const DriverOptions& options) {
     return {options.host_window_bytes, deps.device->shares_host_memory() ? 0 : options.window.window_bytes};
 }
@@ -50,9 +42,16 @@ WindowSizes window_sizes(const DriverDeps& deps, const DriverOptions& options) {
 struct Driver::State {
     // Where the compute thread is in a step.
     enum class Phase : std::uint8_t {
-        between,   // passes and updates may begin; windows and staging are free
-        passing,   // compute is at a visit
-        updating,  // tiles are staged; ends with end_update() or commit()
+        between,  // passes and updates may begin
+        passing,  // compute is at a visit
+    };
+    // A unit that is being updated.
+    struct InHand {
+        std::uint32_t unit = 0;
+        std::byte* weights = nullptr;  // trainable ones, in host memory
+        std::uint32_t next_tile = 0;
+        std::uint32_t put_back = 0;  // so many were
+        bool fetched = false;        // its weights are not resident in host memory, or pass on to a device
     };
 
     State(const DriverDeps& given, const DriverOptions& options);
@@ -62,9 +61,11 @@ struct Driver::State {
     void wait(std::chrono::nanoseconds& waited, Reached reached);
     bool is_visited(std::uint32_t unit) const;
     void send_fetches(std::span<const Fetch> fetches);
-    void fetch_for_update(const Visit& visit);
-    std::byte* weights_to_update(std::uint32_t unit);
-    void end_update();
+    void send_fetches_of_update(std::span<const Fetch> fetches);
+    std::vector<Visit> fetched_by_update() const;
+    void take_in_hand(std::uint32_t unit);
+    void unit_updated();
+    void wait_for_writes();
     void wait_for_weights();
     void compute_after(Ticket there);
     void transfer(const Order& order);
@@ -78,14 +79,16 @@ struct Driver::State {
 
     WaitTimes waits;
     Phase phase = Phase::between;
-    Visit visit;  // where compute is
-    const std::vector<Visit> update_fetches;
-    std::span<const Visit> update_fetches_ahead;
-    std::byte* updated_weights = nullptr;  // of the unit that is being updated
-    std::uint64_t next_tile = 0;           // to be handed out
-    std::uint64_t put_back = 0;            // so many were
-    std::uint64_t begun = 0;               // number of the order that began the update: older progress is of another
-    std::uint64_t commits = 0;
+    Visit visit;                              // where compute is
+    std::vector<std::uint32_t> update_order;  // units of the update under way; those before next_in_order are done with
+    std::size_t next_in_order = 0;
+    std::vector<bool> awaiting;  // by unit
+    std::optional<InHand> in_hand;
+    bool update_open = false;   // its writes may be under way
+    bool window_spent = false;  // by updates without a pass: what lies there is not whole
+    std::uint64_t begun = 0;    // number of the order that began the update: older progress is of another
+    std::uint64_t commits = 0;  // begun
+    bool committing = false;
     std::uint64_t transfers = 0;
     std::uint64_t copies = 0;  // begun
     bool device_stuck = false;
@@ -100,7 +103,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
              window_sizes(deps, options)),
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
-      update_fetches(fetched_by_update(*deps.layout, memory.weights())),
+      awaiting(deps.layout->unit_count()),
       loop({.io = deps.io,
             .store = deps.store,
             .device = deps.device,
@@ -124,40 +127,68 @@ bool Driver::State::is_visited(std::uint32_t unit) const {
 void Driver::State::send_fetches(std::span<const Fetch> fetches) {
     if (fetches.empty()) return;
     const Ticket left = deps.device->compute_mark();
-    for (const Fetch& fetch : fetches) mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .after = left});
+    for (const Fetch& fetch : fetches) {
+        const FetchUse use = awaiting[fetch.unit] ? FetchUse::both : FetchUse::compute;
+        mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .use = use, .after = left});
+    }
     deps.io->wake();
 }
 
-void Driver::State::fetch_for_update(const Visit& to) {
-    for (const Fetch& fetch : window.visit(to, update_fetches_ahead))
-        mailbox.send({.kind = Order::Kind::fetch_for_update, .fetch = fetch});
+void Driver::State::send_fetches_of_update(std::span<const Fetch> fetches) {
+    for (const Fetch& fetch : fetches)
+        mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .use = FetchUse::update});
     deps.io->wake();
 }
 
-// Where the unit's trainable weights lie in host memory, once they are there.
-std::byte* Driver::State::weights_to_update(std::uint32_t unit) {
-    if (std::byte* resident = memory.weights().resident(unit)) return resident;
-    update_fetches_ahead = update_fetches_ahead.subspan(1);
-    fetch_for_update({{unit}});
+// Without a pass: units that await their update and are not in host memory, as visits.
+std::vector<Visit> Driver::State::fetched_by_update() const {
+    std::vector<Visit> visits;
+    for (const std::uint32_t unit : update_order)
+        if (awaiting[unit] && memory.weights().resident(unit) == nullptr) visits.push_back({{unit}});
+    return visits;
+}
+
+// Waits until its weights are in host memory.
+void Driver::State::take_in_hand(std::uint32_t unit) {
+    std::byte* resident = memory.weights().resident(unit);
+    in_hand = InHand{.unit = unit, .weights = resident};
+    window_spent = window_spent || phase == Phase::between;
+    if (phase == Phase::between && resident == nullptr) {
+        std::vector<Visit> ahead = fetched_by_update();
+        std::erase(ahead, Visit{{unit}});
+        send_fetches_of_update(window.visit({{unit}}, ahead));
+    }
     send({.kind = Order::Kind::await, .fetch = {.unit = unit}});
+    const auto place = window.place(unit);
+    in_hand->fetched = place && (phase == Phase::passing || resident == nullptr);
+    if (!in_hand->fetched) return;
     const auto start = Clock::now();
-    std::byte* weights = mailbox.wait_to_update({unit, window.place(unit)->fetch});
+    in_hand->weights = mailbox.wait_to_update({unit, place->fetch});
     waits.tiles += Clock::now() - start;
-    return weights;
+    send({.kind = Order::Kind::begin_unit, .fetch = {.unit = unit}});
 }
 
-// What lies in the window was left behind by the update, where it was in the window at all.
-void Driver::State::end_update() {
-    window.end_visit();
-    window.forget();
-    phase = Phase::between;
-    renew_device_residents();
+// Its last tile was put back: compute may read it.
+void Driver::State::unit_updated() {
+    const InHand done = *std::exchange(in_hand, std::nullopt);
+    awaiting[done.unit] = false;
+    if (!done.fetched) return;
+    send({.kind = Order::Kind::end_unit, .fetch = {.unit = done.unit}});
+    if (phase != Phase::passing) return window.end_visit();
+    const ArrivedFetch wanted{done.unit, window.place(done.unit)->fetch};
+    mailbox.wait_for({&wanted, 1});
+    compute_after(mailbox.arrived(done.unit).there);
+}
+
+void Driver::State::wait_for_writes() {
+    if (!std::exchange(update_open, false)) return;
+    wait(waits.commit, [&](const Progress& progress) { return progress.written_tiles == deps.layout->tiles().size(); });
 }
 
 void Driver::State::wait_for_weights() {
     std::vector<ArrivedFetch> visited;
     for (const std::uint32_t unit : visit.units)
-        if (const auto place = window.place(unit)) visited.push_back({unit, place->fetch});
+        if (const auto place = window.place(unit); place && !awaiting[unit]) visited.push_back({unit, place->fetch});
     std::vector<ArrivedFetch> wanted = visited;
     std::erase_if(wanted, [&](const ArrivedFetch& each) { return mailbox.has(each); });
     if (!wanted.empty()) {
@@ -187,7 +218,8 @@ void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
 
 // Of one tile, by itself.
 void Driver::State::transfer(const Order& order) {
-    PENSTOCK_CHECK(phase == Phase::between, "a tile is read or written by itself within a pass or an update");
+    PENSTOCK_CHECK(phase == Phase::between && !update_open,
+                   "a tile is read or written by itself within a pass or an update");
     begun = send(order);
     const std::uint64_t wanted = ++transfers;
     std::chrono::nanoseconds waited{0};  // of nobody's step
@@ -228,7 +260,8 @@ bool Driver::stuck() const noexcept {
 
 void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.phase != State::Phase::updating, "a visit before the update's commit");
+    PENSTOCK_CHECK(!s.in_hand, "a visit while unit {} is being updated", s.in_hand->unit);
+    if (std::exchange(s.window_spent, false)) s.window.forget();
     const std::span<const Fetch> fetches = s.window.visit(visit, ahead, held);
     s.phase = State::Phase::passing;
     s.visit = visit;
@@ -240,6 +273,7 @@ UnitMemory Driver::memory(std::uint32_t unit) const {
     const State& s = *state_;
     PENSTOCK_CHECK((s.phase == State::Phase::passing && s.is_visited(unit)) || s.memory.weights().stays(unit),
                    "memory of unit {}, which is not visited", unit);
+    PENSTOCK_CHECK(!s.awaiting[unit], "memory of unit {}, which awaits its update", unit);
     const auto place = s.window.place(unit);
     return s.memory.weights().unit(unit, place ? place->offset_bytes : 0);
 }
@@ -252,57 +286,100 @@ void Driver::end_pass() {
     s.phase = State::Phase::between;
 }
 
-void Driver::begin_update(ResidentTiles residents) {
-    PENSTOCK_CHECK(state_->phase == State::Phase::between, "an update begins within a pass or another update");
-    state_->window.forget();
-    state_->phase = State::Phase::updating;
-    state_->next_tile = state_->put_back = 0;
-    state_->begun = state_->send({.kind = Order::Kind::begin_update, .residents = residents});
-    state_->update_fetches_ahead = state_->update_fetches;
-    state_->fetch_for_update({});
+void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles residents) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.phase == State::Phase::between && !s.update_open,
+                   "an update begins within a pass or another update");
+    s.window.forget();
+    s.window_spent = false;
+    s.update_order = std::move(units);
+    s.next_in_order = 0;
+    for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;
+    s.update_open = true;
+    s.begun = s.send({.kind = Order::Kind::begin_update, .units = s.update_order, .residents = residents});
 }
 
-std::optional<StagedTile> Driver::next_tile() {
-    PENSTOCK_CHECK(state_->phase == State::Phase::updating, "a tile is asked for, but no update has begun");
+bool Driver::awaits_update(std::uint32_t unit) const noexcept {
+    return state_->awaiting[unit];
+}
+
+std::optional<std::uint32_t> Driver::next_awaiting() noexcept {
     State& s = *state_;
-    const std::span<const UnitTile> tiles = s.deps.layout->tiles();
-    if (s.next_tile == tiles.size()) return std::nullopt;
-    const std::uint64_t number = s.next_tile++;
-    const UnitTile tile = tiles[number];
-    if (tile.tile == 0) s.updated_weights = s.weights_to_update(tile.unit);
+    while (s.next_in_order < s.update_order.size() && !s.awaiting[s.update_order[s.next_in_order]]) ++s.next_in_order;
+    return s.next_in_order == s.update_order.size() ? std::nullopt : std::optional(s.update_order[s.next_in_order]);
+}
+
+std::optional<StagedTile> Driver::next_tile(std::uint32_t unit) {
+    State& s = *state_;
+    if (!s.in_hand) {
+        PENSTOCK_CHECK(s.awaiting[unit], "tiles of unit {}, which awaits no update", unit);
+        s.take_in_hand(unit);
+    }
+    PENSTOCK_CHECK(s.in_hand->unit == unit, "tiles of unit {} while unit {} is in hand", unit, s.in_hand->unit);
+    const UnitLayout& layout = s.deps.layout->unit(unit);
+    if (s.in_hand->put_back == layout.tile_count()) {
+        s.unit_updated();
+        return std::nullopt;
+    }
+    PENSTOCK_CHECK(s.in_hand->next_tile < layout.tile_count(), "the last tile of unit {} is not put back", unit);
+    const UnitTile tile{unit, s.in_hand->next_tile++};
+    const std::uint64_t number = s.deps.layout->number(tile);
     const auto start = Clock::now();
     const StagedStates states = s.mailbox.wait_staged(number);
     s.waits.tiles += Clock::now() - start;
-    const UnitObjects& objects = s.deps.layout->objects(tile.unit);
+    const UnitObjects& objects = s.deps.layout->objects(unit);
     std::byte* weights =
-        objects.weights ? s.updated_weights + s.deps.layout->offset_bytes({*objects.weights, tile.tile}) : nullptr;
-    return StagedTile{tile, number, {weights, states.data, s.deps.layout->unit(tile.unit).tile_numel(tile.tile)}};
+        objects.weights ? s.in_hand->weights + s.deps.layout->offset_bytes({*objects.weights, tile.tile}) : nullptr;
+    return StagedTile{tile, number, {weights, states.data, layout.tile_numel(tile.tile)}};
 }
 
 void Driver::put_back(const StagedTile& tile) {
-    PENSTOCK_CHECK(tile.number == state_->put_back && tile.number < state_->next_tile,
-                   "tile {} is put back, {} is next", tile.number, state_->put_back);
-    ++state_->put_back;
-    state_->send({.kind = Order::Kind::put_back, .number = tile.number, .weights = tile.view.weights});
+    State& s = *state_;
+    PENSTOCK_CHECK(s.in_hand && tile.tile == (UnitTile{s.in_hand->unit, s.in_hand->put_back}) &&
+                       s.in_hand->put_back < s.in_hand->next_tile,
+                   "tile {} is put back, but was not handed out", tile.number);
+    ++s.in_hand->put_back;
+    s.send({.kind = Order::Kind::put_back, .number = tile.number, .weights = tile.view.weights});
+}
+
+void Driver::renew_residents() {
+    state_->renew_device_residents();
 }
 
 void Driver::end_update() {
-    const std::uint64_t count = state_->deps.layout->tiles().size();
-    PENSTOCK_CHECK(state_->phase == State::Phase::updating && state_->put_back == count,
-                   "an update ends after {} of {} tiles, or none has begun", state_->put_back, count);
-    state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.written_tiles == count; });
-    state_->end_update();
+    PENSTOCK_CHECK(!next_awaiting(), "an update ends, but unit {} awaits it", *next_awaiting());
+    state_->wait_for_writes();
+}
+
+void Driver::begin_commit(const store::ClientState& client) {
+    State& s = *state_;
+    PENSTOCK_CHECK(!next_awaiting(), "a commit, but unit {} awaits its update", *next_awaiting());
+    PENSTOCK_CHECK(!commits(), "a commit while one is under way");
+    s.begun = s.send({.kind = Order::Kind::commit, .client = std::make_shared<const store::ClientState>(client)});
+    ++s.commits;
+    s.committing = true;
+}
+
+bool Driver::commits() const noexcept {
+    return state_->committing;
+}
+
+bool Driver::commit_ended() {
+    state_->mailbox.check();
+    return state_->mailbox.progress().commits == state_->commits;
+}
+
+void Driver::finish_commit() {
+    State& s = *state_;
+    if (!s.committing) return;
+    s.wait(s.waits.commit, [&](const Progress& progress) { return progress.commits == s.commits; });
+    s.committing = s.update_open = false;
 }
 
 void Driver::commit(const store::ClientState& client) {
-    PENSTOCK_CHECK(state_->phase != State::Phase::passing, "a commit within a pass");
-    const std::uint64_t count = state_->deps.layout->tiles().size();
-    PENSTOCK_CHECK(state_->phase == State::Phase::between || state_->put_back == count, "a commit after {} of {} tiles",
-                   state_->put_back, count);
-    state_->begun = state_->send({.kind = Order::Kind::commit, .client = &client});
-    const std::uint64_t wanted = ++state_->commits;
-    state_->wait(state_->waits.commit, [&](const Progress& progress) { return progress.commits == wanted; });
-    if (state_->phase == State::Phase::updating) state_->end_update();
+    PENSTOCK_CHECK(state_->phase == State::Phase::between, "a commit within a pass");
+    begin_commit(client);
+    finish_commit();
 }
 
 void Driver::read(store::TileId tile, std::span<std::byte> memory) {
@@ -317,7 +394,8 @@ void Driver::write(store::TileId tile, std::span<std::byte> memory) {
 }
 
 void Driver::begin_snapshot(const std::string& path) {
-    PENSTOCK_CHECK(state_->phase == State::Phase::between, "a copy of a generation begins within a pass or an update");
+    PENSTOCK_CHECK(state_->phase == State::Phase::between && !state_->update_open,
+                   "a copy of a generation begins within a pass or an update");
     PENSTOCK_CHECK(state_->mailbox.progress().ended_copies == state_->copies, "a copy to {} while another is under way",
                    path);
     ++state_->copies;

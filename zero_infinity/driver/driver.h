@@ -2,7 +2,8 @@
 //
 // The driver's thread owns the Io, the store and all that moves bytes from construction to destruction. The compute
 // thread sees the memory and a mailbox, and decides what is fetched to where (WindowPlan); it sends and waits:
-//   visit(v, ahead), memory(u) … end_pass() … begin_update() … next_tile(), put_back() … commit() or end_update().
+//   visit(v, ahead), memory(u) … end_pass() … begin_update() … next_tile(u), put_back() … commit() or end_update().
+// An update may go on within the passes that follow: a unit's tiles are then taken at the visit that first needs it.
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
@@ -60,19 +61,32 @@ class Driver {
 
     // Compute goes to these units, and is expected at `ahead` after them: blocks until it may read them, and has what
     // comes fetched meanwhile. An empty visit begins a pass. See WindowPlan::visit(), whose Error changes nothing here
-    // either. REQUIRES: no update is under way.
+    // either. A unit that awaits its update is not waited for: next_tile() does.
     void visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held = {});
-    // REQUIRES: the last visit names it, or it is resident where compute reads host memory (its place never changes).
+    // REQUIRES: it does not await its update; and the last visit names it, or it is resident where compute reads host
+    // memory (its place never changes).
     UnitMemory memory(std::uint32_t unit) const;
     void end_pass();  // compute reads no weights any more
 
-    void begin_update(ResidentTiles residents);  // REQUIRES: the pass, and the last update, have ended
-    std::optional<StagedTile> next_tile();       // blocks; nothing after the last tile of the last unit
-    void put_back(const StagedTile& tile);       // updated; it is written while the next ones are worked on
-    // Blocks until the update's writes have ended: nothing new is durable. REQUIRES: all tiles put back.
+    // Of all units with something to train, each once, in the order in which compute is expected to take them: what an
+    // update reads is fetched ahead in that order. REQUIRES: no pass; the last update has ended.
+    void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents);
+    bool awaits_update(std::uint32_t unit) const noexcept;  // not all of its tiles were put back
+    std::optional<std::uint32_t> next_awaiting() noexcept;  // the first of that order
+    // The unit's next tile, in host memory; blocks; nothing after the last, from when on compute may read the unit.
+    // REQUIRES: no other unit is in hand; it awaits its update; the last visit names it, or no pass has begun.
+    std::optional<StagedTile> next_tile(std::uint32_t unit);
+    void put_back(const StagedTile& tile);  // updated; it is written while the next ones are worked on
+    void renew_residents();                 // a device's copies of units that are resident by themselves
+    // Blocks until the update's writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
     void end_update();
-    // Writes what was held back in host memory, and blocks until all is durable. REQUIRES: no pass, all tiles put back.
-    void commit(const store::ClientState& client);
+    // Writes what was held back in host memory, and makes all durable: finish_commit() blocks until it is. REQUIRES: no
+    // unit awaits its update, no commit is under way.
+    void begin_commit(const store::ClientState& client);
+    bool commits() const noexcept;                  // one is under way, or has ended unseen
+    bool commit_ended();                            // does not block
+    void finish_commit();                           // nothing when none is under way
+    void commit(const store::ClientState& client);  // both
 
     // One tile by itself, between memory of its extent and the store; blocks until it is done. Read are the newest
     // bytes, also of what host memory holds back; written is for the next commit, and to where host memory holds it.

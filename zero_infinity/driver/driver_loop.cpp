@@ -23,7 +23,8 @@ WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
                 },
             .to_update = [mailbox = deps.mailbox](
                              const Fetch& fetch,
-                             std::byte* weights) { mailbox->to_update(fetch.unit, fetch.number, weights); }};
+                             std::byte* weights) { mailbox->to_update(fetch.unit, fetch.number, weights); },
+            .given_up = [mailbox = deps.mailbox](std::uint32_t unit) { mailbox->to_update(unit, 0, nullptr); }};
 }
 
 // What is resident was never fetched.
@@ -33,6 +34,7 @@ UpdatePipelineDeps pipeline_deps(const DriverLoopDeps& deps, WeightStreamer& wei
             .memory = &deps.memory->staging(),
             .staged = [mailbox = deps.mailbox](std::uint64_t number,
                                                std::byte* states) { mailbox->staged(number, {states}); },
+            .given_up = [mailbox = deps.mailbox](std::uint64_t number) { mailbox->given_up(number); },
             .weights_written =
                 [memory = &deps.memory->weights(), &weights](std::uint32_t unit) {
                     if (memory->resident(unit) == nullptr) weights.written(unit);
@@ -122,16 +124,20 @@ bool DriverLoop::may_obey() const {
 void DriverLoop::obey(const Order& order) {
     switch (order.kind) {
         case Order::Kind::fetch:
-            weights_.fetch(order.fetch, FetchUse::compute, order.after);
-            break;
-        case Order::Kind::fetch_for_update:
-            weights_.fetch(order.fetch, FetchUse::update, {});
+            weights_.fetch(order.fetch, order.use, order.after);
             break;
         case Order::Kind::await:
             weights_.await(order.fetch.unit);
+            update_.demand(order.fetch.unit);
             break;
         case Order::Kind::begin_update:
-            update_.begin(order.residents);
+            update_.begin(order.units, order.residents);
+            break;
+        case Order::Kind::begin_unit:
+            weights_.updating(order.fetch.unit);
+            break;
+        case Order::Kind::end_unit:
+            weights_.updated(order.fetch.unit);
             break;
         case Order::Kind::put_back:
             update_.put_back(order.number, order.weights);
@@ -180,7 +186,7 @@ void DriverLoop::pump_commit() {
         update_.pump();
         if (!update_.finished()) return;
     }
-    deps_.store->commit(commit_, *std::exchange(commit_wanted_, nullptr));
+    deps_.store->commit(commit_, *std::exchange(commit_wanted_, nullptr));  // which copies what it needs
     commit_under_way_ = true;
 }
 

@@ -74,7 +74,7 @@ class DriverLoop {
     std::deque<Order> to_obey_;
     Progress progress_;
     Commit commit_;
-    const store::ClientState* commit_wanted_ = nullptr;
+    std::shared_ptr<const store::ClientState> commit_wanted_;
     bool commit_under_way_ = false;
     Transfer transfer_;
     bool transfer_under_way_ = false;

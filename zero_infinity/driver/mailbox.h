@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -26,10 +27,11 @@ namespace penstock::zero {
 struct Order {
     enum class Kind : std::uint8_t {
         fetch,
-        fetch_for_update,
-        await,  // compute waits for a fetch that was made ahead of it
+        await,  // compute waits for a fetch that was made ahead of it, or for tiles of that unit
         begin_update,
+        begin_unit,  // compute updates it where it lies
         put_back,
+        end_unit,  // all its tiles were put back
         commit,
         read,   // one tile
         write,  // one tile
@@ -37,15 +39,17 @@ struct Order {
         end_snapshot,
         stop
     } kind = Kind::stop;
-    Fetch fetch;                                       // of fetch and fetch_for_update; of await: its unit
+    Fetch fetch;                                       // of await, begin_unit and end_unit: its unit
+    FetchUse use = FetchUse::compute;                  // of fetch
     Ticket after;                                      // of fetch: when compute has left its place
+    std::vector<std::uint32_t> units;                  // of begin_update
     ResidentTiles residents = ResidentTiles::written;  // of begin_update
     std::uint64_t number = 0;                          // of the tile that is put back
     std::byte* weights = nullptr;                      // of put_back: where the tile's lie; null: it has none
-    const store::ClientState* client = nullptr;  // of commit; compute waits for the answer, so it lives until then
-    std::string path;                            // of snapshot
-    store::TileId tile;                          // of read and write
-    std::span<std::byte> memory;                 // of read and write
+    std::shared_ptr<const store::ClientState> client;  // of commit
+    std::string path;                                  // of snapshot
+    store::TileId tile;                                // of read and write
+    std::span<std::byte> memory;                       // of read and write
 };
 
 // Why the driver can do no more. Final.
@@ -172,6 +176,10 @@ class Mailbox {
     void staged(std::uint64_t number, StagedStates states) {
         const std::lock_guard lock(mutex_);
         staged_[number] = states;
+    }
+    void given_up(std::uint64_t number) {
+        const std::lock_guard lock(mutex_);
+        staged_[number].reset();
     }
     void publish(const Progress& progress, const std::optional<DriverFailure>& failure) {
         {

@@ -23,6 +23,9 @@ class UpdatePipeline::Slot {
     }
 
     State state() const noexcept { return state_; }
+    std::uint64_t number() const noexcept { return number_; }
+    std::uint32_t unit() const { return tile().unit; }
+    void give_up() noexcept { state_ = State::empty; }  // REQUIRES: staged, and not handed out
 
     void read(std::uint64_t number) {
         number_ = number;
@@ -112,20 +115,26 @@ UpdatePipeline::UpdatePipeline(UpdatePipelineDeps deps)
     : deps_(std::move(deps)), slot_of_(tile_count()), left_(deps_.layout->unit_count()) {
     for (std::uint32_t slot = 0; slot < deps_.memory->slots(); ++slot)
         slots_.push_back(std::make_unique<Slot>(*this, slot));
-    next_tile_ = written_ = tile_count();
+    for (std::uint32_t unit = 0; unit < left_.size(); ++unit) {
+        first_.push_back(written_);
+        written_ += deps_.layout->unit(unit).tile_count();
+    }
 }
 
 UpdatePipeline::~UpdatePipeline() {
     PENSTOCK_CHECK(idle(), "{} operations are under way", operations_under_way_);
 }
 
-void UpdatePipeline::begin(ResidentTiles tiles) {
+void UpdatePipeline::begin(std::span<const std::uint32_t> units, ResidentTiles tiles) {
     begin(tiles == ResidentTiles::written ? Work::update : Work::update_holding_back);
+    for (const std::uint32_t unit : units) append_tiles(unit);
+    PENSTOCK_CHECK(waiting_.size() == tile_count(), "an update of {} of {} tiles", waiting_.size(), tile_count());
     holds_back_ = deps_.layout->has_residents() && tiles == ResidentTiles::held_back;
 }
 
 void UpdatePipeline::write_residents() {
     begin(Work::write_residents);
+    for (std::uint32_t unit = 0; unit < left_.size(); ++unit) append_tiles(unit);
     holds_back_ = false;
 }
 
@@ -133,9 +142,21 @@ void UpdatePipeline::begin(Work work) {
     PENSTOCK_CHECK(finished(), "an update begins but {} of {} tiles of the last one are written", written_,
                    tile_count());
     work_ = work;
-    next_tile_ = written_ = 0;
+    written_ = 0;
+    demanded_.reset();
     for (std::uint32_t unit = 0; unit < left_.size(); ++unit)
         left_[unit] = static_cast<std::uint32_t>(deps_.layout->unit(unit).tile_count());
+}
+
+void UpdatePipeline::append_tiles(std::uint32_t unit) {
+    for (std::uint32_t tile = 0; tile < deps_.layout->unit(unit).tile_count(); ++tile)
+        waiting_.push_back(first_[unit] + tile);
+}
+
+void UpdatePipeline::demand(std::uint32_t unit) {
+    demanded_ = unit;
+    std::stable_partition(waiting_.begin(), waiting_.end(),
+                          [&](std::uint64_t number) { return deps_.layout->tiles()[number].unit == unit; });
 }
 
 void UpdatePipeline::put_back(std::uint64_t number, std::byte* weights) {
@@ -144,19 +165,34 @@ void UpdatePipeline::put_back(std::uint64_t number, std::byte* weights) {
 }
 
 void UpdatePipeline::pump() {
-    while (!error_ && next_tile_ < tile_count()) {
-        Slot* slot = free_slot();
+    while (!error_ && !waiting_.empty()) {
+        const std::uint64_t number = waiting_.front();
+        Slot* slot = slot_for(deps_.layout->tiles()[number].unit);
         if (slot == nullptr) return;
-        const std::uint64_t number = next_tile_++;
+        waiting_.pop_front();
         slot_of_[number] = slot;
         work_ == Work::write_residents ? slot->write_residents(number) : slot->read(number);
     }
 }
 
-UpdatePipeline::Slot* UpdatePipeline::free_slot() {
-    const auto free = std::find_if(slots_.begin(), slots_.end(),
-                                   [](const auto& slot) { return slot->state() == Slot::State::empty; });
-    return free == slots_.end() ? nullptr : free->get();
+// A free one; for what compute waits for, one whose tile waits for compute: that tile comes again behind what is
+// demanded.
+UpdatePipeline::Slot* UpdatePipeline::slot_for(std::uint32_t unit) {
+    for (const auto& slot : slots_)
+        if (slot->state() == Slot::State::empty) return slot.get();
+    if (unit != demanded_) return nullptr;
+    for (const auto& slot : slots_) {
+        if (slot->state() != Slot::State::staged || slot->unit() == unit) continue;
+        slot->give_up();
+        slot_of_[slot->number()] = nullptr;
+        deps_.given_up(slot->number());
+        const auto behind = std::find_if(waiting_.begin(), waiting_.end(), [&](std::uint64_t number) {
+            return deps_.layout->tiles()[number].unit != unit;
+        });
+        waiting_.insert(behind, slot->number());
+        return slot.get();
+    }
+    return nullptr;
 }
 
 void UpdatePipeline::tile_written(std::uint64_t number) {

@@ -1,5 +1,5 @@
 // Moves tiles through the update: states are read ahead → (the caller updates, its weights where they lie) → both are
-// written. Tiles come in the order of their units; each takes whichever slot is free.
+// written. Tiles come in the order of their units, unless compute demands another; each takes whichever slot is free.
 #pragma once
 
 #include "swap/store/tensor_store.h"
@@ -8,9 +8,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace penstock::zero {
@@ -21,6 +23,7 @@ struct UpdatePipelineDeps {
     const StagingMemory* memory = nullptr;
     std::function<void(std::uint64_t number, std::byte* states)>
         staged;                                               // a tile's states are there; null: it has none
+    std::function<void(std::uint64_t number)> given_up;       // they are not there any more: they come again
     std::function<void(std::uint32_t unit)> weights_written;  // all of the unit, from where they lie
 };
 
@@ -30,7 +33,9 @@ class UpdatePipeline {
     explicit UpdatePipeline(UpdatePipelineDeps deps);
     ~UpdatePipeline();
 
-    void begin(ResidentTiles tiles);  // REQUIRES: finished()
+    // Of all units with something to train, each once, in that order. REQUIRES: finished()
+    void begin(std::span<const std::uint32_t> units, ResidentTiles tiles);
+    void demand(std::uint32_t unit);  // compute is at it: its tiles come next, in the slots of others where need be
     void write_residents();           // what was held back; over when finished(). REQUIRES: finished()
     // The tile was updated: write it, its weights from where they lie (null: it has none). REQUIRES: staged.
     void put_back(std::uint64_t number, std::byte* weights);
@@ -47,15 +52,18 @@ class UpdatePipeline {
     enum class Work : std::uint8_t { update, update_holding_back, write_residents };
     class Slot;
     void begin(Work work);
-    Slot* free_slot();
+    Slot* slot_for(std::uint32_t unit);
+    void append_tiles(std::uint32_t unit);
     void tile_written(std::uint64_t number);
     void weights_of_tile_written(std::uint32_t unit);
 
     UpdatePipelineDeps deps_;
     std::vector<std::unique_ptr<Slot>> slots_;
-    std::vector<Slot*> slot_of_;       // by tile number; null: it has none
-    std::vector<std::uint32_t> left_;  // by unit: tiles whose weights are not written
-    std::uint64_t next_tile_ = 0;      // to be given a slot
+    std::vector<Slot*> slot_of_;         // by tile number; null: it has none
+    std::vector<std::uint32_t> left_;    // by unit: tiles whose weights are not written
+    std::vector<std::uint64_t> first_;   // by unit: its first tile
+    std::deque<std::uint64_t> waiting_;  // tiles without a slot, the next one first
+    std::optional<std::uint32_t> demanded_;
     std::uint64_t written_ = 0;
     Work work_ = Work::update;
     bool holds_back_ = false;

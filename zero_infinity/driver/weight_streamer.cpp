@@ -25,25 +25,26 @@ class WeightStreamer::UnitRead {
     UnitRead(WeightStreamer& streamer, std::uint32_t unit)
         : streamer_(&streamer), unit_(unit), tiles_(streamer.deps_.layout->group_tiles(unit)) {
         const ModelLayout& layout = *streamer.deps_.layout;
-        if (layout.format().codec->master_needs_weights)
-            update_count_ =
-                static_cast<std::size_t>(std::count_if(tiles_.begin(), tiles_.end(), [&](const GroupTile& part) {
-                    return part.tile.object == layout.objects(unit).weights;
-                }));
+        trainable_ = static_cast<std::size_t>(std::count_if(tiles_.begin(), tiles_.end(), [&](const GroupTile& part) {
+            return part.tile.object == layout.objects(unit).weights;
+        }));
+        if (!layout.format().codec->master_needs_weights) made_by_update_ = trainable_;
         operations_ = std::vector<TileRead>(tiles_.size());
         for (TileRead& operation : operations_) operation.read = this;
     }
 
-    // Of an update: false when there is nothing to read.
+    // False: there is nothing to read.
     bool start(std::byte* place, FetchUse use, aio::Urgency urgency) {
         PENSTOCK_CHECK(pending_ == 0, "unit {} is being read already", unit_);
-        pending_ = use == FetchUse::compute ? tiles_.size() : update_count_;
-        for (std::size_t index = 0, count = pending_; index < count; ++index) {
+        const std::size_t first = use == FetchUse::compute ? 0 : made_by_update_;
+        const std::size_t last = use == FetchUse::update ? trainable_ : tiles_.size();
+        pending_ = last - first;
+        for (std::size_t index = first; index < last; ++index) {
             const GroupTile& part = tiles_[index];
             streamer_->deps_.store->read(operations_[index], part.tile, {place + part.offset_bytes, part.bytes},
                                          urgency);
         }
-        return pending_ > 0;
+        return last > first;
     }
 
     void await() noexcept {
@@ -66,7 +67,8 @@ class WeightStreamer::UnitRead {
     std::uint32_t unit_;
     std::vector<GroupTile> tiles_;
     std::vector<TileRead> operations_;
-    std::size_t update_count_ = 0;  // so many of the first are read for an update
+    std::size_t trainable_ = 0;       // so many of the first
+    std::size_t made_by_update_ = 0;  // so many of the first are not read for it
     std::size_t pending_ = 0;
 };
 
@@ -90,12 +92,19 @@ void WeightStreamer::fetch(const Fetch& fetch, FetchUse use, Ticket after) {
 
 bool WeightStreamer::quiet() const noexcept {
     const auto still = [&](const UnderWay& each) {
-        return each.to_update || std::find(to_copy_.begin(), to_copy_.end(), each.given.fetch.unit) != to_copy_.end();
+        return (each.to_update && !each.copying) ||
+               std::find(to_copy_.begin(), to_copy_.end(), each.given.fetch.unit) != to_copy_.end();
     };
     return std::all_of(under_way_.begin(), under_way_.end(), still);
 }
 
+bool WeightStreamer::idle() const noexcept {
+    return waiting_.empty() && std::all_of(under_way_.begin(), under_way_.end(),
+                                           [](const UnderWay& each) { return each.to_update && !each.updating; });
+}
+
 void WeightStreamer::await(std::uint32_t unit) {
+    demanded_ = unit;
     for (Waiting& each : waiting_) each.fetch.awaited = each.fetch.awaited || each.fetch.unit == unit;
     if (reads_[unit] != nullptr) reads_[unit]->await();
 }
@@ -103,8 +112,9 @@ void WeightStreamer::await(std::uint32_t unit) {
 void WeightStreamer::pump() {
     take_in();
     for (std::size_t next = 0; next < waiting_.size() && !error_;) {
-        if (may_start(next) && start(waiting_[next]))
-            waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(next));
+        const Waiting each = waiting_[next];
+        if (may_start(next) && start(each))  // others may have come back
+            std::erase_if(waiting_, [&](const Waiting& other) { return other.fetch.number == each.fetch.number; });
         else
             ++next;
     }
@@ -117,8 +127,10 @@ void WeightStreamer::pump() {
 
 bool WeightStreamer::may_start(std::size_t waiting) const {
     const Fetch& fetch = waiting_[waiting].fetch;
-    return std::none_of(under_way_.begin(), under_way_.end(),
-                        [&](const UnderWay& other) { return collide(other.given.fetch, fetch); }) &&
+    const auto in_the_way = [&](const UnderWay& other) {
+        return (!other.to_update || other.updating) && collide(other.given.fetch, fetch);
+    };
+    return std::none_of(under_way_.begin(), under_way_.end(), in_the_way) &&
            std::none_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting),
                         [&](const Waiting& earlier) { return collide(earlier.fetch, fetch); });
 }
@@ -128,13 +140,20 @@ bool WeightStreamer::start(const Waiting& waiting) {
     const auto [fetch, use, after] = waiting;
     const std::byte* resident = deps_.memory->resident(fetch.unit);
     UnderWay under_way{.given = waiting};
+    // The plan has given the place to another.
+    give_up([&, &fetch = fetch](const UnderWay& other) { return collide(other.given.fetch, fetch); }, false);
     if (has_device() && resident == nullptr) {
         under_way.passage_offset = passage_.take(fetch.bytes);
+        // Whoever is given up here is not what compute waits for: it stands still until this one is there.
+        if (!under_way.passage_offset && (fetch.unit == demanded_ || (fetch.awaited && use == FetchUse::compute))) {
+            give_up([](const UnderWay&) { return true; }, true);
+            under_way.passage_offset = passage_.take(fetch.bytes);
+        }
         if (!under_way.passage_offset) return false;
     }
     under_way_.push_back(under_way);
     if (resident != nullptr) {
-        copy(fetch.unit, resident);
+        use == FetchUse::compute ? copy(fetch.unit, resident) : read_done(fetch.unit);
         return true;
     }
     const aio::Urgency urgency = fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch;
@@ -142,7 +161,21 @@ bool WeightStreamer::start(const Waiting& waiting) {
     return true;
 }
 
+// Those that wait for an update that has not begun. `again`: they are to be made again later.
+void WeightStreamer::give_up(const std::function<bool(const UnderWay&)>& wanted, bool again) {
+    for (std::size_t at = under_way_.size(); at-- > 0;) {
+        const UnderWay each = under_way_[at];
+        if (!each.to_update || each.updating || !wanted(each)) continue;
+        if (again) waiting_.push_back(each.given);
+        deps_.given_up(each.given.fetch.unit);
+        end(each.given.fetch.unit);
+    }
+    std::stable_sort(waiting_.begin(), waiting_.end(),
+                     [](const Waiting& left, const Waiting& right) { return left.fetch.number < right.fetch.number; });
+}
+
 std::byte* WeightStreamer::host_place(const UnderWay& under_way) const {
+    if (std::byte* resident = deps_.memory->resident(under_way.given.fetch.unit)) return resident;
     return under_way.passage_offset ? deps_.memory->host_window().data() + *under_way.passage_offset
                                     : deps_.memory->window(under_way.given.fetch.offset_bytes);
 }
@@ -150,7 +183,7 @@ std::byte* WeightStreamer::host_place(const UnderWay& under_way) const {
 void WeightStreamer::read_done(std::uint32_t unit) {
     if (error_) return end(unit);
     UnderWay& read = under_way(unit);
-    if (read.given.use == FetchUse::update) {
+    if (read.given.use != FetchUse::compute) {
         read.to_update = true;
         return deps_.to_update(read.given.fetch, host_place(read));
     }
@@ -159,9 +192,27 @@ void WeightStreamer::read_done(std::uint32_t unit) {
     end(unit);
 }
 
+void WeightStreamer::updating(std::uint32_t unit) {
+    PENSTOCK_CHECK(under_way(unit).to_update, "unit {} is updated, but was not fetched for it", unit);
+    under_way(unit).updating = true;
+}
+
+// Which of the two comes first is the device's to say.
+void WeightStreamer::updated(std::uint32_t unit) {
+    UnderWay& read = under_way(unit);
+    PENSTOCK_CHECK(read.updating, "unit {} was updated, but nobody has begun", unit);
+    read.updated = true;
+    if (deps_.memory->resident(unit) != nullptr) read.written = true;  // it stays where it is
+    if (read.given.use == FetchUse::both && !error_) {
+        read.copying = has_device();
+        has_device() ? copy(unit, host_place(read)) : deps_.arrived(read.given.fetch, {});
+    }
+    if (under_way(unit).ended()) end(unit);
+}
+
 void WeightStreamer::written(std::uint32_t unit) {
-    PENSTOCK_CHECK(under_way(unit).to_update, "unit {} was written, but not fetched for it", unit);
-    end(unit);
+    under_way(unit).written = true;
+    if (under_way(unit).ended()) end(unit);
 }
 
 void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
@@ -180,7 +231,9 @@ void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
 
 void WeightStreamer::take_in() {
     while (!copies_.empty() && deps_.device->reached(copies_.front().ticket)) {
-        end(copies_.front().unit);
+        UnderWay& copied = under_way(copies_.front().unit);
+        copied.copying = false;
+        if (copied.given.use == FetchUse::compute || copied.ended()) end(copied.given.fetch.unit);
         copies_.pop_front();
     }
 }

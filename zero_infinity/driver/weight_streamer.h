@@ -28,6 +28,7 @@ struct WeightStreamerDeps {
     std::function<void(const Fetch&, Ticket there)> arrived;
     // The unit's trainable weights may be updated there: ModelLayout::group_tiles(), but for what is frozen.
     std::function<void(const Fetch&, std::byte* weights)> to_update;
+    std::function<void(std::uint32_t unit)> given_up;  // they may not: they come again
 };
 
 // On the driver's thread.
@@ -37,15 +38,20 @@ class WeightStreamer {
     ~WeightStreamer();
 
     // As soon as earlier ones to its place, or of its unit, have ended. For compute: a copy to a device comes after the
-    // ticket. For an update: what the codec rebuilds masters from is read; the memory is taken until written().
+    // ticket. For an update: of trainable weights those are read that the codec rebuilds masters from; the memory is
+    // taken from updating() until written(). Until then it is given up for a later fetch to its place, and for one
+    // that compute waits for: then it is made again.
     void fetch(const Fetch& fetch, FetchUse use, Ticket after);
-    void written(std::uint32_t unit);  // an update's fetch has ended. REQUIRES: it was told to_update
-    void await(std::uint32_t unit);    // compute waits for its fetch: it goes before others
-    void pump();                       // take_in(), then starts what may be started
-    void take_in();                    // device copies that have ended
-    bool quiet() const noexcept;       // reads and copies that were begun have ended: what must be so before the end
-    bool copying() const noexcept { return !copies_.empty(); }  // device copies are under way: pump again soon
-    bool idle() const noexcept { return under_way_.empty() && waiting_.empty(); }  // all fetches were made
+    void updating(std::uint32_t unit);  // compute has begun with it. REQUIRES: it was told to_update
+    void updated(std::uint32_t unit);   // compute may read it, too, where that is its use. REQUIRES: updating()
+    void written(std::uint32_t unit);   // from where it lies. REQUIRES: updating()
+    // Compute waits for its fetch: it goes before others, which give up what they have for an update.
+    void await(std::uint32_t unit);
+    void pump();                  // take_in(), then starts what may be started
+    void take_in();               // device copies that have ended
+    bool quiet() const noexcept;  // reads and copies that were begun have ended: what must be so before the end
+    bool copying() const noexcept { return !copies_.empty(); }    // device copies are under way: pump again soon
+    bool idle() const noexcept;                                   // all fetches were made
     std::optional<std::chrono::nanoseconds> oldest_copy() const;  // since when the first copy under way runs
     const std::optional<store::StoreError>& error() const noexcept { return error_; }
 
@@ -58,7 +64,12 @@ class WeightStreamer {
     };
     struct UnderWay {
         Waiting given;
-        bool to_update = false;                       // it is there, and until written() the update's
+        bool to_update = false;  // it is there
+        bool updating = false;   // nobody else may have its memory until it was written
+        bool updated = false;
+        bool written = false;
+        bool copying = false;
+        bool ended() const noexcept { return updated && written && !copying; }
         std::optional<std::uint64_t> passage_offset;  // in host memory, on its way to the device
     };
     struct Copy {
@@ -70,6 +81,7 @@ class WeightStreamer {
     bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }
     bool may_start(std::size_t waiting) const;
     bool start(const Waiting& waiting);
+    void give_up(const std::function<bool(const UnderWay&)>& wanted, bool again);
     std::byte* host_place(const UnderWay& under_way) const;
     void read_done(std::uint32_t unit);
     void copy(std::uint32_t unit, const std::byte* from);
@@ -78,7 +90,8 @@ class WeightStreamer {
 
     WeightStreamerDeps deps_;
     HostPassage passage_;
-    std::deque<Waiting> waiting_;  // in the order in which they were asked for
+    std::deque<Waiting> waiting_;            // in the order in which they were asked for
+    std::optional<std::uint32_t> demanded_;  // compute waits for it
     std::vector<UnderWay> under_way_;
     std::vector<std::unique_ptr<UnitRead>> reads_;  // by unit; null without tiles
     std::vector<std::uint32_t> to_copy_;            // units that were read, in order

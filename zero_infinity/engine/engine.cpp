@@ -84,6 +84,7 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     PENSTOCK_CHECK(!micro_batches.empty(), "a step without micro-batches");
     note_narrow_sums(micro_batches.size());
     StepReport report;
+    const auto updating = deps_.core->counters().updating;
     const std::string generator_before = generator_state(deps_.device);
     forward_and_backward(micro_batches, report);
     watch_generators(generator_before);
@@ -103,7 +104,8 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
             return given;
         });
     report.committed = updated.committed;
-    report.update = updated.update;
+    report.committed_before = updated.committed_before;
+    report.update = deps_.core->counters().updating - updating;
     report.commit = updated.commit;
     return report;
 }
@@ -162,6 +164,7 @@ std::optional<std::string> Engine::first_non_finite_weight() {
 void Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
     const auto count = static_cast<std::uint32_t>(saved_.size());
     const auto forward_start = Clock::now();
+    const auto updating = deps_.core->counters().updating;
     for (auto& unit : saved_) unit.assign(micro_batches.size(), {});
     upstream_.assign(micro_batches.size(), {});
     reached_.clear();
@@ -174,11 +177,12 @@ void Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepRep
     report.activation_bytes = activation_bytes_;
     activation_peak_bytes_ = std::max(activation_peak_bytes_, activation_bytes_);
     const auto backward_start = Clock::now();
+    const auto updated_in_forward = deps_.core->counters().updating;
     report.loss = backward(count - 1, micro_batches.size());
     for (std::uint32_t unit = count - 1; unit-- > 0;) backward(unit, micro_batches.size());
     deps_.core->end_pass();
-    report.forward = backward_start - forward_start;
-    report.backward = Clock::now() - backward_start;
+    report.forward = backward_start - forward_start - (updated_in_forward - updating);
+    report.backward = Clock::now() - backward_start - (deps_.core->counters().updating - updated_in_forward);
 }
 
 void Engine::forward(std::uint32_t unit, std::size_t count) {

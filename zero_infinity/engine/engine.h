@@ -39,11 +39,12 @@ struct StepReport {
     // Of the units' inputs that forward keeps for backward, of all micro-batches: outside of every budget. What the
     // caller gave is not counted, and neither are graphs that are kept.
     std::uint64_t activation_bytes = 0;
-    std::chrono::nanoseconds forward{0};
+    std::chrono::nanoseconds forward{0};   // without updates within it
     std::chrono::nanoseconds backward{0};  // with the last unit's forward and the norm
-    std::chrono::nanoseconds update{0};
-    std::chrono::nanoseconds commit{0};  // for the last writes and, when it was committed, for the manifest
-    bool committed = false;              // durable now; else with a later step, see Durability
+    std::chrono::nanoseconds update{0};    // also of the step before, where it was made within this one
+    std::chrono::nanoseconds commit{0};    // for the last writes and, when it was committed, for the manifest
+    bool committed = false;                // durable now; else with a later step, see Durability and UpdateOrder
+    bool committed_before = false;         // the step before it is durable
 };
 
 // What the client wants to find again with this step; called once its loss and norm are known, before the update.

@@ -41,13 +41,13 @@ PassVisits one_by_one(const ModelLayout& layout) {
     return visits;
 }
 
-pool::Budget fixed_uses(const MemoryRequest& request, const SettingNames& names) {
+pool::Budget fixed_uses(const MemoryRequest& request, std::uint32_t staging_tiles, const SettingNames& names) {
     pool::Budget budget(request.host_budget_bytes, names.host_budget);
     const auto add = [&](const char* use, std::uint64_t bytes, const std::string& setting) {
         if (bytes > 0) budget.add({use, bytes, setting});
     };
     add(gradients_use, request.gradient_bytes, names.gradient_type);
-    add(staging_use, request.staging_tiles * request.layout->staging_tile_bytes(), names.staging);
+    add(staging_use, staging_tiles * request.layout->staging_tile_bytes(), names.staging);
     add(resident_weights_use, request.layout->resident_weights_bytes(), names.resident_weights);
     add(resident_states_use, request.layout->resident_states_bytes(), names.resident_states);
     if (request.snapshots) add(snapshot_use, snapshot_bytes(*request.layout), names.snapshots);
@@ -102,6 +102,12 @@ WindowUse host_window(const std::vector<UnitBytes>& units, std::span<const PassV
     return least.window_bytes > room ? least : fitting_window(units, passes, depth, room);
 }
 
+std::uint32_t staging_tiles(const MemoryRequest& request, std::uint64_t room) {
+    const std::uint64_t each = pool::whole_granules(request.layout->staging_tile_bytes());
+    const std::uint64_t more = each == 0 ? 0 : std::min<std::uint64_t>(request.more_staging_tiles, room / each);
+    return request.staging_tiles + static_cast<std::uint32_t>(more);
+}
+
 }  // namespace
 
 std::uint64_t snapshot_bytes(const ModelLayout& layout) {
@@ -115,11 +121,11 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
         exact.host_budget_bytes = plan_memory(exact, names).budget.used_bytes();
         return plan_memory(exact, names);
     }
-    pool::Budget budget = fixed_uses(request, names);
-    const std::uint64_t room = budget.limit_bytes() - std::min(budget.limit_bytes(), budget.used_bytes());
+    pool::Budget least = fixed_uses(request, request.staging_tiles, names);
+    const std::uint64_t room = least.limit_bytes() - std::min(least.limit_bytes(), least.used_bytes());
     const std::vector<UnitBytes> streamed = streamed_units(request);
     const PassVisits passes[] = {request.training, request.inference, one_by_one(*request.layout)};
-    MemoryPlan plan{.budget = std::move(budget), .window = {}};
+    MemoryPlan plan{.budget = std::move(least), .window = {}};
     if (request.device_has_memory) {
         divide_device(request, passes, names, plan);
         plan.host_window_bytes = passage_bytes(streamed, request.prefetch_depth, room);
@@ -128,6 +134,8 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
         plan.host_window_bytes = plan.window.window_bytes;
     }
     plan.pass_read_bytes = plan.window.fetched_bytes;
+    plan.staging_tiles = staging_tiles(request, room - std::min(room, plan.host_window_bytes));
+    plan.budget = fixed_uses(request, plan.staging_tiles, names);
     if (plan.host_window_bytes > 0) plan.budget.add({weights_use, plan.host_window_bytes, names.prefetch_depth});
     plan.budget.check({.available_bytes = std::numeric_limits<std::uint64_t>::max(), .limited_by = ""});
     return plan;

@@ -43,8 +43,9 @@ struct MemoryRequest {
     const ModelLayout* layout = nullptr;
     PassVisits training;  // as they are expected: other visits get on with what room there is
     PassVisits inference;
-    std::uint32_t prefetch_depth = 2;  // as far as the budgets allow
-    std::uint32_t staging_tiles = 4;
+    std::uint32_t prefetch_depth = 2;      // as far as the budgets allow
+    std::uint32_t staging_tiles = 4;       // the least
+    std::uint32_t more_staging_tiles = 0;  // where there is room for them beside the window
     std::uint64_t gradient_bytes = 0;
     bool snapshots = false;               // snapshots are copied during training
     std::uint64_t host_budget_bytes = 0;  // or planned_host_budget
@@ -60,7 +61,8 @@ struct MemoryPlan {
     pool::Budget budget;
     WindowUse window;                     // in the memory that compute reads: the host's, or the device's own
     std::uint64_t host_window_bytes = 0;  // that window; or what weights pass through on their way to the device
-    std::uint64_t pass_read_bytes = 0;    // from NVMe by one training pass
+    std::uint32_t staging_tiles = 0;
+    std::uint64_t pass_read_bytes = 0;  // from NVMe by one training pass
     std::uint64_t device_gradient_bytes = 0;
     std::uint64_t device_bytes = 0;  // of the device's budget: gradients, resident weights, window
 };

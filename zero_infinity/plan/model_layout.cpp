@@ -34,6 +34,7 @@ ModelLayout::ModelLayout(ModelLayoutSpec spec)
     for (std::uint32_t unit = 0; unit < unit_count(); ++unit) {
         append_objects(units_[unit]);
         pieces_.push_back(optimizer_pieces(units_[unit], optimizers_));
+        first_tiles_.push_back(tiles_.size());
         for (std::uint32_t tile = 0; tile < units_[unit].tile_count(); ++tile) tiles_.push_back({unit, tile});
     }
 }

@@ -71,6 +71,9 @@ class ModelLayout {
 
     // What an update goes through: units in order, tiles in order.
     std::span<const UnitTile> tiles() const noexcept { return tiles_; }
+    std::uint64_t number(UnitTile tile) const {
+        return first_tiles_.at(tile.unit) + tile.tile;
+    }  // its place among them
     // Who updates a unit's shard, and a tile of it. The optimizers live as long as the layout.
     std::span<const OptimizerPiece> pieces(std::uint32_t unit) const { return pieces_.at(unit); }
     TilePieces pieces(UnitTile tile) const { return {pieces_.at(tile.unit), tile.tile * tile_numel_}; }
@@ -109,6 +112,7 @@ class ModelLayout {
     ParameterGroups optimizers_;  // keeps alive what the pieces point at
     std::vector<UnitLayout> units_;
     std::vector<UnitTile> tiles_;
+    std::vector<std::uint64_t> first_tiles_;           // by unit
     std::vector<std::vector<OptimizerPiece>> pieces_;  // by unit
     std::vector<store::ObjectSpec> objects_;
     std::vector<UnitObjects> unit_objects_;

@@ -3,9 +3,11 @@
 namespace penstock::zero {
 namespace {
 
-// Forward and backward each read the weights; the update reads them once more when it rebuilds the master from them.
-double reads_of_weights(const Codec& codec) noexcept {
-    return codec.master_needs_weights ? 3 : 2;
+// Forward and backward each read the weights; the update reads them once more when it rebuilds the master from them. A
+// deferred one leaves them to forward.
+double reads_of_weights(const Codec& codec, UpdateOrder order) noexcept {
+    const double both = order == UpdateOrder::deferred ? 1 : 2;
+    return codec.master_needs_weights ? both + 1 : both;
 }
 
 // The share of steps that write what host memory holds: those that commit.
@@ -16,13 +18,13 @@ double writes_of_residents(Durability durability) noexcept {
 }  // namespace
 
 // What is on NVMe only is written by every update, wherever the next commit is.
-Traffic traffic(const StateFormat& format, Durability durability, Residency residency) {
+Traffic traffic(const StateFormat& format, Durability durability, Residency residency, UpdateOrder order) {
     const auto weights = static_cast<double>(format.weights_bytes());
     const double states = format.states_bytes().value();
     const auto writes = [&](Tier tier) { return tier == Tier::nvme ? 1 : writes_of_residents(durability); };
 
     Traffic result;
-    if (residency.weights == Tier::nvme) result.read_bytes += reads_of_weights(*format.codec) * weights;
+    if (residency.weights == Tier::nvme) result.read_bytes += reads_of_weights(*format.codec, order) * weights;
     if (residency.states == Tier::nvme) result.read_bytes += states;
     result.write_bytes = writes(residency.weights) * weights + writes(residency.states) * states;
     return result;

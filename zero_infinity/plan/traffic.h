@@ -1,4 +1,4 @@
-// Bytes of NVMe traffic per parameter and step, as one function of the three things that decide them.
+// Bytes of NVMe traffic per parameter and step, as one function of the four things that decide them.
 #pragma once
 
 #include "aio/words/enum_words.h"
@@ -31,23 +31,36 @@ struct Residency {
     Tier states = Tier::nvme;
 };
 
+// When a step's units are updated. The bits are the same.
+enum class UpdateOrder : std::uint8_t {
+    after_backward,  // all of them by update()
+    // Each at the visit that first needs it: the NVMe moves states while compute goes on, and weights are read once for
+    // both. A kill costs a finished step more: it is committed when the last of its units is updated, or settled.
+    deferred,
+};
+constexpr auto words_of(UpdateOrder) noexcept {
+    return std::array{Word{UpdateOrder::after_backward, "after_backward"}, Word{UpdateOrder::deferred, "deferred"}};
+}
+
 struct Traffic {
     double read_bytes = 0;  // per trainable parameter and step, a mean over the steps of one commit
     double write_bytes = 0;
     double total() const noexcept { return read_bytes + write_bytes; }
 };
 
-// Durable every step; reads + writes in bytes (two moments):
+// Durable every step, updated after backward; reads + writes in bytes (two moments):
 //   weights, states on   split          plain_fp32     plain_16-bit   compact
 //   nvme, nvme           16 + 12 = 28   20 + 12 = 32   16 + 14 = 30   9.125 + 5.125 = 14.25
 //   host, nvme           10 + 12 = 22    8 + 12 = 20   12 + 14 = 26   3.125 + 5.125 =  8.25
 //   nvme, host            6 + 12 = 18   12 + 12 = 24    4 + 14 = 18   6     + 5.125 = 11.125
 //   host, host            0 + 12 = 12    0 + 12 = 12    0 + 14 = 14   0     + 5.125 =  5.125
 // Example: split, all on NVMe: forward 2 + backward 2 + update 12 read (states 10, and hi once more), 12 written = 28.
+// Deferred saves one of the reads of weights that come from NVMe: split 14 + 12 = 26, plain_fp32 16 + 12 = 28.
 // Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
 // see WindowPlan.
-Traffic traffic(const StateFormat& format, Durability durability, Residency residency);
+Traffic traffic(const StateFormat& format, Durability durability, Residency residency,
+                UpdateOrder order = UpdateOrder::after_backward);
 
 // What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
 // top.

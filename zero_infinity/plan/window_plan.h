@@ -41,6 +41,7 @@ struct Fetch {
 enum class FetchUse : std::uint8_t {
     compute,  // reads it
     update,   // changes it where it lies in host memory, from where it is written
+    both,     // it is updated, then compute reads it
 };
 
 // The units in a window of fixed bytes. Not thread-safe; one owner.

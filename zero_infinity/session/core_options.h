@@ -37,8 +37,8 @@ struct CoreOptions {
     // Memory.
     // Hard limit of the pool: weights window, staging, gradients, resident objects; or planned_host_budget.
     std::uint64_t host_budget_bytes = 0;
-    std::uint32_t prefetch_depth = 2;  // visits ahead, as far as the budget allows
-    std::uint32_t staging_tiles = 4;
+    std::uint32_t prefetch_depth = 2;     // visits ahead, as far as the budget allows
+    std::uint32_t staging_tiles = 4;      // the least; UpdateOrder::deferred takes more where the budget has room
     std::uint64_t tile_numel = 1U << 20;  // memory.tile_elements; part of the store: the same at every resume
     Residency residency;
     DeviceOptions device;
@@ -46,6 +46,7 @@ struct CoreOptions {
     Durability durability;                                // which steps are committed; a scratch store has one slot
     store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
     bool snapshots = false;                               // plans memory for begin_snapshot()
+    UpdateOrder update_order = UpdateOrder::after_backward;
     // Arithmetic. These decide bits.
     std::string codec = "split";                // a codec's name (zero_infinity/codec/codec.h)
     PlaneType gradient_type = PlaneType::bf16;  // of sums; beyond bf16_addends_max: fp32

@@ -2,12 +2,13 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/ranks/commit_barrier.h"
 #include "zero_infinity/session/session_parts.h"
+#include "zero_infinity/session/step_update.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -15,21 +16,6 @@ namespace penstock::zero {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string parameter_at(const UnitLayout& layout, std::uint64_t element) {
-    for (std::size_t index = 0; index < layout.spec().parameters.size(); ++index) {
-        const ParameterPlace& place = layout.place(index);
-        if (place.training == Training::trainable && element >= place.first && element < place.first + place.numel)
-            return layout.spec().parameters[index].name;
-    }
-    return "padding";
-}
-
-// What a value is that an update refuses.
-std::string beyond(const Codec& codec, const std::string& setting) {
-    return codec.exact ? "infinite or NaN"
-                       : fmt::format("infinite, NaN or larger than codec '{}' holds ({})", codec.name, setting);
-}
 
 }  // namespace
 
@@ -42,12 +28,13 @@ struct CoreSession::State {
     bool stuck();
     void restore();
     void expect_pass(Pass pass, const PassVisits& visits);
-    bool is_skipped(ParameterId parameter) const;
     void check_user_keys() const;
     void add_borrowed();
-    void update_tiles(const UpdateRequest& request, double norm, ResidentTiles residents);
-    void count_skipped();
-    void commit(store::ClientState client);
+    void begin_update(const UpdateRequest& request, double norm);
+    void update_unit(std::uint32_t unit);
+    void finish_update();
+    void begin_commit(const store::ClientState& user_of_step);
+    void finish_commit();
 
     // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
     template <typename Call>
@@ -87,12 +74,15 @@ struct CoreSession::State {
     VisitOrder order;
     std::optional<double> norm;  // of the sums as they are
     bool sums_lent = false;      // a client may change them unseen
-    store::ClientState newest;   // what the client gave for the newest step
-    bool committed = true;       // all that there is of it
+    std::chrono::nanoseconds updating{0};
+    store::ClientState newest;       // what the client gave for the newest step
+    store::ClientState newest_user;  // as it was then
+    bool commits = false;            // once its last unit is updated
+    bool committed = true;           // all that there is of it
     store::ClientState user;
     std::string went_on_from;                   // went_on_from_key's value
     std::optional<SkippedSteps> skipped_steps;  // from the plan on
-    std::optional<StepPieces> pieces;
+    std::optional<StepUpdate> step_update;
 };
 
 CoreSession::State::~State() {
@@ -123,7 +113,6 @@ bool CoreSession::State::stuck() {
 
 void CoreSession::State::restore() {
     skipped_steps.emplace(plan->layout.units());
-    pieces.emplace(plan->layout, plan->model.optimizers);
     newest = opened.client;
     for (const auto& [key, value] : opened.client)
         if (key.starts_with(user_prefix)) user[key] = value;
@@ -140,19 +129,6 @@ void CoreSession::State::expect_pass(Pass of, const PassVisits& visits) {
     order.expect(of, std::move(whole));
 }
 
-bool CoreSession::State::is_skipped(ParameterId parameter) const {
-    return plan->layout.unit(parameter.unit).spec().parameters[parameter.index].unused == Unused::skipped &&
-           work->gradients.is_fresh(parameter);
-}
-
-void CoreSession::State::count_skipped() {
-    const std::span<const UnitLayout> units = plan->layout.units();
-    for (std::uint32_t unit = 0; unit < units.size(); ++unit)
-        for (std::uint32_t index = 0; index < units[unit].spec().parameters.size(); ++index)
-            if (units[unit].place(index).training == Training::trainable && is_skipped({unit, index}))
-                skipped_steps->add({unit, index});
-}
-
 // What was added since the last end of a training pass.
 void CoreSession::State::add_borrowed() {
     if (work->gradients.add_borrowed()) norm.reset();
@@ -164,37 +140,55 @@ void CoreSession::State::check_user_keys() const {
             throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
 }
 
-void CoreSession::State::update_tiles(const UpdateRequest& request, double gradient_norm, ResidentTiles residents) {
-    const double scale = clip_factor(gradient_norm, request.clip) / request.loss_scale;
-    TileUpdate tile_update{
-        .format = &plan->layout.format(), .values = request.values, .gradient_scale = static_cast<float>(scale)};
+void CoreSession::State::begin_update(const UpdateRequest& request, double gradient_norm) {
+    step_update->begin(request, gradient_norm);
+    newest_user = user;
+    commits = plan->options.durability.commits_after(request.values.step);
+    committed = false;
+    norm.reset();
+    sums_lent = false;
+    const bool deferred = plan->options.update_order == UpdateOrder::deferred;
+    const auto units = step_update->order(deferred ? order.expected(Pass::training) : std::span<const Visit>());
     barrier.before_write();
-    work->driver.begin_update(residents);
-    while (const auto staged = work->driver.next_tile()) {
-        tile_update.pieces = pieces->of(staged->tile);
-        if (const auto bad =
-                update_tile(tile_update, staged->view, work->gradients.tile(staged->tile), work->workers)) {
-            const UnitLayout& layout = plan->layout.unit(staged->tile.unit);
-            throw Error(
-                ExitCode::non_finite,
-                fmt::format(
-                    "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a new run "
-                    "with a lower learning rate",
-                    request.values.step, layout.spec().name, parameter_at(layout, tile_update.pieces.first + *bad),
-                    beyond(*plan->layout.format().codec, plan->options.names.codec)));
-        }
-        work->driver.put_back(*staged);
+    work->driver.begin_update(units, commits ? ResidentTiles::written : ResidentTiles::held_back);
+    bool any = false;
+    for (const std::uint32_t unit : units) {
+        if (!plan->layout.unit(unit).spec().resident) break;
+        update_unit(unit);
+        any = true;
     }
+    if (any) work->driver.renew_residents();
 }
 
-void CoreSession::State::commit(store::ClientState client) {
-    client.insert(user.begin(), user.end());
+void CoreSession::State::update_unit(std::uint32_t unit) {
+    const auto start = Clock::now();
+    step_update->update(unit);
+    updating += Clock::now() - start;
+    if (work->driver.next_awaiting()) return;
+    step_update->end();
+    if (commits) begin_commit(newest_user);
+}
+
+// All that there is of the newest step: its updates, its writes, its commit. REQUIRES: no pass.
+void CoreSession::State::finish_update() {
+    while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
+    work->driver.commits() ? finish_commit() : work->driver.end_update();
+}
+
+void CoreSession::State::begin_commit(const store::ClientState& user_of_step) {
+    store::ClientState client = newest;
+    client.insert(user_of_step.begin(), user_of_step.end());
     client[fingerprint_key] = plan->fingerprint;
     if (!skipped_steps->empty()) client[skipped_steps_key] = skipped_steps->text();
     if (!went_on_from.empty()) client[went_on_from_key] = went_on_from;
     barrier.before_write();  // what was held back in host memory is written now
-    work->driver.commit(client);
+    work->driver.begin_commit(client);
+}
+
+void CoreSession::State::finish_commit() {
+    work->driver.finish_commit();
     barrier.committed();
+    committed = true;
 }
 
 CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::ClientState& initial_client,
@@ -213,6 +207,7 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     const std::string unregistered = register_with_ring(s.machine->open.io(), *s.pool);
     s.info = info_of(*s.plan, *s.machine, s.opened);
     s.work = std::make_unique<SessionWork>(*s.plan, *s.machine, s.opened, *s.pool);
+    s.step_update.emplace(*s.plan, *s.work, *s.skipped_steps);
     s.expect_pass(Pass::training, s.plan->model.training);
     s.expect_pass(Pass::inference, s.plan->model.inference);
     s.notes = notes_of(*s.plan, *s.machine, s.opened, *s.pool, unregistered);
@@ -229,6 +224,7 @@ SessionCounters CoreSession::counters() const {
     return {.read_bytes = io.total_read_bytes(),
             .write_bytes = io.total_write_bytes(),
             .waits = state_->work->driver.waits(),
+            .updating = state_->updating,
             .pool_peak_bytes = state_->pool->peak_bytes(),
             .visits = state_->order.counts()};
 }
@@ -279,6 +275,8 @@ void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held)
         s.stage = Stage::in_pass;
         throw;
     }
+    for (const std::uint32_t unit : whole.units)
+        if (s.work->driver.awaits_update(unit)) s.update_unit(unit);
     s.stage = Stage::in_pass;
 }
 
@@ -344,6 +342,7 @@ double CoreSession::gradient_norm() {
     PENSTOCK_CHECK(s.stage == Stage::ready, "the norm within a pass, or after an exception");
     if (s.norm && !s.sums_lent) return *s.norm;
     s.perform([&] {
+        s.finish_update();
         s.add_borrowed();
         s.norm = s.work->gradients.norm(s.work->workers, *s.communicator);
         s.barrier.joined();
@@ -355,14 +354,16 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "an update within a pass, or after an exception");
     s.check_user_keys();
-    s.perform([&] { s.add_borrowed(); });
+    s.perform([&] {
+        s.finish_update();
+        s.add_borrowed();
+    });
     if (const auto missing = s.work->gradients.first_missing())
         throw Error(ExitCode::usage, fmt::format("no gradient came to {}: the loss does not depend on them. Use them, "
                                                  "freeze them, or say that a step may do without",
                                                  *missing));
     PENSTOCK_CHECK(request.loss_scale > 0, "a loss scale of {}", request.loss_scale);
-    s.pieces->prepare(request.values.step, request.groups, *s.skipped_steps,
-                      [&](ParameterId parameter) { return s.is_skipped(parameter); });
+    s.step_update->check(request);
     UpdateReport report;
     report.gradient_norm = gradient_norm() / request.loss_scale;
     if (!std::isfinite(report.gradient_norm)) {
@@ -376,34 +377,39 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
                                 request.values.step, s.work->gradients.first_non_finite().value_or("their sum")));
     }
     s.newest = client(report.gradient_norm);
+    report.committed_before = s.committed;
     report.updated = true;
-    report.committed = s.plan->options.durability.commits_after(request.values.step);
     s.perform([&] {
         const auto update_start = Clock::now();
-        s.update_tiles(request, report.gradient_norm,
-                       report.committed ? ResidentTiles::written : ResidentTiles::held_back);
-        s.count_skipped();
+        s.begin_update(request, report.gradient_norm);
+        if (s.plan->options.update_order == UpdateOrder::deferred) return;
+        while (const auto unit = s.work->driver.next_awaiting()) s.update_unit(*unit);
         const auto commit_start = Clock::now();
-        if (report.committed)
-            s.commit(s.newest);
-        else
-            s.work->driver.end_update();
-        s.committed = report.committed;
+        s.finish_update();
+        report.committed = s.committed;
         report.update = commit_start - update_start;
         report.commit = Clock::now() - commit_start;
     });
-    clear_gradients();
     return report;
+}
+
+bool CoreSession::committed() {
+    State& s = *state_;
+    if (s.work->driver.commits() && s.work->driver.commit_ended()) s.finish_commit();
+    return s.committed;
 }
 
 void CoreSession::settle() {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "a commit within a pass, or after an exception");
     PENSTOCK_CHECK(s.plan->options.durability != Durability::scratch, "nothing is committed in scratch");
-    if (s.committed) return;
     s.check_user_keys();
-    s.perform([&] { s.commit(s.newest); });
-    s.committed = true;
+    s.perform([&] { s.finish_update(); });
+    if (s.committed) return;
+    s.perform([&] {
+        s.begin_commit(s.user);
+        s.finish_commit();
+    });
 }
 
 store::ClientState& CoreSession::user_state() noexcept {
@@ -422,6 +428,7 @@ void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
 void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "weights are written within a pass, or after an exception");
+    s.perform([&] { s.finish_update(); });
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
         s.perform([&] { s.work->driver.read(tile, memory); });
     };

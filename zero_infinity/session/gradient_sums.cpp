@@ -125,6 +125,10 @@ bool GradientSums::is_fresh(ParameterId parameter) const {
 
 GradientSums::Open GradientSums::open(ParameterId parameter) {
     Range& sum = range(parameter);
+    PENSTOCK_CHECK(!units_[parameter.unit].lent,
+                   "a gradient for unit {}, whose last update was not made: it is to be "
+                   "visited before",
+                   parameter.unit);
     complete_ = false;
     std::byte* base =
         device_->shares_host_memory() ? units_[parameter.unit].memory.data() : window_of(parameter.unit).data;
@@ -247,13 +251,26 @@ void GradientSums::clear_gaps() {
     }
 }
 
+void GradientSums::lend() {
+    PENSTOCK_CHECK(complete_, "gradients are updated with before their norm");
+    for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
+        units_[unit].lent = layout_->unit(unit).tile_count() > 0;  // who is updated gives back
+    clear();
+}
+
+void GradientSums::give_back(std::uint32_t unit) {
+    units_.at(unit).lent = false;
+}
+
 double GradientSums::norm(Workers& workers, Communicator& communicator) {
+    PENSTOCK_CHECK(std::none_of(units_.begin(), units_.end(), [](const UnitSums& unit) { return unit.lent; }),
+                   "the norm of gradients that an update works with");
     close_all();
     clear_gaps();
     complete_ = true;
     const std::span<const UnitTile> tiles = layout_->tiles();
     std::fill(sums_.begin(), sums_.end(), 0);
-    workers.run(tiles.size(), [&](std::size_t index) { sums_[place_of(index)] = sum_of_squares(tile(tiles[index])); });
+    workers.run(tiles.size(), [&](std::size_t index) { sums_[place_of(index)] = sum_of_squares(view(tiles[index])); });
     communicator.all_reduce(sums_);  // only one rank's addend of each is not zero: no bit changes
     double sum = 0;
     for (const double each : sums_) sum += each;
@@ -261,7 +278,11 @@ double GradientSums::norm(Workers& workers, Communicator& communicator) {
 }
 
 GradientView GradientSums::tile(UnitTile tile) const {
-    PENSTOCK_CHECK(complete_, "a tile of gradients before their norm");
+    PENSTOCK_CHECK(units_[tile.unit].lent, "a tile of gradients of unit {}, which are not lent", tile.unit);
+    return view(tile);
+}
+
+GradientView GradientSums::view(UnitTile tile) const {
     const UnitLayout& unit = layout_->unit(tile.unit);
     return {units_[tile.unit].memory.data() + tile.tile * unit.tile_numel() * bytes_of(type()), type(),
             unit.tile_numel(tile.tile)};

@@ -73,7 +73,11 @@ class GradientSums {
     // Of all ranks' gradients, where fresh ones are zero: sums of tiles are added in the order of units, in each of
     // ranks, in each of tiles. REQUIRES: add_borrowed() came after the last addend.
     double norm(Workers& workers, Communicator& communicator);
-    GradientView tile(UnitTile tile) const;  // REQUIRES: norm() came after the last addend
+    // An update takes the sums: tile() gives them until give_back(), while to all others they are fresh. REQUIRES:
+    // norm() came after the last addend. A unit's sums are added to again once they were given back.
+    void lend();
+    void give_back(std::uint32_t unit);
+    GradientView tile(UnitTile tile) const;  // REQUIRES: lent
     // "unit NAME, parameter NAME" of the first one with an element that is not finite, in unit order; nothing when all
     // are.
     std::optional<std::string> first_non_finite();
@@ -93,6 +97,7 @@ class GradientSums {
         pool::Lease memory;         // own flat range, then the borrowed ones, each at a granule
         std::vector<Range> ranges;  // own, then borrowed, as ParameterId counts
         std::size_t own = 0;        // how many of them are own
+        bool lent = false;
     };
     struct Window {  // memory of the device that a unit's gradients are summed in
         std::byte* data = nullptr;
@@ -111,6 +116,7 @@ class GradientSums {
     void compute_after(Ticket ticket) const;
     void wait_for(Ticket ticket) const;
     void clear_gaps();
+    GradientView view(UnitTile tile) const;
     std::size_t place_of(std::size_t index) const;  // in the sums, of that tile of the layout
 
     const ModelLayout* layout_;

@@ -10,6 +10,7 @@
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/weights/weight_source.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -61,6 +62,7 @@ struct SessionCounters {
     std::uint64_t read_bytes = 0;
     std::uint64_t write_bytes = 0;
     WaitTimes waits;
+    std::chrono::nanoseconds updating{0};  // compute updated units, or waited for their tiles
     std::uint64_t pool_peak_bytes = 0;
     OrderCounts visits;
     // The engine's: the largest of StepReport's.

@@ -72,7 +72,7 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
               .layout = &plan.layout},
              {.window = plan.memory.window,
               .host_window_bytes = plan.memory.host_window_bytes,
-              .staging_tiles = plan.options.staging_tiles,
+              .staging_tiles = plan.memory.staging_tiles,
               .deadline = plan.options.io_deadline,
               .snapshots = plan.options.snapshots,
               .caching = plan.options.caching,

@@ -123,12 +123,22 @@ StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
     return state_format(*found, optimizer);
 }
 
+// While compute is at one unit, the states of the next one come, and those of the one before are written.
+std::uint32_t more_staging_tiles(const ModelLayout& layout, UpdateOrder order) {
+    if (order == UpdateOrder::after_backward) return 0;
+    std::size_t trained = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) trained += layout.unit(unit).tile_count() > 0;
+    const std::size_t mean = trained == 0 ? 0 : (layout.tiles().size() + trained - 1) / trained;
+    return static_cast<std::uint32_t>(2 * mean);
+}
+
 MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, const CoreOptions& options) {
     return {.layout = &layout,
             .training = model.training,
             .inference = model.inference,
             .prefetch_depth = options.prefetch_depth,
             .staging_tiles = options.staging_tiles,
+            .more_staging_tiles = more_staging_tiles(layout, options.update_order),
             .gradient_bytes = gradient_bytes(layout, options.gradient_type),
             .snapshots = options.snapshots,
             .host_budget_bytes = options.host_budget_bytes,
@@ -139,7 +149,8 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .device_all_gradients_bytes = gradient_bytes(layout, options.gradient_type)};
 }
 
-StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format) {
+StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format,
+                        UpdateOrder order) {
     StepBytes bytes;
     bytes.read = memory.pass_read_bytes;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
@@ -148,7 +159,10 @@ StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, con
         const bool streamed = layout.weights_tier(unit) == Tier::nvme;
         (streamed ? bytes.write : bytes.resident_write) += weights;
         (layout.states_tier() == Tier::nvme ? bytes.write : bytes.resident_write) += states;
-        if (streamed && format.codec->master_needs_weights) bytes.read += weights;
+        const bool read = format.codec->master_needs_weights;
+        const bool deferred = order == UpdateOrder::deferred;
+        if (streamed && read && !deferred) bytes.read += weights;
+        if (streamed && !read && deferred) bytes.read -= weights;  // the pass finds them made by the update
         if (layout.states_tier() == Tier::nvme) bytes.read += states;
     }
     return bytes;
@@ -168,7 +182,7 @@ SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Parti
       fingerprint(fingerprint_of(model, options.codec)),
       layout(layout_of(model, format, options, partition)),
       memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
-      step_bytes(step_bytes_of(memory, layout, format)) {}
+      step_bytes(step_bytes_of(memory, layout, format, options.update_order)) {}
 
 DeviceOptions SessionPlan::device() const {
     DeviceOptions device = options.device;
@@ -177,7 +191,7 @@ DeviceOptions SessionPlan::device() const {
 }
 
 Traffic SessionPlan::nominal_traffic() const {
-    return traffic(format, options.durability, options.residency);
+    return traffic(format, options.durability, options.residency, options.update_order);
 }
 
 }  // namespace penstock::zero

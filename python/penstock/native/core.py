@@ -180,7 +180,8 @@ class NativeCore:
                     may_skip=request.may_skip, values=values, value_count=len(values))
         report = made(c.StepReport)
         self._call["update"](self._pointer, ctypes.byref(step), ctypes.byref(report))
-        return UpdateReport(report.gradient_norm, bool(report.updated), bool(report.committed))
+        return UpdateReport(report.gradient_norm, bool(report.updated), bool(report.committed),
+                            bool(report.committed_before))
 
     def settle(self) -> None:
         self._call["settle"](self._pointer)
@@ -380,7 +381,8 @@ class NativeCore:
                     commit_steps=store.commit_steps, verify=c.VERIFY[store.verify], snapshots=store.snapshots,
                     codec=codec.encode(), gradient_type=c.FP32 if sums == "fp32" else c.BF16,
                     threads=store.threads or torch.get_num_threads(),
-                    deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress)
+                    deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
+                    update_order=c.UPDATE_ORDERS[store.update_order])
 
 
 def _first_weights(first: ReadWeight | None, parts: list[Part], extra: torch.Tensor | None,

@@ -13,6 +13,7 @@ UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}
 OPTIMIZERS = {"adamw": 0, "adam": 1, "sgd": 2, "adagrad": 3, "lion": 4}
 PASSES = {"training": 0, "inference": 1}
 TIERS = {"nvme": 0, "cpu": 1}
+UPDATE_ORDERS = {"after_backward": 0, "deferred": 1}
 DEVICES = {"cpu": 0, "emulated": 1, "cuda": 2}
 VERIFY = {"none": 0, "sample": 1, "all": 2}
 WHAT = {"weight": 0, "master": 1, "moment0": 2, "moment1": 3}
@@ -66,7 +67,8 @@ class Options(Structure):
                 ("device_budget_bytes", c_uint64), ("commit_steps", c_uint64), ("scratch", c_int), ("verify", c_int),
                 ("snapshots", c_int), ("codec", c_char_p), ("gradient_type", c_int), ("threads", c_uint32),
                 ("backend", c_int), ("caching", c_int), ("deadline_ms", c_uint64), ("values", POINTER(Value)),
-                ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p)]
+                ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p),
+                ("update_order", c_int)]
 
 
 class Info(Structure):
@@ -109,7 +111,7 @@ class Step(Structure):
 
 class StepReport(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("gradient_norm", c_double), ("updated", c_int), ("committed", c_int),
-                ("update_ns", c_uint64), ("commit_ns", c_uint64)]
+                ("update_ns", c_uint64), ("commit_ns", c_uint64), ("committed_before", c_int)]
 
 
 SESSION = c_void_p

@@ -98,7 +98,8 @@ class Progress:
 
     def _step(self, step: int, report: UpdateReport, rate: float, scale: LossScale | None, core: Core) -> None:
         losses, self._losses = self._losses, []
-        self._committed = step if report.committed else self._committed
+        if report.committed or report.committed_before:
+            self._committed = step if report.committed else step - 1
         self._steps += 1
         self._notes(core)
         if self._every is None:

@@ -76,13 +76,15 @@ class Reports {
     std::optional<int> reported_;
 };
 
-// From the first moments (locking, drawing weights) to well within the steps: some time after the start, after the
-// first words, when a store is created or read, or after a step. What a loaded machine takes for them is waited for.
-void kill_at_random(Program& program, std::mt19937_64& random) {
-    const std::uint64_t way = random() % 4;
-    if (way == 0) static_cast<void>(program.says("penstock: I/O: "));
+// From the first moments (locking, drawing weights) to well within the steps, in turn: some time after the start, after
+// the first words, when a store is created or read, or after a step. What a loaded machine takes for them is waited
+// for.
+void kill_at_random(Program& program, std::mt19937_64& random, int before) {
+    const int way = before % 4;
+    const int longest_ms[] = {60, 200, 700, 700};
+    if (way == 1) static_cast<void>(program.says("penstock: I/O: "));
     if (way > 1) static_cast<void>(program.says("  loss "));
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % (way == 0 ? 200 : 700)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % static_cast<unsigned>(longest_ms[way])));
     ::kill(program.pid(), SIGKILL);
 }
 
@@ -92,7 +94,7 @@ void train_with_kills(const TemporaryDirectory& directory, std::mt19937_64& rand
     Reports reports;
     for (;;) {
         Program program(directory.path(), train_command(more));
-        if (kills.all() < wanted) kill_at_random(program, random);
+        if (kills.all() < wanted) kill_at_random(program, random, kills.all());
         const Ended ended = program.wait();
         reports.check(ended);
         if (ended.code == 0) return;
@@ -103,14 +105,16 @@ void train_with_kills(const TemporaryDirectory& directory, std::mt19937_64& rand
 }
 
 // What a training leaves that is killed `wanted` times and then finished is what one leaves that was never killed.
-void expect_kills_change_nothing(int wanted, const Arguments& more) {
+void expect_kills_change_nothing(int wanted, const Arguments& more, const Arguments& both = {}) {
+    Arguments all = both;
+    all.insert(all.end(), more.begin(), more.end());
     const std::uint64_t seed = first_seed();
     SCOPED_TRACE(replay(seed));
     std::mt19937_64 random(seed);
 
     const TemporaryDirectory whole;
     write_toy(whole.path());
-    ASSERT_EQ(run_command(whole.path(), train_command({})).code, 0);
+    ASSERT_EQ(run_command(whole.path(), train_command(both)).code, 0);
     const Snapshot expected = read_snapshot(whole / "swap", "penstock");
     const std::map<int, double> expected_losses = losses(whole);
 
@@ -118,7 +122,7 @@ void expect_kills_change_nothing(int wanted, const Arguments& more) {
     for (int trainings = 0; kills.all() < wanted && trainings < wanted; ++trainings) {
         const TemporaryDirectory killed;
         write_toy(killed.path());
-        train_with_kills(killed, random, wanted, more, kills);
+        train_with_kills(killed, random, wanted, all, kills);
         const Snapshot left = read_snapshot(killed / "swap", "penstock");
         EXPECT_EQ(left.objects, expected.objects);
         EXPECT_EQ(left.client, expected.client);
@@ -150,6 +154,10 @@ TEST(Kill, SoDoesOneThatCommitsEveryThirdStepAndHoldsBackWhatHostMemoryHas) {
     expect_kills_change_nothing(wanted_kills(12),
                                 {"--set", "run.commit_every=3", "--set", "zero_optimization.offload_param.device=cpu",
                                  "--set", "zero_optimization.offload_optimizer.device=cpu"});
+}
+
+TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {
+    expect_kills_change_nothing(wanted_kills(24), {"--set", "run.update_order=deferred"});
 }
 
 }  // namespace

@@ -77,6 +77,27 @@ TEST_F(SessionApiTest, AStepUpdatesEachGroupByItsOwnValuesAndIsFoundAgain) {
     EXPECT_EQ(caller.error.status, PENSTOCK_NOT_FOUND);
 }
 
+TEST_F(SessionApiTest, ADeferredStepIsCommittedByTheNext) {
+    {
+        SessionCaller caller(path());
+        caller.options.update_order = PENSTOCK_DEFERRED;
+        ASSERT_OK(caller.open());
+        const std::vector<float> table = caller.read(0, 0);
+        for (std::uint64_t step = 1; step <= 2; ++step) {
+            caller.backward(2);
+            ASSERT_OK(caller.update(step));
+            EXPECT_EQ(caller.report.committed, 0);
+            EXPECT_EQ(caller.report.committed_before, 1) << "generation 0, then step 1";
+        }
+        EXPECT_NEAR(caller.read(0, 0)[5], table[5] - 2 * 0.5, 1e-4) << "which finishes step 2 and commits it";
+        caller.backward(2);
+        ASSERT_OK(caller.update(3));
+    }
+    SessionCaller caller(path());
+    ASSERT_OK(caller.open());
+    EXPECT_NEAR(caller.read(0, 0)[5], 5 / 64.0F - 2 * 0.5, 1e-4);
+}
+
 TEST_F(SessionApiTest, MemoryIsWhatPlacesSay) {
     SessionCaller caller(path());
     ASSERT_OK(caller.open());
@@ -175,7 +196,7 @@ TEST_F(SessionApiTest, AnErrorThatEndsTheSessionIsToldByAllLaterCalls) {
     caller.groups[0].learning_rate = 1e300;
     EXPECT_EQ(caller.update(1), PENSTOCK_NON_FINITE);
     EXPECT_EQ(penstock_session_begin_pass(caller.session, PENSTOCK_TRAINING, &caller.error), PENSTOCK_POISONED);
-    EXPECT_NE(std::string(caller.error.message).find("step 1 makes unit 'first'"), std::string::npos)
+    EXPECT_NE(std::string(caller.error.message).find("step 1 makes unit 'second'"), std::string::npos)
         << caller.error.message;
     EXPECT_EQ(penstock_session_note(caller.session, 0), nullptr);
     caller.close();
@@ -236,6 +257,8 @@ TEST_F(SessionApiTest, AnOpeningWithWrongArgumentsIsRefusedByName) {
         {"options.struct_bytes", [](auto& c) { c.options.struct_bytes = 8; }},
         {"there is no tier 2", [](auto& c) { c.options.weights = static_cast<penstock_tier>(2); }},
         {"there is no device -1", [](auto& c) { c.options.device = static_cast<penstock_device>(-1); }},
+        {"there is no order of updates 2",
+         [](auto& c) { c.options.update_order = static_cast<penstock_update_order>(2); }},
         {"there is no verify 3", [](auto& c) { c.options.verify = static_cast<penstock_verify>(3); }},
         {"there is no backend 8", [](auto& c) { c.options.backend = static_cast<penstock_backend>(8); }},
         {"there is no caching 2", [](auto& c) { c.options.caching = static_cast<penstock_caching>(2); }},

@@ -132,16 +132,22 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
         write_initial(*io_, *store_, layout_);
     }
     device_ = zero::make_device({.kind = options.device, .budget_bytes = 4 << 20, .copy_delay = options.copy_delay});
-    const zero::MemoryPlan plan = zero::plan_memory({.layout = &layout_,
-                                                     .training = training_,
-                                                     .inference = inference_,
-                                                     .prefetch_depth = options.depth,
-                                                     .staging_tiles = 3,
-                                                     .snapshots = options.snapshots,
-                                                     .host_budget_bytes = options.host_budget_bytes,
-                                                     .device_has_memory = options.device != zero::DeviceKind::cpu,
-                                                     .device_budget_bytes = 4 << 20},
-                                                    {});
+    zero::MemoryRequest request{.layout = &layout_,
+                                .training = training_,
+                                .inference = inference_,
+                                .prefetch_depth = options.depth,
+                                .staging_tiles = 3,
+                                .snapshots = options.snapshots,
+                                .host_budget_bytes = options.host_budget_bytes,
+                                .device_has_memory = options.device != zero::DeviceKind::cpu,
+                                .device_budget_bytes = 4 << 20};
+    if (options.host_budget_bytes == RigOptions::passage_of_one_unit) {
+        request.prefetch_depth = 0;
+        request.host_budget_bytes = zero::planned_host_budget;
+        request.host_budget_bytes = zero::plan_memory(request, {}).budget.used_bytes();
+        request.prefetch_depth = options.depth;
+    }
+    const zero::MemoryPlan plan = zero::plan_memory(request, {});
     pool_ = std::make_unique<pool::PinnedPool>(plan.budget, pool::MachineMemory::read(), pool::PoolOptions{});
     driver_ = std::make_unique<zero::Driver>(
         zero::DriverDeps{
@@ -228,10 +234,21 @@ std::uint64_t DriverRig::wrong_in(store::TensorStore& store, std::uint64_t updat
     return wrong;
 }
 
+void DriverRig::begin_update(zero::ResidentTiles residents) {
+    std::vector<std::uint32_t> units;
+    for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit)
+        if (layout_.unit(unit).tile_count() > 0) units.push_back(unit);
+    driver_->begin_update(units, residents);
+}
+
 void DriverRig::update(std::uint64_t step, zero::ResidentTiles residents) {
+    begin_update(residents);
+    while (const auto unit = driver_->next_awaiting()) update_unit(*unit, step);
+}
+
+void DriverRig::update_unit(std::uint32_t unit, std::uint64_t step) {
     const zero::TileUpdate update{.format = &layout_.format(), .optimizer = &optimizer_, .values = {.step = step}};
-    driver_->begin_update(residents);
-    while (const auto staged = driver_->next_tile()) {
+    while (const auto staged = driver_->next_tile(unit)) {
         zero::update_tile(update, staged->view, {zero_gradient_.data(), zero::PlaneType::fp32, staged->view.numel},
                           workers_);
         driver_->put_back(*staged);

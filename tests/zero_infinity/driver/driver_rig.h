@@ -51,6 +51,8 @@ struct RigOptions {
     zero::DeviceKind device = zero::DeviceKind::cpu;
     std::chrono::microseconds copy_delay{50};  // of the emulated device
     std::chrono::seconds deadline{60};
+    // The least with which a device of its own memory gets on: weights pass to it one unit at a time.
+    static constexpr std::uint64_t passage_of_one_unit = 0;
     std::uint64_t host_budget_bytes = 16 << 20;
     bool snapshots = false;
 };
@@ -79,6 +81,8 @@ class DriverRig {
     std::uint64_t wrong_weights(const zero::Visit& visit, std::span<const zero::Visit> ahead, std::uint64_t updates);
     void update(std::uint64_t step,
                 zero::ResidentTiles residents = zero::ResidentTiles::written);  // all tiles, no commit
+    void begin_update(zero::ResidentTiles residents = zero::ResidentTiles::written);
+    void update_unit(std::uint32_t unit, std::uint64_t step);
 
     zero::Driver& driver() { return *driver_; }
     void end_driver() { driver_.reset(); }

@@ -98,7 +98,7 @@ TEST_P(DriverSnapshot, ACopyBeginsBetweenStepsOnly) {
     EXPECT_DEATH(
         {
             DriverRig rig(path(), options());
-            rig.driver().begin_update(zero::ResidentTiles::written);
+            rig.begin_update();
             rig.driver().begin_snapshot(kept("one"));
         },
         "begins within a pass or an update");

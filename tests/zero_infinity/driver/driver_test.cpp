@@ -122,6 +122,45 @@ TEST_F(DriverTest, ASlowWriteOfWeightsKeepsThem) {
     }
 }
 
+// Whoever is visited first is updated first, whatever was fetched and staged for others.
+TEST_F(DriverTest, UnitsAreUpdatedWhereComputeVisitsThem) {
+    std::mt19937_64 random(3);
+    constexpr zero::Residency weights_in_host_memory{zero::Tier::host, zero::Tier::nvme};
+    constexpr zero::DeviceKind apart = zero::DeviceKind::emulated;
+    for (const RigOptions& options :
+         {RigOptions{}, RigOptions{.residency = weights_in_host_memory}, RigOptions{.device = apart},
+          RigOptions{.residency = weights_in_host_memory, .device = apart},
+          RigOptions{.device = apart, .host_budget_bytes = RigOptions::passage_of_one_unit},
+          RigOptions{.device = apart,
+          .copy_delay = std::chrono::milliseconds(5),
+          .host_budget_bytes = RigOptions::passage_of_one_unit}}) {
+        std::filesystem::remove_all(path());
+        DriverRig rig(path(), options);
+        for (std::uint64_t updates = 1; updates <= 12; ++updates) {
+            rig.begin_update();
+            const auto any_unit = [&] { return static_cast<std::uint32_t>(random() % rig.layout().unit_count()); };
+            const std::vector<zero::Visit> expected = {{{any_unit()}}, {{any_unit()}}, {{any_unit()}}};
+            rig.driver().visit({}, expected);
+            for (std::uint64_t visits = random() % 8; visits > 0; --visits) {
+                zero::Visit visit{{any_unit()}};
+                if (const std::uint32_t other = any_unit(); other != visit.units[0]) visit.units.push_back(other);
+                rig.driver().visit(visit, expected);
+                for (const std::uint32_t unit : visit.units)
+                    if (rig.driver().awaits_update(unit)) rig.update_unit(unit, updates);
+                EXPECT_EQ(rig.wrong_weights(visit, expected, updates), 0U) << updates;
+            }
+            rig.driver().end_pass();
+            while (const auto unit = rig.driver().next_awaiting()) rig.update_unit(*unit, updates);
+            rig.driver().commit({{"step", std::to_string(updates)}});
+            if (updates % 3 == 0) {
+                EXPECT_EQ(rig.wrong_weights(zero::Pass::training, updates), 0U);
+            }
+        }
+        rig.end_driver();
+        EXPECT_EQ(rig.wrong_in_store(12), 0U);
+    }
+}
+
 TEST_F(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
     {
         DriverRig rig(path(), {});
@@ -133,11 +172,11 @@ TEST_F(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
 
 TEST_F(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
     DriverRig rig(path(), {});
-    rig.driver().begin_update(zero::ResidentTiles::written);
-    const auto first = rig.driver().next_tile();
+    rig.begin_update();
+    const auto first = rig.driver().next_tile(0);
     ASSERT_TRUE(first);
     rig.driver().put_back(*first);
-    ASSERT_TRUE(rig.driver().next_tile());  // handed out and never put back, as when a step throws
+    ASSERT_TRUE(rig.driver().next_tile(0));  // handed out and never put back, as when a step throws
 }
 
 TEST_F(DriverTest, APassLeftHalfwayEndsWithoutHang) {
@@ -251,15 +290,16 @@ TEST_F(StuckDriverTest, ADiskThatHangsWhileTheDriverEndsIsKnownOnceItIsStopped) 
         ::testing::ExitedWithCode(7), "kept");
 }
 
-TEST_F(DriverTest, AnUpdateThatWasNotCommittedMayNotBeFollowedByAPass) {
+TEST_F(DriverTest, WeightsThatAwaitTheirUpdateAreNotRead) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_DEATH(
         {
             DriverRig rig(path(), {});
-            rig.update(1);
+            rig.begin_update();
             rig.driver().visit({{0}}, {});
+            rig.driver().memory(0);
         },
-        "before the update's commit");
+        "memory of unit 0, which awaits its update");
 }
 
 }  // namespace

@@ -116,10 +116,10 @@ TEST_P(DurabilityTest, AnUpdateEndsOnlyWhenAllItsTilesWerePutBack) {
     EXPECT_DEATH(
         {
             DriverRig rig(path(), options());
-            rig.driver().begin_update(zero::ResidentTiles::held_back);
+            rig.begin_update(zero::ResidentTiles::held_back);
             rig.driver().end_update();
         },
-        "an update ends after 0 of");
+        "an update ends, but unit 0 awaits it");
 }
 
 INSTANTIATE_TEST_SUITE_P(Residencies, DurabilityTest, ::testing::ValuesIn(residencies), [](const auto& instance) {

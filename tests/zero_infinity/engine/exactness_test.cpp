@@ -11,7 +11,7 @@ namespace penstock::testing {
 namespace {
 
 struct Case {
-    const char* name;
+    std::string name;
     bool bf16 = true;
     zero::Residency residency;
     zero::DeviceKind device = zero::DeviceKind::cpu;
@@ -24,6 +24,7 @@ struct Case {
     std::uint32_t staging_tiles = 3;
     std::optional<aio::BackendKind> backend = std::nullopt;
     unsigned worker_threads = 1;
+    zero::UpdateOrder order = zero::UpdateOrder::after_backward;
 };
 
 void PrintTo(const Case& each, std::ostream* out) {
@@ -43,6 +44,7 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     options.session.staging_tiles = each.staging_tiles;
     options.session.backend = each.backend;
     options.session.worker_threads = each.worker_threads;
+    options.session.update_order = each.order;
     options.session.engine.activations = each.activations;
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
@@ -79,53 +81,63 @@ TEST_P(Exactness, TwentyStepsGiveTheBitsOfThePlainLoop) {
 constexpr zero::Residency on_nvme{zero::Tier::nvme, zero::Tier::nvme};
 constexpr zero::Residency in_host_memory{zero::Tier::host, zero::Tier::host};
 
+std::vector<Case> in_each_order(std::vector<Case> cases) {
+    for (std::size_t index = 0, count = cases.size(); index < count; ++index) {
+        Case deferred = cases[index];
+        deferred.name += "_deferred";
+        deferred.order = zero::UpdateOrder::deferred;
+        cases.push_back(deferred);
+    }
+    return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Tiers, Exactness,
-    ::testing::Values(
-        Case{.name = "split_nvme_cpu", .residency = on_nvme},
-        Case{.name = "split_host_cpu", .residency = in_host_memory},
-        Case{.name = "split_nvme_emulated", .residency = on_nvme, .device = zero::DeviceKind::emulated},
-        Case{.name = "split_host_emulated", .residency = in_host_memory, .device = zero::DeviceKind::emulated},
-        Case{.name = "plain_nvme_cpu", .bf16 = false, .residency = on_nvme},
-        Case{.name = "plain_host_cpu", .bf16 = false, .residency = in_host_memory},
-        Case{.name = "plain_nvme_emulated", .bf16 = false, .residency = on_nvme, .device = zero::DeviceKind::emulated},
-        Case{.name = "plain_host_emulated",
-             .bf16 = false,
-             .residency = in_host_memory,
-             .device = zero::DeviceKind::emulated},
-        Case{.name = "states_on_nvme_weights_in_host", .residency = {zero::Tier::host, zero::Tier::nvme}},
-        Case{.name = "weights_on_nvme_states_in_host", .residency = {zero::Tier::nvme, zero::Tier::host}},
-        Case{.name = "three_threads_on_nvme", .residency = on_nvme, .worker_threads = 3},
-        Case{.name = "three_threads_in_host_memory", .residency = in_host_memory, .worker_threads = 3},
-        Case{.name = "depth_0", .residency = on_nvme, .depth = 0},
-        Case{.name = "depth_8_emulated", .residency = on_nvme, .device = zero::DeviceKind::emulated, .depth = 8},
-        Case{.name = "one_staging_tile", .residency = on_nvme, .staging_tiles = 1},
-        Case{.name = "nine_staging_tiles", .residency = on_nvme, .staging_tiles = 9},
-        Case{.name = "libaio_backend", .residency = on_nvme, .backend = aio::BackendKind::libaio},
-        Case{.name = "threads_backend", .residency = on_nvme, .backend = aio::BackendKind::threads},
-        Case{.name = "kept_graphs", .residency = on_nvme, .activations = engine::Activations::retain},
-        Case{.name = "kept_graphs_emulated",
-             .residency = on_nvme,
-             .device = zero::DeviceKind::emulated,
-             .activations = engine::Activations::retain},
-        Case{.name = "accumulation_of_3", .residency = on_nvme, .micro_batches = 3},
-        Case{.name = "accumulation_of_3_emulated_kept",
-             .residency = on_nvme,
-             .device = zero::DeviceKind::emulated,
-             .activations = engine::Activations::retain,
-             .micro_batches = 3},
-        Case{.name = "tied_head", .residency = on_nvme, .tied_head = true},
-        Case{.name = "tied_head_emulated",
-             .residency = on_nvme,
-             .device = zero::DeviceKind::emulated,
-             .tied_head = true},
-        Case{.name = "frozen_embedding", .residency = on_nvme, .frozen_embedding = true},
-        Case{.name = "frozen_gain", .residency = on_nvme, .frozen_gain = true},
-        Case{.name = "frozen_gain_emulated",
-             .residency = on_nvme,
-             .device = zero::DeviceKind::emulated,
-             .frozen_gain = true}),
-    [](const auto& instance) { return std::string(instance.param.name); });
+    ::testing::ValuesIn(in_each_order(
+        {Case{.name = "split_nvme_cpu", .residency = on_nvme},
+         Case{.name = "split_host_cpu", .residency = in_host_memory},
+         Case{.name = "split_nvme_emulated", .residency = on_nvme, .device = zero::DeviceKind::emulated},
+         Case{.name = "split_host_emulated", .residency = in_host_memory, .device = zero::DeviceKind::emulated},
+         Case{.name = "plain_nvme_cpu", .bf16 = false, .residency = on_nvme},
+         Case{.name = "plain_host_cpu", .bf16 = false, .residency = in_host_memory},
+         Case{.name = "plain_nvme_emulated", .bf16 = false, .residency = on_nvme, .device = zero::DeviceKind::emulated},
+         Case{.name = "plain_host_emulated",
+              .bf16 = false,
+              .residency = in_host_memory,
+              .device = zero::DeviceKind::emulated},
+         Case{.name = "states_on_nvme_weights_in_host", .residency = {zero::Tier::host, zero::Tier::nvme}},
+         Case{.name = "weights_on_nvme_states_in_host", .residency = {zero::Tier::nvme, zero::Tier::host}},
+         Case{.name = "three_threads_on_nvme", .residency = on_nvme, .worker_threads = 3},
+         Case{.name = "three_threads_in_host_memory", .residency = in_host_memory, .worker_threads = 3},
+         Case{.name = "depth_0", .residency = on_nvme, .depth = 0},
+         Case{.name = "depth_8_emulated", .residency = on_nvme, .device = zero::DeviceKind::emulated, .depth = 8},
+         Case{.name = "one_staging_tile", .residency = on_nvme, .staging_tiles = 1},
+         Case{.name = "nine_staging_tiles", .residency = on_nvme, .staging_tiles = 9},
+         Case{.name = "libaio_backend", .residency = on_nvme, .backend = aio::BackendKind::libaio},
+         Case{.name = "threads_backend", .residency = on_nvme, .backend = aio::BackendKind::threads},
+         Case{.name = "kept_graphs", .residency = on_nvme, .activations = engine::Activations::retain},
+         Case{.name = "kept_graphs_emulated",
+              .residency = on_nvme,
+              .device = zero::DeviceKind::emulated,
+              .activations = engine::Activations::retain},
+         Case{.name = "accumulation_of_3", .residency = on_nvme, .micro_batches = 3},
+         Case{.name = "accumulation_of_3_emulated_kept",
+              .residency = on_nvme,
+              .device = zero::DeviceKind::emulated,
+              .activations = engine::Activations::retain,
+              .micro_batches = 3},
+         Case{.name = "tied_head", .residency = on_nvme, .tied_head = true},
+         Case{.name = "tied_head_emulated",
+              .residency = on_nvme,
+              .device = zero::DeviceKind::emulated,
+              .tied_head = true},
+         Case{.name = "frozen_embedding", .residency = on_nvme, .frozen_embedding = true},
+         Case{.name = "frozen_gain", .residency = on_nvme, .frozen_gain = true},
+         Case{.name = "frozen_gain_emulated",
+              .residency = on_nvme,
+              .device = zero::DeviceKind::emulated,
+              .frozen_gain = true}})),
+    [](const auto& instance) { return instance.param.name; });
 
 // A tied weight's uses are summed apart, so accumulation has no order of its own to be compared with; tiers still
 // agree.

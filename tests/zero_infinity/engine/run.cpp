@@ -58,11 +58,11 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
         result.losses.push_back(report.loss);
         result.norms.push_back(report.gradient_norm);
     }
+    if (at_end == AtEnd::settle && options.session.durability != zero::Durability::scratch) session.engine().settle();
     result.read_bytes = session.counters().read_bytes - read_before;
     result.write_bytes = session.counters().write_bytes - written_before;
     result.kernel_read_bytes = process_io("read_bytes") - kernel_read_before;
     result.kernel_write_bytes = process_io("write_bytes") - kernel_written_before;
-    if (at_end == AtEnd::settle && options.session.durability != zero::Durability::scratch) session.engine().settle();
     return result;
 }
 

@@ -31,7 +31,7 @@ RunOptions toy_run(const std::string& directory);
 struct RunResult {
     std::vector<double> losses;
     std::vector<double> norms;
-    std::uint64_t read_bytes = 0;  // during the steps
+    std::uint64_t read_bytes = 0;  // by the steps, and by settling
     std::uint64_t write_bytes = 0;
     // The same as the kernel's block layer counted it (/proc/self/io); both 0 where the file system is not counted.
     std::uint64_t kernel_read_bytes = 0;

@@ -101,6 +101,35 @@ INSTANTIATE_TEST_SUITE_P(
                       Expected{"compact_in_host_memory", "compact", in_host_memory, 5.125}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
+// Forward and update read weights once for both, or forward finds them made; but for the last update, which no forward
+// follows, or the first forward.
+class DeferredTraffic : public ::testing::TestWithParam<Expected> {};
+
+TEST_P(DeferredTraffic, ReadsWeightsOnceLess) {
+    const TemporaryDirectory directory;
+    RunOptions options = traffic_run(directory.path(), GetParam().residency);
+    options.session.codec = GetParam().codec;
+    options.session.update_order = zero::UpdateOrder::deferred;
+    run_toy(options);  // as below: no code is loaded from here on
+    const std::uint64_t before = options.steps;
+    options.steps = before + 20;
+    const RunResult run = run_toy(options);
+    EXPECT_EQ(run.formula_bytes, GetParam().bytes_per_param);
+    const auto last = static_cast<double>(run.read_bytes - 20 * run.predicted.read);
+    EXPECT_NEAR(last / static_cast<double>(run.trainable_numel), 2, 0.02) << "of the last update";
+    const double numel = static_cast<double>(run.trainable_numel) * 20;
+    EXPECT_NEAR(static_cast<double>(run.read_bytes + run.write_bytes) / numel / run.formula_bytes, 1, 0.01);
+    if (run.kernel_read_bytes == 0) GTEST_SKIP() << "this file system is not counted in /proc/self/io";
+    EXPECT_NEAR(static_cast<double>(run.kernel_read_bytes + run.kernel_write_bytes) / numel / run.formula_bytes, 1,
+                0.01);
+    tell(std::string(GetParam().name) + ", deferred", run, 20, run.formula_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, DeferredTraffic,
+                         ::testing::Values(Expected{"split", "split", on_nvme, 26},
+                                           Expected{"plain_bf16", "plain_bf16", on_nvme, 28}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
 // The counters of Io are those of the kernel's block layer.
 TEST(TrafficOf, TheKernelCountsTheSameBytes) {
     const TemporaryDirectory directory;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 #include <utility>
 
 namespace penstock::testing {
@@ -238,7 +239,7 @@ TEST_P(CoreSessionTest, ALossScaleIsTakenOutAndAnOverflowIsSkipped) {
                                         return store::ClientState{{"step", std::to_string(step + 1)}};
                                     });
         EXPECT_EQ(report.updated, !overflows);
-        EXPECT_EQ(report.committed, !overflows);
+        EXPECT_EQ(report.committed, !overflows && GetParam().order == zero::UpdateOrder::after_backward);
         if (overflows) {
             EXPECT_FALSE(std::isfinite(report.gradient_norm));
             continue;
@@ -254,12 +255,42 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& instance) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, CoreSessionTest,
-                         ::testing::Values(Setting{}, Setting{.depth = 0},
-                                           Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
-                                           Setting{.residency = {zero::Tier::host, zero::Tier::host}},
-                                           Setting{.resident_units = {0, 2}}),
+                         ::testing::ValuesIn(in_each_order({Setting{}, Setting{.depth = 0},
+                                                            Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
+                                                            Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
+                                                            Setting{.residency = {zero::Tier::host, zero::Tier::host}},
+                                                            Setting{.resident_units = {0, 2}}})),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Devices, CoreSessionTest, ::testing::ValuesIn(device_settings()), name_of);
+
+// A step whose update is deferred is durable when the next pass has visited all units, and not before.
+TEST_F(CoreSessionTest, ADeferredStepIsCommittedWithinTheNextPass) {
+    for (const zero::DeviceKind device : devices()) {
+        const TemporaryDirectory parent;
+        const Setting setting{.device = device, .order = zero::UpdateOrder::deferred};
+        PlainLoop plain(units());
+        {
+            Client client(parent / "swap", setting);
+            PlainLoop lost(units());
+            plain_pass(client, lost, 1);
+            EXPECT_FALSE(client.update(1).committed);
+            EXPECT_FALSE(client.session().committed());
+        }
+        {
+            Client client(parent / "swap", setting);
+            EXPECT_EQ(client.steps(), 0U);
+            plain_pass(client, plain, 1);
+            EXPECT_FALSE(client.update(1).committed);
+            plain.update(1, 1);
+            client.session().begin_pass(Pass::training);
+            for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
+            while (!client.session().committed()) std::this_thread::yield();
+        }
+        Client client(parent / "swap", setting);
+        EXPECT_EQ(client.steps(), 1U);
+        EXPECT_TRUE(client.state() == plain.parameters());
+    }
+}
 
 // Gradients of a tied parameter count whenever they come.
 TEST_F(CoreSessionTest, ABorrowedSumThatComesAfterThePassIsTakenIn) {
@@ -317,6 +348,28 @@ TEST_F(CoreSessionTest, AWrongKeyOfTheUserIsRefusedBeforeAnythingHasChanged) {
     client.update(1);
     plain.update(1, 1);
     EXPECT_TRUE(client.state() == plain.parameters());
+}
+
+// A deferred commit comes when the client is further already.
+TEST_F(CoreSessionTest, ADeferredCommitHasTheUserStateOfItsStep) {
+    PlainLoop plain(units());
+    const Setting deferred{.order = zero::UpdateOrder::deferred};
+    {
+        Client client(path(), deferred);
+        for (std::uint64_t step = 1; step <= 2; ++step) {
+            client.session().user_state()["user.at"] = std::to_string(step);
+            plain_pass(client, plain, step);
+            client.update(step);
+            plain.update(step, 1);
+        }
+        client.session().user_state()["user.at"] = "3";
+        client.session().settle();
+        client.session().user_state()["user.at"] = "4";
+        client.session().settle();  // nothing is open any more
+    }
+    Client client(path(), deferred);
+    EXPECT_EQ(client.steps(), 2U);
+    EXPECT_EQ(client.session().user_state().at("user.at"), "2");
 }
 
 using CoreSessionDeathTest = CoreSessionTest;

@@ -8,11 +8,14 @@
 namespace penstock::testing {
 namespace {
 
-zero::SessionPlan plan(const zero::PassVisits& visits) {
+zero::SessionPlan plan(const zero::PassVisits& visits, std::uint32_t depth = 0,
+                       zero::UpdateOrder order = zero::UpdateOrder::after_backward,
+                       std::uint64_t budget_bytes = zero::planned_host_budget) {
     zero::CoreOptions options;
     options.tile_numel = 4096;
-    options.host_budget_bytes = zero::planned_host_budget;
-    options.prefetch_depth = 0;
+    options.host_budget_bytes = budget_bytes;
+    options.prefetch_depth = depth;
+    options.update_order = order;
     return {
         {.units = units(), .optimizers = zero::make_adamw({}), .training = visits, .inference = visits}, options, {}};
 }
@@ -26,6 +29,28 @@ TEST(HostBudgetTest, AUnitThatNoPassIsExpectedToVisitFindsRoomToBeUpdated) {
             largest = std::max(largest, pool::whole_granules(smallest.layout.group_bytes(unit)));
     EXPECT_LT(smallest.layout.group_bytes(4), largest);
     EXPECT_GE(smallest.memory.window.window_bytes, largest);
+}
+
+// What is left beside the window is for states that come while compute is elsewhere.
+TEST(HostBudgetTest, ADeferredUpdateTakesMoreStagingWhereThereIsRoom) {
+    const zero::PassVisits visits{{{0}}, {{1}}, {{2}}, {{3}}, {{4}}, {{3}}, {{2}}, {{1}}, {{0}}};
+    const auto deferred = [&](std::uint64_t bytes) {
+        return plan(visits, 2, zero::UpdateOrder::deferred, bytes).memory;
+    };
+    const zero::MemoryPlan least = plan(visits, 2).memory;
+    const zero::MemoryPlan most = deferred(zero::planned_host_budget);
+    EXPECT_EQ(least.staging_tiles, 4U);
+    EXPECT_GE(most.staging_tiles, 4U + 2);
+    EXPECT_EQ(deferred(4 * most.budget.used_bytes()).staging_tiles, most.staging_tiles);
+    std::uint32_t tiles = 4;
+    for (std::uint64_t bytes = least.budget.used_bytes(); bytes <= most.budget.used_bytes(); bytes += 4096) {
+        const zero::MemoryPlan plan = deferred(bytes);
+        ASSERT_LE(plan.budget.used_bytes(), bytes);
+        ASSERT_EQ(plan.window.depth, least.window.depth);
+        ASSERT_GE(plan.staging_tiles, tiles);
+        tiles = plan.staging_tiles;
+    }
+    EXPECT_EQ(tiles, most.staging_tiles);
 }
 
 }  // namespace

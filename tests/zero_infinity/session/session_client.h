@@ -181,12 +181,22 @@ struct Setting {
     std::optional<zero::PlaneType> frozen_type = {};  // of all units
     std::uint64_t device_budget = 4 << 20;            // everything fits
     unsigned seed = 1;                                // of the order of what compute does
+    zero::UpdateOrder order = zero::UpdateOrder::after_backward;
 };
+
+// Each of them with its updates after backward, and deferred.
+inline std::vector<Setting> in_each_order(std::vector<Setting> settings) {
+    for (std::size_t index = 0, count = settings.size(); index < count; ++index) {
+        settings.push_back(settings[index]);
+        settings.back().order = zero::UpdateOrder::deferred;
+    }
+    return settings;
+}
 
 // For the names of tests.
 inline void PrintTo(const Setting& setting, std::ostream* out) {
-    *out << word_of(setting.device) << " of " << setting.device_budget << " bytes, "
-         << setting.resident_units.size() << " resident units, seed " << setting.seed;
+    *out << word_of(setting.device) << " of " << setting.device_budget << " bytes, " << setting.resident_units.size()
+         << " resident units, seed " << setting.seed << ", " << word_of(setting.order);
 }
 
 // A device budget in which weights and gradients have to make room for each other.
@@ -207,7 +217,7 @@ inline std::vector<Setting> device_settings() {
             if (device == zero::DeviceKind::emulated) break;
         }
     }
-    return all;
+    return in_each_order(all);
 }
 
 // A test's compute begins before its client and ends behind it.
@@ -248,6 +258,7 @@ class Client {
         options.tile_numel = 4096;
         options.residency = setting.residency;
         options.durability = setting.durability;
+        options.update_order = setting.order;
         options.device = {.kind = setting.device,
                           .budget_bytes = setting.device_budget,
                           .copy_delay = std::chrono::microseconds(50),

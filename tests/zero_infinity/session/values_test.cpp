@@ -110,10 +110,10 @@ TEST_P(ValuesTest, WhatIsWrittenIsDurableWithTheNextCommitOnly) {
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, ValuesTest,
-    ::testing::Values(Setting{}, Setting{.residency = {zero::Tier::host, zero::Tier::host}},
-                      Setting{.residency = {zero::Tier::host, zero::Tier::nvme}, .durability = {4}},
-                      Setting{.residency = {zero::Tier::host, zero::Tier::host}, .durability = {4}},
-                      Setting{.durability = {3}, .resident_units = {1, 3}}),
+    ::testing::ValuesIn(in_each_order({Setting{}, Setting{.residency = {zero::Tier::host, zero::Tier::host}},
+                                       Setting{.residency = {zero::Tier::host, zero::Tier::nvme}, .durability = {4}},
+                                       Setting{.residency = {zero::Tier::host, zero::Tier::host}, .durability = {4}},
+                                       Setting{.durability = {3}, .resident_units = {1, 3}}})),
     [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
 INSTANTIATE_TEST_SUITE_P(Devices, ValuesTest, ::testing::ValuesIn(device_settings()),
                          [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
@@ -159,6 +159,37 @@ TEST_F(ValuesTest, TheTrafficOfAStepIsPlannedWithTheResidentUnits) {
         EXPECT_EQ(read, client.session().info().step_bytes.read);
         if (residents.empty()) streamed = read;
         EXPECT_EQ(read < streamed, !residents.empty());
+    }
+}
+
+// Forward and a deferred update read weights once for both.
+TEST_F(ValuesTest, TheTrafficOfADeferredStepIsPlanned) {
+    std::uint64_t after = 0;
+    for (const zero::UpdateOrder order : {zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred}) {
+        const TemporaryDirectory parent;
+        Client client(parent / "swap", {.order = order});
+        const zero::ModelLayout& layout = client.session().layout();
+        std::uint64_t weights = 0;
+        for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+            weights += layout.memory_bytes(layout.objects(unit).weights);
+        const std::uint64_t before = client.session().counters().read_bytes;
+        for (std::uint64_t number = 1; number <= 3; ++number) {
+            client.session().begin_pass(Pass::training);
+            for (std::uint32_t unit = 0; unit < 4; ++unit) client.forward(unit);
+            for (std::uint32_t unit = 5; unit-- > 0;) client.backward(unit, number);
+            client.session().end_pass();
+            client.update(number);
+        }
+        client.session().settle();
+        // The last update is not within a pass that wants the weights.
+        const std::uint64_t last = order == zero::UpdateOrder::deferred ? weights : 0;
+        const std::uint64_t read = client.session().counters().read_bytes - before;
+        EXPECT_EQ(read, 3 * client.session().info().step_bytes.read + last) << word_of(order);
+        if (order == zero::UpdateOrder::after_backward)
+            after = client.session().info().step_bytes.read;
+        else {
+            EXPECT_EQ(client.session().info().step_bytes.read, after - weights);
+        }
     }
 }
 

@@ -1,0 +1,94 @@
+#include "zero_infinity/session/step_update.h"
+
+#include "aio/words/error.h"
+#include "zero_infinity/optimizer/gradient.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock::zero {
+namespace {
+
+std::string parameter_at(const UnitLayout& layout, std::uint64_t element) {
+    for (std::size_t index = 0; index < layout.spec().parameters.size(); ++index) {
+        const ParameterPlace& place = layout.place(index);
+        if (place.training == Training::trainable && element >= place.first && element < place.first + place.numel)
+            return layout.spec().parameters[index].name;
+    }
+    return "padding";
+}
+
+// What a value is that an update refuses.
+std::string beyond(const Codec& codec, const std::string& setting) {
+    return codec.exact ? "infinite or NaN"
+                       : fmt::format("infinite, NaN or larger than codec '{}' holds ({})", codec.name, setting);
+}
+
+}  // namespace
+
+StepUpdate::StepUpdate(const SessionPlan& plan, SessionWork& work, SkippedSteps& skipped_steps)
+    : plan_(plan), work_(work), skipped_steps_(skipped_steps), pieces_(plan.layout, plan.model.optimizers) {}
+
+bool StepUpdate::stays(ParameterId parameter) const {
+    return plan_.layout.unit(parameter.unit).spec().parameters[parameter.index].unused == Unused::skipped &&
+           work_.gradients.is_fresh(parameter);
+}
+
+void StepUpdate::check(const UpdateRequest& request) {
+    pieces_.prepare(request.values.step, request.groups, skipped_steps_,
+                    [this](ParameterId parameter) { return stays(parameter); });
+}
+
+void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
+    groups_.assign(request.groups.begin(), request.groups.end());
+    pieces_.prepare(request.values.step, groups_, skipped_steps_,
+                    [this](ParameterId parameter) { return stays(parameter); });
+    const double scale = clip_factor(gradient_norm, request.clip) / request.loss_scale;
+    tiles_ = {.format = &plan_.layout.format(), .values = request.values, .gradient_scale = static_cast<float>(scale)};
+    skipped_.clear();
+    const std::span<const UnitLayout> units = plan_.layout.units();
+    for (std::uint32_t unit = 0; unit < units.size(); ++unit)
+        for (std::uint32_t index = 0; index < units[unit].spec().parameters.size(); ++index)
+            if (units[unit].place(index).training == Training::trainable && stays({unit, index}))
+                skipped_.push_back({unit, index});
+    work_.gradients.lend();
+}
+
+std::vector<std::uint32_t> StepUpdate::order(std::span<const Visit> expected) const {
+    std::vector<std::uint32_t> units;
+    const auto add = [&](std::uint32_t unit) {
+        if (plan_.layout.unit(unit).tile_count() > 0 && std::find(units.begin(), units.end(), unit) == units.end())
+            units.push_back(unit);
+    };
+    for (std::uint32_t unit = 0; unit < plan_.layout.unit_count(); ++unit)
+        if (plan_.layout.unit(unit).spec().resident) add(unit);
+    for (const Visit& visit : expected) std::for_each(visit.units.begin(), visit.units.end(), add);
+    for (std::uint32_t unit = 0; unit < plan_.layout.unit_count(); ++unit) add(unit);
+    return units;
+}
+
+void StepUpdate::update(std::uint32_t unit) {
+    while (const auto staged = work_.driver.next_tile(unit)) {
+        tiles_.pieces = pieces_.of(staged->tile);
+        if (const auto bad = update_tile(tiles_, staged->view, work_.gradients.tile(staged->tile), work_.workers))
+            refuse(unit, tiles_.pieces.first + *bad);
+        work_.driver.put_back(*staged);
+    }
+    work_.gradients.give_back(unit);
+}
+
+void StepUpdate::refuse(std::uint32_t unit, std::uint64_t element) const {
+    const UnitLayout& layout = plan_.layout.unit(unit);
+    throw Error(ExitCode::non_finite,
+                fmt::format("step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a "
+                            "new run with a lower learning rate",
+                            tiles_.values.step, layout.spec().name, parameter_at(layout, element),
+                            beyond(*plan_.layout.format().codec, plan_.options.names.codec)));
+}
+
+void StepUpdate::end() {
+    for (const ParameterId parameter : skipped_) skipped_steps_.add(parameter);
+}
+
+}  // namespace penstock::zero
