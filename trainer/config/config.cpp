@@ -83,6 +83,13 @@ zero::SettingNames setting_names() {
             .codec = "memory.codec"};
 }
 
+void check_update_order(const TrainConfig& config) {
+    if (config.session.update_order == zero::UpdateOrder::in_backward && config.session.engine.gradient_clipping > 0)
+        refuse(config,
+               "run.update_order \"in_backward\" updates units before the norm of the gradient is known: set "
+               "gradient_clipping to 0, or take \"deferred\", which clips");
+}
+
 // The keys that are members as they stand.
 TrainConfig filled(Settings settings) {
     TrainConfig config;
@@ -101,6 +108,7 @@ TrainConfig make_config(Settings settings) {
     make_optimizers(config.optimizer);  // to refuse what makes no sense before anything is opened
     check_io(config);
     check_memory(config);
+    check_update_order(config);
     complete_snapshot(config);
     config.schedule.learning_rate = config.optimizer.others.learning_rate;
     for (const SettingDirectory& directory : config.swap_directories)

@@ -62,6 +62,8 @@ struct Driver::State {
     bool is_visited(std::uint32_t unit) const;
     void send_fetches(std::span<const Fetch> fetches);
     void send_fetches_of_update(std::span<const Fetch> fetches);
+    void send_fetch_in_place(std::uint32_t unit);
+    bool is_to_come(std::uint32_t unit) const { return awaiting[unit] && update_at == UpdateAt::arrival; }
     std::vector<Visit> fetched_by_update() const;
     void take_in_hand(std::uint32_t unit);
     void unit_updated();
@@ -82,7 +84,10 @@ struct Driver::State {
     Visit visit;                              // where compute is
     std::vector<std::uint32_t> update_order;  // units of the update under way; those before next_in_order are done with
     std::size_t next_in_order = 0;
-    std::vector<bool> awaiting;  // by unit
+    UpdateAt update_at = UpdateAt::arrival;
+    std::vector<bool> awaiting;                     // by unit
+    std::vector<std::uint64_t> fetched_by_compute;  // by unit: the newest fetch that is as compute reads it
+    std::vector<std::uint32_t> stale;               // on the device, where they were updated behind compute
     std::optional<InHand> in_hand;
     bool update_open = false;   // its writes may be under way
     bool window_spent = false;  // by updates without a pass: what lies there is not whole
@@ -104,6 +109,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
       awaiting(deps.layout->unit_count()),
+      fetched_by_compute(deps.layout->unit_count()),
       loop({.io = deps.io,
             .store = deps.store,
             .device = deps.device,
@@ -128,7 +134,8 @@ void Driver::State::send_fetches(std::span<const Fetch> fetches) {
     if (fetches.empty()) return;
     const Ticket left = deps.device->compute_mark();
     for (const Fetch& fetch : fetches) {
-        const FetchUse use = awaiting[fetch.unit] ? FetchUse::both : FetchUse::compute;
+        const FetchUse use = is_to_come(fetch.unit) ? FetchUse::both : FetchUse::compute;
+        if (use == FetchUse::compute) fetched_by_compute[fetch.unit] = fetch.number;
         mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .use = use, .after = left});
     }
     deps.io->wake();
@@ -137,6 +144,15 @@ void Driver::State::send_fetches(std::span<const Fetch> fetches) {
 void Driver::State::send_fetches_of_update(std::span<const Fetch> fetches) {
     for (const Fetch& fetch : fetches)
         mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .use = FetchUse::update});
+    deps.io->wake();
+}
+
+// It lies where compute has read it.
+void Driver::State::send_fetch_in_place(std::uint32_t unit) {
+    const WindowPlan::Place place = *window.place(unit);
+    mailbox.send({.kind = Order::Kind::fetch,
+                  .fetch = {place.fetch, unit, place.offset_bytes, window.units()[unit].bytes, true},
+                  .use = FetchUse::in_place});
     deps.io->wake();
 }
 
@@ -151,14 +167,19 @@ std::vector<Visit> Driver::State::fetched_by_update() const {
 // Waits until its weights are in host memory.
 void Driver::State::take_in_hand(std::uint32_t unit) {
     std::byte* resident = memory.weights().resident(unit);
+    PENSTOCK_CHECK(phase == Phase::between || resident != nullptr || is_visited(unit),
+                   "unit {} is updated within a pass, but is not visited", unit);
     in_hand = InHand{.unit = unit, .weights = resident};
     window_spent = window_spent || phase == Phase::between;
-    if (phase == Phase::between && resident == nullptr) {
+    const auto found = window.place(unit);
+    if (found && found->fetch == fetched_by_compute[unit]) {
+        send_fetch_in_place(unit);
+    } else if (phase == Phase::between && resident == nullptr) {
         std::vector<Visit> ahead = fetched_by_update();
         std::erase(ahead, Visit{{unit}});
         send_fetches_of_update(window.visit({{unit}}, ahead));
     }
-    send({.kind = Order::Kind::await, .fetch = {.unit = unit}});
+    send({.kind = Order::Kind::await_update, .fetch = {.unit = unit}});
     const auto place = window.place(unit);
     in_hand->fetched = place && (phase == Phase::passing || resident == nullptr);
     if (!in_hand->fetched) return;
@@ -175,6 +196,10 @@ void Driver::State::unit_updated() {
     if (!done.fetched) return;
     send({.kind = Order::Kind::end_unit, .fetch = {.unit = done.unit}});
     if (phase != Phase::passing) return window.end_visit();
+    if (update_at == UpdateAt::departure) {
+        if (!deps.device->shares_host_memory()) stale.push_back(done.unit);
+        return;
+    }
     const ArrivedFetch wanted{done.unit, window.place(done.unit)->fetch};
     mailbox.wait_for({&wanted, 1});
     compute_after(mailbox.arrived(done.unit).there);
@@ -188,7 +213,7 @@ void Driver::State::wait_for_writes() {
 void Driver::State::wait_for_weights() {
     std::vector<ArrivedFetch> visited;
     for (const std::uint32_t unit : visit.units)
-        if (const auto place = window.place(unit); place && !awaiting[unit]) visited.push_back({unit, place->fetch});
+        if (const auto place = window.place(unit); place && !is_to_come(unit)) visited.push_back({unit, place->fetch});
     std::vector<ArrivedFetch> wanted = visited;
     std::erase_if(wanted, [&](const ArrivedFetch& each) { return mailbox.has(each); });
     if (!wanted.empty()) {
@@ -262,6 +287,7 @@ void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<c
     State& s = *state_;
     PENSTOCK_CHECK(!s.in_hand, "a visit while unit {} is being updated", s.in_hand->unit);
     if (std::exchange(s.window_spent, false)) s.window.forget();
+    for (const std::uint32_t unit : std::exchange(s.stale, {})) s.window.forget(unit);
     const std::span<const Fetch> fetches = s.window.visit(visit, ahead, held);
     s.phase = State::Phase::passing;
     s.visit = visit;
@@ -273,7 +299,7 @@ UnitMemory Driver::memory(std::uint32_t unit) const {
     const State& s = *state_;
     PENSTOCK_CHECK((s.phase == State::Phase::passing && s.is_visited(unit)) || s.memory.weights().stays(unit),
                    "memory of unit {}, which is not visited", unit);
-    PENSTOCK_CHECK(!s.awaiting[unit], "memory of unit {}, which awaits its update", unit);
+    PENSTOCK_CHECK(!s.is_to_come(unit), "memory of unit {}, which awaits its update", unit);
     const auto place = s.window.place(unit);
     return s.memory.weights().unit(unit, place ? place->offset_bytes : 0);
 }
@@ -286,12 +312,14 @@ void Driver::end_pass() {
     s.phase = State::Phase::between;
 }
 
-void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles residents) {
+void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at) {
     State& s = *state_;
     PENSTOCK_CHECK(s.phase == State::Phase::between && !s.update_open,
                    "an update begins within a pass or another update");
     s.window.forget();
     s.window_spent = false;
+    s.stale.clear();
+    s.update_at = at;
     s.update_order = std::move(units);
     s.next_in_order = 0;
     for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;

@@ -50,6 +50,12 @@ struct WaitTimes {
     std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit; }
 };
 
+// When a unit that awaits its update is updated within a pass.
+enum class UpdateAt : std::uint8_t {
+    arrival,    // at a visit, before compute reads it
+    departure,  // at a visit, after compute has read it
+};
+
 // All calls on the compute thread. Any of them throws Error once an operation has failed (storage) or a device is stuck
 // (see stuck()); after that only the destructor may be called. The constructor reads resident objects and so blocks.
 class Driver {
@@ -61,19 +67,20 @@ class Driver {
 
     // Compute goes to these units, and is expected at `ahead` after them: blocks until it may read them, and has what
     // comes fetched meanwhile. An empty visit begins a pass. See WindowPlan::visit(), whose Error changes nothing here
-    // either. A unit that awaits its update is not waited for: next_tile() does.
+    // either. A unit that awaits its update at arrival is not waited for: next_tile() does.
     void visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held = {});
-    // REQUIRES: it does not await its update; and the last visit names it, or it is resident where compute reads host
-    // memory (its place never changes).
+    // REQUIRES: it does not await its update at arrival; and the last visit names it, or it is resident where compute
+    // reads host memory (its place never changes).
     UnitMemory memory(std::uint32_t unit) const;
     void end_pass();  // compute reads no weights any more
 
     // Of all units with something to train, each once, in the order in which compute is expected to take them: what an
     // update reads is fetched ahead in that order. REQUIRES: no pass; the last update has ended.
-    void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents);
+    void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at = UpdateAt::arrival);
     bool awaits_update(std::uint32_t unit) const noexcept;  // not all of its tiles were put back
     std::optional<std::uint32_t> next_awaiting() noexcept;  // the first of that order
-    // The unit's next tile, in host memory; blocks; nothing after the last, from when on compute may read the unit.
+    // The unit's next tile, in host memory; blocks; nothing after the last, from when on compute may read the unit, at
+    // UpdateAt::departure at the next visit.
     // REQUIRES: no other unit is in hand; it awaits its update; the last visit names it, or no pass has begun.
     std::optional<StagedTile> next_tile(std::uint32_t unit);
     void put_back(const StagedTile& tile);  // updated; it is written while the next ones are worked on

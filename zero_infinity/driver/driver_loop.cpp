@@ -128,6 +128,9 @@ void DriverLoop::obey(const Order& order) {
             break;
         case Order::Kind::await:
             weights_.await(order.fetch.unit);
+            break;
+        case Order::Kind::await_update:
+            weights_.await(order.fetch.unit);
             update_.demand(order.fetch.unit);
             break;
         case Order::Kind::begin_update:

@@ -27,7 +27,8 @@ namespace penstock::zero {
 struct Order {
     enum class Kind : std::uint8_t {
         fetch,
-        await,  // compute waits for a fetch that was made ahead of it, or for tiles of that unit
+        await,         // compute waits for a fetch that was made ahead of it
+        await_update,  // the same, and for that unit's tiles
         begin_update,
         begin_unit,  // compute updates it where it lies
         put_back,
@@ -39,7 +40,7 @@ struct Order {
         end_snapshot,
         stop
     } kind = Kind::stop;
-    Fetch fetch;                                       // of await, begin_unit and end_unit: its unit
+    Fetch fetch;                                       // of await, await_update, begin_unit, end_unit: its unit
     FetchUse use = FetchUse::compute;                  // of fetch
     Ticket after;                                      // of fetch: when compute has left its place
     std::vector<std::uint32_t> units;                  // of begin_update

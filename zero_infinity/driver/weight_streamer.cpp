@@ -37,7 +37,8 @@ class WeightStreamer::UnitRead {
     bool start(std::byte* place, FetchUse use, aio::Urgency urgency) {
         PENSTOCK_CHECK(pending_ == 0, "unit {} is being read already", unit_);
         const std::size_t first = use == FetchUse::compute ? 0 : made_by_update_;
-        const std::size_t last = use == FetchUse::update ? trainable_ : tiles_.size();
+        const bool none_frozen = use == FetchUse::update || use == FetchUse::in_place;
+        const std::size_t last = none_frozen ? trainable_ : tiles_.size();
         pending_ = last - first;
         for (std::size_t index = first; index < last; ++index) {
             const GroupTile& part = tiles_[index];
@@ -154,6 +155,10 @@ bool WeightStreamer::start(const Waiting& waiting) {
     under_way_.push_back(under_way);
     if (resident != nullptr) {
         use == FetchUse::compute ? copy(fetch.unit, resident) : read_done(fetch.unit);
+        return true;
+    }
+    if (use == FetchUse::in_place && !has_device()) {
+        read_done(fetch.unit);
         return true;
     }
     const aio::Urgency urgency = fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch;

@@ -68,7 +68,21 @@ std::vector<std::string> not_reached(const Unit& unit, const std::set<const Para
 }  // namespace
 
 Engine::Engine(const EngineDeps& deps, EngineOptions options)
-    : deps_(deps), options_(options), saved_(deps.model->units().size()), paths_(deps.model->units().size()) {}
+    : deps_(deps), options_(options), saved_(deps.model->units().size()), paths_(deps.model->units().size()) {
+    for (std::uint32_t unit = 0; unit < saved_.size(); ++unit) complete_at_.push_back(unit);
+    for (std::uint32_t unit = 0; unit < saved_.size(); ++unit)
+        for (const zero::BorrowedSpec& borrowed : deps.core->layout().unit(unit).spec().borrowed)
+            complete_at_[borrowed.owner] = std::min(complete_at_[borrowed.owner], unit);
+}
+
+// Backward is done with the unit, which is still bound. One that a unit before it borrows from is left to update().
+void Engine::complete(std::uint32_t unit) {
+    if (updates_in_backward() && complete_at_[unit] == unit) deps_.core->complete(unit);
+}
+
+bool Engine::updates_in_backward() const {
+    return deps_.core->update_order() == zero::UpdateOrder::in_backward;
+}
 
 StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                                const ClientStateOf& client) {
@@ -86,23 +100,18 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     StepReport report;
     const auto updating = deps_.core->counters().updating;
     const std::string generator_before = generator_state(deps_.device);
-    forward_and_backward(micro_batches, report);
+    const zero::UpdateRequest request{.values = values, .clip = options_.gradient_clipping};
+    if (updates_in_backward()) deps_.core->begin_step(request);
+    forward_and_backward(micro_batches, values.step, report);
     watch_generators(generator_before);
-    if (!std::isfinite(report.loss))
-        throw Error(ExitCode::non_finite,
-                    fmt::format("the loss of step {} is {}, {}; the last committed step is untouched: look at the "
-                                "data, or start a new run with a lower learning rate",
-                                values.step, report.loss,
-                                first_non_finite_weight().value_or("although all weights are finite")));
     const auto norm_start = Clock::now();
     report.gradient_norm = deps_.core->gradient_norm();
     report.backward += Clock::now() - norm_start;
-    const zero::UpdateReport updated =
-        deps_.core->update({.values = values, .clip = options_.gradient_clipping}, [&](double) {
-            store::ClientState given = client(report);
-            if (!generator_.empty()) given[generator_key] = generator_;
-            return given;
-        });
+    const zero::UpdateReport updated = deps_.core->update(request, [&](double) {
+        store::ClientState given = client(report);
+        if (!generator_.empty()) given[generator_key] = generator_;
+        return given;
+    });
     report.committed = updated.committed;
     report.committed_before = updated.committed_before;
     report.update = deps_.core->counters().updating - updating;
@@ -146,6 +155,16 @@ std::vector<std::string> Engine::take_notes() {
     return std::exchange(notes_, {});
 }
 
+// Of a step that has updated nothing yet.
+void Engine::refuse_loss(double loss, std::uint64_t step) {
+    release(static_cast<std::uint32_t>(saved_.size()) - 1);
+    deps_.core->end_pass();
+    throw Error(ExitCode::non_finite,
+                fmt::format("the loss of step {} is {}, {}; the last committed step is untouched: look at the data, or "
+                            "start a new run with a lower learning rate",
+                            step, loss, first_non_finite_weight().value_or("although all weights are finite")));
+}
+
 // REQUIRES: no pass is under way. Reads all weights once more.
 std::optional<std::string> Engine::first_non_finite_weight() {
     const at::AutoGradMode no_graph(false);
@@ -161,7 +180,7 @@ std::optional<std::string> Engine::first_non_finite_weight() {
     return found;
 }
 
-void Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report) {
+void Engine::forward_and_backward(std::span<const Bundle> micro_batches, std::uint64_t step, StepReport& report) {
     const auto count = static_cast<std::uint32_t>(saved_.size());
     const auto forward_start = Clock::now();
     const auto updating = deps_.core->counters().updating;
@@ -179,7 +198,14 @@ void Engine::forward_and_backward(std::span<const Bundle> micro_batches, StepRep
     const auto backward_start = Clock::now();
     const auto updated_in_forward = deps_.core->counters().updating;
     report.loss = backward(count - 1, micro_batches.size());
-    for (std::uint32_t unit = count - 1; unit-- > 0;) backward(unit, micro_batches.size());
+    if (!std::isfinite(report.loss)) refuse_loss(report.loss, step);
+    complete(count - 1);
+    release(count - 1);
+    for (std::uint32_t unit = count - 1; unit-- > 0;) {
+        backward(unit, micro_batches.size());
+        complete(unit);
+        release(unit);
+    }
     deps_.core->end_pass();
     report.forward = backward_start - forward_start - (updated_in_forward - updating);
     report.backward = Clock::now() - backward_start - (deps_.core->counters().updating - updated_in_forward);
@@ -243,7 +269,8 @@ Bundle Engine::run_again(std::uint32_t unit, const SavedActivations& saved) cons
     return output;
 }
 
-// Returns the sum of the micro-batches' losses over their number, for the last unit; 0 for the others.
+// Returns the sum of the micro-batches' losses over their number, for the last unit; 0 for the others. The unit stays
+// bound.
 double Engine::backward(std::uint32_t unit, std::size_t count) {
     const at::AutoGradMode graph(true);
     double loss = 0;
@@ -255,7 +282,6 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
         saved_[unit][index] = {};
     }
     check_reached(unit, wanted);
-    release(unit);
     return loss / static_cast<double>(count);
 }
 

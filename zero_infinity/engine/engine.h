@@ -92,9 +92,12 @@ class Engine {
 
     void watch_generators(const std::string& before);
     void note_narrow_sums(std::size_t micro_batches);
+    bool updates_in_backward() const;
+    void complete(std::uint32_t unit);
     StepReport step(std::span<const Bundle> micro_batches, const zero::StepValues& values, const ClientStateOf& client);
     std::optional<std::string> first_non_finite_weight();
-    void forward_and_backward(std::span<const Bundle> micro_batches, StepReport& report);
+    void forward_and_backward(std::span<const Bundle> micro_batches, std::uint64_t step, StepReport& report);
+    [[noreturn]] void refuse_loss(double loss, std::uint64_t step);
     void forward(std::uint32_t unit, std::size_t count);
     Bundle first_run(std::uint32_t unit, SavedActivations& saved);
     void count_saved(const Bundle& saved, const Bundle& before);
@@ -113,6 +116,7 @@ class Engine {
     std::vector<std::vector<SavedActivations>> saved_;  // [unit][micro-batch]
     std::vector<Bundle> upstream_;                      // [micro-batch]: gradients of the boundary that backward is at
     std::vector<Paths> paths_;                          // [unit]
+    std::vector<std::uint32_t> complete_at_;            // [unit]: where backward gives it its last gradient
     std::set<const Parameter*> reached_;                // that a gradient came to in this step
     std::string generator_;  // torch's default generators after the newest step; empty: no unit has drawn from them
     std::uint64_t activation_bytes_ = 0;  // of this step

@@ -15,6 +15,9 @@ std::unique_ptr<zero::CoreSession> open_core(const Model& model, zero::Parameter
                                              SessionEvents events, SessionSeams seams) {
     if (options.codec == "plain_fp16")
         throw Error(ExitCode::usage, "codec plain_fp16 needs a loss scale, which the engine does not have yet");
+    if (options.update_order == zero::UpdateOrder::in_backward && options.engine.gradient_clipping > 0)
+        throw Error(ExitCode::usage,
+                    "gradient_clipping with update_order in_backward: units are updated before the norm is known");
     DrawnWeights drawn(model, options.seed);
     if (seams.weights == nullptr) seams.weights = &drawn;
     events.device_opened = [kind = options.device.kind](const zero::Device&) { load_torch_kernels(kind); };

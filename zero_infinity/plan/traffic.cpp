@@ -4,10 +4,10 @@ namespace penstock::zero {
 namespace {
 
 // Forward and backward each read the weights; the update reads them once more when it rebuilds the master from them. A
-// deferred one leaves them to forward.
+// deferred one leaves them to forward, and one in backward finds them.
 double reads_of_weights(const Codec& codec, UpdateOrder order) noexcept {
     const double both = order == UpdateOrder::deferred ? 1 : 2;
-    return codec.master_needs_weights ? both + 1 : both;
+    return codec.master_needs_weights && order != UpdateOrder::in_backward ? both + 1 : both;
 }
 
 // The share of steps that write what host memory holds: those that commit.

@@ -37,9 +37,13 @@ enum class UpdateOrder : std::uint8_t {
     // Each at the visit that first needs it: the NVMe moves states while compute goes on, and weights are read once for
     // both. A kill costs a finished step more: it is committed when the last of its units is updated, or settled.
     deferred,
+    // Each when the last of its gradients has come, where it lies for backward, before there is a norm: for steps
+    // without clipping. The NVMe moves states while backward goes on, and weights are not read for it.
+    in_backward,
 };
 constexpr auto words_of(UpdateOrder) noexcept {
-    return std::array{Word{UpdateOrder::after_backward, "after_backward"}, Word{UpdateOrder::deferred, "deferred"}};
+    return std::array{Word{UpdateOrder::after_backward, "after_backward"}, Word{UpdateOrder::deferred, "deferred"},
+                      Word{UpdateOrder::in_backward, "in_backward"}};
 }
 
 struct Traffic {
@@ -55,7 +59,8 @@ struct Traffic {
 //   nvme, host            6 + 12 = 18   12 + 12 = 24    4 + 14 = 18   6     + 5.125 = 11.125
 //   host, host            0 + 12 = 12    0 + 12 = 12    0 + 14 = 14   0     + 5.125 =  5.125
 // Example: split, all on NVMe: forward 2 + backward 2 + update 12 read (states 10, and hi once more), 12 written = 28.
-// Deferred saves one of the reads of weights that come from NVMe: split 14 + 12 = 26, plain_fp32 16 + 12 = 28.
+// Deferred saves one of the reads of weights that come from NVMe: split 14 + 12 = 26, plain_fp32 16 + 12 = 28; in
+// backward the update's, where it has one.
 // Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
 // see WindowPlan.

@@ -106,6 +106,10 @@ void WindowPlan::forget() {
     content_.clear();
 }
 
+void WindowPlan::forget(std::uint32_t unit) {
+    std::erase_if(content_, [&](const Held& held) { return held.unit == unit; });
+}
+
 std::optional<WindowPlan::Place> WindowPlan::place(std::uint32_t unit) const {
     for (const Held& held : content_)
         if (held.unit == unit) return Place{held.offset_bytes, held.fetch};

@@ -39,9 +39,10 @@ struct Fetch {
 
 // Who works on what was fetched.
 enum class FetchUse : std::uint8_t {
-    compute,  // reads it
-    update,   // changes it where it lies in host memory, from where it is written
-    both,     // it is updated, then compute reads it
+    compute,   // reads it
+    update,    // changes it where it lies in host memory, from where it is written
+    both,      // it is updated, then compute reads it
+    in_place,  // as update, of what compute has read at that place
 };
 
 // The units in a window of fixed bytes. Not thread-safe; one owner.
@@ -63,6 +64,7 @@ class WindowPlan {
                                  std::span<const std::uint32_t> held = {});
     void end_visit();  // compute is nowhere: everything may be given up, and stays until its place is wanted
     void forget();     // the window holds nothing of use (the weights were updated). REQUIRES: compute is nowhere
+    void forget(std::uint32_t unit);  // the same of one, which compute has left
 
     // Where the unit lies, or will lie once `fetch` has ended; nothing when the window does not have it.
     struct Place {

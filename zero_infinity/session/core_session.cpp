@@ -1,16 +1,11 @@
 #include "zero_infinity/session/core_session.h"
 
-#include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "zero_infinity/ranks/commit_barrier.h"
-#include "zero_infinity/session/session_parts.h"
-#include "zero_infinity/session/step_update.h"
+#include "zero_infinity/session/core_session_state.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace penstock::zero {
 namespace {
@@ -18,178 +13,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
-
-// The stages that were reached, each whole. They are given back in reverse; but kept for ever when something is under
-// way that does not come back: until the process ends the device may write into them.
-struct CoreSession::State {
-    explicit State(Communicator* given) : communicator(given != nullptr ? given : &alone), barrier(*communicator) {}
-    ~State();
-    void end() noexcept;
-    bool stuck();
-    void restore();
-    void expect_pass(Pass pass, const PassVisits& visits);
-    void check_user_keys() const;
-    void add_borrowed();
-    void begin_update(const UpdateRequest& request, double norm);
-    void update_unit(std::uint32_t unit);
-    void finish_update();
-    void begin_commit(const store::ClientState& user_of_step);
-    void finish_commit();
-
-    // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
-    template <typename Call>
-    void perform(Call call) {
-        stage = Stage::failed;
-        call();
-        stage = Stage::ready;
-    }
-    // In whichever stage: a copy of a device may fail.
-    template <typename Call>
-    void look_at_sums(Call call) {
-        PENSTOCK_CHECK(stage != Stage::failed, "gradients after an exception");
-        const Stage before = std::exchange(stage, Stage::failed);
-        call();
-        stage = before;
-    }
-    template <typename Call>
-    void change_sums(Call call) {
-        norm.reset();
-        look_at_sums(call);
-    }
-
-    LocalCommunicator alone;
-    Communicator* communicator;
-    CommitBarrier barrier;
-    std::unique_ptr<SessionPlan> plan;
-    std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
-    std::unique_ptr<Device> device;          // after the end, for whoever still has memory of it; before that machine's
-    std::unique_ptr<Machine> machine;
-    ModelStore opened;
-    std::unique_ptr<SessionWork> work;
-    SessionInfo info;
-    std::vector<std::string> notes;
-
-    Stage stage = Stage::ready;
-    Pass pass = Pass::training;
-    VisitOrder order;
-    std::optional<double> norm;  // of the sums as they are
-    bool sums_lent = false;      // a client may change them unseen
-    std::chrono::nanoseconds updating{0};
-    store::ClientState newest;       // what the client gave for the newest step
-    store::ClientState newest_user;  // as it was then
-    bool commits = false;            // once its last unit is updated
-    bool committed = true;           // all that there is of it
-    store::ClientState user;
-    std::string went_on_from;                   // went_on_from_key's value
-    std::optional<SkippedSteps> skipped_steps;  // from the plan on
-    std::optional<StepUpdate> step_update;
-};
-
-CoreSession::State::~State() {
-    end();
-}
-
-void CoreSession::State::end() noexcept {
-    stage = Stage::failed;
-    if (!stuck()) {
-        work.reset();
-        if (machine) device = std::move(machine->device);
-        machine.reset();
-        return;
-    }
-    static_cast<void>(work.release());
-    static_cast<void>(machine.release());
-    static_cast<void>(pool.release());
-    static_cast<void>(plan.release());
-}
-
-bool CoreSession::State::stuck() {
-    if (work) {
-        work->driver.stop();  // what hangs may only now become too old
-        return work->driver.stuck();
-    }
-    return machine && machine->open.io().finish_all().has_value();
-}
-
-void CoreSession::State::restore() {
-    skipped_steps.emplace(plan->layout.units());
-    newest = opened.client;
-    for (const auto& [key, value] : opened.client)
-        if (key.starts_with(user_prefix)) user[key] = value;
-    std::erase_if(newest, [](const auto& each) { return each.first.starts_with(user_prefix); });
-    if (const auto snapshot = opened.client.find(went_on_from_key); snapshot != opened.client.end())
-        went_on_from = snapshot->second;
-    if (const auto skipped = opened.client.find(skipped_steps_key); skipped != opened.client.end())
-        skipped_steps->read(skipped->second);
-}
-
-void CoreSession::State::expect_pass(Pass of, const PassVisits& visits) {
-    PassVisits whole;
-    for (const Visit& visit : visits) whole.push_back(with_owners(visit, plan->model.units));
-    order.expect(of, std::move(whole));
-}
-
-// What was added since the last end of a training pass.
-void CoreSession::State::add_borrowed() {
-    if (work->gradients.add_borrowed()) norm.reset();
-}
-
-void CoreSession::State::check_user_keys() const {
-    for (const auto& [key, value] : user)
-        if (!key.starts_with(user_prefix))
-            throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
-}
-
-void CoreSession::State::begin_update(const UpdateRequest& request, double gradient_norm) {
-    step_update->begin(request, gradient_norm);
-    newest_user = user;
-    commits = plan->options.durability.commits_after(request.values.step);
-    committed = false;
-    norm.reset();
-    sums_lent = false;
-    const bool deferred = plan->options.update_order == UpdateOrder::deferred;
-    const auto units = step_update->order(deferred ? order.expected(Pass::training) : std::span<const Visit>());
-    barrier.before_write();
-    work->driver.begin_update(units, commits ? ResidentTiles::written : ResidentTiles::held_back);
-    bool any = false;
-    for (const std::uint32_t unit : units) {
-        if (!plan->layout.unit(unit).spec().resident) break;
-        update_unit(unit);
-        any = true;
-    }
-    if (any) work->driver.renew_residents();
-}
-
-void CoreSession::State::update_unit(std::uint32_t unit) {
-    const auto start = Clock::now();
-    step_update->update(unit);
-    updating += Clock::now() - start;
-    if (work->driver.next_awaiting()) return;
-    step_update->end();
-    if (commits) begin_commit(newest_user);
-}
-
-// All that there is of the newest step: its updates, its writes, its commit. REQUIRES: no pass.
-void CoreSession::State::finish_update() {
-    while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
-    work->driver.commits() ? finish_commit() : work->driver.end_update();
-}
-
-void CoreSession::State::begin_commit(const store::ClientState& user_of_step) {
-    store::ClientState client = newest;
-    client.insert(user_of_step.begin(), user_of_step.end());
-    client[fingerprint_key] = plan->fingerprint;
-    if (!skipped_steps->empty()) client[skipped_steps_key] = skipped_steps->text();
-    if (!went_on_from.empty()) client[went_on_from_key] = went_on_from;
-    barrier.before_write();  // what was held back in host memory is written now
-    work->driver.begin_commit(client);
-}
-
-void CoreSession::State::finish_commit() {
-    work->driver.finish_commit();
-    barrier.committed();
-    committed = true;
-}
 
 CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::ClientState& initial_client,
                          const SessionEvents& events, const SessionSeams& seams)
@@ -231,6 +54,10 @@ SessionCounters CoreSession::counters() const {
 
 CoreSession::Stage CoreSession::stage() const noexcept {
     return state_->stage;
+}
+
+UpdateOrder CoreSession::update_order() const noexcept {
+    return state_->plan->options.update_order;
 }
 
 const ModelLayout& CoreSession::layout() const noexcept {
@@ -276,7 +103,7 @@ void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held)
         throw;
     }
     for (const std::uint32_t unit : whole.units)
-        if (s.work->driver.awaits_update(unit)) s.update_unit(unit);
+        if (!s.step_within && s.work->driver.awaits_update(unit)) s.update_unit(unit);
     s.stage = Stage::in_pass;
 }
 
@@ -341,13 +168,29 @@ double CoreSession::gradient_norm() {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "the norm within a pass, or after an exception");
     if (s.norm && !s.sums_lent) return *s.norm;
+    s.perform([&] { s.norm = s.norm_of_gradients(); });
+    return *s.norm;
+}
+
+void CoreSession::begin_step(const UpdateRequest& request) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within, "a step begins within a pass or step");
+    PENSTOCK_CHECK(s.plan->options.update_order == UpdateOrder::in_backward && request.clip == 0 &&
+                       request.overflow == UpdateRequest::Overflow::refused && request.loss_scale > 0,
+                   "step {} cannot be updated before its norm is known", request.values.step);
     s.perform([&] {
         s.finish_update();
-        s.add_borrowed();
-        s.norm = s.work->gradients.norm(s.work->workers, *s.communicator);
-        s.barrier.joined();
+        s.begin_step(request);
     });
-    return *s.norm;
+}
+
+void CoreSession::complete(std::uint32_t unit) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.stage == Stage::in_pass && s.step_within, "unit {} is complete, but no step was begun", unit);
+    if (s.plan->layout.unit(unit).spec().resident || !s.work->driver.awaits_update(unit)) return;
+    s.stage = Stage::failed;
+    s.update_unit(unit);
+    s.stage = Stage::in_pass;
 }
 
 UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
@@ -358,12 +201,10 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
         s.finish_update();
         s.add_borrowed();
     });
-    if (const auto missing = s.work->gradients.first_missing())
-        throw Error(ExitCode::usage, fmt::format("no gradient came to {}: the loss does not depend on them. Use them, "
-                                                 "freeze them, or say that a step may do without",
-                                                 *missing));
-    PENSTOCK_CHECK(request.loss_scale > 0, "a loss scale of {}", request.loss_scale);
-    s.step_update->check(request);
+    PENSTOCK_CHECK(!s.step_within || (*s.step_within == request.values.step && request.clip == 0 &&
+                                      request.overflow == UpdateRequest::Overflow::refused),
+                   "an update of step {}, but step {} was begun", request.values.step, *s.step_within);
+    if (!s.step_within) s.step_update->check(request);
     UpdateReport report;
     report.gradient_norm = gradient_norm() / request.loss_scale;
     if (!std::isfinite(report.gradient_norm)) {
@@ -371,17 +212,17 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
             clear_gradients();
             return report;
         }
-        throw Error(ExitCode::non_finite,
-                    fmt::format("the gradient of step {} is not finite, first in {}; the last committed step "
-                                "is untouched",
-                                request.values.step, s.work->gradients.first_non_finite().value_or("their sum")));
+        if (s.step_within) s.stage = Stage::failed;
+        throw Error(
+            ExitCode::non_finite,
+            non_finite_gradient(request.values.step, s.work->gradients.first_non_finite().value_or("their sum")));
     }
     s.newest = client(report.gradient_norm);
     report.committed_before = s.committed;
     report.updated = true;
     s.perform([&] {
         const auto update_start = Clock::now();
-        s.begin_update(request, report.gradient_norm);
+        s.step_within ? s.finish_step() : s.begin_update(request, report.gradient_norm);
         if (s.plan->options.update_order == UpdateOrder::deferred) return;
         while (const auto unit = s.work->driver.next_awaiting()) s.update_unit(*unit);
         const auto commit_start = Clock::now();
@@ -403,6 +244,7 @@ void CoreSession::settle() {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "a commit within a pass, or after an exception");
     PENSTOCK_CHECK(s.plan->options.durability != Durability::scratch, "nothing is committed in scratch");
+    PENSTOCK_CHECK(!s.step_within, "a commit within step {}", *s.step_within);
     s.check_user_keys();
     s.perform([&] { s.finish_update(); });
     if (s.committed) return;
@@ -427,7 +269,8 @@ void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
 
 void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == Stage::ready, "weights are written within a pass, or after an exception");
+    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within,
+                   "weights are written within a pass or step, or after an exception");
     s.perform([&] { s.finish_update(); });
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
         s.perform([&] { s.work->driver.read(tile, memory); });

@@ -92,6 +92,7 @@ class CoreSession {
     const SessionInfo& info() const noexcept;
     SessionCounters counters() const;
     const ModelLayout& layout() const noexcept;
+    UpdateOrder update_order() const noexcept;
     // A client that computes on a stream of its own names it by compute_on(), before each visit or gradient on another.
     Device& device() noexcept;
     PlaneType gradient_type() const noexcept;
@@ -135,6 +136,14 @@ class CoreSession {
     // Asked once the gradient was found finite; what the client wants to find again with this step. The norm is that of
     // the gradient, before clipping.
     using ClientStateOf = std::function<store::ClientState(double gradient_norm)>;
+    // Of UpdateOrder::in_backward: the next training pass is the last one before update() with this same request, and
+    // complete() updates units within it. What fails then ends the session. Throws Error: usage (groups that are not
+    // the model's), storage. REQUIRES: no pass; that order; nothing is clipped or skipped.
+    void begin_step(const UpdateRequest& request);
+    // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
+    // reads them no more: the unit is updated now. Those that it is not said of are updated by update(). Throws as
+    // update() does. REQUIRES: the last visit names it.
+    void complete(std::uint32_t unit);
     // One step: unscales, clips, updates, clears the gradients; then, after the steps that the durability says, commits
     // what was updated together with the client's state and user_state(). UpdateOrder::deferred leaves the update of
     // each unit to the next visit to it, and the commit to the last of them; what fails there is thrown there, and what

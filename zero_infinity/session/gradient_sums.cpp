@@ -51,7 +51,8 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
       options_(options),
       device_(&device),
       units_(layout.unit_count()),
-      sums_(layout.partition().ranks * layout.tiles().size()) {
+      sums_(layout.partition().ranks * layout.tiles().size()),
+      all_sums_(sums_.size()) {
     const PlaneType type = options.type;
     for (std::uint32_t index = 0; index < layout.unit_count(); ++index) {
         const UnitLayout& unit = layout.unit(index);
@@ -125,6 +126,8 @@ bool GradientSums::is_fresh(ParameterId parameter) const {
 
 GradientSums::Open GradientSums::open(ParameterId parameter) {
     Range& sum = range(parameter);
+    PENSTOCK_CHECK(!units_[parameter.unit].counted, "a gradient for unit {}, which was said to have all of them",
+                   parameter.unit);
     PENSTOCK_CHECK(!units_[parameter.unit].lent,
                    "a gradient for unit {}, whose last update was not made: it is to be "
                    "visited before",
@@ -222,11 +225,7 @@ bool GradientSums::add_borrowed() {
             Range& borrowed = unit.ranges[at];
             if (!borrowed.trainable || borrowed.fresh) continue;
             close_all();
-            Range& owner = range(borrowed.owner);
-            const GradientView addend{unit.memory.data() + borrowed.offset_bytes, type(), borrowed.numel};
-            std::byte* sum = units_[borrowed.owner.unit].memory.data() + owner.offset_bytes;
-            std::exchange(owner.fresh, false) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
-            borrowed.fresh = true;
+            add_borrowed(borrowed, unit);
             complete_ = false;
             added = true;
         }
@@ -234,21 +233,35 @@ bool GradientSums::add_borrowed() {
     return added;
 }
 
+void GradientSums::add_borrowed(Range& borrowed, const UnitSums& unit) {
+    Range& owner = range(borrowed.owner);
+    const GradientView addend{unit.memory.data() + borrowed.offset_bytes, type(), borrowed.numel};
+    std::byte* sum = units_[borrowed.owner.unit].memory.data() + owner.offset_bytes;
+    std::exchange(owner.fresh, false) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
+    borrowed.fresh = true;
+}
+
+void GradientSums::add_borrowed_from(std::uint32_t owner) {
+    for (UnitSums& unit : units_)
+        for (std::size_t at = unit.own; at < unit.ranges.size(); ++at)
+            if (Range& borrowed = unit.ranges[at];
+                borrowed.owner.unit == owner && borrowed.trainable && !borrowed.fresh)
+                add_borrowed(borrowed, unit);
+}
+
 // What no gradient came to, and the padding, is zero. A device leaves anything in between.
-void GradientSums::clear_gaps() {
-    for (std::uint32_t index = 0; index < units_.size(); ++index) {
-        UnitSums& unit = units_[index];
-        if (unit.memory.bytes() == 0) continue;
-        const std::uint64_t own = layout_->unit(index).trainable_numel() * bytes_of(type());
-        std::uint64_t end = 0;  // of what is right
-        for (std::size_t at = 0; at < unit.own; ++at) {
-            const Range& range = unit.ranges[at];
-            if (!range.trainable || range.fresh) continue;
-            std::memset(unit.memory.data() + end, 0, range.offset_bytes - end);
-            end = range.offset_bytes + range.numel * bytes_of(type());
-        }
-        std::memset(unit.memory.data() + end, 0, own - end);
+void GradientSums::clear_gaps(std::uint32_t index) {
+    UnitSums& unit = units_[index];
+    if (unit.memory.bytes() == 0) return;
+    const std::uint64_t own = layout_->unit(index).trainable_numel() * bytes_of(type());
+    std::uint64_t end = 0;  // of what is right
+    for (std::size_t at = 0; at < unit.own; ++at) {
+        const Range& range = unit.ranges[at];
+        if (!range.trainable || range.fresh) continue;
+        std::memset(unit.memory.data() + end, 0, range.offset_bytes - end);
+        end = range.offset_bytes + range.numel * bytes_of(type());
     }
+    std::memset(unit.memory.data() + end, 0, own - end);
 }
 
 void GradientSums::lend() {
@@ -259,21 +272,52 @@ void GradientSums::lend() {
 }
 
 void GradientSums::give_back(std::uint32_t unit) {
-    units_.at(unit).lent = false;
+    UnitSums& sums = units_.at(unit);
+    sums.lent = false;
+    for (std::size_t at = 0; sums.counted && at < sums.own; ++at) sums.ranges[at].fresh = true;
+}
+
+bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
+    UnitSums& sums = units_.at(unit);
+    const UnitLayout& layout = layout_->unit(unit);
+    PENSTOCK_CHECK(!sums.lent && layout.tile_count() > 0, "unit {} is lent twice, or has nothing to lend", unit);
+    close_all();
+    add_borrowed_from(unit);
+    clear_gaps(unit);
+    sum_squares(layout_->number({unit, 0}), layout.tile_count(), workers);
+    sums.lent = sums.counted = true;
+    const std::size_t first = place_of(layout_->number({unit, 0}));
+    return std::all_of(sums_.begin() + static_cast<std::ptrdiff_t>(first),
+                       sums_.begin() + static_cast<std::ptrdiff_t>(first + layout.tile_count()),
+                       [](double each) { return std::isfinite(each); });
+}
+
+void GradientSums::end_step() {
+    for (UnitSums& unit : units_) unit.counted = false;
+}
+
+void GradientSums::sum_squares(std::size_t first_tile, std::size_t count, Workers& workers) {
+    const auto tiles = layout_->tiles().subspan(first_tile, count);
+    workers.run(count,
+                [&](std::size_t index) { sums_[place_of(first_tile + index)] = sum_of_squares(view(tiles[index])); });
 }
 
 double GradientSums::norm(Workers& workers, Communicator& communicator) {
-    PENSTOCK_CHECK(std::none_of(units_.begin(), units_.end(), [](const UnitSums& unit) { return unit.lent; }),
+    const auto is_lent = [](const UnitSums& unit) { return unit.lent && !unit.counted; };
+    PENSTOCK_CHECK(std::none_of(units_.begin(), units_.end(), is_lent),
                    "the norm of gradients that an update works with");
     close_all();
-    clear_gaps();
+    for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+        const std::size_t count = layout_->unit(unit).tile_count();
+        if (count == 0 || units_[unit].counted) continue;
+        clear_gaps(unit);
+        sum_squares(layout_->number({unit, 0}), count, workers);
+    }
     complete_ = true;
-    const std::span<const UnitTile> tiles = layout_->tiles();
-    std::fill(sums_.begin(), sums_.end(), 0);
-    workers.run(tiles.size(), [&](std::size_t index) { sums_[place_of(index)] = sum_of_squares(view(tiles[index])); });
-    communicator.all_reduce(sums_);  // only one rank's addend of each is not zero: no bit changes
+    all_sums_ = sums_;
+    communicator.all_reduce(all_sums_);  // only one rank's addend of each is not zero: no bit changes
     double sum = 0;
-    for (const double each : sums_) sum += each;
+    for (const double each : all_sums_) sum += each;
     return std::sqrt(sum);
 }
 
@@ -313,16 +357,22 @@ std::optional<std::string> GradientSums::first_non_finite() {
 }
 
 std::optional<std::string> GradientSums::first_missing() const {
-    for (std::uint32_t index = 0; index < units_.size(); ++index) {
-        const UnitSpec& spec = layout_->unit(index).spec();
-        std::vector<std::string> names;
-        for (std::size_t at = 0; at < spec.parameters.size(); ++at)
-            if (const Range& range = units_[index].ranges[at];
-                range.trainable && range.fresh && spec.parameters[at].unused == Unused::refused)
-                names.push_back(spec.parameters[at].name);
-        if (!names.empty()) return fmt::format("unit '{}', parameters '{}'", spec.name, fmt::join(names, "', '"));
+    for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
+        if (units_[unit].counted) continue;
+        if (auto found = missing(unit)) return found;
     }
     return std::nullopt;
+}
+
+std::optional<std::string> GradientSums::missing(std::uint32_t unit) const {
+    const UnitSpec& spec = layout_->unit(unit).spec();
+    std::vector<std::string> names;
+    for (std::size_t at = 0; at < spec.parameters.size(); ++at)
+        if (const Range& range = units_[unit].ranges[at];
+            range.trainable && range.fresh && spec.parameters[at].unused == Unused::refused)
+            names.push_back(spec.parameters[at].name);
+    if (names.empty()) return std::nullopt;
+    return fmt::format("unit '{}', parameters '{}'", spec.name, fmt::join(names, "', '"));
 }
 
 }  // namespace penstock::zero

@@ -77,6 +77,11 @@ class GradientSums {
     // norm() came after the last addend. A unit's sums are added to again once they were given back.
     void lend();
     void give_back(std::uint32_t unit);
+    // The same of one unit, before there is a norm: no addend comes any more in this step, also of who borrows from it,
+    // and what was borrowed is added. False: its sum of squares is not finite. Until end_step() it takes no addend, is
+    // not missing, and has its part in the norm.
+    bool lend(std::uint32_t unit, Workers& workers);
+    void end_step();
     GradientView tile(UnitTile tile) const;  // REQUIRES: lent
     // "unit NAME, parameter NAME" of the first one with an element that is not finite, in unit order; nothing when all
     // are.
@@ -84,6 +89,7 @@ class GradientSums {
     // "unit NAME, parameters A, B" of the first unit with trainable parameters that no gradient came to and that are
     // Unused::refused; nothing when there is none.
     std::optional<std::string> first_missing() const;
+    std::optional<std::string> missing(std::uint32_t unit) const;  // the same of one unit
 
    private:
     struct Range {  // where one parameter's gradient lies in its unit's memory
@@ -98,6 +104,7 @@ class GradientSums {
         std::vector<Range> ranges;  // own, then borrowed, as ParameterId counts
         std::size_t own = 0;        // how many of them are own
         bool lent = false;
+        bool counted = false;  // its squares are summed for this step
     };
     struct Window {  // memory of the device that a unit's gradients are summed in
         std::byte* data = nullptr;
@@ -115,7 +122,10 @@ class GradientSums {
     void close_all();
     void compute_after(Ticket ticket) const;
     void wait_for(Ticket ticket) const;
-    void clear_gaps();
+    void add_borrowed(Range& borrowed, const UnitSums& unit);
+    void add_borrowed_from(std::uint32_t owner);
+    void clear_gaps(std::uint32_t unit);
+    void sum_squares(std::size_t first_tile, std::size_t count, Workers& workers);
     GradientView view(UnitTile tile) const;
     std::size_t place_of(std::size_t index) const;  // in the sums, of that tile of the layout
 
@@ -123,11 +133,12 @@ class GradientSums {
     GradientSumsOptions options_;
     Device* device_;
     std::vector<UnitSums> units_;
-    std::vector<Window> windows_;  // none, two, or one per unit
-    Ticket last_out_;              // the newest copy to host memory
-    std::vector<double> sums_;     // one per tile of every rank, in the order in which they are added
-    std::size_t turn_ = 0;         // which window was opened last
-    bool complete_ = false;        // host memory has all, and zero where nothing came
+    std::vector<Window> windows_;   // none, two, or one per unit
+    Ticket last_out_;               // the newest copy to host memory
+    std::vector<double> sums_;      // one per tile of every rank, in the order in which they are added; own ones
+    std::vector<double> all_sums_;  // of all ranks
+    std::size_t turn_ = 0;          // which window was opened last
+    bool complete_ = false;         // host memory has all, and zero where nothing came
 };
 
 }  // namespace penstock::zero

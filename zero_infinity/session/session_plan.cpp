@@ -161,7 +161,7 @@ StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, con
         (layout.states_tier() == Tier::nvme ? bytes.write : bytes.resident_write) += states;
         const bool read = format.codec->master_needs_weights;
         const bool deferred = order == UpdateOrder::deferred;
-        if (streamed && read && !deferred) bytes.read += weights;
+        if (streamed && read && order == UpdateOrder::after_backward) bytes.read += weights;
         if (streamed && !read && deferred) bytes.read -= weights;  // the pass finds them made by the update
         if (layout.states_tier() == Tier::nvme) bytes.read += states;
     }

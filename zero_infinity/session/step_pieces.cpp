@@ -43,40 +43,43 @@ void StepPieces::check(std::span<const GroupValues> groups) const {
 void StepPieces::prepare(std::uint64_t step, std::span<const GroupValues> groups, const SkippedSteps& before,
                          const std::function<bool(ParameterId)>& skipped) {
     check(groups);
-    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
-        const UnitLayout& at = layout_->unit(unit);
-        const auto count = static_cast<std::uint32_t>(at.spec().parameters.size());
-        const auto is_its_own = [&](std::uint32_t index) {
-            return at.place(index).training == Training::trainable &&
-                   (before.of({unit, index}) > 0 || skipped({unit, index}));
-        };
-        bool other = !groups.empty();
-        for (std::uint32_t index = 0; index < count && !other; ++index) other = is_its_own(index);
-        std::vector<OptimizerPiece>& pieces = own_[unit];
-        pieces.clear();
-        for (std::uint32_t index = 0; index < count && other; ++index) {
-            const ParameterPlace& place = at.place(index);
-            if (place.training == Training::frozen) continue;
-            const std::size_t group = groups_[unit][index];
-            const ParameterGroup& own = optimizers_->group(group);
-            OptimizerPiece piece{.end = place.first + place.numel,
-                                 .optimizer = own.optimizer.get(),
-                                 .learning_rate_factor = own.learning_rate_factor,
-                                 .skipped_steps = before.of({unit, index})};
-            if (piece.skipped_steps >= step)
-                throw Error(ExitCode::usage,
-                            fmt::format("step {} is made again: unit '{}', parameter '{}' has skipped {} steps", step,
-                                        at.spec().name, at.spec().parameters[index].name, piece.skipped_steps));
-            if (!groups.empty()) {
-                piece.learning_rate = groups[group].learning_rate;
-                if (groups[group].optimizer) piece.optimizer = groups[group].optimizer.get();
-            }
-            if (skipped({unit, index})) piece.optimizer = nullptr;
-            if (!pieces.empty()) pieces.back().end = place.first;  // padding goes with the parameter before it
-            pieces.push_back(piece);
+    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) prepare(unit, step, groups, before, skipped);
+}
+
+void StepPieces::prepare(std::uint32_t unit, std::uint64_t step, std::span<const GroupValues> groups,
+                         const SkippedSteps& before, const std::function<bool(ParameterId)>& skipped) {
+    const UnitLayout& at = layout_->unit(unit);
+    const auto count = static_cast<std::uint32_t>(at.spec().parameters.size());
+    const auto is_its_own = [&](std::uint32_t index) {
+        return at.place(index).training == Training::trainable &&
+               (before.of({unit, index}) > 0 || skipped({unit, index}));
+    };
+    bool other = !groups.empty();
+    for (std::uint32_t index = 0; index < count && !other; ++index) other = is_its_own(index);
+    std::vector<OptimizerPiece>& pieces = own_[unit];
+    pieces.clear();
+    for (std::uint32_t index = 0; index < count && other; ++index) {
+        const ParameterPlace& place = at.place(index);
+        if (place.training == Training::frozen) continue;
+        const std::size_t group = groups_[unit][index];
+        const ParameterGroup& own = optimizers_->group(group);
+        OptimizerPiece piece{.end = place.first + place.numel,
+                             .optimizer = own.optimizer.get(),
+                             .learning_rate_factor = own.learning_rate_factor,
+                             .skipped_steps = before.of({unit, index})};
+        if (piece.skipped_steps >= step)
+            throw Error(ExitCode::usage,
+                        fmt::format("step {} is made again: unit '{}', parameter '{}' has skipped {} steps", step,
+                                    at.spec().name, at.spec().parameters[index].name, piece.skipped_steps));
+        if (!groups.empty()) {
+            piece.learning_rate = groups[group].learning_rate;
+            if (groups[group].optimizer) piece.optimizer = groups[group].optimizer.get();
         }
-        if (!pieces.empty()) pieces.back().end = at.trainable_numel();
+        if (skipped({unit, index})) piece.optimizer = nullptr;
+        if (!pieces.empty()) pieces.back().end = place.first;  // padding goes with the parameter before it
+        pieces.push_back(piece);
     }
+    if (!pieces.empty()) pieces.back().end = at.trainable_numel();
 }
 
 TilePieces StepPieces::of(UnitTile tile) const {

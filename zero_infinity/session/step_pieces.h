@@ -31,11 +31,13 @@ class StepPieces {
     // groups, an optimizer that keeps other moments, and a step before those that were skipped.
     void prepare(std::uint64_t step, std::span<const GroupValues> groups, const SkippedSteps& before,
                  const std::function<bool(ParameterId)>& skipped);
+    // The same of one unit. REQUIRES: the groups were checked.
+    void prepare(std::uint32_t unit, std::uint64_t step, std::span<const GroupValues> groups,
+                 const SkippedSteps& before, const std::function<bool(ParameterId)>& skipped);
+    void check(std::span<const GroupValues> groups) const;  // as prepare() does
     TilePieces of(UnitTile tile) const;
 
    private:
-    void check(std::span<const GroupValues> groups) const;
-
     const ModelLayout* layout_;
     const ParameterGroups* optimizers_;
     std::vector<std::vector<std::size_t>> groups_;  // by unit and parameter

@@ -1,5 +1,6 @@
 #include "zero_infinity/session/step_update.h"
 
+#include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "zero_infinity/optimizer/gradient.h"
 
@@ -25,7 +26,19 @@ std::string beyond(const Codec& codec, const std::string& setting) {
                        : fmt::format("infinite, NaN or larger than codec '{}' holds ({})", codec.name, setting);
 }
 
+void refuse_missing(const std::optional<std::string>& missing) {
+    if (missing)
+        throw Error(ExitCode::usage, fmt::format("no gradient came to {}: the loss does not depend on them. Use them, "
+                                                 "freeze them, or say that a step may do without",
+                                                 *missing));
+}
+
 }  // namespace
+
+std::string non_finite_gradient(std::uint64_t step, const std::string& where) {
+    return fmt::format("the gradient of step {} is not finite, first in {}; the last committed step is untouched", step,
+                       where);
+}
 
 StepUpdate::StepUpdate(const SessionPlan& plan, SessionWork& work, SkippedSteps& skipped_steps)
     : plan_(plan), work_(work), skipped_steps_(skipped_steps), pieces_(plan.layout, plan.model.optimizers) {}
@@ -36,26 +49,52 @@ bool StepUpdate::stays(ParameterId parameter) const {
 }
 
 void StepUpdate::check(const UpdateRequest& request) {
+    refuse_missing(work_.gradients.first_missing());
+    PENSTOCK_CHECK(request.loss_scale > 0, "a loss scale of {}", request.loss_scale);
     pieces_.prepare(request.values.step, request.groups, skipped_steps_,
                     [this](ParameterId parameter) { return stays(parameter); });
 }
 
-void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
+void StepUpdate::set_values(const UpdateRequest& request, double scale) {
     groups_.assign(request.groups.begin(), request.groups.end());
-    pieces_.prepare(request.values.step, groups_, skipped_steps_,
-                    [this](ParameterId parameter) { return stays(parameter); });
-    const double scale = clip_factor(gradient_norm, request.clip) / request.loss_scale;
     tiles_ = {.format = &plan_.layout.format(), .values = request.values, .gradient_scale = static_cast<float>(scale)};
     skipped_.clear();
-    const std::span<const UnitLayout> units = plan_.layout.units();
-    for (std::uint32_t unit = 0; unit < units.size(); ++unit)
-        for (std::uint32_t index = 0; index < units[unit].spec().parameters.size(); ++index)
-            if (units[unit].place(index).training == Training::trainable && stays({unit, index}))
-                skipped_.push_back({unit, index});
+}
+
+void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
+    within_ = false;
+    set_values(request, clip_factor(gradient_norm, request.clip) / request.loss_scale);
+    pieces_.prepare(request.values.step, groups_, skipped_steps_,
+                    [this](ParameterId parameter) { return stays(parameter); });
+    for (std::uint32_t unit = 0; unit < plan_.layout.unit_count(); ++unit) note_skipped(unit);
     work_.gradients.lend();
 }
 
-std::vector<std::uint32_t> StepUpdate::order(std::span<const Visit> expected) const {
+void StepUpdate::begin_within(const UpdateRequest& request) {
+    pieces_.check(request.groups);
+    within_ = true;
+    set_values(request, 1 / request.loss_scale);
+}
+
+void StepUpdate::note_skipped(std::uint32_t unit) {
+    const UnitLayout& layout = plan_.layout.unit(unit);
+    for (std::uint32_t index = 0; index < layout.spec().parameters.size(); ++index)
+        if (layout.place(index).training == Training::trainable && stays({unit, index}))
+            skipped_.push_back({unit, index});
+}
+
+void StepUpdate::take_gradients(std::uint32_t unit) {
+    const bool finite = work_.gradients.lend(unit, work_.workers);
+    refuse_missing(work_.gradients.missing(unit));
+    pieces_.prepare(unit, tiles_.values.step, groups_, skipped_steps_,
+                    [this](ParameterId parameter) { return stays(parameter); });
+    note_skipped(unit);
+    if (!finite)
+        throw Error(ExitCode::non_finite,
+                    non_finite_gradient(tiles_.values.step, work_.gradients.first_non_finite().value_or("their sum")));
+}
+
+std::vector<std::uint32_t> StepUpdate::in_order_of_visits(std::span<const Visit> expected) const {
     std::vector<std::uint32_t> units;
     const auto add = [&](std::uint32_t unit) {
         if (plan_.layout.unit(unit).tile_count() > 0 && std::find(units.begin(), units.end(), unit) == units.end())
@@ -68,7 +107,15 @@ std::vector<std::uint32_t> StepUpdate::order(std::span<const Visit> expected) co
     return units;
 }
 
+std::vector<std::uint32_t> StepUpdate::in_order_of_leaving(std::span<const Visit> expected) const {
+    std::vector<Visit> backwards(expected.rbegin(), expected.rend());
+    std::vector<std::uint32_t> units = in_order_of_visits(backwards);
+    std::reverse(units.begin(), units.end());
+    return units;
+}
+
 void StepUpdate::update(std::uint32_t unit) {
+    if (within_) take_gradients(unit);
     while (const auto staged = work_.driver.next_tile(unit)) {
         tiles_.pieces = pieces_.of(staged->tile);
         if (const auto bad = update_tile(tiles_, staged->view, work_.gradients.tile(staged->tile), work_.workers))
@@ -89,6 +136,7 @@ void StepUpdate::refuse(std::uint32_t unit, std::uint64_t element) const {
 
 void StepUpdate::end() {
     for (const ParameterId parameter : skipped_) skipped_steps_.add(parameter);
+    work_.gradients.end_step();
 }
 
 }  // namespace penstock::zero

@@ -10,28 +10,40 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace penstock::zero {
+
+// "the gradient of step N is not finite, first in WHERE; ..."
+std::string non_finite_gradient(std::uint64_t step, const std::string& where);
 
 // Compute thread. What it is given outlives it.
 class StepUpdate {
    public:
     StepUpdate(const SessionPlan& plan, SessionWork& work, SkippedSteps& skipped_steps);
 
-    // Whether it can be made. Throws Error: usage; nothing has changed.
+    // Whether it can be made, of gradients that are all there. Throws Error: usage; nothing has changed.
     void check(const UpdateRequest& request);
     // Takes the gradients, of that norm. Its units are updated from then on, each once.
     void begin(const UpdateRequest& request, double gradient_norm);
-    // All units with something to train: first those that clients read at any time, then as compute is expected to
-    // visit them.
-    std::vector<std::uint32_t> order(std::span<const Visit> expected) const;
-    // All tiles of one unit. Throws Error: non_finite (a new value, with unit and parameter), storage.
+    // The same before there are gradients, which each unit takes when it is updated. Throws Error: usage. REQUIRES:
+    // nothing is clipped.
+    void begin_within(const UpdateRequest& request);
+    // All units with something to train, as compute is expected to visit them, or to leave them. Those that clients
+    // read at any time are first, or last.
+    std::vector<std::uint32_t> in_order_of_visits(std::span<const Visit> expected) const;
+    std::vector<std::uint32_t> in_order_of_leaving(std::span<const Visit> expected) const;
+    // All tiles of one unit. Throws Error: non_finite (a new value, with unit and parameter; a gradient that nobody has
+    // looked at), storage; usage (a missing gradient that nobody has looked for).
     void update(std::uint32_t unit);
     void end();  // of all its units
 
    private:
     bool stays(ParameterId parameter) const;
+    void take_gradients(std::uint32_t unit);
+    void set_values(const UpdateRequest& request, double scale);
+    void note_skipped(std::uint32_t unit);
     void refuse(std::uint32_t unit, std::uint64_t element) const;
 
     const SessionPlan& plan_;
@@ -41,6 +53,7 @@ class StepUpdate {
     TileUpdate tiles_;
     std::vector<GroupValues> groups_;   // that the pieces point at
     std::vector<ParameterId> skipped_;  // they stay as they are
+    bool within_ = false;               // begun before its gradients
 };
 
 }  // namespace penstock::zero

@@ -156,6 +156,11 @@ TEST(Kill, SoDoesOneThatCommitsEveryThirdStepAndHoldsBackWhatHostMemoryHas) {
                                  "--set", "zero_optimization.offload_optimizer.device=cpu"});
 }
 
+TEST(Kill, SoDoesOneThatUpdatesWithinBackward) {
+    expect_kills_change_nothing(wanted_kills(12), {"--set", "run.update_order=in_backward"},
+                                {"--set", "gradient_clipping=0"});
+}
+
 TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {
     expect_kills_change_nothing(wanted_kills(24), {"--set", "run.update_order=deferred"});
 }

@@ -380,6 +380,26 @@ TEST_F(Trained, ADeferredStepIsCommittedWithinTheNextAndSettledAtTheEnd) {
     }
 }
 
+TEST_F(Trained, AStepThatIsUpdatedWithinBackwardIsCommittedAtItsEnd) {
+    const std::vector<std::string> in_backward = {"--set", "run.update_order=in_backward"};
+    const Ended refused = train(in_backward);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.errors.find("set gradient_clipping to 0"), std::string::npos) << refused.errors;
+    const std::vector<std::string> unclipped = {"--steps", "5", "--set", "gradient_clipping=0"};
+    ASSERT_EQ(train(unclipped).code, 0);
+    const std::vector<json> usual = log();
+    std::filesystem::remove_all(directory_ / "run");
+    std::filesystem::remove_all(directory_ / "swap");
+    std::vector<std::string> all = unclipped;
+    all.insert(all.end(), in_backward.begin(), in_backward.end());
+    const Ended ended = train(all);
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    for (std::size_t step = 0; step < 5; ++step) {
+        EXPECT_EQ(log().at(step)["committed"], step + 1);
+        for (const char* key : {"loss", "grad_norm"}) EXPECT_EQ(log().at(step)[key], usual.at(step)[key]) << key;
+    }
+}
+
 TEST_F(Trained, ADeferredStepIsCommittedWhenASignalStopsTheRun) {
     const std::vector<std::string> deferred = {
         "train", "config.json", "--json", "--steps", "100000", "--set", "run.update_order=deferred"};

@@ -45,6 +45,7 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     options.session.backend = each.backend;
     options.session.worker_threads = each.worker_threads;
     options.session.update_order = each.order;
+    if (each.order == zero::UpdateOrder::in_backward) options.session.engine.gradient_clipping = 0;
     options.session.engine.activations = each.activations;
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
@@ -87,6 +88,10 @@ std::vector<Case> in_each_order(std::vector<Case> cases) {
         deferred.name += "_deferred";
         deferred.order = zero::UpdateOrder::deferred;
         cases.push_back(deferred);
+        Case in_backward = cases[index];
+        in_backward.name += "_in_backward";
+        in_backward.order = zero::UpdateOrder::in_backward;
+        cases.push_back(in_backward);
     }
     return cases;
 }

@@ -158,6 +158,11 @@ TEST(Misuse, SettingsThatCannotWorkAreRefusedBeforeAnythingIsMade) {
     for (const zero::PlaneType type : {zero::PlaneType::u8, zero::PlaneType::fp16})
         EXPECT_SAYS(refused([&](engine::SessionOptions& options) { options.gradient_type = type; }), "fp32 or bf16");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.staging_tiles = 0; }), "staging_tiles is 0");
+    EXPECT_SAYS(refused([](engine::SessionOptions& options) {
+                    options.update_order = zero::UpdateOrder::in_backward;
+                    options.engine.gradient_clipping = 1;
+                }),
+                "before the norm is known");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.worker_threads = 0; }), "worker_threads is 0");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.tile_numel = 1000; }), "not a multiple of 4096");
     EXPECT_FALSE(std::filesystem::exists(good.session.swap_directories.front()));

@@ -130,6 +130,23 @@ INSTANTIATE_TEST_SUITE_P(Codecs, DeferredTraffic,
                                            Expected{"plain_bf16", "plain_bf16", on_nvme, 28}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
+// It finds the weights where backward has them.
+TEST(TrafficOf, AnUpdateInBackwardReadsStatesOnly) {
+    for (const auto& [codec, bytes] : {std::pair{"split", 26.0}, {"plain_bf16", 30.0}}) {
+        const TemporaryDirectory directory;
+        RunOptions options = traffic_run(directory.path(), on_nvme);
+        options.session.codec = codec;
+        options.session.update_order = zero::UpdateOrder::in_backward;
+        options.session.engine.gradient_clipping = 0;
+        const RunResult run = run_toy(options);
+        EXPECT_EQ(run.formula_bytes, bytes);
+        EXPECT_EQ(run.read_bytes, options.steps * run.predicted.read);
+        const double numel = static_cast<double>(run.trainable_numel) * static_cast<double>(options.steps);
+        EXPECT_NEAR(static_cast<double>(run.read_bytes + run.write_bytes) / numel / bytes, 1, 0.01);
+        tell(std::string(codec) + ", in backward", run, options.steps, bytes);
+    }
+}
+
 // The counters of Io are those of the kernel's block layer.
 TEST(TrafficOf, TheKernelCountsTheSameBytes) {
     const TemporaryDirectory directory;

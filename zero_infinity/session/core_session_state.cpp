@@ -1,0 +1,156 @@
+#include "zero_infinity/session/core_session_state.h"
+
+#include "aio/words/error.h"
+
+#include <fmt/format.h>
+
+namespace penstock::zero {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+CoreSession::State::~State() {
+    end();
+}
+
+void CoreSession::State::end() noexcept {
+    stage = Stage::failed;
+    if (!stuck()) {
+        work.reset();
+        if (machine) device = std::move(machine->device);
+        machine.reset();
+        return;
+    }
+    static_cast<void>(work.release());
+    static_cast<void>(machine.release());
+    static_cast<void>(pool.release());
+    static_cast<void>(plan.release());
+}
+
+bool CoreSession::State::stuck() {
+    if (work) {
+        work->driver.stop();  // what hangs may only now become too old
+        return work->driver.stuck();
+    }
+    return machine && machine->open.io().finish_all().has_value();
+}
+
+void CoreSession::State::restore() {
+    skipped_steps.emplace(plan->layout.units());
+    newest = opened.client;
+    for (const auto& [key, value] : opened.client)
+        if (key.starts_with(user_prefix)) user[key] = value;
+    std::erase_if(newest, [](const auto& each) { return each.first.starts_with(user_prefix); });
+    if (const auto snapshot = opened.client.find(went_on_from_key); snapshot != opened.client.end())
+        went_on_from = snapshot->second;
+    if (const auto skipped = opened.client.find(skipped_steps_key); skipped != opened.client.end())
+        skipped_steps->read(skipped->second);
+}
+
+void CoreSession::State::expect_pass(Pass of, const PassVisits& visits) {
+    PassVisits whole;
+    for (const Visit& visit : visits) whole.push_back(with_owners(visit, plan->model.units));
+    order.expect(of, std::move(whole));
+}
+
+// What was added since the last end of a training pass.
+void CoreSession::State::add_borrowed() {
+    if (work->gradients.add_borrowed()) norm.reset();
+}
+
+void CoreSession::State::check_user_keys() const {
+    for (const auto& [key, value] : user)
+        if (!key.starts_with(user_prefix))
+            throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
+}
+
+void CoreSession::State::begin_update(const UpdateRequest& request, double gradient_norm) {
+    step_update->begin(request, gradient_norm);
+    newest_user = user;
+    commits = plan->options.durability.commits_after(request.values.step);
+    committed = false;
+    norm.reset();
+    sums_lent = false;
+    const bool deferred = plan->options.update_order == UpdateOrder::deferred;
+    const auto units =
+        step_update->in_order_of_visits(deferred ? order.expected(Pass::training) : std::span<const Visit>());
+    begin_writes(units, UpdateAt::arrival);
+    bool any = false;
+    for (const std::uint32_t unit : units) {
+        if (!plan->layout.unit(unit).spec().resident) break;
+        update_unit(unit);
+        any = true;
+    }
+    if (any) work->driver.renew_residents();
+}
+
+void CoreSession::State::update_unit(std::uint32_t unit) {
+    const auto start = Clock::now();
+    step_update->update(unit);
+    updating += Clock::now() - start;
+    if (!step_within && !work->driver.next_awaiting()) end_of_units();
+}
+
+void CoreSession::State::end_of_units() {
+    step_update->end();
+    if (commits) begin_commit(newest_user);
+}
+
+void CoreSession::State::begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at) {
+    barrier.before_write();
+    work->driver.begin_update(units, commits ? ResidentTiles::written : ResidentTiles::held_back, at);
+}
+
+void CoreSession::State::begin_step(const UpdateRequest& request) {
+    step_update->begin_within(request);
+    commits = plan->options.durability.commits_after(request.values.step);
+    norm.reset();
+    sums_lent = false;
+    begin_writes(step_update->in_order_of_leaving(order.expected(Pass::training)), UpdateAt::departure);
+    step_within = request.values.step;
+}
+
+// What its pass has left.
+void CoreSession::State::finish_step() {
+    committed = false;
+    step_within.reset();
+    newest_user = user;
+    if (!work->driver.next_awaiting()) end_of_units();
+    while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
+    work->driver.renew_residents();
+}
+
+// All that there is of the newest step: its updates, its writes, its commit. REQUIRES: no pass.
+void CoreSession::State::finish_update() {
+    if (step_within) return;  // its gradients are not all there
+    while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
+    work->driver.commits() ? finish_commit() : work->driver.end_update();
+}
+
+void CoreSession::State::begin_commit(const store::ClientState& user_of_step) {
+    store::ClientState client = newest;
+    client.insert(user_of_step.begin(), user_of_step.end());
+    client[fingerprint_key] = plan->fingerprint;
+    if (!skipped_steps->empty()) client[skipped_steps_key] = skipped_steps->text();
+    if (!went_on_from.empty()) client[went_on_from_key] = went_on_from;
+    barrier.before_write();  // what was held back in host memory is written now
+    work->driver.begin_commit(client);
+}
+
+void CoreSession::State::finish_commit() {
+    work->driver.finish_commit();
+    barrier.committed();
+    committed = true;
+}
+
+double CoreSession::State::norm_of_gradients() {
+    finish_update();
+    add_borrowed();
+    const double found = work->gradients.norm(work->workers, *communicator);
+    barrier.joined();
+    return found;
+}
+
+}  // namespace penstock::zero

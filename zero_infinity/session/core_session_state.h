@@ -1,0 +1,93 @@
+// What a session holds, and what its calls are made of: passes, steps and commits.
+#pragma once
+
+#include "aio/words/check.h"
+#include "zero_infinity/plan/visit_order.h"
+#include "zero_infinity/ranks/commit_barrier.h"
+#include "zero_infinity/session/core_session.h"
+#include "zero_infinity/session/session_parts.h"
+#include "zero_infinity/session/step_update.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::zero {
+
+// The stages that were reached, each whole. They are given back in reverse; but kept for ever when something is under
+// way that does not come back: until the process ends the device may write into them.
+struct CoreSession::State {
+    explicit State(Communicator* given) : communicator(given != nullptr ? given : &alone), barrier(*communicator) {}
+    ~State();
+    void end() noexcept;
+    bool stuck();
+    void restore();
+    void expect_pass(Pass pass, const PassVisits& visits);
+    void check_user_keys() const;
+    void add_borrowed();
+    void begin_update(const UpdateRequest& request, double norm);
+    void update_unit(std::uint32_t unit);
+    void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at);
+    void begin_step(const UpdateRequest& request);
+    void finish_update();
+    void finish_step();
+    void end_of_units();
+    double norm_of_gradients();
+    void begin_commit(const store::ClientState& user_of_step);
+    void finish_commit();
+
+    // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
+    template <typename Call>
+    void perform(Call call) {
+        stage = Stage::failed;
+        call();
+        stage = Stage::ready;
+    }
+    // In whichever stage: a copy of a device may fail.
+    template <typename Call>
+    void look_at_sums(Call call) {
+        PENSTOCK_CHECK(stage != Stage::failed, "gradients after an exception");
+        const Stage before = std::exchange(stage, Stage::failed);
+        call();
+        stage = before;
+    }
+    template <typename Call>
+    void change_sums(Call call) {
+        norm.reset();
+        look_at_sums(call);
+    }
+
+    LocalCommunicator alone;
+    Communicator* communicator;
+    CommitBarrier barrier;
+    std::unique_ptr<SessionPlan> plan;
+    std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
+    std::unique_ptr<Device> device;          // after the end, for whoever still has memory of it; before that machine's
+    std::unique_ptr<Machine> machine;
+    ModelStore opened;
+    std::unique_ptr<SessionWork> work;
+    SessionInfo info;
+    std::vector<std::string> notes;
+
+    Stage stage = Stage::ready;
+    Pass pass = Pass::training;
+    VisitOrder order;
+    std::optional<double> norm;  // of the sums as they are
+    bool sums_lent = false;      // a client may change them unseen
+    std::chrono::nanoseconds updating{0};
+    store::ClientState newest;                 // what the client gave for the newest step
+    store::ClientState newest_user;            // as it was then
+    bool commits = false;                      // once its last unit is updated
+    std::optional<std::uint64_t> step_within;  // whose number: begun before its gradients
+    bool committed = true;                     // all that there is of it
+    store::ClientState user;
+    std::string went_on_from;                   // went_on_from_key's value
+    std::optional<SkippedSteps> skipped_steps;  // from the plan on
+    std::optional<StepUpdate> step_update;
+};
+
+}  // namespace penstock::zero
