@@ -178,10 +178,9 @@ bool StoreState::read_finished(TileOperation& operation) noexcept {
 }
 
 StoreError StoreState::unwritten(const ReadPlace& place) const noexcept {
-    return {.kind = StoreError::Kind::poisoned, .message = text_or_less([&] {
-                                                    return fmt::format("{} was not written: {}{}", describe(place),
-                                                                       after_failure, poisoned_by);
-                                                })};
+    return {.kind = StoreError::Kind::poisoned,
+            .message = text_or_less(
+                [&] { return fmt::format("{} was not written: {}{}", describe(place), after_failure, poisoned_by); })};
 }
 
 StoreError StoreState::unread(const ReadPlace& place, const aio::IoError& error) const noexcept {

@@ -65,7 +65,7 @@ struct StoreState final : CommitListener {
     void refuse(TileOperation& operation);
     void tile_finished(TileOperation& operation) noexcept;
     void write_finished(TileOperation& operation) noexcept;
-    bool read_finished(TileOperation& operation) noexcept;  // false: it is being read again
+    bool read_finished(TileOperation& operation) noexcept;        // false: it is being read again
     StoreError unwritten(const ReadPlace& place) const noexcept;  // of a poisoned store
     StoreError unread(const ReadPlace& place, const aio::IoError& error) const noexcept;
     StoreError damaged(const ReadPlace& place) const noexcept;
@@ -116,8 +116,8 @@ struct StoreState final : CommitListener {
 
     Commit commit;
     Footing footing = Footing::certain;
-    std::uint32_t found_copy = 0;         // to be written again
-    std::uint64_t found_incarnation = 0;  // of the manifest there
+    std::uint32_t found_copy = 0;            // to be written again
+    std::uint64_t found_incarnation = 0;     // of the manifest there
     TileOperation* first_waiting = nullptr;  // for the footing, linked by TileOperation::next_waiting_
     CommitOperation* committing = nullptr;
     std::optional<StoreError> commit_refusal;  // of the commit under way

@@ -96,6 +96,18 @@ void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::by
         .hash = state.hash(operation), .generation = operation.generation_, .slot = slot, .written = true};
 }
 
+void TensorStore::take_back(TileId tile) {
+    StoreState& state = *state_;
+    state.check_writable();
+    PENSTOCK_CHECK(kind() == StoreKind::durable && state.committing == nullptr,
+                   "tile {} of object '{}' is taken back in a scratch store, or while a commit is under way", tile.tile,
+                   layout().objects()[tile.object].name);
+    const std::uint32_t index = layout().tile_index(tile);
+    PENSTOCK_CHECK(!state.work[index].busy, "tile {} of object '{}' is taken back with an operation on it", tile.tile,
+                   layout().objects()[tile.object].name);
+    state.pending.tiles[index] = state.committed[index];
+}
+
 // A write that waits for a pinned tile is not with the Io yet: it takes the new urgency along.
 void TensorStore::promote(TileOperation& operation, aio::Urgency urgency) noexcept {
     PENSTOCK_CHECK(!operation.idle() && operation.state_ == state_.get(),

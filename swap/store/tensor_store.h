@@ -240,6 +240,11 @@ class TensorStore {
     // snapshot is not committed yet.
     void write(TileOperation& operation, TileId tile, std::span<std::byte> memory, aio::Urgency urgency);
 
+    // What was written of the tile since the last commit is no part of the next generation: its newest bytes are the
+    // committed ones again, or it is as never written. One that could not be written holds commits up all the same,
+    // until it is written again. REQUIRES: durable, no operation on the tile, no commit under way.
+    void take_back(TileId tile);
+
     // Makes all writes since the last commit durable as one generation, with `client`. Throws Error (usage), and has
     // changed nothing, when `client` takes more than max_client_bytes. Reads may go on meanwhile. After an error of a
     // flush or of the manifest, or when one of the files was removed, the store is poisoned: every later write and

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <ctime>
+#include <string_view>
 
 namespace penstock::trainer {
 namespace {
@@ -18,6 +19,8 @@ std::string committed_text(const StepRecord& record) {
     return record.committed ? fmt::format("committed {}", *record.committed) : "scratch";
 }
 
+constexpr std::string_view updated_again = "updated again";
+
 std::string time_text(std::int64_t since_1970_s) {
     return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(since_1970_s)));
 }
@@ -29,13 +32,14 @@ std::string line_of(const StepRecord& record) {
         "step {}/{}  loss {:.4f} mean {:.4f}  norm {:.3f}  lr {:.3g}  {:.0f} tok/s  {:.2f} s  ETA {}  NVMe r {:.2f} w "
         "{:.2f} GB/s  "
         "waited {:.0f} %  "
-        "pool {:.0f}/{:.0f} MiB, activations {:.0f} MiB  {}",
+        "pool {:.0f}/{:.0f} MiB, activations {:.0f} MiB  {}{}",
         record.step, record.steps, record.loss, record.smooth_loss, record.gradient_norm, record.learning_rate,
         record.tokens_per_second(), record.seconds, duration_text(record.seconds_left),
         gigabytes_per_second(record.read_bytes, record.seconds),
         gigabytes_per_second(record.write_bytes, record.seconds), 100 * record.waited_share(),
         static_cast<double>(record.pool_peak_bytes) / 0x1p20, static_cast<double>(record.pool_budget_bytes) / 0x1p20,
-        static_cast<double>(record.activation_bytes) / 0x1p20, committed_text(record));
+        static_cast<double>(record.activation_bytes) / 0x1p20, committed_text(record),
+        record.updated_again ? fmt::format("  {}", updated_again) : "");
 }
 
 std::string live_line_of(const StepRecord& record, std::size_t columns) {
@@ -43,6 +47,7 @@ std::string live_line_of(const StepRecord& record, std::size_t columns) {
     const std::array fields = {
         fmt::format("{}/{} loss {:.4f} mean {:.4f}", record.step, record.steps, record.loss, record.smooth_loss),
         record.committed == record.step ? "" : committed_text(record),  // that a step is committed is the rule
+        std::string(record.updated_again ? updated_again : ""),
         fmt::format("lr {:.2g}", record.learning_rate),
         fmt::format("{:.2f}+{:.2f} GB/s", gigabytes_per_second(record.read_bytes, record.seconds),
                     gigabytes_per_second(record.write_bytes, record.seconds)),
@@ -63,7 +68,7 @@ std::string live_line_of(const StepRecord& record, std::size_t columns) {
 }
 
 std::string json_of(const StepRecord& record) {
-    const nlohmann::ordered_json object = {
+    nlohmann::ordered_json object = {
         {"step", record.step},
         {"committed", record.committed ? nlohmann::ordered_json(*record.committed) : nlohmann::ordered_json(nullptr)},
         {"loss", record.loss},
@@ -87,6 +92,7 @@ std::string json_of(const StepRecord& record) {
         {"peak_rss_bytes", record.peak_rss_bytes},
         {"time", time_text(record.time_s)},
     };
+    if (record.updated_again) object["updated_again"] = true;
     return object.dump();
 }
 

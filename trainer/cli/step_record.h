@@ -12,6 +12,7 @@ struct StepRecord {
     std::int64_t steps = 0;                 // in all
     std::int64_t time_s = 0;                // when it ended, since 1970
     std::optional<std::int64_t> committed;  // newest step that a kill cannot undo; nothing: none, the run is scratch
+    bool updated_again = false;             // after a speculation that failed
     double loss = 0;
     double smooth_loss = 0;    // mean of about the last ten steps; the newest weigh most
     double gradient_norm = 0;  // before clipping

@@ -84,10 +84,19 @@ zero::SettingNames setting_names() {
 }
 
 void check_update_order(const TrainConfig& config) {
-    if (config.session.update_order == zero::UpdateOrder::in_backward && config.session.engine.gradient_clipping > 0)
+    const engine::SessionOptions& session = config.session;
+    if (session.engine.gradient_clipping == 0) return;
+    if (session.update_order == zero::UpdateOrder::in_backward)
         refuse(config,
                "run.update_order \"in_backward\" updates units before the norm of the gradient is known: set "
-               "gradient_clipping to 0, or take \"deferred\", which clips");
+               "gradient_clipping to 0, or take \"speculative\" or \"deferred\", which clip");
+    if (session.update_order == zero::UpdateOrder::speculative &&
+        !zero::may_update_again(session.durability, session.residency))
+        refuse(
+            config,
+            "run.update_order \"speculative\" updates again, from what is committed and on NVMe, where a gradient is "
+            "clipped: set run.commit_every to 1 and the devices of zero_optimization.offload_param and "
+            "offload_optimizer to \"nvme\", or take \"deferred\"");
 }
 
 // The keys that are members as they stand.

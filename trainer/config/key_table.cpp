@@ -285,7 +285,8 @@ constexpr std::array key_list = {
             "when units are updated, to the same bits. after_backward: all at the end of their step; deferred: each as "
             "the next step first needs it, which overlaps the states' traffic with forward and reads weights once "
             "less; a crash then loses the newest finished step, too; in_backward: each when its gradient is there, "
-            "which overlaps with backward, without gradient_clipping only",
+            "which overlaps with backward, without gradient_clipping only; speculative: the same with it, where each "
+            "step is committed and all is on NVMe: a step that is clipped after all is updated again",
             session_default<&Session::update_order>}
             .shared(obeyed),
     KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,

@@ -57,6 +57,7 @@ void RunReport::fill(const RunProgress& progress, const StepTotals& totals) {
     summary_.step_seconds_p50 = median(totals.seconds);
     summary_.nvme_read_bytes = totals.read_bytes;
     summary_.nvme_write_bytes = totals.write_bytes;
+    summary_.steps_updated_again = totals.updated_again;
     summary_.planned_bytes_per_param_step = info.planned_bytes / static_cast<double>(model.trainable_numel());
     summary_.formula_bytes_per_param_step = info.nominal_traffic.total();
     summary_.pool_peak_bytes = run_.session().counters().pool_peak_bytes;

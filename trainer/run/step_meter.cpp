@@ -25,6 +25,7 @@ StepRecord StepMeter::measure(const RunProgress& progress, const engine::StepRep
                             .steps = config_.steps,
                             .time_s = std::time(nullptr),
                             .committed = progress.committed,
+                            .updated_again = report.updated_again,
                             .loss = report.loss,
                             .smooth_loss = smooth_loss_,
                             .gradient_norm = report.gradient_norm,
@@ -50,6 +51,7 @@ StepRecord StepMeter::measure(const RunProgress& progress, const engine::StepRep
     totals_.seconds_total += seconds;
     totals_.read_bytes += record.read_bytes;
     totals_.write_bytes += record.write_bytes;
+    totals_.updated_again += report.updated_again ? 1 : 0;
     return record;
 }
 

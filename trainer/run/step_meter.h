@@ -17,6 +17,7 @@ struct StepTotals {
     double seconds_total = 0;
     std::uint64_t read_bytes = 0;  // NVMe
     std::uint64_t write_bytes = 0;
+    std::int64_t updated_again = 0;  // steps
 };
 
 // The configuration outlives it.

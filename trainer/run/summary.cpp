@@ -40,6 +40,7 @@ ordered_json to_object(const Summary& summary) {
         {"nvme_read_bytes", summary.nvme_read_bytes},
         {"nvme_write_bytes", summary.nvme_write_bytes},
         {"bytes_per_param_step", summary.bytes_per_param_step()},
+        {"steps_updated_again", summary.steps_updated_again},
         {"planned_bytes_per_param_step", summary.planned_bytes_per_param_step},
         {"formula_bytes_per_param_step", summary.formula_bytes_per_param_step},
         {"pool_peak_bytes", summary.pool_peak_bytes},
@@ -73,6 +74,7 @@ Summary from_object(const ordered_json& object) {
     object.at("formula_bytes_per_param_step").get_to(summary.formula_bytes_per_param_step);
     object.at("pool_peak_bytes").get_to(summary.pool_peak_bytes);
     object.at("pool_budget_bytes").get_to(summary.pool_budget_bytes);
+    summary.steps_updated_again = object.value("steps_updated_again", std::int64_t{0});
     summary.activation_peak_bytes = object.value("activation_peak_bytes", std::uint64_t{0});  // none in an older one
     object.at("peak_rss_bytes").get_to(summary.peak_rss_bytes);
     object.at("checkpoint").get_to(summary.checkpoint);
@@ -94,7 +96,7 @@ double gigabytes_per_second(std::uint64_t bytes, double seconds) {
 std::vector<std::string> lines_of_steps(const Summary& summary) {
     if (summary.steps_run == 0) return {fmt::format("steps       0 here, {} before", summary.steps)};
     const double seconds = summary.step_seconds_total;
-    return {
+    std::vector<std::string> lines = {
         fmt::format("steps       {} here in {}, half of them within {:.3f} s, {:.0f} tokens/s", summary.steps_run,
                     duration_text(seconds), summary.step_seconds_p50, summary.tokens_per_second()),
         fmt::format("NVMe        {:.2f} GB read, {:.2f} GB written; over the steps' time {:.2f} and {:.2f} GB/s",
@@ -106,6 +108,12 @@ std::vector<std::string> lines_of_steps(const Summary& summary) {
                     summary.bytes_per_param_step(), summary.planned_bytes_per_param_step,
                     summary.formula_bytes_per_param_step),
     };
+    if (summary.steps_updated_again > 0)
+        lines.push_back(
+            fmt::format("speculation failed in {} of these steps: their gradients were clipped, and their "
+                        "units updated again",
+                        summary.steps_updated_again));
+    return lines;
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct Summary {
     double step_seconds_p50 = 0;
     std::uint64_t nvme_read_bytes = 0;
     std::uint64_t nvme_write_bytes = 0;
+    std::int64_t steps_updated_again = 0;     // after a speculation that failed
     double planned_bytes_per_param_step = 0;  // by this run's schedules and objects
     double formula_bytes_per_param_step = 0;  // by codec, order, durability and residency
     std::uint64_t pool_peak_bytes = 0;

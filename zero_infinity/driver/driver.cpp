@@ -84,6 +84,7 @@ struct Driver::State {
     Visit visit;                              // where compute is
     std::vector<std::uint32_t> update_order;  // units of the update under way; those before next_in_order are done with
     std::size_t next_in_order = 0;
+    std::uint64_t update_tiles = 0;  // of the update under way
     UpdateAt update_at = UpdateAt::arrival;
     std::vector<bool> awaiting;                     // by unit
     std::vector<std::uint64_t> fetched_by_compute;  // by unit: the newest fetch that is as compute reads it
@@ -207,7 +208,7 @@ void Driver::State::unit_updated() {
 
 void Driver::State::wait_for_writes() {
     if (!std::exchange(update_open, false)) return;
-    wait(waits.commit, [&](const Progress& progress) { return progress.written_tiles == deps.layout->tiles().size(); });
+    wait(waits.commit, [&](const Progress& progress) { return progress.written_tiles == update_tiles; });
 }
 
 void Driver::State::wait_for_weights() {
@@ -322,7 +323,11 @@ void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles reside
     s.update_at = at;
     s.update_order = std::move(units);
     s.next_in_order = 0;
-    for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;
+    s.update_tiles = 0;
+    for (const std::uint32_t unit : s.update_order) {
+        s.awaiting[unit] = true;
+        s.update_tiles += s.deps.layout->unit(unit).tile_count();
+    }
     s.update_open = true;
     s.begun = s.send({.kind = Order::Kind::begin_update, .units = s.update_order, .residents = residents});
 }
@@ -368,6 +373,14 @@ void Driver::put_back(const StagedTile& tile) {
                    "tile {} is put back, but was not handed out", tile.number);
     ++s.in_hand->put_back;
     s.send({.kind = Order::Kind::put_back, .number = tile.number, .weights = tile.view.weights});
+}
+
+void Driver::take_back(const std::vector<std::uint32_t>& units) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.phase == State::Phase::between && !s.update_open,
+                   "tiles are taken back within a pass or an update");
+    s.window.forget();
+    s.send({.kind = Order::Kind::take_back, .units = units});
 }
 
 void Driver::renew_residents() {

@@ -74,8 +74,8 @@ class Driver {
     UnitMemory memory(std::uint32_t unit) const;
     void end_pass();  // compute reads no weights any more
 
-    // Of all units with something to train, each once, in the order in which compute is expected to take them: what an
-    // update reads is fetched ahead in that order. REQUIRES: no pass; the last update has ended.
+    // Of all units with something to train, each once, or of some of them, in the order in which compute is expected to
+    // take them: what an update reads is fetched ahead in that order. REQUIRES: no pass; the last update has ended.
     void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at = UpdateAt::arrival);
     bool awaits_update(std::uint32_t unit) const noexcept;  // not all of its tiles were put back
     std::optional<std::uint32_t> next_awaiting() noexcept;  // the first of that order
@@ -84,7 +84,11 @@ class Driver {
     // REQUIRES: no other unit is in hand; it awaits its update; the last visit names it, or no pass has begun.
     std::optional<StagedTile> next_tile(std::uint32_t unit);
     void put_back(const StagedTile& tile);  // updated; it is written while the next ones are worked on
-    void renew_residents();                 // a device's copies of units that are resident by themselves
+    // What the last update wrote of these units, whose weights and states are on NVMe, is as if it had not been: they
+    // are as the newest commit has them. REQUIRES: no pass, end_update(), a durable store, nothing else was written of
+    // them.
+    void take_back(const std::vector<std::uint32_t>& units);
+    void renew_residents();  // a device's copies of units that are resident by themselves
     // Blocks until the update's writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
     void end_update();
     // Writes what was held back in host memory, and makes all durable: finish_commit() blocks until it is. REQUIRES: no

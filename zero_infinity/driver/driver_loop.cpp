@@ -136,6 +136,9 @@ void DriverLoop::obey(const Order& order) {
         case Order::Kind::begin_update:
             update_.begin(order.units, order.residents);
             break;
+        case Order::Kind::take_back:
+            update_.take_back(order.units);
+            break;
         case Order::Kind::begin_unit:
             weights_.updating(order.fetch.unit);
             break;

@@ -30,6 +30,7 @@ struct Order {
         await,         // compute waits for a fetch that was made ahead of it
         await_update,  // the same, and for that unit's tiles
         begin_update,
+        take_back,   // what the update wrote of these units, which has ended
         begin_unit,  // compute updates it where it lies
         put_back,
         end_unit,  // all its tiles were put back
@@ -43,7 +44,7 @@ struct Order {
     Fetch fetch;                                       // of await, await_update, begin_unit, end_unit: its unit
     FetchUse use = FetchUse::compute;                  // of fetch
     Ticket after;                                      // of fetch: when compute has left its place
-    std::vector<std::uint32_t> units;                  // of begin_update
+    std::vector<std::uint32_t> units;                  // of begin_update and take_back
     ResidentTiles residents = ResidentTiles::written;  // of begin_update
     std::uint64_t number = 0;                          // of the tile that is put back
     std::byte* weights = nullptr;                      // of put_back: where the tile's lie; null: it has none

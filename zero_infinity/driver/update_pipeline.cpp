@@ -115,9 +115,10 @@ UpdatePipeline::UpdatePipeline(UpdatePipelineDeps deps)
     : deps_(std::move(deps)), slot_of_(tile_count()), left_(deps_.layout->unit_count()) {
     for (std::uint32_t slot = 0; slot < deps_.memory->slots(); ++slot)
         slots_.push_back(std::make_unique<Slot>(*this, slot));
+    std::uint64_t first = 0;
     for (std::uint32_t unit = 0; unit < left_.size(); ++unit) {
-        first_.push_back(written_);
-        written_ += deps_.layout->unit(unit).tile_count();
+        first_.push_back(first);
+        first += deps_.layout->unit(unit).tile_count();
     }
 }
 
@@ -128,24 +129,35 @@ UpdatePipeline::~UpdatePipeline() {
 void UpdatePipeline::begin(std::span<const std::uint32_t> units, ResidentTiles tiles) {
     begin(tiles == ResidentTiles::written ? Work::update : Work::update_holding_back);
     for (const std::uint32_t unit : units) append_tiles(unit);
-    PENSTOCK_CHECK(waiting_.size() == tile_count(), "an update of {} of {} tiles", waiting_.size(), tile_count());
+    to_write_ = waiting_.size();
     holds_back_ = deps_.layout->has_residents() && tiles == ResidentTiles::held_back;
 }
 
 void UpdatePipeline::write_residents() {
     begin(Work::write_residents);
     for (std::uint32_t unit = 0; unit < left_.size(); ++unit) append_tiles(unit);
+    to_write_ = waiting_.size();
     holds_back_ = false;
 }
 
 void UpdatePipeline::begin(Work work) {
-    PENSTOCK_CHECK(finished(), "an update begins but {} of {} tiles of the last one are written", written_,
-                   tile_count());
+    PENSTOCK_CHECK(finished(), "an update begins but {} of {} tiles of the last one are written", written_, to_write_);
     work_ = work;
     written_ = 0;
     demanded_.reset();
     for (std::uint32_t unit = 0; unit < left_.size(); ++unit)
         left_[unit] = static_cast<std::uint32_t>(deps_.layout->unit(unit).tile_count());
+}
+
+void UpdatePipeline::take_back(std::span<const std::uint32_t> units) {
+    PENSTOCK_CHECK(finished(), "tiles are taken back while {} are written", to_write_ - written_);
+    for (const std::uint32_t unit : units) {
+        const UnitObjects& objects = deps_.layout->objects(unit);
+        for (std::uint32_t tile = 0; tile < deps_.layout->unit(unit).tile_count(); ++tile) {
+            if (objects.weights) deps_.store->take_back({*objects.weights, tile});
+            if (objects.states) deps_.store->take_back({*objects.states, tile});
+        }
+    }
 }
 
 void UpdatePipeline::append_tiles(std::uint32_t unit) {

@@ -33,14 +33,16 @@ class UpdatePipeline {
     explicit UpdatePipeline(UpdatePipelineDeps deps);
     ~UpdatePipeline();
 
-    // Of all units with something to train, each once, in that order. REQUIRES: finished()
+    // Of all units with something to train, each once, in that order; or of some of them. REQUIRES:
+    // finished()
     void begin(std::span<const std::uint32_t> units, ResidentTiles tiles);
     void demand(std::uint32_t unit);  // compute is at it: its tiles come next, in the slots of others where need be
-    void write_residents();           // what was held back; over when finished(). REQUIRES: finished()
+    void take_back(std::span<const std::uint32_t> units);  // what was written of them. REQUIRES: finished()
+    void write_residents();  // what was held back; over when finished(). REQUIRES: finished()
     // The tile was updated: write it, its weights from where they lie (null: it has none). REQUIRES: staged.
     void put_back(std::uint64_t number, std::byte* weights);
     void pump();  // starts what has a free slot
-    bool finished() const noexcept { return written_ == tile_count(); }
+    bool finished() const noexcept { return written_ == to_write_; }
     std::uint64_t written_count() const noexcept { return written_; }  // tiles that are done with
     bool holds_back() const noexcept { return holds_back_; }           // host memory is newer than the store
     bool idle() const noexcept { return operations_under_way_ == 0; }
@@ -64,6 +66,7 @@ class UpdatePipeline {
     std::vector<std::uint64_t> first_;   // by unit: its first tile
     std::deque<std::uint64_t> waiting_;  // tiles without a slot, the next one first
     std::optional<std::uint32_t> demanded_;
+    std::uint64_t to_write_ = 0;  // tiles, by what was begun last
     std::uint64_t written_ = 0;
     Work work_ = Work::update;
     bool holds_back_ = false;

@@ -77,11 +77,7 @@ Engine::Engine(const EngineDeps& deps, EngineOptions options)
 
 // Backward is done with the unit, which is still bound. One that a unit before it borrows from is left to update().
 void Engine::complete(std::uint32_t unit) {
-    if (updates_in_backward() && complete_at_[unit] == unit) deps_.core->complete(unit);
-}
-
-bool Engine::updates_in_backward() const {
-    return deps_.core->update_order() == zero::UpdateOrder::in_backward;
+    if (step_begun_ && complete_at_[unit] == unit) deps_.core->complete(unit);
 }
 
 StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
@@ -101,7 +97,8 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     const auto updating = deps_.core->counters().updating;
     const std::string generator_before = generator_state(deps_.device);
     const zero::UpdateRequest request{.values = values, .clip = options_.gradient_clipping};
-    if (updates_in_backward()) deps_.core->begin_step(request);
+    step_begun_ = deps_.core->may_begin_step(request);
+    if (step_begun_) deps_.core->begin_step(request);
     forward_and_backward(micro_batches, values.step, report);
     watch_generators(generator_before);
     const auto norm_start = Clock::now();
@@ -114,6 +111,7 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     });
     report.committed = updated.committed;
     report.committed_before = updated.committed_before;
+    report.updated_again = updated.updated_again;
     report.update = deps_.core->counters().updating - updating;
     report.commit = updated.commit;
     return report;

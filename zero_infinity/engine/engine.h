@@ -45,6 +45,7 @@ struct StepReport {
     std::chrono::nanoseconds commit{0};    // for the last writes and, when it was committed, for the manifest
     bool committed = false;                // durable now; else with a later step, see Durability and UpdateOrder
     bool committed_before = false;         // the step before it is durable
+    bool updated_again = false;            // UpdateOrder::speculative, and the gradient was clipped
 };
 
 // What the client wants to find again with this step; called once its loss and norm are known, before the update.
@@ -92,7 +93,6 @@ class Engine {
 
     void watch_generators(const std::string& before);
     void note_narrow_sums(std::size_t micro_batches);
-    bool updates_in_backward() const;
     void complete(std::uint32_t unit);
     StepReport step(std::span<const Bundle> micro_batches, const zero::StepValues& values, const ClientStateOf& client);
     std::optional<std::string> first_non_finite_weight();
@@ -116,6 +116,7 @@ class Engine {
     std::vector<std::vector<SavedActivations>> saved_;  // [unit][micro-batch]
     std::vector<Bundle> upstream_;                      // [micro-batch]: gradients of the boundary that backward is at
     std::vector<Paths> paths_;                          // [unit]
+    bool step_begun_ = false;                           // CoreSession's: its units are updated within backward
     std::vector<std::uint32_t> complete_at_;            // [unit]: where backward gives it its last gradient
     std::set<const Parameter*> reached_;                // that a gradient came to in this step
     std::string generator_;  // torch's default generators after the newest step; empty: no unit has drawn from them

@@ -10,14 +10,24 @@
 namespace penstock::engine {
 namespace {
 
+void check_update_order(const SessionOptions& options) {
+    if (options.engine.gradient_clipping == 0) return;
+    if (options.update_order == zero::UpdateOrder::in_backward)
+        throw Error(ExitCode::usage,
+                    "gradient_clipping with update_order in_backward: units are updated before the norm is known");
+    if (options.update_order == zero::UpdateOrder::speculative &&
+        !zero::may_update_again(options.durability, options.residency))
+        throw Error(ExitCode::usage,
+                    "gradient_clipping with update_order speculative: units are updated again from what every step has "
+                    "committed, with weights and states on NVMe");
+}
+
 std::unique_ptr<zero::CoreSession> open_core(const Model& model, zero::ParameterGroups optimizers,
                                              const SessionOptions& options, const store::ClientState& initial_client,
                                              SessionEvents events, SessionSeams seams) {
     if (options.codec == "plain_fp16")
         throw Error(ExitCode::usage, "codec plain_fp16 needs a loss scale, which the engine does not have yet");
-    if (options.update_order == zero::UpdateOrder::in_backward && options.engine.gradient_clipping > 0)
-        throw Error(ExitCode::usage,
-                    "gradient_clipping with update_order in_backward: units are updated before the norm is known");
+    check_update_order(options);
     DrawnWeights drawn(model, options.seed);
     if (seams.weights == nullptr) seams.weights = &drawn;
     events.device_opened = [kind = options.device.kind](const zero::Device&) { load_torch_kernels(kind); };

@@ -7,7 +7,7 @@ namespace {
 // deferred one leaves them to forward, and one in backward finds them.
 double reads_of_weights(const Codec& codec, UpdateOrder order) noexcept {
     const double both = order == UpdateOrder::deferred ? 1 : 2;
-    return codec.master_needs_weights && order != UpdateOrder::in_backward ? both + 1 : both;
+    return codec.master_needs_weights && !is_within_backward(order) ? both + 1 : both;
 }
 
 // The share of steps that write what host memory holds: those that commit.

@@ -40,10 +40,13 @@ enum class UpdateOrder : std::uint8_t {
     // Each when the last of its gradients has come, where it lies for backward, before there is a norm: for steps
     // without clipping. The NVMe moves states while backward goes on, and weights are not read for it.
     in_backward,
+    // The same with clipping: as if nothing were clipped, and where the norm says otherwise the step is updated again
+    // from what was committed before it. For steps that are all committed, with weights and states on NVMe.
+    speculative,
 };
 constexpr auto words_of(UpdateOrder) noexcept {
     return std::array{Word{UpdateOrder::after_backward, "after_backward"}, Word{UpdateOrder::deferred, "deferred"},
-                      Word{UpdateOrder::in_backward, "in_backward"}};
+                      Word{UpdateOrder::in_backward, "in_backward"}, Word{UpdateOrder::speculative, "speculative"}};
 }
 
 struct Traffic {
@@ -66,6 +69,9 @@ struct Traffic {
 // see WindowPlan.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency,
                 UpdateOrder order = UpdateOrder::after_backward);
+constexpr bool is_within_backward(UpdateOrder order) noexcept {
+    return order == UpdateOrder::in_backward || order == UpdateOrder::speculative;
+}
 
 // What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
 // top.

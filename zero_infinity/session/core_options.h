@@ -62,4 +62,10 @@ struct CoreOptions {
     store::SharedRemedies snapshot_remedies = store::library_remedies();  // of the one to resume from
 };
 
+// Whether units may be updated as if nothing were clipped, and again where it is: what they were is then committed and
+// on NVMe, where host memory is changed in place.
+constexpr bool may_update_again(Durability durability, Residency residency) noexcept {
+    return durability == Durability::every_step && residency.weights == Tier::nvme && residency.states == Tier::nvme;
+}
+
 }  // namespace penstock::zero

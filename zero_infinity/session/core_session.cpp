@@ -175,9 +175,7 @@ double CoreSession::gradient_norm() {
 void CoreSession::begin_step(const UpdateRequest& request) {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within, "a step begins within a pass or step");
-    PENSTOCK_CHECK(s.plan->options.update_order == UpdateOrder::in_backward && request.clip == 0 &&
-                       request.overflow == UpdateRequest::Overflow::refused && request.loss_scale > 0,
-                   "step {} cannot be updated before its norm is known", request.values.step);
+    PENSTOCK_CHECK(may_begin_step(request), "step {} cannot be updated before its norm is known", request.values.step);
     s.perform([&] {
         s.finish_update();
         s.begin_step(request);
@@ -190,6 +188,7 @@ void CoreSession::complete(std::uint32_t unit) {
     if (s.plan->layout.unit(unit).spec().resident || !s.work->driver.awaits_update(unit)) return;
     s.stage = Stage::failed;
     s.update_unit(unit);
+    s.step_within->updated.push_back(unit);
     s.stage = Stage::in_pass;
 }
 
@@ -201,9 +200,10 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
         s.finish_update();
         s.add_borrowed();
     });
-    PENSTOCK_CHECK(!s.step_within || (*s.step_within == request.values.step && request.clip == 0 &&
-                                      request.overflow == UpdateRequest::Overflow::refused),
-                   "an update of step {}, but step {} was begun", request.values.step, *s.step_within);
+    PENSTOCK_CHECK(
+        !s.step_within || (s.step_within->number == request.values.step && s.step_within->clip == request.clip &&
+                           request.overflow == UpdateRequest::Overflow::refused),
+        "an update of step {}, but step {} was begun", request.values.step, s.step_within->number);
     if (!s.step_within) s.step_update->check(request);
     UpdateReport report;
     report.gradient_norm = gradient_norm() / request.loss_scale;
@@ -222,7 +222,10 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
     report.updated = true;
     s.perform([&] {
         const auto update_start = Clock::now();
-        s.step_within ? s.finish_step() : s.begin_update(request, report.gradient_norm);
+        if (s.step_within)
+            report.updated_again = s.finish_step(request, report.gradient_norm);
+        else
+            s.begin_update(request, report.gradient_norm);
         if (s.plan->options.update_order == UpdateOrder::deferred) return;
         while (const auto unit = s.work->driver.next_awaiting()) s.update_unit(*unit);
         const auto commit_start = Clock::now();
@@ -232,6 +235,15 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
         report.commit = Clock::now() - commit_start;
     });
     return report;
+}
+
+bool CoreSession::may_begin_step(const UpdateRequest& request) const {
+    const State& s = *state_;
+    const CoreOptions& options = s.plan->options;
+    if (request.overflow != UpdateRequest::Overflow::refused || request.loss_scale <= 0) return false;
+    if (request.clip == 0) return is_within_backward(options.update_order);
+    return options.update_order == UpdateOrder::speculative &&
+           may_update_again(options.durability, options.residency) && s.committed;
 }
 
 bool CoreSession::committed() {
@@ -244,7 +256,7 @@ void CoreSession::settle() {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "a commit within a pass, or after an exception");
     PENSTOCK_CHECK(s.plan->options.durability != Durability::scratch, "nothing is committed in scratch");
-    PENSTOCK_CHECK(!s.step_within, "a commit within step {}", *s.step_within);
+    PENSTOCK_CHECK(!s.step_within, "a commit within step {}", s.step_within->number);
     s.check_user_keys();
     s.perform([&] { s.finish_update(); });
     if (s.committed) return;

@@ -69,6 +69,7 @@ struct UpdateReport {
     bool updated = false;           // false: it was not finite and Overflow::skipped; nothing but the sums has changed
     bool committed = false;         // durable now; else with a later step, see Durability, or as UpdateOrder says
     bool committed_before = false;  // the step before it is durable
+    bool updated_again = false;     // it was speculative, and clipped
     std::chrono::nanoseconds update{0};
     std::chrono::nanoseconds commit{0};  // for the last writes and, when it was committed, for the manifest
 };
@@ -136,9 +137,12 @@ class CoreSession {
     // Asked once the gradient was found finite; what the client wants to find again with this step. The norm is that of
     // the gradient, before clipping.
     using ClientStateOf = std::function<store::ClientState(double gradient_norm)>;
-    // Of UpdateOrder::in_backward: the next training pass is the last one before update() with this same request, and
-    // complete() updates units within it. What fails then ends the session. Throws Error: usage (groups that are not
-    // the model's), storage. REQUIRES: no pass; that order; nothing is clipped or skipped.
+    // Whether units may be updated within backward, before there is a norm: UpdateOrder::in_backward, of a request that
+    // does not clip; or speculative, all of the newest step being committed. No gradient may be skipped.
+    bool may_begin_step(const UpdateRequest& request) const;
+    // The next training pass is the last one before update() with this same request, and complete() updates units
+    // within it. What fails then ends the session. Throws Error: usage (groups that are not the model's), storage.
+    // REQUIRES: no pass; may_begin_step().
     void begin_step(const UpdateRequest& request);
     // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
     // reads them no more: the unit is updated now. Those that it is not said of are updated by update(). Throws as

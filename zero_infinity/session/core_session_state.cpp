@@ -109,17 +109,30 @@ void CoreSession::State::begin_step(const UpdateRequest& request) {
     norm.reset();
     sums_lent = false;
     begin_writes(step_update->in_order_of_leaving(order.expected(Pass::training)), UpdateAt::departure);
-    step_within = request.values.step;
+    step_within = {.number = request.values.step, .clip = request.clip};
 }
 
-// What its pass has left.
-void CoreSession::State::finish_step() {
+// What its pass has left, and what it should have clipped: true.
+bool CoreSession::State::finish_step(const UpdateRequest& request, double gradient_norm) {
     committed = false;
-    step_within.reset();
+    norm.reset();
+    sums_lent = false;
     newest_user = user;
-    if (!work->driver.next_awaiting()) end_of_units();
+    const bool again = step_update->clip(request, gradient_norm) && !step_within->updated.empty();
     while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
     work->driver.renew_residents();
+    if (again) {
+        const std::vector<std::uint32_t> units = step_within->updated;
+        work->driver.end_update();
+        work->driver.take_back(units);
+        work->driver.begin_update(units, ResidentTiles::written);
+        const auto start = Clock::now();
+        for (const std::uint32_t unit : units) step_update->update_again(unit);
+        updating += Clock::now() - start;
+    }
+    step_within.reset();
+    end_of_units();
+    return again;
 }
 
 // All that there is of the newest step: its updates, its writes, its commit. REQUIRES: no pass.

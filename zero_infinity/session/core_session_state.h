@@ -34,7 +34,7 @@ struct CoreSession::State {
     void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at);
     void begin_step(const UpdateRequest& request);
     void finish_update();
-    void finish_step();
+    bool finish_step(const UpdateRequest& request, double gradient_norm);
     void end_of_units();
     double norm_of_gradients();
     void begin_commit(const store::ClientState& user_of_step);
@@ -79,11 +79,16 @@ struct CoreSession::State {
     std::optional<double> norm;  // of the sums as they are
     bool sums_lent = false;      // a client may change them unseen
     std::chrono::nanoseconds updating{0};
-    store::ClientState newest;                 // what the client gave for the newest step
-    store::ClientState newest_user;            // as it was then
-    bool commits = false;                      // once its last unit is updated
-    std::optional<std::uint64_t> step_within;  // whose number: begun before its gradients
-    bool committed = true;                     // all that there is of it
+    store::ClientState newest;       // what the client gave for the newest step
+    store::ClientState newest_user;  // as it was then
+    bool commits = false;            // once its last unit is updated
+    struct StepWithin {              // begun before its gradients
+        std::uint64_t number = 0;
+        double clip = 0;
+        std::vector<std::uint32_t> updated;  // by complete()
+    };
+    std::optional<StepWithin> step_within;
+    bool committed = true;  // all that there is of it
     store::ClientState user;
     std::string went_on_from;                   // went_on_from_key's value
     std::optional<SkippedSteps> skipped_steps;  // from the plan on

@@ -272,9 +272,7 @@ void GradientSums::lend() {
 }
 
 void GradientSums::give_back(std::uint32_t unit) {
-    UnitSums& sums = units_.at(unit);
-    sums.lent = false;
-    for (std::size_t at = 0; sums.counted && at < sums.own; ++at) sums.ranges[at].fresh = true;
+    units_.at(unit).lent = false;
 }
 
 bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
@@ -292,8 +290,17 @@ bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
                        [](double each) { return std::isfinite(each); });
 }
 
+void GradientSums::lend_again(std::uint32_t unit) {
+    PENSTOCK_CHECK(units_.at(unit).counted && !units_[unit].lent, "unit {} is lent again, but was not given back",
+                   unit);
+    units_[unit].lent = true;
+}
+
 void GradientSums::end_step() {
-    for (UnitSums& unit : units_) unit.counted = false;
+    for (UnitSums& unit : units_) {
+        for (std::size_t at = 0; unit.counted && at < unit.own; ++at) unit.ranges[at].fresh = true;
+        unit.counted = false;
+    }
 }
 
 void GradientSums::sum_squares(std::size_t first_tile, std::size_t count, Workers& workers) {

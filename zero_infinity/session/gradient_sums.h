@@ -81,6 +81,7 @@ class GradientSums {
     // and what was borrowed is added. False: its sum of squares is not finite. Until end_step() it takes no addend, is
     // not missing, and has its part in the norm.
     bool lend(std::uint32_t unit, Workers& workers);
+    void lend_again(std::uint32_t unit);  // which was lent in this step by itself, and given back
     void end_step();
     GradientView tile(UnitTile tile) const;  // REQUIRES: lent
     // "unit NAME, parameter NAME" of the first one with an element that is not finite, in unit order; nothing when all

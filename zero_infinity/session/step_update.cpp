@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::zero {
 namespace {
@@ -62,7 +63,7 @@ void StepUpdate::set_values(const UpdateRequest& request, double scale) {
 }
 
 void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
-    within_ = false;
+    within_ = speculative_ = false;
     set_values(request, clip_factor(gradient_norm, request.clip) / request.loss_scale);
     pieces_.prepare(request.values.step, groups_, skipped_steps_,
                     [this](ParameterId parameter) { return stays(parameter); });
@@ -73,6 +74,8 @@ void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
 void StepUpdate::begin_within(const UpdateRequest& request) {
     pieces_.check(request.groups);
     within_ = true;
+    speculative_ = request.clip > 0;
+    bad_value_.clear();
     set_values(request, 1 / request.loss_scale);
 }
 
@@ -116,22 +119,42 @@ std::vector<std::uint32_t> StepUpdate::in_order_of_leaving(std::span<const Visit
 
 void StepUpdate::update(std::uint32_t unit) {
     if (within_) take_gradients(unit);
+    update_tiles(unit);
+}
+
+void StepUpdate::update_again(std::uint32_t unit) {
+    work_.gradients.lend_again(unit);
+    update_tiles(unit);
+}
+
+void StepUpdate::update_tiles(std::uint32_t unit) {
     while (const auto staged = work_.driver.next_tile(unit)) {
         tiles_.pieces = pieces_.of(staged->tile);
-        if (const auto bad = update_tile(tiles_, staged->view, work_.gradients.tile(staged->tile), work_.workers))
-            refuse(unit, tiles_.pieces.first + *bad);
+        if (const auto bad = update_tile(tiles_, staged->view, work_.gradients.tile(staged->tile), work_.workers)) {
+            const std::string found = refusal(unit, tiles_.pieces.first + *bad);
+            if (!speculative_) throw Error(ExitCode::non_finite, found);
+            if (bad_value_.empty()) bad_value_ = found;  // which a clipped gradient may not give
+        }
         work_.driver.put_back(*staged);
     }
     work_.gradients.give_back(unit);
 }
 
-void StepUpdate::refuse(std::uint32_t unit, std::uint64_t element) const {
+std::string StepUpdate::refusal(std::uint32_t unit, std::uint64_t element) const {
     const UnitLayout& layout = plan_.layout.unit(unit);
-    throw Error(ExitCode::non_finite,
-                fmt::format("step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a "
-                            "new run with a lower learning rate",
-                            tiles_.values.step, layout.spec().name, parameter_at(layout, element),
-                            beyond(*plan_.layout.format().codec, plan_.options.names.codec)));
+    return fmt::format(
+        "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a new "
+        "run with a lower learning rate",
+        tiles_.values.step, layout.spec().name, parameter_at(layout, element),
+        beyond(*plan_.layout.format().codec, plan_.options.names.codec));
+}
+
+bool StepUpdate::clip(const UpdateRequest& request, double gradient_norm) {
+    const auto scale = static_cast<float>(clip_factor(gradient_norm, request.clip) / request.loss_scale);
+    const bool again = std::exchange(tiles_.gradient_scale, scale) != scale;
+    if (!again && !bad_value_.empty()) throw Error(ExitCode::non_finite, bad_value_);
+    speculative_ = false;
+    return again;
 }
 
 void StepUpdate::end() {

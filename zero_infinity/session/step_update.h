@@ -27,9 +27,13 @@ class StepUpdate {
     void check(const UpdateRequest& request);
     // Takes the gradients, of that norm. Its units are updated from then on, each once.
     void begin(const UpdateRequest& request, double gradient_norm);
-    // The same before there are gradients, which each unit takes when it is updated. Throws Error: usage. REQUIRES:
-    // nothing is clipped.
+    // The same before there are gradients, which each unit takes when it is updated, as if nothing were clipped. Throws
+    // Error: usage.
     void begin_within(const UpdateRequest& request);
+    // What is to be clipped is known: units that are updated from now on are clipped. True: those that were must be
+    // updated again. Throws Error: non_finite, of one of those.
+    bool clip(const UpdateRequest& request, double gradient_norm);
+    void update_again(std::uint32_t unit);  // of what it was before update()
     // All units with something to train, as compute is expected to visit them, or to leave them. Those that clients
     // read at any time are first, or last.
     std::vector<std::uint32_t> in_order_of_visits(std::span<const Visit> expected) const;
@@ -42,9 +46,10 @@ class StepUpdate {
    private:
     bool stays(ParameterId parameter) const;
     void take_gradients(std::uint32_t unit);
+    void update_tiles(std::uint32_t unit);
     void set_values(const UpdateRequest& request, double scale);
     void note_skipped(std::uint32_t unit);
-    void refuse(std::uint32_t unit, std::uint64_t element) const;
+    std::string refusal(std::uint32_t unit, std::uint64_t element) const;
 
     const SessionPlan& plan_;
     SessionWork& work_;
@@ -54,6 +59,8 @@ class StepUpdate {
     std::vector<GroupValues> groups_;   // that the pieces point at
     std::vector<ParameterId> skipped_;  // they stay as they are
     bool within_ = false;               // begun before its gradients
+    bool speculative_ = false;          // as if nothing were clipped, and nobody knows yet
+    std::string bad_value_;             // that it found then
 };
 
 }  // namespace penstock::zero

@@ -81,6 +81,61 @@ TEST_F(TensorStoreTest, RewritingATileInOneGenerationNeverTouchesTheCommittedSlo
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
+TEST_F(TensorStoreTest, AWriteThatIsTakenBackIsNoPartOfTheNextGeneration) {
+    auto store = create();
+    ASSERT_FALSE(exercise.advance(io, *store, 0));
+    const std::uint64_t bytes = store->extent_bytes({0, 1});
+    aio::ScratchMemory committed(bytes), memory(bytes), found(bytes);
+    ASSERT_FALSE(read_tile(io, *store, {0, 1}, committed.span()));
+    const auto holds = [&](const aio::ScratchMemory& wanted) {
+        return !read_tile(io, *store, {0, 1}, found.span()) && std::ranges::equal(found.span(), wanted.span());
+    };
+    for (const bool again : {false, true}) {
+        for (std::uint64_t i = 1; i < 4; ++i) {
+            exercise.fill(memory.span(), {0, 1}, 100 + i);
+            ASSERT_FALSE(write_tile(io, *store, {0, 1}, memory.span()));
+            EXPECT_TRUE(holds(memory));
+            store->take_back({0, 1});
+            EXPECT_TRUE(holds(committed));
+        }
+        if (again) {
+            ASSERT_FALSE(write_tile(io, *store, {0, 1}, memory.span()));
+        }
+        ASSERT_FALSE(commit(io, *store, {}));
+        store = nullptr;
+        store = reopen();
+        EXPECT_TRUE(holds(again ? memory : committed));
+        store->take_back({0, 1});  // nothing was written of it
+        EXPECT_TRUE(holds(again ? memory : committed));
+    }
+}
+
+TEST_F(TensorStoreTest, AFailedWriteThatIsTakenBackHoldsTheCommitUpUntilItIsWrittenAgain) {
+    auto store = create();
+    ASSERT_FALSE(exercise.advance(io, *store, 0));
+    aio::ScratchMemory memory(store->extent_bytes({1, 2}));
+    exercise.fill(memory.span(), {1, 2}, 1);
+    device.hook = [](const aio::Attempt& attempt, const std::string&) {
+        return attempt.kind == aio::IoKind::write ? std::optional<std::int32_t>(-ENOSPC) : std::nullopt;
+    };
+    ASSERT_TRUE(write_tile(io, *store, {1, 2}, memory.span()));
+    device.hook = {};
+    store->take_back({1, 2});
+    EXPECT_EQ(exercise.difference(io, *store, 0), "");
+    EXPECT_TRUE(commit(io, *store, {}));
+    ASSERT_FALSE(exercise.advance(io, *store, 1));
+    EXPECT_EQ(exercise.difference(io, *store, 1), "");
+}
+
+TEST_F(TensorStoreTest, ATileThatWasNeverCommittedIsNeverWrittenOnceItIsTakenBack) {
+    auto store = create();
+    aio::ScratchMemory memory(store->extent_bytes({0, 1}));
+    ASSERT_FALSE(write_tile(io, *store, {0, 1}, memory.span()));
+    EXPECT_TRUE(store->written({0, 1}));
+    store->take_back({0, 1});
+    EXPECT_FALSE(store->written({0, 1}));
+}
+
 TEST_F(TensorStoreTest, ACommitWithoutWritesKeepsEveryTileAndTakesTheClientState) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
@@ -286,9 +341,11 @@ TEST_F(TensorStoreTest, MisuseIsCaught) {
     TestCommit commit;
     EXPECT_DEATH(store->commit(commit, {}), "writes in flight");
     EXPECT_DEATH(store.reset(), "destroyed with 0 reads, 1 writes");
+    EXPECT_DEATH(store->take_back({0, 0}), "with an operation on it");
     while (!first.idle()) io.wait(std::chrono::seconds(1));
     store->commit(commit, {});
     EXPECT_DEATH(store->write(first, {0, 0}, memory.span(), aio::Urgency::demand), "while a commit is under way");
+    EXPECT_DEATH(store->take_back({0, 1}), "while a commit is under way");
     EXPECT_DEATH(commit.~TestCommit(), "in flight");
     while (!commit.idle()) io.wait(std::chrono::seconds(1));
 }

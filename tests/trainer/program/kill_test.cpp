@@ -161,6 +161,11 @@ TEST(Kill, SoDoesOneThatUpdatesWithinBackward) {
                                 {"--set", "gradient_clipping=0"});
 }
 
+TEST(Kill, SoDoesOneThatUpdatesSomeStepsAgain) {
+    expect_kills_change_nothing(wanted_kills(12), {"--set", "run.update_order=speculative"},
+                                {"--set", "gradient_clipping=1.8"});
+}
+
 TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {
     expect_kills_change_nothing(wanted_kills(24), {"--set", "run.update_order=deferred"});
 }

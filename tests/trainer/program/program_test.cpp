@@ -363,58 +363,6 @@ TEST_F(Trained, CommitsWhereItWasToldAndSettlesAtTheEnd) {
     EXPECT_EQ(log().size(), 6U);
 }
 
-TEST_F(Trained, ADeferredStepIsCommittedWithinTheNextAndSettledAtTheEnd) {
-    ASSERT_EQ(train({"--steps", "5"}).code, 0);
-    const std::vector<json> usual = log();
-    for (const auto& [every, expected] : {std::pair{"1", std::vector{0, 1, 2, 3, 5}}, {"3", {0, 0, 0, 3, 5}}}) {
-        std::filesystem::remove_all(directory_ / "run");
-        std::filesystem::remove_all(directory_ / "swap");
-        const Ended ended = train({"--json", "--steps", "5", "--set", "run.update_order=deferred", "--set",
-                                   std::string("run.commit_every=") + every});
-        ASSERT_EQ(ended.code, 0) << ended.errors;
-        EXPECT_EQ(json::parse(ended.output)["committed"], 5);
-        std::vector<int> committed;
-        for (const json& step : log()) committed.push_back(step["committed"]);
-        EXPECT_EQ(committed, expected);
-        for (std::size_t step = 0; step < 5; ++step) EXPECT_EQ(log().at(step)["loss"], usual.at(step)["loss"]);
-    }
-}
-
-TEST_F(Trained, AStepThatIsUpdatedWithinBackwardIsCommittedAtItsEnd) {
-    const std::vector<std::string> in_backward = {"--set", "run.update_order=in_backward"};
-    const Ended refused = train(in_backward);
-    EXPECT_EQ(refused.code, 2);
-    EXPECT_NE(refused.errors.find("set gradient_clipping to 0"), std::string::npos) << refused.errors;
-    const std::vector<std::string> unclipped = {"--steps", "5", "--set", "gradient_clipping=0"};
-    ASSERT_EQ(train(unclipped).code, 0);
-    const std::vector<json> usual = log();
-    std::filesystem::remove_all(directory_ / "run");
-    std::filesystem::remove_all(directory_ / "swap");
-    std::vector<std::string> all = unclipped;
-    all.insert(all.end(), in_backward.begin(), in_backward.end());
-    const Ended ended = train(all);
-    ASSERT_EQ(ended.code, 0) << ended.errors;
-    for (std::size_t step = 0; step < 5; ++step) {
-        EXPECT_EQ(log().at(step)["committed"], step + 1);
-        for (const char* key : {"loss", "grad_norm"}) EXPECT_EQ(log().at(step)[key], usual.at(step)[key]) << key;
-    }
-}
-
-TEST_F(Trained, ADeferredStepIsCommittedWhenASignalStopsTheRun) {
-    const std::vector<std::string> deferred = {
-        "train", "config.json", "--json", "--steps", "100000", "--set", "run.update_order=deferred"};
-    Program program(directory_.path(), penstock(deferred));
-    ASSERT_TRUE(program.says("step 2/100000"));
-    ::kill(program.pid(), SIGTERM);
-    const Ended ended = program.wait();
-    ASSERT_EQ(ended.code, 75) << ended.errors;
-    const json result = json::parse(ended.output);
-    EXPECT_EQ(result["committed"], result["steps"]);
-    // The order may change at each resume.
-    const Ended resumed = train({"--json", "--steps", std::to_string(result["steps"].get<int>() + 1)});
-    EXPECT_EQ(json::parse(resumed.output)["resumed_from_step"], result["steps"]);
-}
-
 TEST_F(Trained, AKillBetweenCommitsGoesBackToTheLastOne) {
     {
         Program program(directory_.path(),

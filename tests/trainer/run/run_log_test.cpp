@@ -208,6 +208,15 @@ TEST(StepRecord, LinesShowWhatAPersonNeeds) {
                              "wait 25%", "pool 50/60 MiB"}) {
         EXPECT_NE(live.find(part), std::string::npos) << part << " in " << live;
     }
+    for (const std::string& text : {line, live, json_of(record)})
+        EXPECT_EQ(text.find("updated"), std::string::npos) << text;
+}
+
+TEST(StepRecord, SaysThatAStepWasUpdatedAgain) {
+    const StepRecord record{.step = 7, .steps = 100, .updated_again = true};
+    EXPECT_NE(line_of(record).find("  updated again"), std::string::npos);
+    EXPECT_NE(live_line_of(record, 79).find("  updated again  "), std::string::npos);
+    EXPECT_EQ(nlohmann::json::parse(json_of(record))["updated_again"], true);
 }
 
 TEST(StepRecord, ANarrowTerminalGetsWholeFieldsAndTheMostWanted) {

@@ -22,6 +22,7 @@ Summary example() {
             .step_seconds_p50 = 0.2,
             .nvme_read_bytes = 12800,
             .nvme_write_bytes = 9600,
+            .steps_updated_again = 3,
             .checkpoint = "swap",
             .store = "uuid",
             .log = "log",
@@ -42,7 +43,7 @@ TEST(Summary, IsOneJsonObjectWithThePromisedKeys) {
     for (const char* key :
          {"steps", "params", "first_loss", "final_loss", "tokens_per_s", "step_seconds_p50", "nvme_read_bytes",
           "nvme_write_bytes", "bytes_per_param_step", "pool_peak_bytes", "pool_budget_bytes", "activation_peak_bytes",
-          "resumed_from_step", "committed", "checkpoint", "sample"}) {
+          "resumed_from_step", "committed", "steps_updated_again", "checkpoint", "sample"}) {
         EXPECT_TRUE(object.contains(key)) << key;
     }
 }

@@ -170,6 +170,33 @@ TEST_F(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
     EXPECT_EQ(rig.wrong_weights(zero::Pass::training, 0), 0U);
 }
 
+TEST_F(DriverTest, WhatIsTakenBackIsAsTheNewestCommitHasIt) {
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        std::filesystem::remove_all(path());
+        DriverRig rig(path(), {.device = device});
+        std::vector<std::uint32_t> units;
+        for (std::uint32_t unit = 0; unit < rig.layout().unit_count(); ++unit)
+            if (rig.layout().unit(unit).tile_count() > 0) units.push_back(unit);
+        for (std::uint64_t step = 1; step <= 3; ++step) {
+            rig.update(step);
+            rig.driver().end_update();
+            EXPECT_EQ(rig.wrong_weights(zero::Pass::inference, step), 0U);
+            rig.driver().take_back(units);
+            EXPECT_EQ(rig.wrong_weights(zero::Pass::inference, step - 1), 0U);
+            rig.update(step);
+            rig.driver().end_update();
+            const std::vector<std::uint32_t> some(units.begin() + static_cast<std::ptrdiff_t>(step) - 1, units.end());
+            rig.driver().take_back(some);
+            rig.driver().begin_update(some, zero::ResidentTiles::written);
+            for (const std::uint32_t unit : some) rig.update_unit(unit, step);
+            rig.driver().commit({{"step", std::to_string(step)}});
+        }
+        EXPECT_EQ(rig.wrong_weights(zero::Pass::inference, 3), 0U);
+        rig.end_driver();
+        EXPECT_EQ(rig.wrong_in_store(3), 0U);
+    }
+}
+
 TEST_F(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
     DriverRig rig(path(), {});
     rig.begin_update();

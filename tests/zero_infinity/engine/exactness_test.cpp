@@ -92,6 +92,12 @@ std::vector<Case> in_each_order(std::vector<Case> cases) {
         in_backward.name += "_in_backward";
         in_backward.order = zero::UpdateOrder::in_backward;
         cases.push_back(in_backward);
+        if (cases[index].residency.weights == zero::Tier::host || cases[index].residency.states == zero::Tier::host)
+            continue;
+        Case speculative = cases[index];  // clipped
+        speculative.name += "_speculative";
+        speculative.order = zero::UpdateOrder::speculative;
+        cases.push_back(speculative);
     }
     return cases;
 }

@@ -163,6 +163,16 @@ TEST(Misuse, SettingsThatCannotWorkAreRefusedBeforeAnythingIsMade) {
                     options.engine.gradient_clipping = 1;
                 }),
                 "before the norm is known");
+    for (const bool in_host_memory : {true, false})
+        EXPECT_SAYS(refused([in_host_memory](engine::SessionOptions& options) {
+                        options.update_order = zero::UpdateOrder::speculative;
+                        options.engine.gradient_clipping = 1;
+                        if (in_host_memory)
+                            options.residency.states = zero::Tier::host;
+                        else
+                            options.durability = zero::Durability{2};
+                    }),
+                    "from what every step has committed");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.worker_threads = 0; }), "worker_threads is 0");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.tile_numel = 1000; }), "not a multiple of 4096");
     EXPECT_FALSE(std::filesystem::exists(good.session.swap_directories.front()));

@@ -177,6 +177,9 @@ struct Setting {
     zero::Durability durability;
     zero::Unused unused = zero::Unused::refused;
     bool norm_group = false;  // "last.norm" is a group of its own
+    bool sgd = false;
+    bool snapshots = false;
+    std::string resume_from = {};
     std::vector<std::uint32_t> resident_units = {};
     std::optional<zero::PlaneType> frozen_type = {};  // of all units
     std::uint64_t device_budget = 4 << 20;            // everything fits
@@ -232,6 +235,7 @@ inline store::ClientState no_state(double) {
 }
 
 inline zero::ParameterGroups optimizers(const Setting& setting) {
+    if (setting.sgd) return zero::make_sgd({});
     if (!setting.norm_group) return zero::make_adamw({});
     return {zero::make_adamw({}), {{.pattern = "norms", .optimizer = zero::make_adamw({}), .names = {"last.norm"}}}};
 }
@@ -258,6 +262,8 @@ class Client {
         options.tile_numel = 4096;
         options.residency = setting.residency;
         options.durability = setting.durability;
+        options.snapshots = setting.snapshots;
+        options.resume_from = setting.resume_from;
         options.update_order = setting.order;
         options.device = {.kind = setting.device,
                           .budget_bytes = setting.device_budget,
@@ -299,8 +305,9 @@ class Client {
             std::map<std::string, PlainLoop::Parameter> all;
         } sink;
         using zero::ParameterValue;
-        session_->read_out({.values = {ParameterValue::weight, ParameterValue::moment0, ParameterValue::moment1}},
-                           sink);
+        std::vector<ParameterValue> values = {ParameterValue::weight, ParameterValue::moment0, ParameterValue::moment1};
+        values.resize(1 + session_->layout().format().moments);
+        session_->read_out({.values = values}, sink);
         std::map<PlainLoop::Id, PlainLoop::Parameter> found;
         for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
             for (std::uint32_t index = 0; index < units_[unit].parameters.size(); ++index) {

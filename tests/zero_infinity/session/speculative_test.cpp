@@ -1,0 +1,274 @@
+// Units that are updated within backward as if nothing were clipped, and again where it is.
+#include "tests/refusal.h"
+#include "tests/temporary_directory.h"
+#include "tests/zero_infinity/session/session_client.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <string>
+
+namespace penstock::testing {
+namespace {
+
+constexpr double strikes = 1e-3;  // the gradient is longer
+constexpr double misses = 1e9;
+
+class SpeculativeTest : public ComputeTest, public ::testing::WithParamInterface<Setting> {
+   protected:
+    std::string path() const { return parent_ / "swap"; }
+    const TemporaryDirectory parent_;
+};
+
+zero::UpdateRequest request_of(std::uint64_t step, double clip) {
+    return {.values = {.step = step, .learning_rate = 1e-2}, .clip = clip};
+}
+
+struct Speculated {
+    std::uint64_t step = 1;
+    double clip = strikes;
+    std::set<std::uint32_t> complete = {0, 1, 2, 3, 4};
+    std::set<std::uint32_t> without_gradient = {};
+};
+
+zero::UpdateReport run(Client& client, PlainLoop& plain, const Speculated& that) {
+    client.session().begin_step(request_of(that.step, that.clip));
+    client.session().begin_pass(Pass::training);
+    for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
+    for (std::uint32_t unit = 5; unit-- > 0;) {
+        if (that.without_gradient.contains(unit)) {
+            client.forward(unit);
+        } else {
+            client.backward(unit, that.step);
+            plain.backward(unit, that.step);
+        }
+        if (that.complete.contains(unit)) client.session().complete(unit);
+    }
+    client.session().end_pass();
+    plain.end_pass();
+    const zero::UpdateReport report = client.update(that.step, that.clip);
+    plain.update(that.step, zero::clip_factor(report.gradient_norm, that.clip));
+    return report;
+}
+
+bool sees(Client& client, const PlainLoop& plain) {
+    client.session().begin_pass(Pass::inference);
+    bool right = true;
+    for (const auto& [id, parameter] : plain.parameters()) {
+        client.forward(id.first);
+        right = right && holds(client.session().weights({id.first, id.second}), parameter.value);
+    }
+    client.session().end_pass();
+    return right;
+}
+
+std::set<std::uint32_t> some_units(std::mt19937_64& random) {
+    std::set<std::uint32_t> units;
+    for (std::uint32_t unit = 0; unit < 5; ++unit)
+        if (random() % 4 != 0) units.insert(unit);
+    return units;
+}
+
+TEST_P(SpeculativeTest, StepsAreThoseOfThePlainLoop) {
+    std::mt19937_64 random(5);
+    PlainLoop plain(units());
+    for (std::uint64_t life = 0; life < 2; ++life) {
+        Client client(path(), GetParam());
+        for (std::uint64_t step = 6 * life + 1; step <= 6 * life + 6; ++step) {
+            if (step % 4 == 0) {  // gradients of a pass before
+                client.session().begin_pass(Pass::training);
+                for (std::uint32_t unit = 5; unit-- > 0;) {
+                    client.backward(unit, step + 100);
+                    plain.backward(unit, step + 100);
+                }
+                client.session().end_pass();
+                plain.end_pass();
+            }
+            const double clip = std::array{strikes, misses, 0.0}.at(random() % 3);
+            const Speculated that{.step = step, .clip = clip, .complete = some_units(random)};
+            const zero::UpdateReport report = run(client, plain, that);
+            EXPECT_TRUE(report.committed);
+            std::set<std::uint32_t> within = that.complete;
+            for (const std::uint32_t unit : GetParam().resident_units) within.erase(unit);
+            if (!within.empty()) {
+                EXPECT_EQ(report.updated_again, clip == strikes) << step;
+            }
+            if (step % 3 != 1) {
+                EXPECT_TRUE(sees(client, plain)) << step;
+            }
+        }
+        EXPECT_EQ(client.steps(), 6 * life);
+        EXPECT_TRUE(client.state() == plain.parameters());
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, SpeculativeTest, ::testing::ValuesIn([] {
+                             std::vector<Setting> all = device_settings();
+                             std::erase_if(all, [](const Setting& each) {
+                                 return each.order != zero::UpdateOrder::deferred ||
+                                        each.residency.weights == zero::Tier::host;
+                             });
+                             all.insert(all.end(), {Setting{}, Setting{.depth = 0}, Setting{.resident_units = {0, 2}}});
+                             for (Setting& each : all) each.order = zero::UpdateOrder::speculative;
+                             return all;
+                         }()),
+                         [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
+
+Setting speculative() {
+    return {.device = zero::DeviceKind::cpu, .order = zero::UpdateOrder::speculative};
+}
+
+TEST_F(SpeculativeTest, AParameterThatIsSkippedStaysAsItIs) {
+    PlainLoop plain(units(zero::Unused::skipped));
+    Setting setting = speculative();
+    setting.unused = zero::Unused::skipped;
+    for (std::uint64_t life = 0; life < 2; ++life) {
+        Client client(path(), setting);
+        for (std::uint64_t step = 4 * life + 1; step <= 4 * life + 4; ++step) {
+            Speculated that{.step = step, .clip = step % 3 == 0 ? misses : strikes};
+            if (step % 2 == 0) that.without_gradient = {2};
+            EXPECT_EQ(run(client, plain, that).updated_again, that.clip == strikes);
+        }
+        EXPECT_TRUE(client.state() == plain.parameters());
+    }
+}
+
+// Of what is updated again, states and weights once more; here plain_fp32, 8 and 4 bytes.
+TEST_F(SpeculativeTest, AStepThatIsUpdatedAgainReadsItsTilesAgain) {
+    PlainLoop plain(units());
+    Client client(path(), speculative());
+    const auto counters = [&] { return client.session().counters(); };
+    run(client, plain, {.step = 1, .clip = misses});
+    const auto before = counters();
+    run(client, plain, {.step = 2, .clip = misses});
+    const auto usual = counters();
+    run(client, plain, {.step = 3, .clip = strikes});
+    const auto again = counters();
+    const std::uint64_t step_bytes = client.session().info().step_bytes.read;
+    EXPECT_EQ(usual.read_bytes - before.read_bytes, step_bytes);
+    const double written = static_cast<double>(usual.write_bytes - before.write_bytes);
+    EXPECT_NEAR(static_cast<double>(again.write_bytes - usual.write_bytes) / written, 2, 0.1);
+    EXPECT_NEAR(static_cast<double>(again.read_bytes - usual.read_bytes - step_bytes) / written, 1, 0.1);
+}
+
+// A step of SGD, whose unclipped values are beyond fp32.
+struct Large {
+    Large(const std::string& directory, zero::UpdateOrder order)
+        : client(directory, {.device = zero::DeviceKind::cpu, .sgd = true, .order = order}) {}
+    zero::UpdateReport step(double clip, bool complete = true, float gradient = 1e34F) {
+        const zero::UpdateRequest request{.values = {.step = ++number, .learning_rate = 1e6}, .clip = clip};
+        const bool begun = client.session().may_begin_step(request);
+        if (begun) client.session().begin_step(request);
+        client.session().begin_pass(Pass::training);
+        for (std::uint32_t unit = 5; unit-- > 0;) {
+            client.backward(unit, 1);
+            const Values large(unit == 1 ? 5000 : 0, gradient);
+            if (unit == 1)
+                client.session().add_gradient(
+                    {1, 0}, {reinterpret_cast<const std::byte*>(large.data()), zero::PlaneType::fp32, large.size()});
+            if (begun && complete) client.session().complete(unit);
+        }
+        client.session().end_pass();
+        return client.session().update(request, [](double) { return store::ClientState{{"step", "1"}}; });
+    }
+    std::uint64_t number = 0;
+    Client client;
+};
+
+TEST_F(SpeculativeTest, AValueThatOnlyTheSpeculationHasIsNoError) {
+    Large usual(parent_ / "usual", zero::UpdateOrder::after_backward);
+    Large speculated(path(), zero::UpdateOrder::speculative);
+    EXPECT_FALSE(usual.step(1).updated_again);
+    EXPECT_TRUE(speculated.step(1).updated_again);
+    EXPECT_TRUE(speculated.client.state() == usual.client.state());
+    usual.step(misses, true, 1);
+    EXPECT_FALSE(speculated.step(misses, true, 1).updated_again);
+    EXPECT_TRUE(speculated.client.state() == usual.client.state());
+}
+
+TEST_F(SpeculativeTest, AValueThatIsNotFiniteIsTheErrorOfTheUsualOrder) {
+    for (const double clip : {misses * 1e30, 1e35}) {
+        std::set<std::string> said;
+        const auto refuse = [&](zero::UpdateOrder order, bool complete) {
+            const TemporaryDirectory parent;
+            Large large(parent / "swap", order);
+            said.insert(refusal_of(ExitCode::non_finite, [&] { large.step(clip, complete); }));
+            EXPECT_EQ(large.client.session().stage(), zero::CoreSession::Stage::failed);
+        };
+        refuse(zero::UpdateOrder::after_backward, true);
+        for (const bool complete : {true, false}) refuse(zero::UpdateOrder::speculative, complete);
+        EXPECT_EQ(said.size(), 1U) << *said.begin() << *said.rbegin();
+        EXPECT_NE(said.begin()->find("unit 'second', parameter 'a'"), std::string::npos) << *said.begin();
+    }
+}
+
+TEST_F(SpeculativeTest, OnlyWhatIsCommittedAndOnNvmeIsClippedAfterwards) {
+    const auto may = [&](const Setting& setting, const zero::UpdateRequest& request) {
+        const TemporaryDirectory parent;
+        return Client(parent / "swap", setting).session().may_begin_step(request);
+    };
+    EXPECT_TRUE(may(speculative(), request_of(1, 1)));
+    Setting setting = speculative();
+    setting.durability = zero::Durability{2};
+    EXPECT_FALSE(may(setting, request_of(1, 1)));
+    EXPECT_TRUE(may(setting, request_of(1, 0)));
+    for (const zero::Residency residency :
+         {zero::Residency{zero::Tier::host, zero::Tier::nvme}, zero::Residency{zero::Tier::nvme, zero::Tier::host}}) {
+        setting = speculative();
+        setting.residency = residency;
+        EXPECT_FALSE(may(setting, request_of(1, 1)));
+        EXPECT_TRUE(may(setting, request_of(1, 0)));
+    }
+    setting = speculative();
+    setting.order = zero::UpdateOrder::in_backward;
+    EXPECT_FALSE(may(setting, request_of(1, 1)));
+    EXPECT_TRUE(may(setting, request_of(1, 0)));
+    zero::UpdateRequest request = request_of(1, 1);
+    request.overflow = zero::UpdateRequest::Overflow::skipped;
+    EXPECT_FALSE(may(speculative(), request));
+    request.clip = 0;
+    EXPECT_FALSE(may(speculative(), request));
+}
+
+// They are on NVMe, and would be taken back with the rest.
+TEST_F(SpeculativeTest, ValuesThatWereWrittenAreCommittedBeforeAnythingIsSpeculated) {
+    PlainLoop plain(units());
+    Client client(path(), speculative());
+    zero::WeightFunction values(
+        [](const auto&, std::uint64_t, std::span<float> out) { std::ranges::fill(out, 0.25F); });
+    client.session().write_in(
+        {.wanted = [](const zero::NamedParameter& each) { return each.name() == "third.expert"; }}, values);
+    Values& written = plain.parameters()[{2, 0}].value;
+    std::ranges::fill(written, 0.25F);
+    EXPECT_FALSE(client.session().may_begin_step(request_of(1, strikes)));
+    client.session().settle();
+    EXPECT_TRUE(client.session().may_begin_step(request_of(1, strikes)));
+    EXPECT_TRUE(run(client, plain, {.step = 1}).updated_again);
+    EXPECT_TRUE(client.state() == plain.parameters());
+}
+
+// The snapshot is of the step before, whose slots a failed speculation reads and nobody writes to.
+TEST_F(SpeculativeTest, ASnapshotIsOfTheStepBefore) {
+    PlainLoop plain(units());
+    Setting setting = speculative();
+    setting.snapshots = true;
+    {
+        Client client(path(), setting);
+        run(client, plain, {.step = 1});
+        const auto kept = plain.parameters();
+        client.session().begin_snapshot(parent_ / "kept");
+        run(client, plain, {.step = 2});
+        run(client, plain, {.step = 3});
+        client.session().finish_snapshot([](const zero::SnapshotProgress&) { return true; });
+        EXPECT_TRUE(client.state() == plain.parameters());
+        plain.parameters() = kept;
+    }
+    setting.resume_from = parent_ / "kept";
+    Client client(path(), setting);
+    EXPECT_EQ(client.steps(), 1U);
+    EXPECT_TRUE(client.state() == plain.parameters());
+}
+
+}  // namespace
+}  // namespace penstock::testing
