@@ -59,7 +59,8 @@ const std::array<std::vector<std::string_view>, 6> rooms{{
      "zero_infinity/driver", "zero_infinity/session", "zero_infinity/capi", "zero_infinity/engine"},
     {"trainer/cli", "trainer/models", "trainer/config", "trainer/capi", "trainer/data", "trainer/ckpt", "trainer/run",
      "trainer"},
-    {"bench/harness", "bench/io", "bench/swap", "bench/transfer", "bench/optimizer", "bench/pieces", "bench"},
+    {"bench/harness", "bench/io", "bench/swap", "bench/transfer", "bench/step", "bench/optimizer", "bench/pieces",
+     "bench"},
 }};
 
 std::string room_of(std::string_view path) {

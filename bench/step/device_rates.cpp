@@ -1,0 +1,50 @@
+#include "bench/step/device_rates.h"
+
+#include "bench/io/block_source.h"
+#include "swap/format/hash.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::bench {
+namespace {
+
+constexpr std::uint32_t block_bytes = 1U << 20;
+constexpr std::size_t depth = 8;
+
+}  // namespace
+
+DeviceRatesRig::DeviceRatesRig(const std::string& directory, std::uint64_t bytes, Interruption& stop)
+    : file_(directory, "rates", bytes / block_bytes * block_bytes),
+      rig_(file_.file(), {.lease_bytes = std::vector<std::size_t>(2 * depth, block_bytes),
+                          .limits = plain_limits(block_bytes, depth * block_bytes),
+                          .backend = {},
+                          .registration = RingRegistration::wanted}),
+      stop_(stop) {
+    // Reading what was never written is no reading.
+    BlockSource once(file_.file(),
+                     {.work = Work::write, .block_bytes = block_bytes, .file_bytes = file_.bytes(), .once = true});
+    rig_.run(once, {}, stop_);
+}
+
+DeviceRates DeviceRatesRig::measure(double seconds) {
+    const auto rate = [&](Work work) {
+        BlockSource source(file_.file(), {.work = work, .block_bytes = block_bytes, .file_bytes = file_.bytes()});
+        const Moved moved = rig_.run(source, seconds, stop_);
+        return static_cast<double>(moved.bytes) / moved.seconds;
+    };
+    return {.read = rate(Work::read), .write = rate(Work::write), .both = rate(Work::half_each)};
+}
+
+double hash_seconds_per_byte(double seconds) {
+    const std::vector<std::byte> tile(4U << 20, std::byte{1});
+    const Stopwatch watch;
+    std::uint64_t tiles = 0;
+    store::TileHash last;
+    do {
+        last = store::hash_tile(tile, {.store = last.low, .object = 0, .tile = 0, .generation = ++tiles});
+    } while (watch.seconds() < seconds);
+    return watch.seconds() / static_cast<double>(tiles * tile.size());
+}
+
+}  // namespace penstock::bench

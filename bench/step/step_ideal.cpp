@@ -1,0 +1,84 @@
+#include "bench/step/step_ideal.h"
+
+#include "aio/words/check.h"
+
+#include <algorithm>
+
+namespace penstock::bench {
+namespace {
+
+StepPhase with_hash(StepPhase phase, const StepCompute& compute) {
+    phase.compute += (phase.read + phase.write) * compute.hash_per_byte;
+    return phase;
+}
+
+}  // namespace
+
+StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durability, zero::Residency residency,
+                       zero::UpdateOrder order, double trainable_numel) {
+    const zero::Traffic per_parameter = zero::traffic(format, durability, residency, order);
+    const double alone = zero::traffic(format, durability, residency, zero::UpdateOrder::after_backward).read_bytes;
+    const bool streamed = residency.weights == zero::Tier::nvme;
+    const double weights = streamed ? static_cast<double>(format.weights_bytes()) : 0;
+    return {.weights = weights * trainable_numel,
+            .read = per_parameter.read_bytes * trainable_numel,
+            .write = per_parameter.write_bytes * trainable_numel,
+            .update = (alone - 2 * weights) * trainable_numel};
+}
+
+std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& compute, const StepTraffic& traffic,
+                                 double again) {
+    StepPhase forward{.compute = compute.forward + compute.rest, .read = traffic.weights};
+    StepPhase backward{.compute = compute.backward, .read = traffic.weights};
+    const StepPhase update{
+        .compute = compute.update, .read = traffic.read - 2 * traffic.weights, .write = traffic.write};
+    const auto beside = [&](StepPhase& pass) {
+        pass.compute += update.compute;
+        pass.read += update.read;
+        pass.write += update.write;
+    };
+    std::vector<StepPhase> phases;
+    switch (order) {
+        case zero::UpdateOrder::after_backward:
+            phases = {forward, backward, update};
+            break;
+        case zero::UpdateOrder::deferred:  // one read of the weights serves both: update.read is that much less
+            beside(forward);
+            phases = {forward, backward};
+            break;
+        case zero::UpdateOrder::in_backward:
+        case zero::UpdateOrder::speculative:
+            beside(backward);
+            phases = {forward, backward};
+            break;
+    }
+    if (again > 0)
+        phases.push_back(
+            {.compute = again * update.compute, .read = again * traffic.update, .write = again * update.write});
+    for (StepPhase& phase : phases) phase = with_hash(phase, compute);
+    return phases;
+}
+
+double transfer_seconds(const StepPhase& phase, const DeviceRates& rates) {
+    PENSTOCK_CHECK(rates.read > 0 && rates.write > 0 && rates.both > 0, "a device of {}, {} and {} bytes/s", rates.read,
+                   rates.write, rates.both);
+    return std::max({phase.read / rates.read, phase.write / rates.write, (phase.read + phase.write) / rates.both});
+}
+
+double ideal_seconds(std::span<const StepPhase> phases, const DeviceRates& rates) {
+    double seconds = 0;
+    for (const StepPhase& phase : phases) seconds += std::max(phase.compute, transfer_seconds(phase, rates));
+    return seconds;
+}
+
+double least_seconds(std::span<const StepPhase> phases, const DeviceRates& rates) {
+    StepPhase all;
+    for (const StepPhase& phase : phases) {
+        all.compute += phase.compute;
+        all.read += phase.read;
+        all.write += phase.write;
+    }
+    return std::max(all.compute, transfer_seconds(all, rates));
+}
+
+}  // namespace penstock::bench

@@ -1,0 +1,210 @@
+#include "bench/step/step_rounds.h"
+
+#include "bench/harness/bench_file.h"
+#include "bench/harness/interruption.h"
+#include "bench/io/io_bench.h"
+#include "bench/step/device_rates.h"
+#include "bench/step/step_ideal.h"
+#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/threads/usable_cores.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace penstock::bench {
+namespace {
+
+constexpr std::uint64_t rates_file_bytes = 512ULL << 20;
+constexpr double hash_seconds = 0.1;
+// Of the order that is fastest here (issue 15).
+constexpr Target promised{.at_least = 0.90, .aim = 0.95};
+
+// What each round measured of one order of updates.
+struct OrderRounds {
+    zero::UpdateOrder order;
+    std::vector<StepTurn> turns;
+};
+
+// The device, the same engine in host memory.
+struct Ground {
+    DeviceRates rates;
+    StepTurn in_host_memory;
+    double hash_per_byte = 0;
+};
+
+class StepRounds {
+   public:
+    StepRounds(const StepBenchOptions& options, Interruption& stop, Report& report)
+        : options_(options), report_(report), rates_(options.directory, rates_file_bytes, stop), runs_(options, stop) {
+        for (const zero::UpdateOrder order : options.orders.empty() ? allowed() : options.orders)
+            orders_.push_back({.order = order, .turns = {}});
+        cores_ = static_cast<double>(zero::UsableCores::read().count);
+    }
+
+    void measure();
+    void tell();
+    const StepRuns& runs() const noexcept { return runs_; }
+    const std::vector<std::string>& notes() const noexcept { return rates_.notes(); }
+
+   private:
+    std::vector<zero::UpdateOrder> allowed() const;
+    Figure figure(const std::string& name, const std::string& unit, const OrderRounds& order,
+                  double StepTurn::*member) const;
+    Figure of_ground(const std::string& name, const std::string& unit, double (*value)(const Ground&)) const;
+    std::vector<StepPhase> phases(const OrderRounds& order, std::size_t round) const;
+    Figure ideal(const OrderRounds& order, const std::string& name,
+                 double (*seconds)(std::span<const StepPhase>, const DeviceRates&)) const;
+    void tell_ground();
+    void tell(const OrderRounds& order, bool fastest);
+
+    const StepBenchOptions& options_;
+    Report& report_;
+    DeviceRatesRig rates_;
+    StepRuns runs_;
+    std::vector<OrderRounds> orders_;
+    std::vector<Ground> ground_;
+    double cores_ = 1;
+};
+
+std::vector<zero::UpdateOrder> StepRounds::allowed() const {
+    const engine::SessionOptions& session = runs_.config().session;
+    std::vector<zero::UpdateOrder> orders = {zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred};
+    if (session.engine.gradient_clipping == 0)
+        orders.push_back(zero::UpdateOrder::in_backward);
+    else if (zero::may_update_again(session.durability, session.residency))
+        orders.push_back(zero::UpdateOrder::speculative);
+    return orders;
+}
+
+void StepRounds::measure() {
+    for (unsigned round = 0; round < options_.rounds; ++round) {
+        ground_.push_back(
+            {.rates = rates_.measure(options_.seconds), .hash_per_byte = hash_seconds_per_byte(hash_seconds) / cores_});
+        for (std::size_t turn = 0; turn <= orders_.size(); ++turn) {
+            const std::size_t who = contender(round, turn, orders_.size() + 1);
+            const bool in_memory = who == orders_.size();
+            say_progress(fmt::format("round {} of {}: {}", round + 1, options_.rounds,
+                                     in_memory ? "all in host memory" : word_of(orders_[who].order)));
+            if (in_memory)
+                ground_.back().in_host_memory = runs_.turn_in_host_memory();
+            else
+                orders_[who].turns.push_back(runs_.turn(orders_[who].order));
+        }
+    }
+}
+
+Figure StepRounds::figure(const std::string& name, const std::string& unit, const OrderRounds& order,
+                          double StepTurn::*member) const {
+    Figure figure{.name = fmt::format("{}: {}", word_of(order.order), name), .unit = unit, .rounds = {}};
+    for (const StepTurn& turn : order.turns) figure.rounds.push_back(turn.*member);
+    return figure;
+}
+
+Figure StepRounds::of_ground(const std::string& name, const std::string& unit, double (*value)(const Ground&)) const {
+    Figure figure{.name = name, .unit = unit, .rounds = {}};
+    for (const Ground& ground : ground_) figure.rounds.push_back(value(ground));
+    return figure;
+}
+
+std::vector<StepPhase> StepRounds::phases(const OrderRounds& order, std::size_t round) const {
+    const StepTurn& memory = ground_[round].in_host_memory;
+    const StepCompute compute{.forward = memory.forward,
+                              .backward = memory.backward,
+                              .update = memory.update,
+                              .rest = std::max(0.0, memory.seconds - memory.forward - memory.backward - memory.update),
+                              .hash_per_byte = ground_[round].hash_per_byte};
+    const engine::SessionOptions& session = runs_.config().session;
+    const StepTraffic traffic =
+        traffic_of(runs_.format(), session.durability, session.residency, order.order, runs_.trainable_numel());
+    return phases_of(order.order, compute, traffic, order.turns[round].updated_again);
+}
+
+Figure StepRounds::ideal(const OrderRounds& order, const std::string& name,
+                         double (*seconds)(std::span<const StepPhase>, const DeviceRates&)) const {
+    Figure figure{.name = fmt::format("{}: {}", word_of(order.order), name), .unit = "s", .rounds = {}};
+    for (std::size_t round = 0; round < ground_.size(); ++round)
+        figure.rounds.push_back(seconds(phases(order, round), ground_[round].rates));
+    return figure;
+}
+
+void StepRounds::tell_ground() {
+    const auto add = [&](const std::string& name, const std::string& unit, double (*value)(const Ground&)) {
+        report_.add(of_ground(name, unit, value));
+    };
+    add("device: reads", "GB/s", [](const Ground& ground) { return ground.rates.read / 1e9; });
+    add("device: writes", "GB/s", [](const Ground& ground) { return ground.rates.write / 1e9; });
+    add("device: both, half each", "GB/s", [](const Ground& ground) { return ground.rates.both / 1e9; });
+    add("hash of tiles, all cores", "GB/s", [](const Ground& ground) { return 1e-9 / ground.hash_per_byte; });
+    add("all in host memory: step", "s", [](const Ground& ground) { return ground.in_host_memory.seconds; });
+    add("all in host memory: forward", "s", [](const Ground& ground) { return ground.in_host_memory.forward; });
+    add("all in host memory: backward", "s", [](const Ground& ground) { return ground.in_host_memory.backward; });
+    add("all in host memory: update", "s", [](const Ground& ground) { return ground.in_host_memory.update; });
+}
+
+void StepRounds::tell(const OrderRounds& order, bool fastest) {
+    const std::string name(word_of(order.order));
+    const Figure step = figure("step", "s", order, &StepTurn::seconds);
+    const Figure phase_by_phase = ideal(order, "ideal, phase by phase", ideal_seconds);
+    const Figure least = ideal(order, "ideal, all at once", least_seconds);
+    Figure reached = ratio(fmt::format("{}: ideal ÷ step, phase by phase", name), phase_by_phase, step);
+    if (fastest) reached.target = promised;
+    report_.add(step);
+    for (const auto& [what, member] :
+         {std::pair{"forward", &StepTurn::forward}, {"backward", &StepTurn::backward}, {"update", &StepTurn::update}})
+        report_.add(figure(what, "s", order, member));
+    report_.add(phase_by_phase);
+    report_.add(std::move(reached));
+    report_.add(ratio(fmt::format("{}: ideal ÷ step, all at once", name), least, step));
+    report_.add(
+        ratio(fmt::format("{}: step ÷ all in host memory", name), step, *report_.find("all in host memory: step")));
+    Figure bytes{.name = fmt::format("{}: NVMe", name), .unit = "bytes/parameter", .rounds = {}};
+    for (const StepTurn& turn : order.turns)
+        bytes.rounds.push_back((turn.read_bytes + turn.write_bytes) / runs_.trainable_numel());
+    report_.add(std::move(bytes));
+    Figure memory = figure("peak RSS", "GiB", order, &StepTurn::peak_rss_bytes);
+    for (double& each : memory.rounds) each /= 0x1p30;
+    report_.add(std::move(memory));
+    if (order.order == zero::UpdateOrder::speculative)
+        report_.add(figure("steps updated again", "", order, &StepTurn::updated_again));
+}
+
+void StepRounds::tell() {
+    tell_ground();
+    const auto median = [&](const OrderRounds& order) { return figure("", "", order, &StepTurn::seconds).median(); };
+    const auto fastest =
+        std::min_element(orders_.begin(), orders_.end(),
+                         [&](const OrderRounds& a, const OrderRounds& b) { return median(a) < median(b); });
+    for (auto order = orders_.begin(); order != orders_.end(); ++order) tell(*order, order == fastest);
+}
+
+}  // namespace
+
+void run_step_bench(const StepBenchOptions& options, Interruption& stop, Report& report) {
+    for (const std::string& line : check_bench_directory(options.directory, rates_file_bytes)) report.note(line);
+    report.fact("directory", fmt::format("{} ({})", options.directory, file_system_of(options.directory)));
+    say_progress("making the store");
+    StepRounds rounds(options, stop, report);
+    const StepRuns& runs = rounds.runs();
+    const trainer::TrainConfig& config = runs.config();
+    report.fact("model", fmt::format("GPT, {} layers of {}, {:.1f} million trainable parameters, {} tokens a step",
+                                     config.model.layers, config.model.hidden, runs.trainable_numel() / 1e6,
+                                     config.tokens_per_step()));
+    report.fact("states",
+                fmt::format("codec {}, weights on {}, states on {}, a commit every {} steps", config.session.codec,
+                            word_of(config.session.residency.weights), word_of(config.session.residency.states),
+                            config.session.durability.commit_steps));
+    report.fact("rounds", fmt::format("{} of {} steps a turn, after {} that are not counted; the medians of a turn; "
+                                      "contenders taking turns on one store",
+                                      options.rounds, options.steps, options.warm_up));
+    report.fact("ideal",
+                "of each phase the longer of its compute (of the same engine in host memory, and the hash of what "
+                "moves) and its transfers at the device's rates of that round");
+    report.command(runs.command());
+    for (const std::string& line : rounds.notes()) report.note(line);
+    rounds.measure();
+    rounds.tell();
+}
+
+}  // namespace penstock::bench

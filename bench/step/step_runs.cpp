@@ -1,0 +1,194 @@
+#include "bench/step/step_runs.h"
+
+#include "aio/words/error.h"
+#include "bench/harness/child.h"
+#include "trainer/config/settings.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+namespace penstock::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::hours longest_turn{2};
+
+std::string program_beside() {
+    std::error_code error;
+    const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+    const std::filesystem::path program = own.parent_path() / "penstock";
+    if (error || !std::filesystem::exists(program))
+        throw Error(
+            ExitCode::usage,
+            fmt::format("{} is not there: penstock-bench trains with the program beside it; `./run build` makes "
+                        "both",
+                        program.string()));
+    return program.string();
+}
+
+std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) throw Error(ExitCode::usage, fmt::format("{}: cannot be read", path));
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+void write(const std::string& path, const std::string& text) {
+    std::ofstream file(path);
+    file << text << std::flush;
+    if (!file) throw Error(ExitCode::storage, fmt::format("{}: cannot be written", path));
+}
+
+// More of them than a model learns by heart, and of no meaning.
+std::string synthetic_text() {
+    std::mt19937_64 random(1);
+    std::string text;
+    while (text.size() < 4U << 20) text += static_cast<char>('a' + random() % 26);
+    return text;
+}
+
+std::string synthetic_config(const StepBenchOptions& options) {
+    const json config = {
+        {"model",
+         {{"hidden", options.hidden},
+          {"layers", options.layers},
+          {"heads", std::max<std::int64_t>(1, options.hidden / 64)},
+          {"feed_forward", 4 * options.hidden},
+          {"context", options.tokens}}},
+        {"train_micro_batch_size_per_gpu", 1},
+        {"gradient_clipping", 0},
+        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-5}}}}},
+        {"zero_optimization",
+         {{"stage", 3}, {"offload_param", {{"device", "nvme"}}}, {"offload_optimizer", {{"device", "nvme"}}}}},
+        {"memory", {{"host_budget", options.host_budget_bytes}}}};
+    return config.dump(1);
+}
+
+double median_of(const std::vector<json>& records, const char* key) {
+    std::vector<double> values;
+    for (const json& record : records) values.push_back(record.at(key).get<double>());
+    std::sort(values.begin(), values.end());
+    const std::size_t half = values.size() / 2;
+    return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+StepTurn medians(const std::vector<json>& records) {
+    double again = 0;
+    for (const json& record : records) again += record.contains("updated_again") ? 1 : 0;
+    return {.seconds = median_of(records, "seconds"),
+            .forward = median_of(records, "forward_s"),
+            .backward = median_of(records, "backward_s"),
+            .update = median_of(records, "update_s"),
+            .read_bytes = median_of(records, "nvme_read_bytes"),
+            .write_bytes = median_of(records, "nvme_write_bytes"),
+            .peak_rss_bytes = records.back().at("peak_rss_bytes").get<double>(),
+            .updated_again = again / static_cast<double>(records.size())};
+}
+
+}  // namespace
+
+StepRuns::Made::Made(std::string its_path) : path(std::move(its_path)) {
+    std::filesystem::create_directory(path);
+}
+
+StepRuns::Made::~Made() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+}
+
+StepRuns::StepRuns(const StepBenchOptions& options, Interruption& stop)
+    : options_(options),
+      stop_(stop),
+      made_(fmt::format("{}/penstock-bench-{}-training.tmp", options.directory, ::getpid())),
+      program_(program_beside()),
+      config_file_(options.config.empty() ? made_.path + "/config.json" : options.config) {
+    write_inputs();
+    std::vector<std::string> settings = overrides_;
+    settings.emplace_back("run.steps=1");
+    config_ = trainer::make_config(trainer::Settings::parse(text_of(config_file_), config_file_, settings));
+    train(1, {});
+}
+
+StepRuns::~StepRuns() = default;
+
+void StepRuns::write_inputs() {
+    overrides_ = {"run.directory=" + made_.path + "/run",
+                  "zero_optimization.offload_param.nvme_path=" + made_.path + "/swap", "run.sample.tokens=0",
+                  "run.verify=none"};
+    if (options_.config.empty()) {
+        write(config_file_, synthetic_config(options_));
+        write(made_.path + "/text.txt", synthetic_text());
+        run({program_, "prepare", "--out", made_.path + "/text.tokens", made_.path + "/text.txt"});
+        overrides_.push_back("data.train=" + made_.path + "/text.tokens");
+    }
+    overrides_.insert(overrides_.end(), options_.overrides.begin(), options_.overrides.end());
+}
+
+std::vector<std::string> StepRuns::arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {program_, "train", config_file_, "--json"};
+    for (const auto& settings : {overrides_, more})
+        for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
+    return all;
+}
+
+std::string StepRuns::command() const {
+    std::string line = fmt::format("{} train {} --steps N --set run.update_order=ORDER", program_, config_file_);
+    for (const std::string& setting : options_.overrides) line += " --set " + setting;
+    return line;
+}
+
+std::string StepRuns::run(const std::vector<std::string>& arguments) {
+    const ChildOutcome outcome = run_child(arguments, longest_turn, stop_);
+    if (outcome.exit_status == 0) return outcome.output;
+    const std::size_t from = outcome.errors.size() > 2000 ? outcome.errors.size() - 2000 : 0;
+    throw Error(ExitCode::usage, fmt::format("`penstock {}` ended with {}: {}", arguments[1], outcome.exit_status,
+                                             outcome.errors.substr(from)));
+}
+
+// The steps behind those that the store has.
+StepTurn StepRuns::train(std::uint64_t steps, const std::vector<std::string>& more) {
+    std::vector<std::string> all = arguments(more);
+    all.insert(all.end(), {"--steps", std::to_string(committed_ + steps)});
+    const json summary = json::parse(run(all));
+    trainable_numel_ = summary.at("trainable_params");
+    std::vector<json> records;
+    std::ifstream log(made_.path + "/run/log.jsonl");
+    for (std::string line; std::getline(log, line);)
+        if (json record = json::parse(line); record.at("step") > committed_ && record.contains("seconds"))
+            records.push_back(std::move(record));
+    if (records.size() != steps)
+        throw Error(ExitCode::internal, fmt::format("a turn of {} steps logged {}", steps, records.size()));
+    if (!summary.at("committed").is_null()) committed_ = summary.at("committed");
+    if (steps > options_.warm_up) records.erase(records.begin(), records.begin() + options_.warm_up);
+    return medians(records);
+}
+
+zero::StateFormat StepRuns::format() const {
+    return {.codec = zero::find_codec(config_.session.codec),
+            .moments = trainer::make_optimizers(config_.optimizer).moments()};
+}
+
+StepTurn StepRuns::turn(zero::UpdateOrder order) {
+    return train(options_.warm_up + options_.steps, {fmt::format("run.update_order={}", word_of(order))});
+}
+
+StepTurn StepRuns::turn_in_host_memory() {
+    const double per_parameter = static_cast<double>(format().weights_bytes()) + format().states_bytes().value() + 4;
+    const double bytes = trainable_numel() * per_parameter * 1.1 + 0x1p29;
+    return train(options_.warm_up + options_.steps,
+                 {"zero_optimization.offload_param.device=cpu", "zero_optimization.offload_optimizer.device=cpu",
+                  "run.update_order=after_backward", fmt::format("run.commit_every={}", trainer::scratch_text),
+                  fmt::format("memory.host_budget={:.0f}", bytes)});
+}
+
+}  // namespace penstock::bench

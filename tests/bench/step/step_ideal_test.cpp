@@ -1,0 +1,97 @@
+#include "bench/step/step_ideal.h"
+
+#include "zero_infinity/codec/codec.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::bench {
+namespace {
+
+using zero::Durability;
+using zero::Residency;
+using zero::Tier;
+using zero::UpdateOrder;
+
+constexpr Residency on_nvme{Tier::nvme, Tier::nvme};
+
+StepTraffic split(UpdateOrder order, Residency residency = on_nvme) {
+    return traffic_of({.codec = &zero::split_codec()}, Durability::every_step, residency, order, 10);
+}
+
+double sum(std::span<const StepPhase> phases, double StepPhase::*member) {
+    double sum = 0;
+    for (const StepPhase& phase : phases) sum += phase.*member;
+    return sum;
+}
+
+TEST(StepIdeal, PhasesMoveWhatTheStepMoves) {
+    const StepCompute compute{.forward = 1, .backward = 2, .update = 4, .rest = 0.5};
+    for (const zero::Codec* codec : {&zero::split_codec(), &zero::plain_fp32_codec(), &zero::plain_bf16_codec()}) {
+        for (const UpdateOrder order : {UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward}) {
+            const StepTraffic traffic = traffic_of({.codec = codec}, Durability::every_step, on_nvme, order, 10);
+            const auto phases = phases_of(order, compute, traffic);
+            EXPECT_EQ(phases.size(), order == UpdateOrder::after_backward ? 3U : 2U);
+            EXPECT_DOUBLE_EQ(sum(phases, &StepPhase::compute), 7.5);
+            EXPECT_DOUBLE_EQ(sum(phases, &StepPhase::read), traffic.read);
+            EXPECT_DOUBLE_EQ(sum(phases, &StepPhase::write), traffic.write);
+            for (const StepPhase& phase : phases) EXPECT_GE(phase.read, 0);
+        }
+    }
+}
+
+// Split moves 2 + 2 + 12 bytes of reads per parameter, and 12 of writes.
+TEST(StepIdeal, TheUpdateStandsWhereItsOrderHasIt) {
+    const StepCompute compute{.forward = 1, .backward = 2, .update = 4};
+    const auto after = phases_of(UpdateOrder::after_backward, compute, split(UpdateOrder::after_backward));
+    EXPECT_EQ(after[0].read, 20);
+    EXPECT_EQ(after[1].read, 20);
+    EXPECT_EQ(after[2].read, 120);
+    EXPECT_EQ(after[2].write, 120);
+    EXPECT_EQ(after[2].compute, 4);
+    const auto deferred = phases_of(UpdateOrder::deferred, compute, split(UpdateOrder::deferred));
+    EXPECT_EQ(deferred[0].read, 120);
+    EXPECT_EQ(deferred[0].write, 120);
+    EXPECT_EQ(deferred[0].compute, 5);
+    EXPECT_EQ(deferred[1].read, 20);
+    const auto within = phases_of(UpdateOrder::in_backward, compute, split(UpdateOrder::in_backward));
+    EXPECT_EQ(within[0].read, 20);
+    EXPECT_EQ(within[1].read, 120);
+    EXPECT_EQ(within[1].compute, 6);
+}
+
+TEST(StepIdeal, AnUpdateThatIsMadeAgainStandsAlone) {
+    const StepCompute compute{.forward = 1, .backward = 2, .update = 4};
+    const auto phases = phases_of(UpdateOrder::speculative, compute, split(UpdateOrder::speculative), 0.25);
+    ASSERT_EQ(phases.size(), 3U);
+    EXPECT_EQ(phases[2].compute, 1);
+    EXPECT_EQ(phases[2].read, 30);
+    EXPECT_EQ(phases[2].write, 30);
+}
+
+TEST(StepIdeal, WhatIsInHostMemoryIsNotRead) {
+    const auto phases =
+        phases_of(UpdateOrder::after_backward, {}, split(UpdateOrder::after_backward, {Tier::host, Tier::nvme}));
+    EXPECT_EQ(phases[0].read, 0);
+    EXPECT_EQ(phases[1].read, 0);
+    EXPECT_EQ(phases[2].read, 100);
+}
+
+TEST(StepIdeal, APhaseTakesAsLongAsTheLongerOfItsComputeAndItsTransfers) {
+    const DeviceRates rates{.read = 10, .write = 5, .both = 12};
+    EXPECT_DOUBLE_EQ(transfer_seconds({.read = 100}, rates), 10);
+    EXPECT_DOUBLE_EQ(transfer_seconds({.write = 100}, rates), 20);
+    EXPECT_DOUBLE_EQ(transfer_seconds({.read = 100, .write = 50}, rates), 12.5);
+    const std::vector<StepPhase> phases = {{.compute = 3, .read = 10}, {.compute = 1, .read = 100}};
+    EXPECT_DOUBLE_EQ(ideal_seconds(phases, rates), 13);
+    EXPECT_DOUBLE_EQ(least_seconds(phases, rates), 11);
+}
+
+TEST(StepIdeal, WhatMovesIsHashed) {
+    const StepCompute compute{.forward = 1, .hash_per_byte = 0.1};
+    const auto phases = phases_of(UpdateOrder::after_backward, compute, split(UpdateOrder::after_backward));
+    EXPECT_DOUBLE_EQ(phases[0].compute, 3);
+    EXPECT_DOUBLE_EQ(phases[2].compute, 24);
+}
+
+}  // namespace
+}  // namespace penstock::bench

@@ -1,0 +1,103 @@
+// The verb as it is: it trains with the program that lies beside this one.
+#include "aio/words/error.h"
+#include "bench/harness/verbs.h"
+#include "tests/temporary_directory.h"
+
+#include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace penstock::bench {
+namespace {
+
+void run(std::vector<std::string> arguments, Report& report) {
+    CLI::App app("test");
+    const BenchRun measure = add_step_verb(app);
+    std::reverse(arguments.begin(), arguments.end());
+    arguments.emplace_back("step");
+    app.parse(arguments);
+    measure(report);
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+    Report report("step");
+    try {
+        run(arguments, report);
+    } catch (const CLI::ParseError& error) {
+        return error.what();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage) << error.what();
+        return error.what();
+    }
+    return "accepted";
+}
+
+// As small as the parts allow; what `more` says counts.
+std::vector<std::string> small(const TemporaryDirectory& directory, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--dir", directory.path(), "--set", "run.threads=1"};
+    for (const auto& [option, value] : std::vector<std::pair<std::string, std::string>>{{"--layers", "2"},
+                                                                                        {"--hidden", "64"},
+                                                                                        {"--tokens", "16"},
+                                                                                        {"--steps", "2"},
+                                                                                        {"--warm-up", "0"},
+                                                                                        {"--rounds", "2"},
+                                                                                        {"--budget", "64MiB"},
+                                                                                        {"--seconds", "0.05"}})
+        if (std::find(more.begin(), more.end(), option) == more.end()) all.insert(all.end(), {option, value});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+}
+
+class StepBench : public ::testing::Test {
+   protected:
+    void SetUp() override {
+#ifndef PENSTOCK_HAS_PROGRAM
+        GTEST_SKIP() << "the program is not part of this build";
+#endif
+    }
+};
+
+TEST_F(StepBench, EveryOrderTakesItsTurnsOnOneStoreAndLeavesNothing) {
+    const TemporaryDirectory directory;
+    Report report("step");
+    run(small(directory, {}), report);
+    for (const char* order : {"after_backward", "deferred", "in_backward"}) {
+        const Figure* step = report.find(std::string(order) + ": step");
+        ASSERT_NE(step, nullptr) << order;
+        EXPECT_EQ(step->rounds.size(), 2U);
+        EXPECT_GT(report.find(std::string(order) + ": NVMe")->low(), 10);
+        EXPECT_GT(report.find(std::string(order) + ": ideal ÷ step, phase by phase")->low(), 0);
+    }
+    EXPECT_EQ(report.find("speculative: step"), nullptr);
+    EXPECT_GT(report.find("all in host memory: step")->low(), 0);
+    EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+TEST_F(StepBench, WithClippingItSpeculates) {
+    const TemporaryDirectory directory;
+    Report report("step");
+    run(small(directory, {"--set", "gradient_clipping=1e-6", "--rounds", "1"}), report);
+    EXPECT_EQ(report.find("in_backward: step"), nullptr);
+    ASSERT_NE(report.find("speculative: step"), nullptr);
+    EXPECT_EQ(report.find("speculative: steps updated again")->median(), 1);
+}
+
+TEST_F(StepBench, BadArgumentsAreRefused) {
+    const TemporaryDirectory directory;
+    const auto refused = [&](const std::vector<std::string>& more) { return refusal(small(directory, more)); };
+    EXPECT_NE(refused({"--orders", "later"}).find("later"), std::string::npos);
+    EXPECT_NE(refused({"--orders", "deferred,deferred"}).find("stands twice"), std::string::npos);
+    EXPECT_NE(refused({"--set", "run.steps=3"}).find("the turns set it"), std::string::npos);
+    EXPECT_NE(refused({"--set", "gradient_clippin=3"}).find("gradient_clipping"), std::string::npos);
+    EXPECT_NE(refused({"--config", "not/there.json"}).find("not/there.json"), std::string::npos);
+    // What the program refuses.
+    EXPECT_NE(refused({"--budget", "1MiB"}).find("memory.host_budget"), std::string::npos);
+    EXPECT_NE(refused({"--set", "gradient_clipping=1", "--orders", "in_backward"}).find("gradient_clipping to 0"),
+              std::string::npos);
+    EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+}  // namespace
+}  // namespace penstock::bench
