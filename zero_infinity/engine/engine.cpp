@@ -97,7 +97,8 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     const auto updating = deps_.core->counters().updating;
     const std::string generator_before = generator_state(deps_.device);
     const zero::UpdateRequest request{.values = values, .clip = options_.gradient_clipping};
-    step_begun_ = deps_.core->may_begin_step(request);
+    // Clipping comes in runs: after a step that was clipped, speculation would most likely fail again.
+    step_begun_ = deps_.core->may_begin_step(request) && (request.clip == 0 || !clipped_);
     if (step_begun_) deps_.core->begin_step(request);
     forward_and_backward(micro_batches, values.step, report);
     watch_generators(generator_before);
@@ -109,6 +110,7 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
         if (!generator_.empty()) given[generator_key] = generator_;
         return given;
     });
+    clipped_ = zero::clip_factor(updated.gradient_norm, request.clip) != 1;
     report.committed = updated.committed;
     report.committed_before = updated.committed_before;
     report.updated_again = updated.updated_again;

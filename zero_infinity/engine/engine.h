@@ -116,6 +116,7 @@ class Engine {
     std::vector<std::vector<SavedActivations>> saved_;  // [unit][micro-batch]
     std::vector<Bundle> upstream_;                      // [micro-batch]: gradients of the boundary that backward is at
     std::vector<Paths> paths_;                          // [unit]
+    bool clipped_ = true;                               // the newest step was, or there is none yet
     bool step_begun_ = false;                           // CoreSession's: its units are updated within backward
     std::vector<std::uint32_t> complete_at_;            // [unit]: where backward gives it its last gradient
     std::set<const Parameter*> reached_;                // that a gradient came to in this step

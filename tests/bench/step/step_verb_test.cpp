@@ -78,10 +78,10 @@ TEST_F(StepBench, EveryOrderTakesItsTurnsOnOneStoreAndLeavesNothing) {
 TEST_F(StepBench, WithClippingItSpeculates) {
     const TemporaryDirectory directory;
     Report report("step");
-    run(small(directory, {"--set", "gradient_clipping=1e-6", "--rounds", "1"}), report);
+    run(small(directory, {"--set", "gradient_clipping=1e6", "--rounds", "1"}), report);
     EXPECT_EQ(report.find("in_backward: step"), nullptr);
     ASSERT_NE(report.find("speculative: step"), nullptr);
-    EXPECT_EQ(report.find("speculative: steps updated again")->median(), 1);
+    EXPECT_EQ(report.find("speculative: steps updated again")->median(), 0);
 }
 
 TEST_F(StepBench, BadArgumentsAreRefused) {

@@ -31,6 +31,7 @@ RunOptions toy_run(const std::string& directory);
 struct RunResult {
     std::vector<double> losses;
     std::vector<double> norms;
+    std::uint64_t updated_again = 0;  // steps
     std::uint64_t read_bytes = 0;  // by the steps, and by settling
     std::uint64_t write_bytes = 0;
     // The same as the kernel's block layer counted it (/proc/self/io); both 0 where the file system is not counted.
