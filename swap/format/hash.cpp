@@ -1,5 +1,6 @@
 #include "swap/format/hash.h"
 
+#include "swap/format/hash_loop.h"
 #include "swap/format/little_endian.h"
 
 #include <xxhash.h>
@@ -27,6 +28,11 @@ TileHash tile_hash(const XXH128_hash_t& hash) noexcept {
 }  // namespace
 
 TileHash hash_tile(std::span<const std::byte> bytes, const TileIdentity& identity) noexcept {
+    if (__builtin_cpu_supports("avx2")) {
+        std::array<std::uint64_t, 2> hash;
+        hash_by_avx2(bytes.data(), bytes.size(), seed_of(identity), hash.data());
+        return {.low = hash[0], .high = hash[1]};
+    }
     return tile_hash(XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed_of(identity)));
 }
 

@@ -45,6 +45,21 @@ TEST(Hash, OfPartsIsTheOneOfTheWhole) {
     EXPECT_EQ(hasher.hash(), store::hash_tile({}, identity));
 }
 
+// A hasher of parts takes the library's loop, a whole tile the processor's widest.
+TEST(Hash, IsTheSameByAnyInstructions) {
+    std::vector<std::byte> bytes(1 << 20);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 2654435761U >> 21);
+    store::TileHasher hasher;
+    const auto expect_same = [&](std::span<const std::byte> part) {
+        const store::TileIdentity identity{.store = part.size(), .object = 2, .tile = 3, .generation = 4};
+        hasher.begin(identity);
+        hasher.add(part);
+        EXPECT_EQ(hasher.hash(), store::hash_tile(part, identity)) << part.size();
+    };
+    for (std::size_t length = 0; length < 2100; ++length) expect_same(std::span(bytes).subspan(length % 67, length));
+    for (std::size_t length = 4096; length < bytes.size(); length += 9973) expect_same(std::span(bytes).last(length));
+}
+
 // The format must not change by accident: a store of today is read by the program of next year.
 TEST(Hash, IsTheOneOfTheFormat) {
     const std::vector<std::byte> bytes(4096, std::byte{0});
