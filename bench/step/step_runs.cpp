@@ -74,6 +74,13 @@ std::string synthetic_config(const StepBenchOptions& options) {
     return config.dump(1);
 }
 
+// Turns keep no snapshots: those in host memory commit nothing of which one could be.
+std::string without_snapshots(const std::string& config) {
+    json rest = json::parse(config, nullptr, true, /*ignore_comments=*/true);
+    rest.erase("keep");
+    return rest.dump(1);
+}
+
 double median_of(const std::vector<json>& records, const char* key) {
     std::vector<double> values;
     for (const json& record : records) values.push_back(record.at(key).get<double>());
@@ -111,20 +118,25 @@ StepRuns::StepRuns(const StepBenchOptions& options, Interruption& stop)
       stop_(stop),
       made_(fmt::format("{}/penstock-bench-{}-training.tmp", options.directory, ::getpid())),
       program_(program_beside()),
-      config_file_(options.config.empty() ? made_.path + "/config.json" : options.config) {
+      config_file_(made_.path + "/config.json") {
     write_inputs();
     std::vector<std::string> settings = overrides_;
     settings.emplace_back("run.steps=1");
-    config_ = trainer::make_config(trainer::Settings::parse(text_of(config_file_), config_file_, settings));
+    const std::string& given = options.config.empty() ? config_file_ : options.config;
+    const std::string text = text_of(given);
+    config_ = trainer::make_config(trainer::Settings::parse(text, given, settings));
+    write(config_file_, without_snapshots(text));
     train(1, {});
 }
 
 StepRuns::~StepRuns() = default;
 
 void StepRuns::write_inputs() {
-    overrides_ = {"run.directory=" + made_.path + "/run",
-                  "zero_optimization.offload_param.nvme_path=" + made_.path + "/swap", "run.sample.tokens=0",
-                  "run.verify=none"};
+    // Nothing of the configuration's own run is touched: each of its places is another one here.
+    overrides_ = {"run.directory=" + made_.path + "/run", "run.sample.tokens=0", "run.verify=none"};
+    for (const char* place : {"zero_optimization.offload_param.nvme_path",
+                              "zero_optimization.offload_optimizer.nvme_path", "run.swap_directory"})
+        overrides_.push_back(fmt::format("{}={}/swap", place, made_.path));
     if (options_.config.empty()) {
         write(config_file_, synthetic_config(options_));
         write(made_.path + "/text.txt", synthetic_text());
@@ -142,7 +154,8 @@ std::vector<std::string> StepRuns::arguments(const std::vector<std::string>& mor
 }
 
 std::string StepRuns::command() const {
-    std::string line = fmt::format("{} train {} --steps N --set run.update_order=ORDER", program_, config_file_);
+    std::string line = fmt::format("{} train {} --steps N --set run.update_order=ORDER", program_,
+                                   options_.config.empty() ? config_file_ : options_.config);
     for (const std::string& setting : options_.overrides) line += " --set " + setting;
     return line;
 }

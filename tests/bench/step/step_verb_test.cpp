@@ -7,7 +7,9 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 namespace penstock::bench {
 namespace {
@@ -73,6 +75,41 @@ TEST_F(StepBench, EveryOrderTakesItsTurnsOnOneStoreAndLeavesNothing) {
     EXPECT_EQ(report.find("speculative: step"), nullptr);
     EXPECT_GT(report.find("all in host memory: step")->low(), 0);
     EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+TEST_F(StepBench, NothingOfAConfigurationsOwnRunIsTouched) {
+    const TemporaryDirectory directory;
+    const TemporaryDirectory own;
+    std::ofstream(own / "text.txt") << std::string(5000, 'a');
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").replace_filename("penstock").string();
+    ASSERT_EQ(std::system((program + " prepare --out " + own / "text.tokens " + own / "text.txt").c_str()), 0);
+    std::ofstream(own / "config.json") << R"({
+  "model": {"hidden": 32, "layers": 2, "heads": 2, "feed_forward": 64, "context": 16},
+  "data": {"train": ")" << own / "text.tokens"
+                                       << R"("},
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.003}},
+  "zero_optimization": {
+    "stage": 3,
+    "offload_param": {"device": "nvme", "nvme_path": ")"
+                                       << own / "swap"
+                                       << R"("},
+    "offload_optimizer": {"device": "nvme", "nvme_path": ")"
+                                       << own / "swap"
+                                       << R"("}
+  },
+  "memory": {"host_budget": "16MiB"},
+  "keep": {"every": 1, "last": 2, "folder": ")"
+                                       << own / "kept"
+                                       << R"("},
+  "run": {"swap_directory": ")" << own / "swap"
+                                       << R"(", "directory": ")" << own / "run"
+                                       << R"(", "steps": 1}
+})";
+    Report report("step");
+    run(small(directory, {"--config", own / "config.json", "--rounds", "1", "--orders", "deferred"}), report);
+    EXPECT_NE(report.find("deferred: step"), nullptr);
+    for (const char* place : {"swap", "kept", "run"}) EXPECT_FALSE(std::filesystem::exists(own / place)) << place;
 }
 
 TEST_F(StepBench, WithClippingItSpeculates) {
