@@ -90,7 +90,8 @@ struct UnwatchedCall {
 inline constexpr std::array unwatched_calls{
     UnwatchedCall{
         "_Z* _GLOBAL_OFFSET_TABLE_ _Unwind_Resume __cxa_* __gxx_personality_v0 __dso_handle __dynamic_cast "
-        "__libc_single_threaded __popcountdi2 __udivti3 __stack_chk_fail __tls_get_addr __clang_call_terminate",
+        "__libc_single_threaded __popcountdi2 __udivti3 __stack_chk_fail __tls_get_addr __clang_call_terminate "
+        "__cpu_model",
         "the language: what of it opens files (streams) reads /proc, /sys and profiles only, and finds "
         "nothing there when that fails"},
     UnwatchedCall{
