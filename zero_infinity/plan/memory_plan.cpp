@@ -18,13 +18,6 @@ std::vector<UnitBytes> all_units(const ModelLayout& layout) {
     return units;
 }
 
-std::vector<UnitBytes> streamed_units(const MemoryRequest& request) {
-    std::vector<UnitBytes> units = all_units(*request.layout);
-    for (UnitBytes& unit : units)
-        if (unit.resident) unit.bytes = 0;
-    return units;
-}
-
 // What passes through a device's window: also what host memory keeps because of its tier.
 std::vector<UnitBytes> units_of_device(const ModelLayout& layout) {
     std::vector<UnitBytes> units = all_units(layout);
@@ -110,6 +103,13 @@ std::uint32_t staging_tiles(const MemoryRequest& request, std::uint64_t room) {
 
 }  // namespace
 
+std::vector<UnitBytes> streamed_units(const ModelLayout& layout) {
+    std::vector<UnitBytes> units = all_units(layout);
+    for (UnitBytes& unit : units)
+        if (unit.resident) unit.bytes = 0;
+    return units;
+}
+
 std::uint64_t snapshot_bytes(const ModelLayout& layout) {
     return 2 * layout.largest_extent_bytes();
 }
@@ -123,7 +123,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
     }
     pool::Budget least = fixed_uses(request, request.staging_tiles, names);
     const std::uint64_t room = least.limit_bytes() - std::min(least.limit_bytes(), least.used_bytes());
-    const std::vector<UnitBytes> streamed = streamed_units(request);
+    const std::vector<UnitBytes> streamed = streamed_units(*request.layout);
     const PassVisits passes[] = {request.training, request.inference, one_by_one(*request.layout)};
     MemoryPlan plan{.budget = std::move(least), .window = {}};
     if (request.device_has_memory) {

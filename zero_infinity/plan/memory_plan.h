@@ -67,6 +67,9 @@ struct MemoryPlan {
     std::uint64_t device_bytes = 0;  // of the device's budget: gradients, resident weights, window
 };
 
+// What passes through a window in host memory: of units that are kept there, nothing.
+std::vector<UnitBytes> streamed_units(const ModelLayout& layout);
+
 // Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change. Does not look at
 // the machine.
 MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names);

@@ -1,6 +1,7 @@
 #include "zero_infinity/session/core_session_state.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/plan/update_sequence.h"
 
 #include <fmt/format.h>
 
@@ -75,7 +76,7 @@ void CoreSession::State::begin_update(const UpdateRequest& request, double gradi
     sums_lent = false;
     const bool deferred = plan->options.update_order == UpdateOrder::deferred;
     const auto units =
-        step_update->in_order_of_visits(deferred ? order.expected(Pass::training) : std::span<const Visit>());
+        in_order_of_visits(plan->layout, deferred ? order.expected(Pass::training) : std::span<const Visit>());
     begin_writes(units, UpdateAt::arrival);
     bool any = false;
     for (const std::uint32_t unit : units) {
@@ -108,7 +109,7 @@ void CoreSession::State::begin_step(const UpdateRequest& request) {
     commits = plan->options.durability.commits_after(request.values.step);
     norm.reset();
     sums_lent = false;
-    begin_writes(step_update->in_order_of_leaving(order.expected(Pass::training)), UpdateAt::departure);
+    begin_writes(in_order_of_leaving(plan->layout, order.expected(Pass::training)), UpdateAt::departure);
     step_within = {.number = request.values.step, .clip = request.clip};
 }
 

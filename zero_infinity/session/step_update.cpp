@@ -97,26 +97,6 @@ void StepUpdate::take_gradients(std::uint32_t unit) {
                     non_finite_gradient(tiles_.values.step, work_.gradients.first_non_finite().value_or("their sum")));
 }
 
-std::vector<std::uint32_t> StepUpdate::in_order_of_visits(std::span<const Visit> expected) const {
-    std::vector<std::uint32_t> units;
-    const auto add = [&](std::uint32_t unit) {
-        if (plan_.layout.unit(unit).tile_count() > 0 && std::find(units.begin(), units.end(), unit) == units.end())
-            units.push_back(unit);
-    };
-    for (std::uint32_t unit = 0; unit < plan_.layout.unit_count(); ++unit)
-        if (plan_.layout.unit(unit).spec().resident) add(unit);
-    for (const Visit& visit : expected) std::for_each(visit.units.begin(), visit.units.end(), add);
-    for (std::uint32_t unit = 0; unit < plan_.layout.unit_count(); ++unit) add(unit);
-    return units;
-}
-
-std::vector<std::uint32_t> StepUpdate::in_order_of_leaving(std::span<const Visit> expected) const {
-    std::vector<Visit> backwards(expected.rbegin(), expected.rend());
-    std::vector<std::uint32_t> units = in_order_of_visits(backwards);
-    std::reverse(units.begin(), units.end());
-    return units;
-}
-
 void StepUpdate::update(std::uint32_t unit) {
     if (within_) take_gradients(unit);
     update_tiles(unit);

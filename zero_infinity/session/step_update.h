@@ -34,10 +34,6 @@ class StepUpdate {
     // updated again. Throws Error: non_finite, of one of those.
     bool clip(const UpdateRequest& request, double gradient_norm);
     void update_again(std::uint32_t unit);  // of what it was before update()
-    // All units with something to train, as compute is expected to visit them, or to leave them. Those that clients
-    // read at any time are first, or last.
-    std::vector<std::uint32_t> in_order_of_visits(std::span<const Visit> expected) const;
-    std::vector<std::uint32_t> in_order_of_leaving(std::span<const Visit> expected) const;
     // All tiles of one unit. Throws Error: non_finite (a new value, with unit and parameter; a gradient that nobody has
     // looked at), storage; usage (a missing gradient that nobody has looked for).
     void update(std::uint32_t unit);

@@ -1,0 +1,224 @@
+#include "zero_infinity/plan/step_forecast.h"
+
+#include "zero_infinity/optimizer/optimizers.h"
+#include "zero_infinity/plan/update_sequence.h"
+#include "zero_infinity/session/session_plan.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace penstock::testing {
+namespace {
+
+using Random = std::mt19937_64;
+using zero::DeviceRates;
+using zero::HostSeconds;
+using zero::StepForecast;
+using zero::UnitSeconds;
+using zero::UpdateOrder;
+
+constexpr UpdateOrder orders[] = {UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward,
+                                  UpdateOrder::speculative};
+
+std::uint64_t draw(Random& random, std::uint64_t least, std::uint64_t most) {
+    return least + random() % (most - least + 1);
+}
+
+zero::UnitSpec unit_of(const std::string& name, std::int64_t numel) {
+    zero::UnitSpec unit;
+    unit.name = name;
+    unit.parameters.push_back({.name = "weight", .shape = {numel}});
+    return unit;
+}
+
+zero::CoreOptions options_of(UpdateOrder order) {
+    zero::CoreOptions options;
+    options.swap_directories = {"nowhere"};
+    options.host_budget_bytes = zero::planned_host_budget;
+    options.tile_numel = 4096;
+    options.update_order = order;
+    return options;
+}
+
+zero::ParameterGroups adamw() {
+    return zero::make_adamw({});
+}
+
+StepForecast forecast(const zero::SessionPlan& plan, std::span<const UnitSeconds> seconds, const HostSeconds& host,
+                      const DeviceRates& rates) {
+    return forecast_step({.layout = &plan.layout,
+                          .window = plan.memory.window,
+                          .staging_tiles = plan.memory.staging_tiles,
+                          .training = plan.model.training,
+                          .order = plan.options.update_order,
+                          .durability = plan.options.durability},
+                         seconds, host, rates);
+}
+
+// A model of equal units, each of which takes a second to update, one forward, two backward.
+struct Chain {
+    explicit Chain(std::uint32_t count) {
+        for (std::uint32_t i = 0; i < count; ++i) {
+            spec.units.push_back(unit_of(fmt::format("blocks.{}", i), std::int64_t{40960}));
+            seconds.push_back({.forward = 1, .backward = 2, .update = 1, .norm = 0});
+        }
+    }
+    zero::ModelSpec spec{.units = {}, .optimizers = adamw()};
+    std::vector<UnitSeconds> seconds;
+};
+
+double bytes_per_step(const zero::SessionPlan& plan) {
+    return plan.step_bytes.mean(plan.options.durability);
+}
+
+TEST(StepForecast, WithAFastDeviceAStepTakesWhatComputeTakes) {
+    for (const UpdateOrder order : orders) {
+        const Chain chain(8);
+        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const HostSeconds host{.driver_per_byte = 0, .commit = 0.5, .rest = 0.25, .threads = 2, .cores = 2};
+        const StepForecast step = forecast(plan, chain.seconds, host, {.read = 1e18, .write = 1e18, .both = 1e18});
+        // The last unit's forward is part of its backward; a deferred commit is made beside compute.
+        const double commit = order == UpdateOrder::deferred ? 0 : 0.5;
+        EXPECT_NEAR(step.seconds, 7 + 16 + 8 + 0.25 + commit, 1e-6) << word_of(order);
+        EXPECT_NEAR(step.compute, 23, 1e-9);
+        EXPECT_NEAR(step.updating, 8, 1e-9);
+        EXPECT_NEAR(step.update, 8, 1e-6) << word_of(order);
+        EXPECT_NEAR(step.forward, 7, 1e-6) << word_of(order);
+        EXPECT_NEAR(step.backward, 16, 1e-6) << word_of(order);
+    }
+}
+
+// Where compute takes no time, each phase takes what its bytes take.
+TEST(StepForecast, WithFastComputeAStepTakesWhatItsBytesTake) {
+    for (const UpdateOrder order : orders) {
+        const Chain chain(16);
+        zero::CoreOptions options = options_of(order);
+        options.staging_tiles = 40;
+        const zero::SessionPlan plan(chain.spec, options, {});
+        const std::vector<UnitSeconds> seconds(16);
+        const StepForecast step = forecast(plan, seconds, {}, {.read = 1e6, .write = 1e6, .both = 1e6});
+        const double all = bytes_per_step(plan) / 1e6;
+        EXPECT_GE(step.seconds, all * 0.999) << word_of(order);
+        EXPECT_LE(step.seconds, all * 1.25) << word_of(order);  // with the first reads and the last writes alone
+    }
+}
+
+TEST(StepForecast, OrdersThatOverlapAreFasterWhereTheDeviceAndComputeAreEvenlyBusy) {
+    std::vector<double> seconds;
+    for (const UpdateOrder order : orders) {
+        const Chain chain(24);
+        zero::CoreOptions options = options_of(order);
+        const zero::SessionPlan plan(chain.spec, options, {});
+        const double rate = bytes_per_step(plan) / (24 * 4);
+        seconds.push_back(forecast(plan, chain.seconds, {}, {.read = rate, .write = rate, .both = rate}).seconds);
+    }
+    EXPECT_LT(seconds[1], 0.9 * seconds[0]);
+    EXPECT_LT(seconds[2], 0.9 * seconds[0]);
+    EXPECT_EQ(seconds[2], seconds[3]);
+    EXPECT_GE(seconds[2], 24 * 4);
+}
+
+// Torch's work waits for the core that has the driver; pieces of an update go to the other cores.
+TEST(StepForecast, TheDriverTakesTimeFromComputeWhereItHasNoCoreOfItsOwn) {
+    const Chain chain(8);
+    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::in_backward), {});
+    const double bytes = bytes_per_step(plan);
+    const DeviceRates rates{.read = bytes, .write = bytes, .both = bytes};
+    HostSeconds host{.driver_per_byte = 0, .threads = 2, .cores = 2};
+    const double alone = forecast(plan, chain.seconds, host, rates).seconds;
+    host.driver_per_byte = 0.8 / bytes;  // at the full rate, most of a core
+    const StepForecast shared = forecast(plan, chain.seconds, host, rates);
+    EXPECT_NEAR(shared.driver, 0.8, 0.01);
+    EXPECT_GT(shared.seconds, alone + 0.3);
+    EXPECT_LT(shared.seconds, alone + 0.81);
+    host.cores = 3;
+    EXPECT_EQ(forecast(plan, chain.seconds, host, rates).seconds, alone);
+}
+
+TEST(StepForecast, ADeferredStepIsCommittedBesideCompute) {
+    const Chain chain(8);
+    const HostSeconds host{.driver_per_byte = 0, .commit = 3, .rest = 0, .threads = 1, .cores = 2};
+    const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
+    const zero::SessionPlan deferred(chain.spec, options_of(UpdateOrder::deferred), {});
+    const zero::SessionPlan after(chain.spec, options_of(UpdateOrder::after_backward), {});
+    EXPECT_NEAR(forecast(deferred, chain.seconds, host, fast).commit, 0, 1e-6);
+    EXPECT_NEAR(forecast(after, chain.seconds, host, fast).commit, 3, 1e-6);
+}
+
+struct RandomModel {
+    zero::ModelSpec spec{.units = {}, .optimizers = adamw()};
+    zero::CoreOptions options;
+    std::vector<UnitSeconds> seconds;
+};
+
+// Sizes from less than a tile to many, ties, resident and frozen ones; any codec, tier, depth and number of slots.
+RandomModel random_model(Random& random) {
+    RandomModel model;
+    const auto units = static_cast<std::uint32_t>(draw(random, 1, 12));
+    for (std::uint32_t i = 0; i < units; ++i) {
+        zero::UnitSpec unit = unit_of(fmt::format("u{}", i), static_cast<std::int64_t>(draw(random, 1, 60000)));
+        if (draw(random, 0, 7) == 0)
+            unit.parameters.push_back({.name = "frozen",
+                                       .shape = {static_cast<std::int64_t>(draw(random, 1, 30000))},
+                                       .training = zero::Training::frozen});
+        if (i > 0 && draw(random, 0, 7) == 0)
+            unit.borrowed.push_back({.owner = static_cast<std::uint32_t>(draw(random, 0, i - 1)), .parameter = 0});
+        unit.resident = draw(random, 0, 7) == 0;
+        model.spec.units.push_back(std::move(unit));
+        const auto some = [&] { return static_cast<double>(draw(random, 0, 1000)) / 1000; };
+        model.seconds.push_back({.forward = some(), .backward = some(), .update = some(), .norm = some() / 10});
+    }
+    model.options = options_of(orders[draw(random, 0, 3)]);
+    constexpr const char* codecs[] = {"split", "plain_fp32", "plain_bf16", "compact"};
+    model.options.codec = codecs[draw(random, 0, 3)];
+    model.options.prefetch_depth = static_cast<std::uint32_t>(draw(random, 0, 5));
+    model.options.staging_tiles = static_cast<std::uint32_t>(draw(random, 1, 6));
+    const auto tier = [&] { return draw(random, 0, 2) == 0 ? zero::Tier::host : zero::Tier::nvme; };
+    model.options.residency = {tier(), tier()};
+    constexpr std::uint64_t commits[] = {1, 1, 1, 4, 0};
+    model.options.durability = {commits[draw(random, 0, 4)]};
+    return model;
+}
+
+// Never waits for what does not come (checked within), moves each byte as often as the plan says, and takes no less
+// than each lane and no more than all of them one after the other.
+TEST(StepForecast, OfThousandsOfModelsMovesWhatThePlanSaysAndTakesWhatTheLanesAllow) {
+    for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
+        Random random(seed);
+        const RandomModel model = random_model(random);
+        SCOPED_TRACE(fmt::format("seed {}: {} units, {}, {}, commits every {}", seed, model.spec.units.size(),
+                                 word_of(model.options.update_order), model.options.codec,
+                                 model.options.durability.commit_steps));
+        const zero::SessionPlan plan(model.spec, model.options, {});
+        const auto rate = [&] { return static_cast<double>(draw(random, 1, 1000)) * 1e4; };
+        DeviceRates rates{.read = rate(), .write = rate(), .both = 0};
+        rates.both = std::max(rates.read, rates.write);
+        const HostSeconds host{.driver_per_byte = 0,
+                               .commit = static_cast<double>(draw(random, 0, 10)) / 10,
+                               .rest = 0.1,
+                               .threads = 2,
+                               .cores = 2};
+        const StepForecast step = forecast(plan, model.seconds, host, rates);
+        EXPECT_NEAR(step.read_bytes + step.write_bytes, bytes_per_step(plan), 1);
+        EXPECT_NEAR(step.read_bytes, static_cast<double>(plan.step_bytes.read), 1);
+        const double slack = 1e-6 * step.seconds + 1e-9;
+        const double busy = step.compute + step.updating + host.rest;
+        EXPECT_GE(step.seconds + slack, busy);
+        EXPECT_GE(step.seconds + slack, step.read_bytes / rates.read);
+        EXPECT_GE(step.seconds + slack, step.write_bytes / rates.write);
+        EXPECT_GE(step.seconds + slack, (step.read_bytes + step.write_bytes) / rates.both);
+        EXPECT_LE(step.seconds,
+                  busy + host.commit + step.read_bytes / rates.read + step.write_bytes / rates.write + slack);
+        EXPECT_NEAR(step.seconds, step.forward + step.backward + step.update + step.commit + host.rest, slack);
+        if (::testing::Test::HasFailure()) return;
+    }
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,73 @@
+// How long a step will take: what session and driver decide, replayed in virtual time over what the device and the
+// processor were measured to give. Pure: no I/O, clock, thread or torch.
+//
+// Decided as in a run: what is fetched when and to where (WindowPlan), in which order units are updated
+// (update_sequence.h), how many states are in memory at once, what waits for what. Modelled: the NVMe by its rates
+// (VirtualDevice), compute by seconds per unit, and that the driver's thread (hash, submission) takes time from compute
+// where there is no core for it alone: work that is dealt out to all cores beforehand, as OpenMP's static schedule does
+// it in torch, waits for the core that has the driver; work that is taken piece by piece, the update's, loses its share
+// of one core.
+#pragma once
+
+#include "zero_infinity/plan/memory_plan.h"
+#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/traffic.h"
+#include "zero_infinity/plan/virtual_device.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace penstock::zero {
+
+// What compute takes for one unit in one step, all micro-batches together, while nothing else runs.
+struct UnitSeconds {
+    double forward = 0;
+    double backward = 0;  // with its forward again, where that is not kept
+    double update = 0;
+    double norm = 0;  // of its gradient
+};
+
+struct HostSeconds {
+    double driver_per_byte = 0;  // of the driver's thread: hash, submission and completion
+    double commit = 0;           // flush and manifest, once nothing is being written
+    double rest = 0;             // of a step: tokens, log
+    unsigned threads = 1;        // of compute
+    unsigned cores = 1;
+};
+
+// Whose step. In host memory alone: a device with memory of its own is not modelled.
+struct StepSetting {
+    const ModelLayout* layout = nullptr;
+    WindowUse window;                 // MemoryPlan's
+    std::uint32_t staging_tiles = 1;  // MemoryPlan's
+    PassVisits training;              // with owners; the last visit of a unit is its backward, the others are forward
+    UpdateOrder order = UpdateOrder::after_backward;
+    Durability durability;
+};
+
+// Of a step among its like, a mean over the steps of one commit. The parts are those of StepReport and WaitTimes, and
+// their sum.
+struct StepForecast {
+    double seconds = 0;
+    double forward = 0;  // without updates within it
+    double backward = 0;
+    double update = 0;
+    double commit = 0;
+    double wait_weights = 0;
+    double wait_tiles = 0;
+    // What each lane is busy for.
+    double compute = 0;  // forward, backward, norm
+    double updating = 0;
+    double reading = 0;
+    double writing = 0;
+    double driver = 0;
+    double read_bytes = 0;
+    double write_bytes = 0;
+};
+
+// `seconds` by unit. REQUIRES: as many as units; the window has room for each visit.
+StepForecast forecast_step(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
+                           const DeviceRates& rates);
+
+}  // namespace penstock::zero
