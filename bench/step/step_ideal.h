@@ -4,6 +4,7 @@
 
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/plan/traffic.h"
+#include "zero_infinity/plan/virtual_device.h"
 
 #include <span>
 #include <vector>
@@ -19,12 +20,7 @@ struct StepCompute {
     double hash_per_byte = 0;  // of what moves, which memory alone needs none of; all cores at it
 };
 
-// Bytes per second: of reads alone, of writes alone, of both together where each is half.
-struct DeviceRates {
-    double read = 0;
-    double write = 0;
-    double both = 0;
-};
+using zero::DeviceRates;
 
 // Bytes of one step.
 struct StepTraffic {

@@ -57,8 +57,8 @@ const std::array<std::vector<std::string_view>, 6> rooms{{
     {"zero_infinity/threads", "zero_infinity/kernels", "zero_infinity/codec", "zero_infinity/device",
      "zero_infinity/optimizer", "zero_infinity/plan", "zero_infinity/ranks", "zero_infinity/weights",
      "zero_infinity/driver", "zero_infinity/session", "zero_infinity/capi", "zero_infinity/engine"},
-    {"trainer/cli", "trainer/models", "trainer/config", "trainer/capi", "trainer/data", "trainer/ckpt", "trainer/run",
-     "trainer"},
+    {"trainer/cli", "trainer/models", "trainer/config", "trainer/capi", "trainer/data", "trainer/plan", "trainer/ckpt",
+     "trainer/run", "trainer"},
     {"bench/harness", "bench/io", "bench/swap", "bench/transfer", "bench/step", "bench/optimizer", "bench/pieces",
      "bench"},
 }};

@@ -2,8 +2,6 @@
 
 #include "aio/words/check.h"
 #include "swap/capi/c_struct.h"
-#include "swap/directory/store_files.h"
-#include "swap/format/layout.h"
 #include "zero_infinity/capi/c_model.h"
 #include "zero_infinity/session/session_plan.h"
 
@@ -21,16 +19,6 @@ namespace {
 template <std::size_t Length>
 void put_text(std::string_view text, char (&place)[Length]) {
     std::memcpy(place, text.data(), std::min(text.size(), Length - 1));
-}
-
-// Of the store that would be made.
-std::uint64_t store_bytes(const SessionPlan& plan) {
-    const auto objects = plan.layout.objects();
-    store::Geometry geometry;
-    geometry.shares = plan.options.swap_shares;
-    if (geometry.shares.empty()) geometry.shares.assign(plan.options.swap_directories.size(), 1);
-    geometry.slots = plan.options.durability == Durability::scratch ? 1 : 2;
-    return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
 }
 
 void put_uses(const pool::Budget& budget, penstock_plan& plan) {
@@ -59,7 +47,7 @@ penstock_plan plan_of(const penstock_model* model, const penstock_session_option
     plan.struct_bytes = sizeof plan;
     plan.pool_bytes = own.memory.budget.limit_bytes();
     plan.device_bytes = own.memory.device_bytes;
-    plan.store_bytes = store_bytes(own);
+    plan.store_bytes = own.store_bytes();
     plan.prefetch_depth = own.memory.window.depth;
     plan.read_bytes = own.step_bytes.read;
     plan.write_bytes = own.step_bytes.write;

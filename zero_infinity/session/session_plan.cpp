@@ -1,6 +1,8 @@
 #include "zero_infinity/session/session_plan.h"
 
 #include "aio/words/error.h"
+#include "swap/directory/store_files.h"
+#include "swap/format/layout.h"
 #include "zero_infinity/driver/device_residents.h"
 #include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/session/gradient_sums.h"
@@ -188,6 +190,15 @@ DeviceOptions SessionPlan::device() const {
     DeviceOptions device = options.device;
     device.budget_bytes = memory.device_bytes;
     return device;
+}
+
+std::uint64_t SessionPlan::store_bytes() const {
+    const auto objects = layout.objects();
+    store::Geometry geometry;
+    geometry.shares = options.swap_shares;
+    if (geometry.shares.empty()) geometry.shares.assign(options.swap_directories.size(), 1);
+    geometry.slots = options.durability == Durability::scratch ? 1 : 2;
+    return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
 }
 
 Traffic SessionPlan::nominal_traffic() const {

@@ -37,6 +37,7 @@ struct SessionPlan {
 
     DeviceOptions device() const;  // with a budget of what is used of it
     Traffic nominal_traffic() const;
+    std::uint64_t store_bytes() const;  // on disk, of the store that would be made
 
     const CoreOptions options;  // checked
     const ModelSpec model;

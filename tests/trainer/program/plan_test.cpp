@@ -1,0 +1,141 @@
+// `penstock plan`: what it says comes true in the run, and nothing stays.
+#include "tests/trainer/data/text_files.h"
+#include "tests/trainer/program/program.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace penstock::testing {
+namespace {
+
+using nlohmann::json;
+
+class Plan : public ::testing::Test {
+   protected:
+    Plan() { write_toy(directory_.path()); }
+
+    Ended plan(std::vector<std::string> more = {}) {
+        more.insert(more.begin(), {"plan", "config.json"});
+        return run(directory_.path(), more);
+    }
+    json plan_json(std::vector<std::string> more = {}) {
+        more.emplace_back("--json");
+        const Ended ended = plan(more);
+        EXPECT_EQ(ended.code, 0) << ended.errors;
+        return json::parse(ended.output);
+    }
+    std::vector<std::string> content() {
+        std::vector<std::string> names;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_.path()))
+            names.push_back(entry.path().string());
+        std::sort(names.begin(), names.end());
+        return names;
+    }
+
+    TemporaryDirectory directory_;
+};
+
+TEST_F(Plan, LeavesNothingAndNeedsNoData) {
+    std::filesystem::remove(directory_ / "text.tokens");
+    const std::vector<std::string> before = content();
+    EXPECT_EQ(plan().code, 0);
+    EXPECT_EQ(content(), before);
+}
+
+// In each order, tier and durability, to the byte.
+TEST_F(Plan, SaysTheBytesThatARunMoves) {
+    const std::vector<std::vector<std::string>> ways = {
+        {},
+        {"--set", "run.update_order=deferred"},
+        {"--set", "gradient_clipping=0", "--set", "run.update_order=in_backward"},
+        {"--set", "zero_optimization.offload_param.device=cpu"},
+        {"--set", "zero_optimization.offload_param.device=cpu", "--set", "run.commit_every=2"},
+    };
+    for (std::vector<std::string> way : ways) {
+        SCOPED_TRACE(::testing::PrintToString(way));
+        std::filesystem::remove_all(directory_ / "run");
+        std::filesystem::remove_all(directory_ / "swap");
+        std::vector<std::string> bytes_only = way;
+        bytes_only.emplace_back("--bytes-only");
+        const json planned = plan_json(bytes_only);
+        way.insert(way.begin(), {"train", "config.json", "--json", "--steps", "6"});
+        const Ended trained = run(directory_.path(), way);
+        ASSERT_EQ(trained.code, 0) << trained.errors;
+        const json summary = json::parse(trained.output);
+        EXPECT_EQ(planned["bytes_per_param_step"], summary["planned_bytes_per_param_step"]);
+        EXPECT_EQ(planned["params"], summary["params"]);
+        EXPECT_EQ(planned["trainable_params"], summary["trainable_params"]);
+        EXPECT_EQ(planned["activation_bytes"], summary["activation_peak_bytes"]);
+        EXPECT_LE(summary["pool_peak_bytes"], planned["pool"]["used_bytes"]);
+        if (planned["update_order"] != "deferred") {  // where the last update belongs to no step
+            EXPECT_EQ(planned["nvme_read_bytes"].get<std::uint64_t>() * 6,
+                      summary["nvme_read_bytes"].get<std::uint64_t>());
+        }
+        std::uint64_t disk = 0;
+        for (const auto& entry : std::filesystem::directory_iterator(directory_ / "swap"))
+            if (entry.is_regular_file()) disk += entry.file_size();
+        EXPECT_GE(disk, planned["store_bytes"].get<std::uint64_t>());
+        EXPECT_LE(disk, planned["store_bytes"].get<std::uint64_t>() + (2U << 20));
+    }
+}
+
+// What they are on a given machine nobody can say: that they are whole, and agree with each other.
+TEST_F(Plan, SaysTimesLanesAndWhatWouldBeFaster) {
+    const json planned = plan_json({"--set", "gradient_clipping=0"});
+    const json& step = planned.at("step");
+    const double sum = step["forward_s"].get<double>() + step["backward_s"].get<double>() +
+                       step["update_s"].get<double>() + step["commit_s"].get<double>();
+    EXPECT_NEAR(step["seconds"], sum, 1e-6);
+    EXPECT_GT(step["seconds"], 0);
+    EXPECT_EQ(step["nvme_read_bytes"].get<double>() + 0.5 > planned["nvme_read_bytes"].get<double>(), true);
+    for (const auto& [lane, seconds] : step.at("lanes").items()) EXPECT_GT(seconds, 0) << lane;
+    EXPECT_GT(planned["measured"]["read_bytes_per_s"], 0);
+    EXPECT_GT(planned["written_bytes_per_day"], 0);
+    double last = 0;
+    ASSERT_GE(planned["others"].size(), 2U);
+    for (const json& other : planned["others"]) {
+        EXPECT_GE(other["step"]["seconds"], last);
+        last = other["step"]["seconds"];
+        EXPECT_NE(other["set"].dump().find("="), std::string::npos);
+        EXPECT_EQ(other["set"].dump().find("speculative"), std::string::npos) << "nothing is clipped";
+    }
+    const Ended words = plan();
+    for (const char* word : {"model ", "memory ", "NVMe ", "measured ", "step ", "lanes ", "decides ", "wear "})
+        EXPECT_NE(words.output.find(word), std::string::npos) << word << "\n" << words.output;
+}
+
+TEST_F(Plan, WhatDoesNotFitIsRefusedWithTheLightestSettings) {
+    const std::vector<std::string> larger = {"--set", "model.hidden=256", "--set", "model.feed_forward=1024"};
+    const Ended refused = plan({"--set", "memory.host_budget=1MiB", larger[0], larger[1], larger[2], larger[3]});
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_NE(refused.errors.find("gradients"), std::string::npos) << refused.errors;
+    const std::size_t at = refused.errors.find("--set memory.host_budget=");
+    ASSERT_NE(at, std::string::npos) << refused.errors;
+    std::vector<std::string> lightest = larger;
+    std::istringstream words(refused.errors.substr(at));
+    for (std::string word; words >> word;) lightest.push_back(word);
+    lightest.emplace_back("--bytes-only");
+    EXPECT_EQ(plan(lightest).code, 0);
+    EXPECT_TRUE(refused.output.empty());
+}
+
+TEST_F(Plan, RefusesWhatTrainRefuses) {
+    const Ended wrong = plan({"--set", "gradient_clippin=1"});
+    EXPECT_EQ(wrong.code, 2);
+    EXPECT_NE(wrong.errors.find("gradient_clipping"), std::string::npos) << wrong.errors;
+    EXPECT_EQ(run(directory_.path(), {"plan", "nothing.json"}).code, 2);
+    EXPECT_EQ(run(directory_.path(), {"plan"}).code, 2);
+}
+
+TEST_F(Plan, OfADeviceWithMemoryOfItsOwnSaysBytesAndThatTimesAreNotKnown) {
+    const json planned = plan_json({"--set", "memory.device=emulated", "--set", "memory.device_budget=64MiB"});
+    EXPECT_FALSE(planned.contains("step"));
+    EXPECT_NE(planned["unmeasured"].get<std::string>().find("not forecast"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock::testing

@@ -1,0 +1,19 @@
+// What the processor takes for the work around compute: updates, norms, hashes. Needs no torch.
+#pragma once
+
+#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/threads/workers.h"
+
+namespace penstock::trainer {
+
+// Seconds, each over memory that no cache holds.
+struct MeasuredHost {
+    double update_per_element = 0;  // by all workers
+    double norm_per_element = 0;
+    double hash_per_byte = 0;  // by the driver's thread
+};
+
+// `seconds` of each. Throws Error (does_not_fit) where the machine has no 256 MiB for it.
+MeasuredHost measure_host(const zero::SessionPlan& plan, zero::Workers& workers, double seconds = 0.3);
+
+}  // namespace penstock::trainer

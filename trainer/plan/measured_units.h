@@ -1,0 +1,37 @@
+// What the units of a model take compute for, found by running one of each kind on this machine: with weights of no
+// meaning, on tokens of no meaning, without a store.
+#pragma once
+
+#include "zero_infinity/engine/model.h"
+#include "zero_infinity/engine/session_options.h"
+#include "zero_infinity/kernels/plane.h"
+#include "zero_infinity/plan/step_forecast.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace penstock::trainer {
+
+struct UnitsQuestion {
+    const engine::Model* model = nullptr;  // on meta; afterwards its parameters are released tensors
+    engine::Bundle input;                  // one micro-batch, as the first unit gets it
+    std::uint64_t micro_batches = 1;
+    zero::PlaneType weights = zero::PlaneType::bf16;
+    zero::PlaneType gradients = zero::PlaneType::bf16;
+    engine::Activations activations = engine::Activations::recompute;
+    double seconds = 0.4;                             // of each kind and direction, at least one run
+    std::function<void(const std::string& unit)> at;  // is measured now
+};
+
+struct MeasuredUnits {
+    std::vector<zero::UnitSeconds> seconds;  // forward and backward, by unit
+    std::size_t kinds = 0;                   // units of equal parameters are of one kind
+};
+
+// On the compute thread, with as many threads as torch was told, in host memory. Throws Error (does_not_fit) naming the
+// unit whose weights and gradients do not fit this machine.
+MeasuredUnits measure_units(const UnitsQuestion& question);
+
+}  // namespace penstock::trainer

@@ -1,0 +1,209 @@
+#include "trainer/plan/plan_report.h"
+
+#include "trainer/cli/step_record.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace penstock::trainer {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t told_others = 4;
+constexpr double worth_telling = 1.03;  // times faster
+constexpr double clearly_longer = 1.1;
+
+double giga(double bytes) {
+    return bytes / 1e9;
+}
+
+std::string named(const std::string& name, const std::string& text) {
+    return fmt::format("{:<12} {}\n", name, text);
+}
+
+std::string options_text(const PlannedWay& way) {
+    return fmt::format("--set {}", fmt::join(way.changes, " --set "));
+}
+
+// What the step's time is made of.
+std::string bottleneck_of(const RunPlan& plan) {
+    const double nvme = plan.nvme_seconds();
+    const double processor = plan.processor_seconds();
+    if (plan.way.forecast->seconds > clearly_longer * std::max(nvme, processor)) return "order";
+    if (nvme > clearly_longer * processor) return "nvme";
+    if (processor > clearly_longer * nvme) return "processor";
+    return "both";
+}
+
+std::string words_of_bottleneck(const RunPlan& plan) {
+    const double nvme = plan.nvme_seconds();
+    const double processor = plan.processor_seconds();
+    const std::string seconds = fmt::format("{:.2f} s of NVMe, {:.2f} s of the processor", nvme, processor);
+    const double tokens = plan.tokens_that_hide_nvme();
+    const std::string bottleneck = bottleneck_of(plan);
+    if (bottleneck == "processor") return fmt::format("the processor ({})", seconds);
+    if (bottleneck == "order")
+        return fmt::format("the order of updates: what is left waits for the other ({})", seconds);
+    return fmt::format("{} ({}); from {:.0f} tokens per step on (now {}), compute takes as long as the NVMe",
+                       bottleneck == "nvme" ? "the NVMe" : "both about equally", seconds, tokens,
+                       plan.way.config.tokens_per_step());
+}
+
+std::string text_of_memory(const RunPlan& plan) {
+    std::string text =
+        named("memory", fmt::format("the pool, exactly; and {} of activations for backward, outside of it",
+                                    mebibytes(plan.activation_bytes())));
+    std::string table = plan.way.plan->memory.budget.table();
+    if (!table.empty() && table.back() != '\n') table += '\n';
+    return text + table;
+}
+
+std::string text_of_traffic(const RunPlan& plan) {
+    const zero::StepBytes& bytes = plan.way.plan->step_bytes;
+    const auto& options = plan.way.plan->options;
+    std::string text =
+        named("NVMe", fmt::format("a store of {:.2f} GB in {}", giga(static_cast<double>(plan.way.plan->store_bytes())),
+                                  fmt::join(options.swap_directories, ", ")));
+    std::string residents;
+    if (bytes.resident_write > 0 && options.durability.commit_steps > 0)
+        residents = fmt::format(", and {:.3f} GB more in each step that commits",
+                                giga(static_cast<double>(bytes.resident_write)));
+    return text + named("", fmt::format("each step reads {:.3f} GB and writes {:.3f} GB{}: {:.2f} bytes per trained "
+                                        "parameter",
+                                        giga(static_cast<double>(bytes.read)), giga(static_cast<double>(bytes.write)),
+                                        residents, plan.bytes_per_parameter()));
+}
+
+std::string text_of_measured(const RunPlan& plan) {
+    const Measurements& measured = *plan.measured;
+    const zero::DeviceRates& rates = measured.device.rates;
+    double update = 0;
+    for (const zero::UnitSeconds& unit : measured.seconds) update += unit.update;
+    return named("measured",
+                 fmt::format("device {:.2f} GB/s read, {:.2f} written, {:.2f} both at once (in {}), durable "
+                             "after {:.1f} ms",
+                             giga(rates.read), giga(rates.write), giga(rates.both),
+                             fmt::join(measured.device.places, ", "), measured.host.commit * 1e3)) +
+           named("", fmt::format("hash {:.1f} GB/s, update {:.0f} M parameters/s, with {} threads on {} cores",
+                                 1e-9 / measured.hash_per_byte, static_cast<double>(plan.trainable) / update / 1e6,
+                                 measured.host.threads, measured.host.cores));
+}
+
+std::string text_of_times(const RunPlan& plan) {
+    const zero::StepForecast& step = *plan.way.forecast;
+    const std::string order{word_of(plan.way.config.session.update_order)};
+    std::string text = named(
+        "step",
+        fmt::format("{:.3f} s, {:.0f} tokens/s, {}: forward {:.3f}, backward {:.3f}, update {:.3f}, commit {:.3f} "
+                    "s; of it waiting for weights {:.3f}, for states {:.3f} s",
+                    step.seconds, static_cast<double>(plan.way.config.tokens_per_step()) / step.seconds, order,
+                    step.forward, step.backward, step.update, step.commit, step.wait_weights, step.wait_tiles));
+    text += named("lanes", fmt::format("compute {:.3f}, update {:.3f}, NVMe reads {:.3f}, writes {:.3f}, hash and "
+                                       "submission {:.3f} s",
+                                       step.compute, step.updating, step.reading, step.writing, step.driver));
+    text += named("decides", words_of_bottleneck(plan));
+    return text +
+           named("wear", fmt::format("{:.2f} TB written per day at this pace", plan.written_bytes_per_day() / 1e12));
+}
+
+std::string text_of_others(const RunPlan& plan) {
+    std::string text;
+    std::size_t told = 0;
+    for (const PlannedWay& other : plan.others) {
+        const double ratio = plan.way.forecast->seconds / other.forecast->seconds;
+        if (ratio < worth_telling || told++ == told_others) break;
+        text += named(text.empty() ? "faster" : "",
+                      fmt::format("{:.3f} s ({:.2f}x) with {}", other.forecast->seconds, ratio, options_text(other)));
+    }
+    return text.empty() ? named("faster", "no other order of updates or place of weights that fits here") : text;
+}
+
+ordered_json json_of(const zero::StepForecast& step) {
+    return {{"seconds", step.seconds},
+            {"forward_s", step.forward},
+            {"backward_s", step.backward},
+            {"update_s", step.update},
+            {"commit_s", step.commit},
+            {"wait_weights_s", step.wait_weights},
+            {"wait_tiles_s", step.wait_tiles},
+            {"lanes",
+             {{"compute_s", step.compute},
+              {"update_s", step.updating},
+              {"nvme_read_s", step.reading},
+              {"nvme_write_s", step.writing},
+              {"driver_s", step.driver}}},
+            {"nvme_read_bytes", step.read_bytes},
+            {"nvme_write_bytes", step.write_bytes}};
+}
+
+ordered_json json_of_measured(const Measurements& measured) {
+    return {{"read_bytes_per_s", measured.device.rates.read},
+            {"write_bytes_per_s", measured.device.rates.write},
+            {"both_bytes_per_s", measured.device.rates.both},
+            {"flush_s", measured.device.flush},
+            {"hash_bytes_per_s", 1 / measured.hash_per_byte},
+            {"driver_s_per_byte", measured.host.driver_per_byte},
+            {"threads", measured.host.threads},
+            {"cores", measured.host.cores},
+            {"places", measured.device.places}};
+}
+
+ordered_json json_of_pool(const RunPlan& plan) {
+    ordered_json uses = ordered_json::object();
+    for (const pool::Use& use : plan.way.plan->memory.budget.uses()) uses[use.name] = use.bytes;
+    return {{"limit_bytes", plan.way.plan->memory.budget.limit_bytes()},
+            {"used_bytes", plan.way.plan->memory.budget.used_bytes()},
+            {"uses", uses}};
+}
+
+}  // namespace
+
+std::string text_of(const RunPlan& plan) {
+    std::string text = named(
+        "model", fmt::format("{:.2f} M parameters, {:.2f} M of them trained, in {} units; {} tokens per step",
+                             static_cast<double>(plan.parameters) / 1e6, static_cast<double>(plan.trainable) / 1e6,
+                             plan.way.plan->layout.unit_count(), plan.way.config.tokens_per_step()));
+    text += text_of_memory(plan) + text_of_traffic(plan);
+    if (!plan.measured) return text + named("step", plan.unmeasured);
+    return text + text_of_measured(plan) + text_of_times(plan) + text_of_others(plan);
+}
+
+std::string json_of(const RunPlan& plan) {
+    const zero::SessionPlan& own = *plan.way.plan;
+    ordered_json object = {{"params", plan.parameters},
+                           {"trainable_params", plan.trainable},
+                           {"units", own.layout.unit_count()},
+                           {"tokens_per_step", plan.way.config.tokens_per_step()},
+                           {"pool", json_of_pool(plan)},
+                           {"activation_bytes", plan.activation_bytes()},
+                           {"prefetch_depth", own.memory.window.depth},
+                           {"staging_tiles", own.memory.staging_tiles},
+                           {"store_bytes", own.store_bytes()},
+                           {"nvme_read_bytes", own.step_bytes.read},
+                           {"nvme_write_bytes", own.step_bytes.write},
+                           {"resident_write_bytes", own.step_bytes.resident_write},
+                           {"bytes_per_param_step", plan.bytes_per_parameter()},
+                           {"update_order", word_of(own.options.update_order)}};
+    if (plan.measured) {
+        object["measured"] = json_of_measured(*plan.measured);
+        object["step"] = json_of(*plan.way.forecast);
+        object["bottleneck"] = bottleneck_of(plan);
+        object["tokens_that_hide_nvme"] = plan.tokens_that_hide_nvme();
+        object["written_bytes_per_day"] = plan.written_bytes_per_day();
+    } else {
+        object["unmeasured"] = plan.unmeasured;
+    }
+    ordered_json others = ordered_json::array();
+    for (const PlannedWay& other : plan.others) {
+        others.push_back({{"set", other.changes}});
+        if (other.forecast) others.back()["step"] = json_of(*other.forecast);
+    }
+    object["others"] = std::move(others);
+    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace penstock::trainer

@@ -1,0 +1,202 @@
+#include "trainer/plan/run_plan.h"
+
+#include "aio/words/error.h"
+#include "trainer/config/io_settings.h"
+#include "trainer/models/gpt.h"
+#include "trainer/plan/lightest.h"
+#include "trainer/plan/measured_host.h"
+#include "trainer/plan/measured_units.h"
+#include "zero_infinity/threads/usable_cores.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::trainer {
+namespace {
+
+unsigned threads_of(const TrainConfig& config) {
+    const unsigned wanted = config.session.worker_threads;
+    return wanted > 0 ? wanted : zero::UsableCores::read().count;
+}
+
+PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) {
+    PlannedWay way{.changes = std::move(changes), .config = source.with({}), .plan = {}, .forecast = {}};
+    if (!way.changes.empty()) way.config = source.with(way.changes);
+    zero::CoreOptions options = way.config.session;
+    options.worker_threads = threads_of(way.config);
+    way.plan = std::make_unique<zero::SessionPlan>(zero::ModelSpec{.units = make_gpt(way.config.model)->specs(),
+                                                                   .optimizers = make_optimizers(way.config.optimizer)},
+                                                   options, zero::Partition{});
+    return way;
+}
+
+void count_parameters(RunPlan& plan) {
+    for (const zero::UnitLayout& unit : plan.way.plan->layout.units())
+        for (const zero::ParameterSpec& parameter : unit.spec().parameters) {
+            plan.parameters += parameter.numel();
+            if (parameter.training == zero::Training::trainable) plan.trainable += parameter.numel();
+        }
+}
+
+engine::Bundle tokens_of(const TrainConfig& config) {
+    const at::Tensor tokens =
+        at::randint(config.model.vocabulary, {config.micro_batch_rows, config.model.context}, at::kLong);
+    return {{"tokens", tokens}, {"targets", tokens.flip(1).contiguous()}};
+}
+
+std::vector<zero::UnitSeconds> units_of(const PlannedWay& way, const PlanQuestion& question) {
+    const std::unique_ptr<engine::Model> model = make_gpt(way.config.model);
+    const auto telling = [&](const std::string& unit) { question.telling(fmt::format("unit '{}'", unit)); };
+    return measure_units({.model = model.get(),
+                          .input = tokens_of(way.config),
+                          .micro_batches = static_cast<std::uint64_t>(way.config.micro_batches),
+                          .weights = way.plan->format.codec->weights,
+                          .gradients = way.plan->options.gradient_type,
+                          .activations = way.config.session.engine.activations,
+                          .at = telling})
+        .seconds;
+}
+
+Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
+    const unsigned threads = way.plan->options.worker_threads;
+    at::set_num_threads(static_cast<int>(threads));
+    Measurements measured;
+    question.telling("the device");
+    measured.device = measure_device({.directories = way.plan->options.swap_directories,
+                                      .limits = io_settings(way.config).limits,
+                                      .backend = way.plan->options.backend,
+                                      .caching = way.plan->options.caching});
+    question.telling("the update");
+    zero::Workers workers(threads);
+    const MeasuredHost host = measure_host(*way.plan, workers);
+    measured.seconds = units_of(way, question);
+    for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit) {
+        const auto numel = static_cast<double>(way.plan->layout.unit(unit).shard_numel());
+        measured.seconds[unit].update = numel * host.update_per_element;
+        measured.seconds[unit].norm = numel * host.norm_per_element;
+    }
+    measured.hash_per_byte = host.hash_per_byte;
+    measured.host = {.driver_per_byte = measured.device.driver_per_byte + host.hash_per_byte,
+                     .commit = measured.device.flush,
+                     .rest = 0,
+                     .threads = threads,
+                     .cores = zero::UsableCores::read().count};
+    return measured;
+}
+
+zero::StepForecast forecast_of(const zero::SessionPlan& plan, const Measurements& measured) {
+    return zero::forecast_step({.layout = &plan.layout,
+                                .window = plan.memory.window,
+                                .staging_tiles = plan.memory.staging_tiles,
+                                .training = plan.model.training,
+                                .order = plan.options.update_order,
+                                .durability = plan.options.durability},
+                               measured.seconds, measured.host, measured.device.rates);
+}
+
+// What changes no bit of the result.
+std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
+    std::vector<std::vector<std::string>> changes;
+    const std::string order = "run.update_order=";
+    const bool clips = way.config.session.engine.gradient_clipping > 0;
+    for (const auto& word : words_of(zero::UpdateOrder{}))
+        if (word.value != way.config.session.update_order && (clips || word.value != zero::UpdateOrder::speculative))
+            changes.push_back({order + std::string(word.text)});
+    const zero::Residency residency = way.config.session.residency;
+    if (residency.weights == zero::Tier::nvme) {
+        std::uint64_t weights = 0;
+        for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit)
+            weights += way.plan->layout.group_bytes(unit);
+        const std::uint64_t budget = way.plan->options.host_budget_bytes + weights;
+        for (const char* within : {"", "deferred", "in_backward"}) {
+            changes.push_back({"zero_optimization.offload_param.device=cpu",
+                               fmt::format("memory.host_budget={}MiB", (budget >> 20) + 1)});
+            if (*within != '\0') changes.back().push_back(order + within);
+        }
+    }
+    return changes;
+}
+
+void add_others(RunPlan& plan, const ConfigSource& source) {
+    for (std::vector<std::string>& changes : other_ways(plan.way)) try {
+            PlannedWay other = way_of(source, std::move(changes));
+            if (plan.measured) other.forecast = forecast_of(*other.plan, *plan.measured);
+            plan.others.push_back(std::move(other));
+        } catch (const Error&) {
+            continue;  // not allowed, or it does not fit
+        }
+    std::stable_sort(plan.others.begin(), plan.others.end(), [](const PlannedWay& a, const PlannedWay& b) {
+        return a.forecast && b.forecast && a.forecast->seconds < b.forecast->seconds;
+    });
+}
+
+PlannedWay fitting(const ConfigSource& source) {
+    try {
+        return way_of(source, {});
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::does_not_fit) throw;
+        throw Error(error.code(), fmt::format("{}\n{}", error.what(), lightest_settings(source)));
+    }
+}
+
+}  // namespace
+
+TrainConfig ConfigSource::with(const std::vector<std::string>& changes) const {
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), changes.begin(), changes.end());
+    return make_config(Settings::parse(text, file, all));
+}
+
+double RunPlan::bytes_per_parameter() const {
+    return way.plan->step_bytes.mean(way.plan->options.durability) / static_cast<double>(trainable);
+}
+
+std::uint64_t RunPlan::activation_bytes() const {
+    const TrainConfig& config = way.config;
+    return trainer::activation_bytes(config.model, config.micro_batch_rows * config.micro_batches,
+                                     zero::bytes_of(way.plan->format.codec->weights));
+}
+
+double RunPlan::nvme_seconds() const {
+    const zero::DeviceRates& rates = measured->device.rates;
+    const double read = way.forecast->read_bytes;
+    const double written = way.forecast->write_bytes;
+    return std::max({read / rates.read, written / rates.write, (read + written) / rates.both});
+}
+
+double RunPlan::processor_seconds() const {
+    const zero::HostSeconds& host = measured->host;
+    const bool shared = host.threads >= host.cores;
+    return way.forecast->compute + way.forecast->updating + (shared ? way.forecast->driver : 0);
+}
+
+double RunPlan::tokens_that_hide_nvme() const {
+    const double besides = processor_seconds() - way.forecast->compute;
+    const double wanted = nvme_seconds() - besides;
+    const double each = way.forecast->compute / static_cast<double>(way.config.tokens_per_step());
+    return std::max(0.0, wanted / each);
+}
+
+double RunPlan::written_bytes_per_day() const {
+    return way.forecast->write_bytes / way.forecast->seconds * 86400;
+}
+
+RunPlan make_run_plan(const PlanQuestion& question) {
+    RunPlan plan{.way = fitting(question.source)};
+    count_parameters(plan);
+    if (plan.way.config.session.device.kind != zero::DeviceKind::cpu)
+        plan.unmeasured = "times of a device with memory of its own are not forecast";
+    else if (!question.measured)
+        plan.unmeasured = "nothing was measured";
+    else
+        plan.measured = measure(plan.way, question);
+    if (plan.measured) plan.way.forecast = forecast_of(*plan.way.plan, *plan.measured);
+    add_others(plan, question.source);
+    return plan;
+}
+
+}  // namespace penstock::trainer

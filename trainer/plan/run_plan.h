@@ -1,0 +1,73 @@
+// What a run is going to need and how long its steps will take, before anything of it is begun.
+//
+// Bytes are exact: they come from the plan that the run itself makes (SessionPlan). Times are a forecast
+// (StepForecast) from what this machine gave within the last seconds, for the settings as they are and for others.
+#pragma once
+
+#include "trainer/config/config.h"
+#include "trainer/plan/measured_device.h"
+#include "zero_infinity/plan/step_forecast.h"
+#include "zero_infinity/session/session_plan.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::trainer {
+
+// A configuration file's text, its name for messages, and KEY=VALUE overrides.
+struct ConfigSource {
+    std::string text;
+    std::string file;
+    std::vector<std::string> overrides;
+    TrainConfig with(const std::vector<std::string>& changes) const;  // throws Error (usage)
+};
+
+// All on the machine that plans.
+struct Measurements {
+    MeasuredDevice device;
+    double hash_per_byte = 0;                // of host.driver_per_byte
+    std::vector<zero::UnitSeconds> seconds;  // by unit
+    zero::HostSeconds host;
+};
+
+// One way to run it.
+struct PlannedWay {
+    std::vector<std::string> changes;  // KEY=VALUE beside the overrides; empty: as it is
+    TrainConfig config;
+    std::unique_ptr<zero::SessionPlan> plan;
+    std::optional<zero::StepForecast> forecast;  // where times are known
+};
+
+struct RunPlan {
+    PlannedWay way;
+    std::vector<PlannedWay> others;  // that are allowed and fit, the fastest first
+    std::uint64_t parameters = 0;
+    std::uint64_t trainable = 0;
+    std::optional<Measurements> measured;
+    std::string unmeasured;  // why times are not known
+
+    double bytes_per_parameter() const;  // and step
+    std::uint64_t activation_bytes() const;
+    // Seconds per step of each lane by itself. REQUIRES: measured.
+    double nvme_seconds() const;
+    double processor_seconds() const;
+    // Per step, from which on compute takes as long as the NVMe; 0: it always does. REQUIRES: measured.
+    double tokens_that_hide_nvme() const;
+    double written_bytes_per_day() const;  // REQUIRES: measured
+};
+
+struct PlanQuestion {
+    ConfigSource source;
+    bool measured = true;                                  // times are wanted
+    std::function<void(const std::string& what)> telling;  // what is measured now
+};
+
+// Throws Error: usage; does_not_fit, with the table of uses and the lightest settings that would fit; storage, of the
+// devices.
+RunPlan make_run_plan(const PlanQuestion& question);
+
+}  // namespace penstock::trainer
