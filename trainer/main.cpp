@@ -3,14 +3,13 @@
 #include "aio/words/error.h"
 #include "trainer/bench_program.h"
 #include "trainer/ckpt/ckpt_command.h"
-#include "trainer/cli/config_file.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/failure.h"
 #include "trainer/cli/stop_signals.h"
 #include "trainer/cli/verb_words.h"
 #include "trainer/config/key_table.h"
 #include "trainer/data/prepare.h"
-#include "trainer/plan/plan_report.h"
+#include "trainer/plan/plan_command.h"
 #include "trainer/run/train.h"
 
 #include <fcntl.h>
@@ -41,26 +40,13 @@ constexpr auto train_example =
     "  penstock train trainer/demo.json --set memory.host_budget=200MiB --steps 100\n"
     "  penstock train my.json --set gradient_clipping=0.5 --change gradient_clipping\n";
 
-constexpr auto plan_example =
-    "Bytes are exact. Times are forecast from what this machine gives now: the plan writes 256 MiB to a file without "
-    "a\n"
-    "name beside the swap directory and runs one unit of each kind, some seconds in all. Nothing stays.\n"
-    "Example:\n"
-    "  penstock plan trainer/demo.json --set model.hidden=2048\n";
-
-struct PlanRequest {
-    std::string config_file;
-    std::vector<std::string> overrides;
-    bool measured = true;
-};
-
 struct CommandLine {
     PrepareRequest prepare;
-    PlanRequest plan;
     TrainRequest train;
     std::string steps;  // as typed: the key table judges it
     bool replace = false;
     bool json = false;
+    std::function<std::string(Console&)> plan;
     std::function<CkptResult(Console&)> ckpt;
 };
 
@@ -113,15 +99,7 @@ void add_verbs(CLI::App& app, CommandLine& line) {
         ->allow_extra_args(false);
     train->footer(train_example);
 
-    CLI::App* plan =
-        app.add_subcommand("plan", "Say what a training needs and how long its steps take, before it begins");
-    plan->add_option("CONFIG", line.plan.config_file, "configuration, JSON with comments")->required();
-    plan->add_option("--set", line.plan.overrides, "KEY=VALUE: set a key of the configuration; may be repeated")
-        ->allow_extra_args(false);
-    plan->add_flag("--json", line.json, "print one JSON object");
-    plan->add_flag("!--bytes-only", line.plan.measured, "measure nothing, and say nothing of times");
-    plan->footer(plan_example);
-
+    line.plan = add_plan_verb(app);
     line.ckpt = add_ckpt_verb(app);
 
     // For the help only: main() hands the verb over before the command line is parsed.
@@ -145,19 +123,6 @@ ExitCode run_train(CommandLine& line, Console& console, StopSignals& signals) {
     return outcome.code;
 }
 
-ExitCode run_plan(const CommandLine& line, Console& console) {
-    const std::string& file = line.plan.config_file;
-    const RunPlan plan =
-        make_run_plan({.source = {.text = read_config(file), .file = file, .overrides = line.plan.overrides},
-                       .measured = line.plan.measured,
-                       .telling = [&](const std::string& what) { console.live("measuring " + what); }});
-    console.settle();
-    if (plan.measured)
-        for (const std::string& note : plan.measured->device.notes) console.info(note);
-    write_result(line.json ? json_of(plan) + "\n" : text_of(plan));
-    return ExitCode::ok;
-}
-
 ExitCode run_ckpt(const CommandLine& line, Console& console) {
     const CkptResult result = line.ckpt(console);
     console.settle();
@@ -167,7 +132,10 @@ ExitCode run_ckpt(const CommandLine& line, Console& console) {
 
 ExitCode run_verb(const CLI::App& app, CommandLine& line, Console& console, StopSignals& signals) {
     if (app.got_subcommand("train")) return run_train(line, console, signals);
-    if (app.got_subcommand("plan")) return run_plan(line, console);
+    if (app.got_subcommand("plan")) {
+        write_result(line.plan(console));
+        return ExitCode::ok;
+    }
     if (app.got_subcommand("ckpt")) return run_ckpt(line, console);
     if (app.got_subcommand("keys")) {
         write_result(reference_table());

@@ -25,6 +25,7 @@ constexpr Target promised{.at_least = 0.90, .aim = 0.95};
 struct OrderRounds {
     zero::UpdateOrder order;
     std::vector<StepTurn> turns;
+    std::vector<double> planned;  // seconds; empty where no step is forecast
 };
 
 // The device, the same engine in host memory.
@@ -39,7 +40,7 @@ class StepRounds {
     StepRounds(const StepBenchOptions& options, Interruption& stop, Report& report)
         : options_(options), report_(report), rates_(options.directory, rates_file_bytes, stop), runs_(options, stop) {
         for (const zero::UpdateOrder order : options.orders.empty() ? allowed() : options.orders)
-            orders_.push_back({.order = order, .turns = {}});
+            orders_.push_back({.order = order, .turns = {}, .planned = {}});
         cores_ = static_cast<double>(zero::UsableCores::read().count);
     }
 
@@ -87,10 +88,13 @@ void StepRounds::measure() {
             const bool in_memory = who == orders_.size();
             say_progress(fmt::format("round {} of {}: {}", round + 1, options_.rounds,
                                      in_memory ? "all in host memory" : word_of(orders_[who].order)));
-            if (in_memory)
+            if (in_memory) {
                 ground_.back().in_host_memory = runs_.turn_in_host_memory();
-            else
-                orders_[who].turns.push_back(runs_.turn(orders_[who].order));
+                continue;
+            }
+            if (const auto seconds = runs_.planned_seconds(orders_[who].order))
+                orders_[who].planned.push_back(*seconds);
+            orders_[who].turns.push_back(runs_.turn(orders_[who].order));
         }
     }
 }
@@ -159,6 +163,12 @@ void StepRounds::tell(const OrderRounds& order, bool fastest) {
     report_.add(ratio(fmt::format("{}: ideal ÷ step, all at once", name), least, step));
     report_.add(
         ratio(fmt::format("{}: step ÷ all in host memory", name), step, *report_.find("all in host memory: step")));
+    if (order.planned.size() == order.turns.size()) {
+        const Figure planned{
+            .name = fmt::format("{}: planned step", name), .unit = "s", .rounds = order.planned, .target = {}};
+        report_.add(planned);
+        report_.add(ratio(fmt::format("{}: planned step ÷ step", name), planned, step));
+    }
     Figure bytes{.name = fmt::format("{}: NVMe", name), .unit = "bytes/parameter", .rounds = {}};
     for (const StepTurn& turn : order.turns)
         bytes.rounds.push_back((turn.read_bytes + turn.write_bytes) / runs_.trainable_numel());

@@ -146,8 +146,8 @@ void StepRuns::write_inputs() {
     overrides_.insert(overrides_.end(), options_.overrides.begin(), options_.overrides.end());
 }
 
-std::vector<std::string> StepRuns::arguments(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {program_, "train", config_file_, "--json"};
+std::vector<std::string> StepRuns::arguments(const std::string& verb, const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {program_, verb, config_file_, "--json"};
     for (const auto& settings : {overrides_, more})
         for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
     return all;
@@ -170,7 +170,7 @@ std::string StepRuns::run(const std::vector<std::string>& arguments) {
 
 // The steps behind those that the store has.
 StepTurn StepRuns::train(std::uint64_t steps, const std::vector<std::string>& more) {
-    std::vector<std::string> all = arguments(more);
+    std::vector<std::string> all = arguments("train", more);
     all.insert(all.end(), {"--steps", std::to_string(committed_ + steps)});
     const json summary = json::parse(run(all));
     trainable_numel_ = summary.at("trainable_params");
@@ -193,6 +193,15 @@ zero::StateFormat StepRuns::format() const {
 
 StepTurn StepRuns::turn(zero::UpdateOrder order) {
     return train(options_.warm_up + options_.steps, {fmt::format("run.update_order={}", word_of(order))});
+}
+
+std::optional<double> StepRuns::planned_seconds(zero::UpdateOrder order) {
+    std::vector<std::string> question =
+        arguments("plan", {"run.steps=1", fmt::format("run.update_order={}", word_of(order))});
+    question.insert(question.end(), {"--seconds", std::to_string(std::min(options_.seconds, 0.4))});
+    const json plan = json::parse(run(std::move(question)));
+    if (!plan.contains("step")) return std::nullopt;
+    return plan.at("step").at("seconds").get<double>();
 }
 
 StepTurn StepRuns::turn_in_host_memory() {

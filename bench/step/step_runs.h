@@ -52,6 +52,8 @@ class StepRuns {
     StepRuns& operator=(const StepRuns&) = delete;
 
     StepTurn turn(zero::UpdateOrder order);
+    // What `penstock plan` says now that a step takes; nothing where it forecasts none.
+    std::optional<double> planned_seconds(zero::UpdateOrder order);
     StepTurn turn_in_host_memory();  // weights, gradients and states; nothing is committed
 
     const trainer::TrainConfig& config() const noexcept { return config_; }
@@ -70,7 +72,7 @@ class StepRuns {
     };
 
     void write_inputs();
-    std::vector<std::string> arguments(const std::vector<std::string>& more) const;
+    std::vector<std::string> arguments(const std::string& verb, const std::vector<std::string>& more) const;
     std::string run(const std::vector<std::string>& arguments);  // standard output
     StepTurn train(std::uint64_t steps, const std::vector<std::string>& more);
 

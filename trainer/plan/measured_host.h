@@ -14,6 +14,6 @@ struct MeasuredHost {
 };
 
 // `seconds` of each. Throws Error (does_not_fit) where the machine has no 256 MiB for it.
-MeasuredHost measure_host(const zero::SessionPlan& plan, zero::Workers& workers, double seconds = 0.3);
+MeasuredHost measure_host(const zero::SessionPlan& plan, zero::Workers& workers, double seconds);
 
 }  // namespace penstock::trainer

@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* use_name = "measuring";
 constexpr std::uint64_t beyond_caches_bytes = 256ULL << 20;
+constexpr std::uint64_t most_places = 64;  // of small units, whose time is not that of memory
 
 // Units with equal ones are taken to cost the same.
 std::string kind_of(const engine::Unit& unit) {
@@ -61,7 +62,7 @@ class UnitMemory {
             gradients_bytes_ += padded(parameter->spec().numel() * zero::bytes_of(question.gradients));
         }
         const std::uint64_t each = weights_bytes_ + gradients_bytes_;
-        places_ = std::max<std::uint64_t>(1, beyond_caches_bytes / each);
+        places_ = std::clamp<std::uint64_t>(beyond_caches_bytes / each, 1, most_places);
         try {
             const std::uint64_t bytes = pool::whole_granules(places_ * each);
             pool::Budget budget(bytes, "");

@@ -26,7 +26,8 @@ std::string named(const std::string& name, const std::string& text) {
 }
 
 std::string options_text(const PlannedWay& way) {
-    return fmt::format("--set {}", fmt::join(way.changes, " --set "));
+    const bool hopes = way.config.session.update_order == zero::UpdateOrder::speculative;
+    return fmt::format("--set {}{}", fmt::join(way.changes, " --set "), hopes ? ", where no step is clipped" : "");
 }
 
 // What the step's time is made of.
@@ -93,6 +94,12 @@ std::string text_of_measured(const RunPlan& plan) {
                                  measured.host.threads, measured.host.cores));
 }
 
+std::string days_text(const RunPlan& plan) {
+    if (plan.endurance_bytes <= 0) return {};
+    return fmt::format(": {:.0f} days to the rated {:.0f} TB", plan.endurance_bytes / plan.written_bytes_per_day(),
+                       plan.endurance_bytes / 1e12);
+}
+
 std::string text_of_times(const RunPlan& plan) {
     const zero::StepForecast& step = *plan.way.forecast;
     const std::string order{word_of(plan.way.config.session.update_order)};
@@ -106,8 +113,8 @@ std::string text_of_times(const RunPlan& plan) {
                                        "submission {:.3f} s",
                                        step.compute, step.updating, step.reading, step.writing, step.driver));
     text += named("decides", words_of_bottleneck(plan));
-    return text +
-           named("wear", fmt::format("{:.2f} TB written per day at this pace", plan.written_bytes_per_day() / 1e12));
+    return text + named("wear", fmt::format("{:.2f} TB written per day at this pace{}",
+                                            plan.written_bytes_per_day() / 1e12, days_text(plan)));
 }
 
 std::string text_of_others(const RunPlan& plan) {
@@ -194,6 +201,7 @@ std::string json_of(const RunPlan& plan) {
         object["bottleneck"] = bottleneck_of(plan);
         object["tokens_that_hide_nvme"] = plan.tokens_that_hide_nvme();
         object["written_bytes_per_day"] = plan.written_bytes_per_day();
+        if (plan.endurance_bytes > 0) object["days_to_endurance"] = plan.endurance_bytes / plan.written_bytes_per_day();
     } else {
         object["unmeasured"] = plan.unmeasured;
     }

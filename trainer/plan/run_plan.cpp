@@ -57,6 +57,7 @@ std::vector<zero::UnitSeconds> units_of(const PlannedWay& way, const PlanQuestio
                           .weights = way.plan->format.codec->weights,
                           .gradients = way.plan->options.gradient_type,
                           .activations = way.config.session.engine.activations,
+                          .seconds = question.seconds,
                           .at = telling})
         .seconds;
 }
@@ -69,10 +70,11 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     measured.device = measure_device({.directories = way.plan->options.swap_directories,
                                       .limits = io_settings(way.config).limits,
                                       .backend = way.plan->options.backend,
-                                      .caching = way.plan->options.caching});
+                                      .caching = way.plan->options.caching,
+                                      .seconds = question.seconds});
     question.telling("the update");
     zero::Workers workers(threads);
-    const MeasuredHost host = measure_host(*way.plan, workers);
+    const MeasuredHost host = measure_host(*way.plan, workers, question.seconds);
     measured.seconds = units_of(way, question);
     for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit) {
         const auto numel = static_cast<double>(way.plan->layout.unit(unit).shard_numel());
@@ -111,10 +113,11 @@ std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
         std::uint64_t weights = 0;
         for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit)
             weights += way.plan->layout.group_bytes(unit);
-        const std::uint64_t budget = way.plan->options.host_budget_bytes + weights;
+        const std::uint64_t needed = way.plan->memory.budget.used_bytes() + weights;
         for (const char* within : {"", "deferred", "in_backward"}) {
-            changes.push_back({"zero_optimization.offload_param.device=cpu",
-                               fmt::format("memory.host_budget={}MiB", (budget >> 20) + 1)});
+            changes.push_back({"zero_optimization.offload_param.device=cpu"});
+            if (needed > way.plan->options.host_budget_bytes)
+                changes.back().push_back(fmt::format("memory.host_budget={}MiB", (needed >> 20) + 1));
             if (*within != '\0') changes.back().push_back(order + within);
         }
     }
@@ -187,6 +190,7 @@ double RunPlan::written_bytes_per_day() const {
 
 RunPlan make_run_plan(const PlanQuestion& question) {
     RunPlan plan{.way = fitting(question.source)};
+    plan.endurance_bytes = question.endurance_bytes;
     count_parameters(plan);
     if (plan.way.config.session.device.kind != zero::DeviceKind::cpu)
         plan.unmeasured = "times of a device with memory of its own are not forecast";

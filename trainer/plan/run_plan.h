@@ -48,7 +48,8 @@ struct RunPlan {
     std::uint64_t parameters = 0;
     std::uint64_t trainable = 0;
     std::optional<Measurements> measured;
-    std::string unmeasured;  // why times are not known
+    std::string unmeasured;      // why times are not known
+    double endurance_bytes = 0;  // 0: nobody knows
 
     double bytes_per_parameter() const;  // and step
     std::uint64_t activation_bytes() const;
@@ -63,6 +64,8 @@ struct RunPlan {
 struct PlanQuestion {
     ConfigSource source;
     bool measured = true;                                  // times are wanted
+    double seconds = 0.4;                                  // of each measurement, a dozen in all
+    double endurance_bytes = 0;                            // that the devices are rated to have written; 0: not known
     std::function<void(const std::string& what)> telling;  // what is measured now
 };
 

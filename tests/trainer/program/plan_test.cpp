@@ -19,7 +19,7 @@ class Plan : public ::testing::Test {
     Plan() { write_toy(directory_.path()); }
 
     Ended plan(std::vector<std::string> more = {}) {
-        more.insert(more.begin(), {"plan", "config.json"});
+        more.insert(more.begin(), {"plan", "config.json", "--seconds", "0.05"});
         return run(directory_.path(), more);
     }
     json plan_json(std::vector<std::string> more = {}) {
@@ -106,6 +106,22 @@ TEST_F(Plan, SaysTimesLanesAndWhatWouldBeFaster) {
     const Ended words = plan();
     for (const char* word : {"model ", "memory ", "NVMe ", "measured ", "step ", "lanes ", "decides ", "wear "})
         EXPECT_NE(words.output.find(word), std::string::npos) << word << "\n" << words.output;
+}
+
+// Without a configuration or a file of tokens.
+TEST_F(Plan, OfAShapeAlone) {
+    const std::string shape = "hidden=64,layers=3,heads=2,feed_forward=128,context=32";
+    const Ended ended = run(directory_.path(), {"plan", "--model", shape, "--dir", ".", "--seconds", "0.01",
+                                                "--endurance", "600", "--json", "--set", "gradient_clipping=0"});
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    const json planned = json::parse(ended.output);
+    EXPECT_EQ(planned["units"], 5);
+    EXPECT_EQ(planned["tokens_per_step"], 32);
+    EXPECT_NEAR(planned["days_to_endurance"].get<double>() * planned["written_bytes_per_day"].get<double>(), 6e14, 1);
+    const Ended wrong = run(directory_.path(), {"plan", "--model", "hiden=64"});
+    EXPECT_EQ(wrong.code, 2);
+    EXPECT_NE(wrong.errors.find("model.hidden"), std::string::npos) << wrong.errors;
+    EXPECT_EQ(run(directory_.path(), {"plan", "--model", shape, "config.json"}).code, 2);
 }
 
 TEST_F(Plan, WhatDoesNotFitIsRefusedWithTheLightestSettings) {
