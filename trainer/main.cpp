@@ -82,6 +82,8 @@ void add_verbs(CLI::App& app, CommandLine& line) {
     train->add_flag("--json", line.json, "print one JSON object with the result on standard output");
     train->add_option("--set", line.train.overrides, "KEY=VALUE: set a key of the configuration; may be repeated")
         ->allow_extra_args(false);
+    train->add_flag("--plan", line.train.plan,
+                    "measure for some seconds first, say how long a step will take, and at the end how long it took");
     train->add_option("--steps", line.steps, "the same as --set run.steps=N");
     train
         ->add_option("--resume-from", line.train.resume_from,

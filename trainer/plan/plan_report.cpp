@@ -169,6 +169,15 @@ ordered_json json_of_pool(const RunPlan& plan) {
 
 }  // namespace
 
+std::string line_of(const RunPlan& plan) {
+    if (!plan.measured) return fmt::format("plan: {}", plan.unmeasured);
+    const zero::StepForecast& step = *plan.way.forecast;
+    return fmt::format(
+        "plan: a step takes {:.3f} s, {:.2f} s of NVMe and {:.2f} s of the processor; it reads {:.3f} "
+        "GB and writes {:.3f} GB. `penstock plan` says more",
+        step.seconds, plan.nvme_seconds(), plan.processor_seconds(), giga(step.read_bytes), giga(step.write_bytes));
+}
+
 std::string text_of(const RunPlan& plan) {
     std::string text = named(
         "model", fmt::format("{:.2f} M parameters, {:.2f} M of them trained, in {} units; {} tokens per step",

@@ -7,6 +7,7 @@
 
 namespace penstock::trainer {
 
+std::string line_of(const RunPlan& plan);  // the step in one line
 std::string text_of(const RunPlan& plan);  // lines, each with its newline
 std::string json_of(const RunPlan& plan);  // one line
 

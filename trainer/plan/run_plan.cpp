@@ -9,6 +9,7 @@
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -42,9 +43,11 @@ void count_parameters(RunPlan& plan) {
         }
 }
 
+// By a generator of its own: a run that is planned draws what it would have drawn.
 engine::Bundle tokens_of(const TrainConfig& config) {
+    at::Generator generator = at::detail::createCPUGenerator(1);
     const at::Tensor tokens =
-        at::randint(config.model.vocabulary, {config.micro_batch_rows, config.model.context}, at::kLong);
+        at::randint(config.model.vocabulary, {config.micro_batch_rows, config.model.context}, generator, at::kLong);
     return {{"tokens", tokens}, {"targets", tokens.flip(1).contiguous()}};
 }
 

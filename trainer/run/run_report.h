@@ -16,7 +16,11 @@ class Console;
 // Compute thread. Run and console outlive it. One of conclude() and recall() is called, once.
 class RunReport {
    public:
-    RunReport(OpenedRun& run, Console& console) : run_(run), console_(console) {}
+    // `planned_step_seconds`: where it was forecast.
+    RunReport(OpenedRun& run, Console& console, std::optional<double> planned_step_seconds)
+        : run_(run), console_(console) {
+        summary_.planned_step_seconds = planned_step_seconds;
+    }
 
     // Says and gives the summary, with a sample when the run is finished, and saves it in RUN/summary.json. Where that
     // fails it says so, and saved() is false.

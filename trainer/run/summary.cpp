@@ -37,6 +37,7 @@ ordered_json to_object(const Summary& summary) {
         {"tokens_per_s", summary.tokens_per_second()},
         {"step_seconds_total", summary.step_seconds_total},
         {"step_seconds_p50", summary.step_seconds_p50},
+        {"planned_step_seconds", number_or_null(summary.planned_step_seconds)},
         {"nvme_read_bytes", summary.nvme_read_bytes},
         {"nvme_write_bytes", summary.nvme_write_bytes},
         {"bytes_per_param_step", summary.bytes_per_param_step()},
@@ -68,6 +69,7 @@ Summary from_object(const ordered_json& object) {
     object.at("tokens_per_step").get_to(summary.tokens_per_step);
     object.at("step_seconds_total").get_to(summary.step_seconds_total);
     object.at("step_seconds_p50").get_to(summary.step_seconds_p50);
+    summary.planned_step_seconds = to_number(object.value("planned_step_seconds", ordered_json()));
     object.at("nvme_read_bytes").get_to(summary.nvme_read_bytes);
     object.at("nvme_write_bytes").get_to(summary.nvme_write_bytes);
     object.at("planned_bytes_per_param_step").get_to(summary.planned_bytes_per_param_step);
@@ -108,6 +110,10 @@ std::vector<std::string> lines_of_steps(const Summary& summary) {
                     summary.bytes_per_param_step(), summary.planned_bytes_per_param_step,
                     summary.formula_bytes_per_param_step),
     };
+    if (summary.planned_step_seconds)
+        lines.push_back(fmt::format("plan        steps of {:.3f} s were planned: {:.2f} of what half of them took",
+                                    *summary.planned_step_seconds,
+                                    *summary.planned_step_seconds / summary.step_seconds_p50));
     if (summary.steps_updated_again > 0)
         lines.push_back(
             fmt::format("speculation failed in {} of these steps: their gradients were clipped, and their "

@@ -22,6 +22,7 @@ struct Summary {
     std::int64_t tokens_per_step = 0;
     double step_seconds_total = 0;
     double step_seconds_p50 = 0;
+    std::optional<double> planned_step_seconds;  // by `penstock train --plan`
     std::uint64_t nvme_read_bytes = 0;
     std::uint64_t nvme_write_bytes = 0;
     std::int64_t steps_updated_again = 0;     // after a speculation that failed

@@ -5,6 +5,7 @@
 #include "trainer/cli/console.h"
 #include "trainer/cli/stop_signals.h"
 #include "trainer/config/resume_rule.h"
+#include "trainer/plan/plan_report.h"
 #include "trainer/run/opened_run.h"
 #include "trainer/run/run_report.h"
 #include "trainer/run/snapshot_policy.h"
@@ -15,9 +16,19 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 
 namespace penstock::trainer {
 namespace {
+
+// Says what is planned.
+std::optional<double> planned_seconds(const ConfigSource& source, Console& console) {
+    const RunPlan plan = make_run_plan(
+        {.source = source, .telling = [&](const std::string& what) { console.live("measuring " + what); }});
+    console.settle();
+    console.info(line_of(plan));
+    return plan.way.forecast ? std::optional(plan.way.forecast->seconds) : std::nullopt;
+}
 
 // One step, from its tokens to its line in the log.
 void take_step(TrainingLoop& loop, StepLog& log) {
@@ -56,14 +67,15 @@ void come_to_rest(OpenedRun& run, TrainingLoop& loop, StepLog& log, SnapshotPoli
 TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
     at::set_num_interop_threads(1);
     check_change(request.change);
-    OpenedRun run(
-        make_config(Settings::parse(read_config(request.config_file), request.config_file, request.overrides)),
-        {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, console);
+    const ConfigSource source{read_config(request.config_file), request.config_file, request.overrides};
+    const std::optional<double> planned = request.plan ? planned_seconds(source, console) : std::nullopt;
+    OpenedRun run(source.with({}),
+                  {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, console);
     TrainingLoop loop(run);
     StepLog log(run, console);
     SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);
     snapshots.remove_unfinished(run.config().session.job);
-    RunReport report(run, console);
+    RunReport report(run, console, planned);
     const auto code = [&](ExitCode otherwise) { return report.saved() ? otherwise : ExitCode::storage; };
     if (loop.finished()) {
         const Summary& summary = report.recall(loop.progress());

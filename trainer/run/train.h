@@ -16,6 +16,7 @@ struct TrainRequest {
     std::string config_file;
     std::vector<std::string> overrides;  // "key=value"
     std::string resume_from;             // a snapshot's name, step or path; empty: the store's newest commit
+    bool plan = false;                   // measures and says first how long a step will take
     bool go_back = false;                // gives up steps that were committed: see OpenedRun
     std::vector<std::string> change;     // keys that may differ from the run's before
 };

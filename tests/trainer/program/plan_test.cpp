@@ -108,6 +108,23 @@ TEST_F(Plan, SaysTimesLanesAndWhatWouldBeFaster) {
         EXPECT_NE(words.output.find(word), std::string::npos) << word << "\n" << words.output;
 }
 
+TEST_F(Plan, ATrainingSaysItFirstAndWhatCameOfItLast) {
+    const Ended trained = run(directory_.path(), {"train", "config.json", "--plan", "--json"});
+    ASSERT_EQ(trained.code, 0) << trained.errors;
+    const std::size_t first = trained.errors.find("plan: a step takes ");
+    const std::size_t model = trained.errors.find("model: ");
+    const std::size_t last = trained.errors.find("plan        steps of ");
+    ASSERT_NE(last, std::string::npos) << trained.errors;
+    EXPECT_LT(first, model);
+    EXPECT_LT(model, last);
+    EXPECT_GT(json::parse(trained.output)["planned_step_seconds"], 0);
+    std::filesystem::remove_all(directory_ / "run");
+    std::filesystem::remove_all(directory_ / "swap");
+    const json unplanned = json::parse(run(directory_.path(), {"train", "config.json", "--json"}).output);
+    EXPECT_TRUE(unplanned["planned_step_seconds"].is_null());
+    EXPECT_EQ(json::parse(trained.output)["final_loss"], unplanned["final_loss"]);
+}
+
 // Without a configuration or a file of tokens.
 TEST_F(Plan, OfAShapeAlone) {
     const std::string shape = "hidden=64,layers=3,heads=2,feed_forward=128,context=32";
