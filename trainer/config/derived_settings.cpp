@@ -84,6 +84,16 @@ void derive_gradient_type(Settings& settings) {
         refuse(settings, fmt::format("{} \"{}\" needs bf16.enabled; compute is in fp32", key, narrow));
 }
 
+// Within backward wherever that costs nothing. (On a device with memory of its own the update reads weights again.)
+void derive_update_order(Settings& settings) {
+    constexpr auto key = "run.update_order";
+    if (settings.has(key)) return;
+    const bool unclipped = settings.number("gradient_clipping") == 0;
+    const bool in_host_memory = settings.text("memory.device") == word_of(zero::DeviceKind::cpu);
+    settings.derive(key, std::string(word_of(unclipped && in_host_memory ? zero::UpdateOrder::in_backward
+                                                                         : zero::UpdateOrder::after_backward)));
+}
+
 }  // namespace
 
 void derive_batch_sizes(Settings& settings) {
@@ -139,6 +149,7 @@ Settings with_derived(Settings settings) {
     derive_optimizer(settings);
     derive_schedule(settings);
     derive_gradient_type(settings);
+    derive_update_order(settings);
     constexpr auto directories = "run.swap_directory";
     std::vector<SettingDirectory> found = swap_directories(settings);
     if (!settings.has(directories)) settings.derive(directories, std::move(found));

@@ -281,14 +281,15 @@ constexpr std::array key_list = {
             "scratch: no step is ever committed, a crash or the end loses the run",
             session_default<&Session::durability>}
             .shared(obeyed),
-    KeySpec{"run.update_order", choice, "", {}, all_words<zero::UpdateOrder>, free,
+    KeySpec{"run.update_order", choice, "(in_backward where nothing is clipped, else after_backward)", {},
+            all_words<zero::UpdateOrder>, free,
             "when units are updated, to the same bits. after_backward: all at the end of their step; deferred: each as "
             "the next step first needs it, which overlaps the states' traffic with forward and reads weights once "
             "less; a crash then loses the newest finished step, too; in_backward: each when its gradient is there, "
             "which overlaps with backward, without gradient_clipping only; speculative: the same with it, where each "
             "step is committed and all is on NVMe: a step that is clipped after all is updated again",
-            session_default<&Session::update_order>}
-            .shared(obeyed),
+            session<&Session::update_order>}
+            .shared({.effect = Effect::obeyed, .fallback = "\"after_backward\""}),
     KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,
             "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
             "by going back a commit",

@@ -135,6 +135,17 @@ TEST(Config, ClipsAtOneUnlessSaid) {
     EXPECT_EQ(config({"gradient_clipping=0"}).session.engine.gradient_clipping, 0.0);
 }
 
+// Where nothing is lost by it; what is said counts.
+TEST(Config, UnitsAreUpdatedWithinBackwardWhereNothingIsClipped) {
+    using zero::UpdateOrder;
+    const auto order = [](const std::vector<std::string>& overrides) { return config(overrides).session.update_order; };
+    EXPECT_EQ(order({}), UpdateOrder::after_backward);
+    EXPECT_EQ(order({"gradient_clipping=0"}), UpdateOrder::in_backward);
+    EXPECT_EQ(order({"gradient_clipping=0", "run.update_order=deferred"}), UpdateOrder::deferred);
+    EXPECT_EQ(order({"gradient_clipping=0", "memory.device=emulated", "memory.device_budget=64MiB"}),
+              UpdateOrder::after_backward);
+}
+
 TEST(Config, RefusesShapesThatCannotBe) {
     EXPECT_NE(refusal({"run.swap_directory=s", "model.hidden=100"}).find("not a multiple of model.heads 8"),
               std::string::npos);

@@ -67,7 +67,7 @@ TEST_F(BadInput, MistypedVerbs) {
     expect_refused(said({"trian", "config.json"}), 2, {"there is no verb 'trian'; the nearest is 'train'"});
     expect_refused(said({"ckpt", "verfy", "swap"}), 2, {"there is no verb 'verfy'; the nearest is 'verify'"});
     expect_refused(said({"xyzzyxyzzy"}), 2,
-                   {"there is no verb 'xyzzyxyzzy'; there are: prepare, train, ckpt, bench, keys"});
+                   {"there is no verb 'xyzzyxyzzy'; there are: prepare, train, plan, ckpt, bench, keys"});
     for (const std::vector<std::string>& arguments : {std::vector<std::string>{"help"}, {"help", "ckpt"}}) {
         const Ended help = said(arguments);
         EXPECT_EQ(help.code, 0) << help.errors;
