@@ -151,6 +151,41 @@ TEST(StepForecast, ADeferredStepIsCommittedBesideCompute) {
     EXPECT_NEAR(forecast(after, chain.seconds, host, fast).commit, 3, 1e-6);
 }
 
+// Of one unit of ten tiles, each of which takes a second to be read, one to be updated and one to be written.
+TEST(StepForecast, WithOneSlotATileWaitsForTheOneBeforeItToBeWritten) {
+    const auto update_with = [](std::uint32_t slots) {
+        Chain chain(1);
+        chain.seconds.front() = {.forward = 0, .backward = 0, .update = 10, .norm = 0};
+        zero::CoreOptions options = options_of(UpdateOrder::after_backward);
+        options.staging_tiles = slots;
+        const zero::SessionPlan plan(chain.spec, options, {});
+        const DeviceRates rates{.read = 40960, .write = 49152, .both = 98304};  // split: 10 bytes, 12 bytes
+        return forecast(plan, chain.seconds, {}, rates).update;
+    };
+    EXPECT_NEAR(update_with(1), 30, 2.1);  // and the weights
+    EXPECT_NEAR(update_with(2), 15, 2.1);
+    EXPECT_LT(update_with(4), 15);
+}
+
+// Weights that are still written from a place in the window keep it.
+TEST(StepForecast, AFetchWaitsForWhatIsWrittenFromItsPlace) {
+    const auto seconds_with = [](std::uint32_t depth) {
+        Chain chain(2);
+        for (UnitSeconds& unit : chain.seconds) unit = {};
+        zero::CoreOptions options = options_of(UpdateOrder::after_backward);
+        options.residency = {zero::Tier::nvme, zero::Tier::host};
+        options.prefetch_depth = depth;
+        options.staging_tiles = 20;
+        const zero::SessionPlan plan(chain.spec, options, {});
+        // A unit's weights take 5 s to be read, its tiles 10 s to be written.
+        const DeviceRates rates{.read = 81920.0 / 5, .write = 49152, .both = 1e6};
+        const StepForecast step = forecast(plan, chain.seconds, {}, rates);
+        return step.update + step.commit;
+    };
+    EXPECT_NEAR(seconds_with(0), 5 + 10 + 5 + 10, 1e-6);
+    EXPECT_NEAR(seconds_with(1), 5 + 10 + 10, 1e-6);
+}
+
 struct RandomModel {
     zero::ModelSpec spec{.units = {}, .optimizers = adamw()};
     zero::CoreOptions options;
