@@ -80,11 +80,17 @@ zero::SettingNames setting_names() {
             .resident_weights = "zero_optimization.offload_param.device",
             .resident_states = "zero_optimization.offload_optimizer.device",
             .snapshots = "keep.every and keep.folder",
-            .codec = "memory.codec"};
+            .codec = "memory.codec",
+            .fill = "memory.fill_host_budget"};
 }
 
 void check_update_order(const TrainConfig& config) {
     const engine::SessionOptions& session = config.session;
+    if (session.update_order == zero::UpdateOrder::speculative && session.fill_host_budget)
+        refuse(
+            config,
+            "run.update_order \"speculative\" updates again, from what is committed and on NVMe, where a gradient is "
+            "clipped: leave memory.fill_host_budget out, or take \"deferred\"");
     if (session.engine.gradient_clipping == 0) return;
     if (session.update_order == zero::UpdateOrder::in_backward)
         refuse(config,

@@ -226,6 +226,10 @@ constexpr std::array key_list = {
             "hard limit of the pool: weights, staging, gradients, resident objects",
             session<&Session::host_budget_bytes>}
             .shared({.effect = Effect::obeyed, .fallback = "0", .range = {0, 64 * tebi}}),
+    KeySpec{"memory.fill_host_budget", boolean, "", {}, {}, free,
+            "what the budget leaves, as far as the machine has it, keeps units' weights in host memory, then their "
+            "states: each saves its reads; not with \"speculative\"",
+            session_default<&Session::fill_host_budget>},
     KeySpec{"memory.prefetch_depth", integer, "", {0, 64}, {}, free, "units read ahead, as far as the budget allows",
             session_default<&Session::prefetch_depth>}
             .shared(obeyed),

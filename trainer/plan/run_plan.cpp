@@ -111,6 +111,11 @@ std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
     for (const auto& word : words_of(zero::UpdateOrder{}))
         if (word.value != way.config.session.update_order && (clips || word.value != zero::UpdateOrder::speculative))
             changes.push_back({order + std::string(word.text)});
+    if (!way.config.session.fill_host_budget)
+        for (const char* within : {"", "deferred", "in_backward"}) {
+            changes.push_back({"memory.fill_host_budget=true"});
+            if (*within != '\0') changes.back().push_back(order + within);
+        }
     const zero::Residency residency = way.config.session.residency;
     if (residency.weights == zero::Tier::nvme) {
         std::uint64_t weights = 0;

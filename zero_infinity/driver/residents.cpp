@@ -19,7 +19,7 @@ Residents::Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& p
                 if (part.tile.tile == 0) tiles_[part.tile.object] = groups_[unit].data() + part.offset_bytes;
             }
         }
-        if (layout.states_tier() == Tier::host && layout.objects(unit).states) {
+        if (layout.states_tier(unit) == Tier::host && layout.objects(unit).states) {
             const std::uint32_t object = *layout.objects(unit).states;
             states_[object] = pool.acquire(pool.use(resident_states_use), layout.memory_bytes(object));
             tiles_[object] = states_[object].data();

@@ -31,7 +31,7 @@ class UpdatePipeline::Slot {
         number_ = number;
         state_ = State::reading;
         pending_ = 1;  // held until all parts are started: a resident tile is there at once
-        if (objects().states && layout().states_tier() == Tier::nvme)
+        if (objects().states && layout().states_tier(tile().unit) == Tier::nvme)
             start_read(states_, *objects().states, states_memory());
         part_done();
     }
@@ -66,7 +66,7 @@ class UpdatePipeline::Slot {
         pending_ = 1;
         if (objects().weights && wanted(layout().weights_tier(tile().unit)))
             start_write(weights_, *objects().weights, {weights, layout().extent_bytes(tile_of(*objects().weights))});
-        if (objects().states && wanted(layout().states_tier()))
+        if (objects().states && wanted(layout().states_tier(tile().unit)))
             start_write(states_, *objects().states, states_memory());
         part_done();
     }

@@ -23,6 +23,7 @@ struct SettingNames {
     std::string resident_states = "residency.states";
     std::string snapshots = "snapshots";
     std::string codec = "codec";
+    std::string fill = "fill_host_budget";
 };
 
 // Names of the budget's uses: who takes memory from the pool.

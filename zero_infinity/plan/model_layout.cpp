@@ -22,12 +22,15 @@ std::optional<std::uint32_t>& member_for(UnitObjects& objects, const std::string
 
 ModelLayout::ModelLayout(ModelLayoutSpec spec)
     : format_(spec.format),
-      residency_(spec.residency),
+      residency_(std::move(spec.unit_residency)),
       partition_(spec.partition),
       tile_numel_(spec.tile_numel),
       optimizers_(std::move(spec.optimizers)) {
     PENSTOCK_CHECK(format_.moments == optimizers_.moments(), "a format of {} moments for optimizers that keep {}",
                    format_.moments, optimizers_.moments());
+    PENSTOCK_CHECK(residency_.empty() || residency_.size() == spec.units.size(), "residency of {} units for {}",
+                   residency_.size(), spec.units.size());
+    residency_.resize(spec.units.size(), spec.residency);
     units_.reserve(spec.units.size());
     for (UnitSpec& unit : spec.units) units_.emplace_back(std::move(unit), partition_, tile_numel_);
     optimizers_.check_use(units_);
@@ -112,8 +115,9 @@ std::vector<GroupTile> ModelLayout::group_tiles(std::uint32_t unit) const {
 
 std::uint64_t ModelLayout::staging_tile_bytes() const {
     std::uint64_t largest = 0;
-    for (std::uint32_t unit = 0; unit < unit_count() && states_tier() == Tier::nvme; ++unit)
-        if (objects(unit).states) largest = std::max(largest, extent_bytes({*objects(unit).states, 0}));
+    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
+        if (objects(unit).states && states_tier(unit) == Tier::nvme)
+            largest = std::max(largest, extent_bytes({*objects(unit).states, 0}));
     return largest;
 }
 
@@ -126,8 +130,8 @@ std::uint64_t ModelLayout::resident_weights_bytes() const {
 
 std::uint64_t ModelLayout::resident_states_bytes() const {
     std::uint64_t bytes = 0;
-    for (std::uint32_t unit = 0; unit < unit_count() && residency_.states == Tier::host; ++unit)
-        bytes += memory_bytes(objects(unit).states);
+    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
+        if (states_tier(unit) == Tier::host) bytes += memory_bytes(objects(unit).states);
     return bytes;
 }
 

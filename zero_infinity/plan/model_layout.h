@@ -25,6 +25,7 @@ struct ModelLayoutSpec {
     std::uint64_t tile_numel = 0;
     Partition partition;
     Residency residency;
+    std::vector<Residency> unit_residency;  // by unit, where they differ (host_room.h); empty: all as above
 };
 
 // The objects that hold a unit: indices into ModelLayout::objects(), and of a store that was created with them. Absent
@@ -58,9 +59,9 @@ class ModelLayout {
 
     const StateFormat& format() const noexcept { return format_; }
     Tier weights_tier(std::uint32_t unit) const {
-        return units_.at(unit).spec().resident ? Tier::host : residency_.weights;
+        return units_.at(unit).spec().resident ? Tier::host : residency_.at(unit).weights;
     }
-    Tier states_tier() const noexcept { return residency_.states; }
+    Tier states_tier(std::uint32_t unit) const { return residency_.at(unit).states; }
     bool has_residents() const { return resident_weights_bytes() > 0 || resident_states_bytes() > 0; }
     Partition partition() const noexcept { return partition_; }
     std::uint64_t tile_numel() const noexcept { return tile_numel_; }  // of all but the last tile of a shard
@@ -97,16 +98,16 @@ class ModelLayout {
     std::vector<GroupTile> group_tiles(std::uint32_t unit) const;
 
     // Memory that the residency and the largest tiles ask for.
-    std::uint64_t staging_tile_bytes() const;      // of one tile's states; 0 where they are resident
+    std::uint64_t staging_tile_bytes() const;      // of one tile's states; 0 where all are resident
     std::uint64_t resident_weights_bytes() const;  // 0 where no unit's weights are resident
-    std::uint64_t resident_states_bytes() const;   // 0 where the states are not resident
+    std::uint64_t resident_states_bytes() const;   // 0 where no unit's states are resident
     std::uint64_t largest_extent_bytes() const;
 
    private:
     void append_objects(const UnitLayout& unit);
 
     StateFormat format_;
-    Residency residency_;
+    std::vector<Residency> residency_;  // by unit
     Partition partition_;
     std::uint64_t tile_numel_;
     ParameterGroups optimizers_;  // keeps alive what the pieces point at

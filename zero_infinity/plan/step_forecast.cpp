@@ -244,7 +244,7 @@ void StepReplay::pump_states() {
         --free_slots_;
         const UnitTile tile = layout_.tiles()[number];
         const auto& states = layout_.objects(tile.unit).states;
-        const bool read = states && layout_.states_tier() == Tier::nvme;
+        const bool read = states && layout_.states_tier(tile.unit) == Tier::nvme;
         tiles_[number] = read ? TileState::reading : TileState::staged;
         if (read)
             device_.begin({Direction::read, number, static_cast<double>(layout_.extent_bytes({*states, tile.tile}))});
@@ -310,7 +310,7 @@ void StepReplay::write_tile(std::uint64_t number, std::uint32_t unit) {
     };
     const UnitObjects& objects = layout_.objects(unit);
     const double written =
-        bytes(objects.weights, layout_.weights_tier(unit)) + bytes(objects.states, layout_.states_tier());
+        bytes(objects.weights, layout_.weights_tier(unit)) + bytes(objects.states, layout_.states_tier(unit));
     tiles_[number] = TileState::writing;
     if (written == 0) return ended({Direction::write, number, 0});
     device_.begin({Direction::write, number, written});

@@ -41,6 +41,8 @@ struct CoreOptions {
     std::uint32_t staging_tiles = 4;      // the least; UpdateOrder::deferred takes more where the budget has room
     std::uint64_t tile_numel = 1U << 20;  // memory.tile_elements; part of the store: the same at every resume
     Residency residency;
+    // What the budget leaves, and the machine has, keeps further units' weights in host memory, then their states.
+    bool fill_host_budget = false;
     DeviceOptions device;
     // Safety.
     Durability durability;                                // which steps are committed; a scratch store has one slot

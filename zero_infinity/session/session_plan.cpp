@@ -5,6 +5,7 @@
 #include "swap/format/layout.h"
 #include "zero_infinity/driver/device_residents.h"
 #include "zero_infinity/optimizer/update.h"
+#include "zero_infinity/plan/host_room.h"
 #include "zero_infinity/session/gradient_sums.h"
 
 #include <fmt/format.h>
@@ -58,7 +59,7 @@ ModelSpec checked(ModelSpec model) {
 }
 
 ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
-                      Partition partition) {
+                      Partition partition, std::vector<Residency> unit_residency = {}) {
     if (partition.ranks != 1)
         throw Error(ExitCode::usage,
                     fmt::format("{} ranks are asked for, but the engine runs on one so far", partition.ranks));
@@ -70,7 +71,8 @@ ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const C
                         .optimizers = model.optimizers,
                         .tile_numel = options.tile_numel,
                         .partition = partition,
-                        .residency = options.residency});
+                        .residency = options.residency,
+                        .unit_residency = std::move(unit_residency)});
 }
 
 CoreOptions checked(CoreOptions options) {
@@ -80,6 +82,8 @@ CoreOptions checked(CoreOptions options) {
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
     if (options.snapshots && options.durability == Durability::scratch)
         refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
+    if (options.fill_host_budget && options.update_order == UpdateOrder::speculative)
+        refuse(fmt::format("{}: an update that may be made again needs all units on NVMe", options.names.fill));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
     if (options.device.kind != DeviceKind::cpu && options.device.budget_bytes == 0)
         options.device.budget_bytes = free_device_bytes(options.device) / 2;
@@ -151,6 +155,17 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .device_all_gradients_bytes = gradient_bytes(layout, options.gradient_type)};
 }
 
+// What both the budget and the machine leave is filled, where that is wanted.
+ModelLayout filled_layout(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
+                          Partition partition) {
+    ModelLayout layout = layout_of(model, format, options, partition);
+    if (!options.fill_host_budget) return layout;
+    const pool::Budget budget = plan_memory(memory_request(model, layout, options), options.names).budget;
+    const std::uint64_t most = std::min(budget.limit_bytes(), pool::MachineMemory::read().available_bytes);
+    const std::uint64_t room = most - std::min(most, budget.used_bytes());
+    return layout_of(model, format, options, partition, fill_room(layout, room));
+}
+
 StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format,
                         UpdateOrder order) {
     StepBytes bytes;
@@ -160,12 +175,12 @@ StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, con
         const std::uint64_t states = layout.memory_bytes(layout.objects(unit).states);
         const bool streamed = layout.weights_tier(unit) == Tier::nvme;
         (streamed ? bytes.write : bytes.resident_write) += weights;
-        (layout.states_tier() == Tier::nvme ? bytes.write : bytes.resident_write) += states;
+        (layout.states_tier(unit) == Tier::nvme ? bytes.write : bytes.resident_write) += states;
         const bool read = format.codec->master_needs_weights;
         const bool deferred = order == UpdateOrder::deferred;
         if (streamed && read && order == UpdateOrder::after_backward) bytes.read += weights;
         if (streamed && !read && deferred) bytes.read -= weights;  // the pass finds them made by the update
-        if (layout.states_tier() == Tier::nvme) bytes.read += states;
+        if (layout.states_tier(unit) == Tier::nvme) bytes.read += states;
     }
     return bytes;
 }
@@ -182,7 +197,7 @@ SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Parti
       model(checked(std::move(given_model))),
       format(format_of(options.codec, model.optimizers.others())),
       fingerprint(fingerprint_of(model, options.codec)),
-      layout(layout_of(model, format, options, partition)),
+      layout(filled_layout(model, format, options, partition)),
       memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
       step_bytes(step_bytes_of(memory, layout, format, options.update_order)) {}
 
@@ -201,8 +216,20 @@ std::uint64_t SessionPlan::store_bytes() const {
     return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
 }
 
+// A mean over the elements of all units.
 Traffic SessionPlan::nominal_traffic() const {
-    return traffic(format, options.durability, options.residency, options.update_order);
+    if (!options.fill_host_budget) return traffic(format, options.durability, options.residency, options.update_order);
+    Traffic mean;
+    double all = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const Residency residency{layout.weights_tier(unit), layout.states_tier(unit)};
+        const Traffic own = traffic(format, options.durability, residency, options.update_order);
+        const auto numel = static_cast<double>(layout.unit(unit).trainable_numel());
+        mean.read_bytes += own.read_bytes * numel;
+        mean.write_bytes += own.write_bytes * numel;
+        all += numel;
+    }
+    return {mean.read_bytes / all, mean.write_bytes / all};
 }
 
 }  // namespace penstock::zero

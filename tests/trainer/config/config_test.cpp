@@ -146,6 +146,14 @@ TEST(Config, UnitsAreUpdatedWithinBackwardWhereNothingIsClipped) {
               UpdateOrder::after_backward);
 }
 
+TEST(Config, WhatMayBeUpdatedAgainStaysOnNvme) {
+    EXPECT_TRUE(config({"memory.fill_host_budget=true"}).session.fill_host_budget);
+    const std::string words =
+        refusal({"run.swap_directory=s", "memory.fill_host_budget=true", "run.update_order=speculative",
+                 "zero_optimization.offload_param.device=nvme", "zero_optimization.offload_optimizer.device=nvme"});
+    EXPECT_NE(words.find("leave memory.fill_host_budget out"), std::string::npos) << words;
+}
+
 TEST(Config, RefusesShapesThatCannotBe) {
     EXPECT_NE(refusal({"run.swap_directory=s", "model.hidden=100"}).find("not a multiple of model.heads 8"),
               std::string::npos);

@@ -54,6 +54,7 @@ TEST_F(Plan, SaysTheBytesThatARunMoves) {
         {"--set", "gradient_clipping=0", "--set", "run.update_order=in_backward"},
         {"--set", "zero_optimization.offload_param.device=cpu"},
         {"--set", "zero_optimization.offload_param.device=cpu", "--set", "run.commit_every=2"},
+        {"--set", "memory.fill_host_budget=true", "--set", "memory.host_budget=1MiB", "--set", "model.hidden=64"},
     };
     for (std::vector<std::string> way : ways) {
         SCOPED_TRACE(::testing::PrintToString(way));

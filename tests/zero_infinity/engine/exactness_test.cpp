@@ -2,6 +2,7 @@
 // loop.
 #include "tests/zero_infinity/engine/reference_loop.h"
 #include "tests/zero_infinity/engine/run.h"
+#include "zero_infinity/session/session_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -25,10 +26,20 @@ struct Case {
     std::optional<aio::BackendKind> backend = std::nullopt;
     unsigned worker_threads = 1;
     zero::UpdateOrder order = zero::UpdateOrder::after_backward;
+    std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
 };
 
 void PrintTo(const Case& each, std::ostream* out) {
     *out << each.name;
+}
+
+void fill(RunOptions& options, std::uint64_t bytes) {
+    zero::CoreOptions core = options.session;
+    core.host_budget_bytes = zero::planned_host_budget;
+    const zero::SessionPlan least({.units = make_toy_model(options.model)->specs(), .optimizers = options.optimizers()},
+                                  core, {});
+    options.session.host_budget_bytes = least.memory.budget.used_bytes() + bytes;
+    options.session.fill_host_budget = true;
 }
 
 RunOptions run_options(const Case& each, const std::string& directory) {
@@ -53,6 +64,7 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
     options.session.device.copy_delay = std::chrono::microseconds(200);
+    if (each.fill_bytes > 0) fill(options, each.fill_bytes);
     return options;
 }
 
@@ -96,7 +108,8 @@ std::vector<Case> in_each_order(std::vector<Case> cases) {
         in_backward.name += "_in_backward";
         in_backward.order = zero::UpdateOrder::in_backward;
         cases.push_back(in_backward);
-        if (cases[index].residency.weights == zero::Tier::host || cases[index].residency.states == zero::Tier::host)
+        if (cases[index].residency.weights == zero::Tier::host || cases[index].residency.states == zero::Tier::host ||
+            cases[index].fill_bytes > 0)
             continue;
         Case speculative = cases[index];  // clipped
         speculative.name += "_speculative";
@@ -122,6 +135,12 @@ INSTANTIATE_TEST_SUITE_P(
               .device = zero::DeviceKind::emulated},
          Case{.name = "states_on_nvme_weights_in_host", .residency = {zero::Tier::host, zero::Tier::nvme}},
          Case{.name = "weights_on_nvme_states_in_host", .residency = {zero::Tier::nvme, zero::Tier::host}},
+         Case{.name = "some_weights_kept", .residency = on_nvme, .fill_bytes = 100 << 10},
+         Case{.name = "some_weights_kept_emulated",
+              .residency = on_nvme,
+              .device = zero::DeviceKind::emulated,
+              .fill_bytes = 100 << 10},
+         Case{.name = "weights_and_some_states_kept", .residency = on_nvme, .fill_bytes = 400 << 10},
          Case{.name = "three_threads_on_nvme", .residency = on_nvme, .worker_threads = 3},
          Case{.name = "three_threads_in_host_memory", .residency = in_host_memory, .worker_threads = 3},
          Case{.name = "depth_0", .residency = on_nvme, .depth = 0},

@@ -218,6 +218,11 @@ RandomModel random_model(Random& random) {
     model.options.residency = {tier(), tier()};
     constexpr std::uint64_t commits[] = {1, 1, 1, 4, 0};
     model.options.durability = {commits[draw(random, 0, 4)]};
+    if (draw(random, 0, 2) == 0 && model.options.update_order != UpdateOrder::speculative) {
+        const zero::SessionPlan least(model.spec, model.options, {});
+        model.options.host_budget_bytes = least.memory.budget.used_bytes() + draw(random, 0, 3000000);
+        model.options.fill_host_budget = true;
+    }
     return model;
 }
 

@@ -259,7 +259,9 @@ INSTANTIATE_TEST_SUITE_P(Settings, CoreSessionTest,
                                                             Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
                                                             Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
                                                             Setting{.residency = {zero::Tier::host, zero::Tier::host}},
-                                                            Setting{.resident_units = {0, 2}}})),
+                                                            Setting{.resident_units = {0, 2}},
+                                                            Setting{.fill_bytes = some_weights},
+                                                            Setting{.fill_bytes = some_states}})),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Devices, CoreSessionTest, ::testing::ValuesIn(device_settings()), name_of);
 

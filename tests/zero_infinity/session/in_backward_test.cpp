@@ -121,19 +121,19 @@ TEST_P(InBackwardTest, TheNormIsThatOfAnUpdateAfterwards) {
     EXPECT_EQ(client.update(1).gradient_norm, norm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, InBackwardTest, ::testing::ValuesIn([] {
-                             std::vector<Setting> all = device_settings();
-                             std::erase_if(
-                                 all, [](const Setting& each) { return each.order != zero::UpdateOrder::deferred; });
-                             all.insert(all.end(), {Setting{}, Setting{.depth = 0},
-                                                    Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
-                                                    Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
-                                                    Setting{.residency = {zero::Tier::host, zero::Tier::host}},
-                                                    Setting{.resident_units = {0, 2}}});
-                             for (Setting& each : all) each.order = zero::UpdateOrder::in_backward;
-                             return all;
-                         }()),
-                         [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
+INSTANTIATE_TEST_SUITE_P(
+    Settings, InBackwardTest, ::testing::ValuesIn([] {
+        std::vector<Setting> all = device_settings();
+        std::erase_if(all, [](const Setting& each) { return each.order != zero::UpdateOrder::deferred; });
+        all.insert(all.end(),
+                   {Setting{}, Setting{.depth = 0}, Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
+                    Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
+                    Setting{.residency = {zero::Tier::host, zero::Tier::host}}, Setting{.resident_units = {0, 2}},
+                    Setting{.fill_bytes = some_weights}, Setting{.fill_bytes = some_states}});
+        for (Setting& each : all) each.order = zero::UpdateOrder::in_backward;
+        return all;
+    }()),
+    [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
 
 Setting in_backward() {
     return {.device = zero::DeviceKind::cpu, .order = zero::UpdateOrder::in_backward};

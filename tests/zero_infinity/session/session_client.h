@@ -4,6 +4,7 @@
 #include "tests/zero_infinity/session/compute.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/session/core_session.h"
+#include "zero_infinity/session/session_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -185,6 +186,7 @@ struct Setting {
     std::uint64_t device_budget = 4 << 20;            // everything fits
     unsigned seed = 1;                                // of the order of what compute does
     zero::UpdateOrder order = zero::UpdateOrder::after_backward;
+    std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -199,8 +201,13 @@ inline std::vector<Setting> in_each_order(std::vector<Setting> settings) {
 // For the names of tests.
 inline void PrintTo(const Setting& setting, std::ostream* out) {
     *out << word_of(setting.device) << " of " << setting.device_budget << " bytes, " << setting.resident_units.size()
-         << " resident units, seed " << setting.seed << ", " << word_of(setting.order);
+         << " resident units, " << setting.fill_bytes << " to fill, seed " << setting.seed << ", "
+         << word_of(setting.order);
 }
+
+// Room in host memory for the weights of some units; and of all, and for the states of some.
+inline constexpr std::uint64_t some_weights = 60 << 10;
+inline constexpr std::uint64_t some_states = 260 << 10;
 
 // A device budget in which weights and gradients have to make room for each other.
 inline constexpr std::uint64_t tight_device_budget = 180 << 10;
@@ -214,6 +221,7 @@ inline std::vector<Setting> device_settings() {
             all.push_back({.device = device, .seed = seed});
             all.push_back({.device = device, .residency = {zero::Tier::host, zero::Tier::nvme}, .seed = seed});
             all.push_back({.device = device, .resident_units = {1, 4}, .seed = seed});
+            if (seed == 1) all.push_back({.device = device, .fill_bytes = some_weights});
             all.push_back({.device = device, .device_budget = tight_device_budget, .seed = seed});
             all.push_back(
                 {.device = device, .resident_units = {2}, .device_budget = tight_device_budget, .seed = seed});
@@ -272,6 +280,7 @@ class Client {
         options.codec = "plain_fp32";
         options.gradient_type = zero::PlaneType::fp32;
         options.worker_threads = 2;
+        if (setting.fill_bytes > 0) fill(options, setting);
         session_ = std::make_unique<zero::CoreSession>(
             zero::ModelSpec{.units = units_, .optimizers = optimizers(setting)}, options,
             store::ClientState{{"step", "0"}}, zero::SessionEvents{}, zero::SessionSeams{.weights = &source_});
@@ -320,6 +329,12 @@ class Client {
     }
 
    private:
+    void fill(zero::CoreOptions& options, const Setting& setting) const {
+        options.host_budget_bytes = zero::planned_host_budget;
+        const zero::SessionPlan least({.units = units_, .optimizers = optimizers(setting)}, options, {});
+        options.host_budget_bytes = least.memory.budget.used_bytes() + setting.fill_bytes;
+        options.fill_host_budget = true;
+    }
     void add(ParameterId id, std::uint64_t time) {
         const zero::ParameterMemory weights = session_->weights(id);
         ASSERT_EQ(weights.numel, numel_of(units_, id));

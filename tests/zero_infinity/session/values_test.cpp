@@ -113,7 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::ValuesIn(in_each_order({Setting{}, Setting{.residency = {zero::Tier::host, zero::Tier::host}},
                                        Setting{.residency = {zero::Tier::host, zero::Tier::nvme}, .durability = {4}},
                                        Setting{.residency = {zero::Tier::host, zero::Tier::host}, .durability = {4}},
-                                       Setting{.durability = {3}, .resident_units = {1, 3}}})),
+                                       Setting{.durability = {3}, .resident_units = {1, 3}},
+                                       Setting{.durability = {3}, .fill_bytes = some_states}})),
     [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
 INSTANTIATE_TEST_SUITE_P(Devices, ValuesTest, ::testing::ValuesIn(device_settings()),
                          [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
