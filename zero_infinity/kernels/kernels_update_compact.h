@@ -117,6 +117,13 @@ constexpr std::uint32_t least_unusual_master = 0x7f7fff80U;
     return static_cast<std::uint8_t>(bits_of(254.0F * y / (1.0F + x) + 0x1.8p23F));
 }
 
+// As compact_root_code for roots that are numbers: floats above zero are ordered as integers.
+[[gnu::always_inline]] inline std::uint8_t usual_root_code(float root, float inverse) noexcept {
+    const auto x = __builtin_bit_cast(std::int32_t, 255.0F * compact_at_most_one(root * inverse));
+    const std::int32_t least = __builtin_bit_cast(std::int32_t, root) > 0 ? 0x3f800000 : 0;
+    return static_cast<std::uint8_t>(bits_of(__builtin_bit_cast(float, x > least ? x : least) + 0x1.8p23F));
+}
+
 // As compact_scale_value and compact_inverse, without conditions.
 [[gnu::always_inline]] inline std::uint32_t all_bits_if(std::uint32_t code) noexcept {
     return code == 0 ? 0U : 0xffffffffU;
@@ -231,7 +238,7 @@ template <typename Step>
 }
 [[gnu::always_inline]] inline void encode_roots(const float* __restrict roots, float inverse,
                                                 std::uint8_t* __restrict codes) noexcept {
-    for (std::size_t i = 0; i < compact_block; ++i) codes[i] = compact_root_code(roots[i], inverse);
+    for (std::size_t i = 0; i < compact_block; ++i) codes[i] = usual_root_code(roots[i], inverse);
 }
 
 // Returns false and leaves the planes alone if a value is not usual.
