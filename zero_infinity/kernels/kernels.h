@@ -19,7 +19,8 @@ namespace penstock::zero {
 template <typename Factors>
 struct UpdateKernel {
     void (*decoded)(const Factors& factors, const UpdateSpan& span) noexcept;
-    // The same on encoded elements, in one pass, for split with gradients of bf16 and fp32, and for fp32 with fp32.
+    // The same on encoded elements, in one pass, for split and compact (Adagrad's not) with gradients of bf16 and fp32,
+    // and for fp32 with fp32.
     EncodedUpdate (*encoded)(const Factors& factors, const EncodedSpan& span) noexcept;
 };
 

@@ -7,8 +7,7 @@
 #include "zero_infinity/kernels/float16.h"
 #include "zero_infinity/kernels/kernels.h"
 #include "zero_infinity/kernels/kernels_compact.h"
-#include "zero_infinity/kernels/kernels_optimizers.h"
-#include "zero_infinity/kernels/kernels_update.h"
+#include "zero_infinity/kernels/kernels_entries.h"
 
 namespace penstock::zero {
 namespace {

@@ -1,7 +1,8 @@
 // The steps of the optimizers for one element, part of kernels_body.h (same rules). optimizers.h is their definition.
 //
 // A step has the factors as its one member `f` and is called as step(master, first, second, gradient) with the moments
-// that it has; the others are zero and forgotten.
+// that it has; the others are zero and forgotten. Codes for `compact` are made of a first moment of any sign and of a
+// second that is a square, when `coded` says that they are.
 #pragma once
 
 #include "zero_infinity/kernels/optimizer_factors.h"
@@ -27,6 +28,7 @@ template <Nearer end>
 template <Nearer end>
 struct AdamWStep {
     static constexpr int moments = 2;
+    static constexpr bool coded = true;
     AdamFactors f;
     [[gnu::always_inline]] inline void operator()(float& master, float& m, float& v, float g) const noexcept {
         m = lerp<end>(m, g, f.m_weight);
@@ -39,6 +41,7 @@ struct AdamWStep {
 template <Nearer end>
 struct AdamStep {
     static constexpr int moments = 2;
+    static constexpr bool coded = true;
     AdamFactors f;
     [[gnu::always_inline]] inline void operator()(float& master, float& m, float& v, float gradient) const noexcept {
         const float g = penalised(gradient, master, f.decay);
@@ -51,6 +54,7 @@ struct AdamStep {
 
 struct SgdStep {
     static constexpr int moments = 0;
+    static constexpr bool coded = true;
     SgdFactors f;
     [[gnu::always_inline]] inline void operator()(float& master, float&, float&, float g) const noexcept {
         master = master + f.step * penalised(g, master, f.weight_decay);
@@ -59,6 +63,7 @@ struct SgdStep {
 
 struct SgdMomentumStep {
     static constexpr int moments = 1;
+    static constexpr bool coded = true;
     SgdFactors f;
     [[gnu::always_inline]] inline void operator()(float& master, float& b, float&, float gradient) const noexcept {
         const float g = penalised(gradient, master, f.weight_decay);
@@ -69,6 +74,7 @@ struct SgdMomentumStep {
 
 struct LionStep {
     static constexpr int moments = 1;
+    static constexpr bool coded = true;
     LionFactors f;
     [[gnu::always_inline]] inline void operator()(float& master, float& m, float&, float g) const noexcept {
         const float c = m * f.sign_m_weight + g * f.sign_g_weight;
@@ -80,6 +86,7 @@ struct LionStep {
 
 struct AdagradStep {
     static constexpr int moments = 1;
+    static constexpr bool coded = false;  // a growing sum
     AdagradFactors f;
     [[gnu::always_inline]] inline void operator()(float& master, float& v, float&, float gradient) const noexcept {
         const float g = penalised(gradient, master, f.weight_decay);

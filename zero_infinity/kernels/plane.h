@@ -32,6 +32,6 @@ constexpr float join_master(SplitMaster halves) noexcept {
 }
 
 // The loops that take an element's planes apart without a pass of their own know these forms of the master.
-enum class EncodedForm : std::uint8_t { none, split, fp32 };
+enum class EncodedForm : std::uint8_t { none, split, fp32, compact };
 
 }  // namespace penstock::zero

@@ -63,6 +63,11 @@ float* as_fp32(const PlaneView& plane, std::uint64_t element) noexcept {
     return reinterpret_cast<float*>(plane.at(element));
 }
 
+CodedMoment coded_moment(const MomentPlanes& planes, std::uint64_t element) noexcept {
+    return {reinterpret_cast<std::uint8_t*>(planes.values.at(element)),
+            reinterpret_cast<std::uint16_t*>(planes.scales.at(element))};
+}
+
 std::uint64_t first_beyond(const float* value, float limit, std::uint64_t count) noexcept {
     if (kernels().all_within(value, limit, count)) return all_finite;
     for (std::uint64_t i = 0; i < count; ++i)
@@ -153,8 +158,8 @@ std::uint64_t find_non_finite(const Part& whole) noexcept {
     PENSTOCK_CHECK(false, "optimizer {} found a value that is not finite, but there is none", whole.optimizer->name());
 }
 
-// In registers, when the optimizer can.
-EncodedUpdate update_encoded(const Part& part) noexcept {
+// In registers, when the optimizer can. Coded moments do not show what was refused: then `bad` takes its place.
+EncodedUpdate update_encoded(const Part& part, std::size_t& bad) noexcept {
     if (part.codec().form == EncodedForm::none) return EncodedUpdate::unsupported;
     EncodedSpan span{.form = part.codec().form,
                      .weights = part.planes->weights.at(part.first),
@@ -162,19 +167,27 @@ EncodedUpdate update_encoded(const Part& part) noexcept {
                      .gradient = part.gradient_data(),
                      .gradient_type = part.gradient->type,
                      .gradient_scale = part.update->gradient_scale,
-                     .count = part.count};
-    for (std::uint32_t i = 0; i < part.format().moments; ++i)
-        span.moments[i] = as_fp32(part.planes->moments[i].values, part.first);
+                     .count = part.count,
+                     .first_bad = &bad};
+    const bool coded = part.codec().decode_moment != nullptr;
+    for (std::uint32_t i = 0; i < part.format().moments; ++i) {
+        const MomentPlanes& planes = part.planes->moments[i];
+        if (coded)
+            span.coded[i] = coded_moment(planes, part.first);
+        else
+            span.moments[i] = as_fp32(planes.values, part.first);
+    }
     return part.optimizer->update_encoded(span, part.values);
 }
 
 // Returns the first element that is not finite, or all_finite.
 std::uint64_t update_part(const Part& part) noexcept {
-    switch (update_encoded(part)) {
+    std::size_t refused = 0;
+    switch (update_encoded(part, refused)) {
         case EncodedUpdate::finite:
             return all_finite;
         case EncodedUpdate::non_finite:
-            return find_non_finite(part);
+            return part.codec().decode_moment == nullptr ? find_non_finite(part) : part.first + refused;
         case EncodedUpdate::unsupported:
             break;
     }
