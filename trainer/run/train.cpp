@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace penstock::trainer {
 namespace {
@@ -83,9 +84,13 @@ void come_to_rest(OpenedRun& run, TrainingLoop& loop, StepLog& log, SnapshotPoli
 TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
     at::set_num_interop_threads(1);
     check_change(request.change);
-    OpenedRun run(
-        make_config(Settings::parse(read_config(request.config_file), request.config_file, request.overrides)),
-        {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, console);
+    StepTrace trace(request.trace, console);
+    TrainConfig config =
+        make_config(Settings::parse(read_config(request.config_file), request.config_file, request.overrides));
+    config.session.trace = trace.recorder();
+    OpenedRun run(std::move(config),
+                  {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, console);
+    trace.begin_after(run.start().state.step);
     TrainingLoop loop(run);
     StepLog log(run, console);
     SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);
@@ -99,6 +104,7 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
 
     signals.react(StopSignals::Reaction::finish_step);
     while (!loop.finished() && !signals.requested()) {
+        trace.begin_step(loop.step() + 1);
         take_step(loop, log);
         const Asked asked = signals.take_snapshot_request() ? Asked::yes : Asked::no;
         if (snapshots.step_ended(loop.step(), asked)) {

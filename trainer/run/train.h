@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/words/error.h"
+#include "trainer/data/step_trace.h"
 #include "trainer/run/summary.h"
 
 #include <string>
@@ -18,6 +19,7 @@ struct TrainRequest {
     std::string resume_from;             // a snapshot's name, step or path; empty: the store's newest commit
     bool go_back = false;                // gives up steps that were committed: see OpenedRun
     std::vector<std::string> change;     // keys that may differ from the run's before
+    TraceRequest trace;
 };
 
 struct TrainOutcome {
