@@ -99,6 +99,14 @@ void add_verbs(CLI::App& app, CommandLine& line) {
                      "KEY: go on with another value of a key than the run was started with, though that changes its "
                      "result; may be repeated")
         ->allow_extra_args(false);
+    train
+        ->add_option("--trace", line.train.trace.path,
+                     "file for a picture of some steps, as JSON for ui.perfetto.dev and chrome://tracing")
+        ->check(not_empty);
+    train
+        ->add_option("--trace-steps", line.train.trace.steps,
+                     "N or N..M: the steps of --trace; else the third to the fifth of this start")
+        ->check(not_empty);
     train->footer(train_example);
 
     line.plan = add_plan_verb(app);

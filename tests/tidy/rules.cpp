@@ -56,9 +56,10 @@ const std::array<std::vector<std::string_view>, 6> rooms{{
     {"swap/format", "swap/directory", "swap/store", "swap/snapshot", "swap/capi"},
     {"zero_infinity/threads", "zero_infinity/kernels", "zero_infinity/codec", "zero_infinity/device",
      "zero_infinity/optimizer", "zero_infinity/plan", "zero_infinity/ranks", "zero_infinity/weights",
-     "zero_infinity/driver", "zero_infinity/session", "zero_infinity/capi", "zero_infinity/engine"},
-    {"trainer/cli", "trainer/models", "trainer/config", "trainer/capi", "trainer/data", "trainer/plan", "trainer/ckpt",
-     "trainer/run", "trainer"},
+     "zero_infinity/trace", "zero_infinity/driver", "zero_infinity/session", "zero_infinity/capi",
+     "zero_infinity/engine"},
+    {"trainer/cli", "trainer/models", "trainer/config", "trainer/capi", "trainer/data", "trainer/trace", "trainer/plan",
+     "trainer/ckpt", "trainer/run", "trainer"},
     {"bench/harness", "bench/io", "bench/swap", "bench/transfer", "bench/step", "bench/optimizer", "bench/pieces",
      "bench"},
 }};

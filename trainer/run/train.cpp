@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 namespace penstock::trainer {
 namespace {
@@ -68,9 +69,13 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     at::set_num_interop_threads(1);
     check_change(request.change);
     const ConfigSource source{read_config(request.config_file), request.config_file, request.overrides};
+    StepTrace trace(request.trace, console);
+    TrainConfig config = source.with({});
+    config.session.trace = trace.recorder();
     const std::optional<double> planned = request.plan ? planned_seconds(source, console) : std::nullopt;
-    OpenedRun run(source.with({}),
+    OpenedRun run(std::move(config),
                   {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, console);
+    trace.begin_after(run.start().state.step);
     TrainingLoop loop(run);
     StepLog log(run, console);
     SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);
@@ -84,6 +89,7 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
 
     signals.react(StopSignals::Reaction::finish_step);
     while (!loop.finished() && !signals.requested()) {
+        trace.begin_step(loop.step() + 1);
         take_step(loop, log);
         const Asked asked = signals.take_snapshot_request() ? Asked::yes : Asked::no;
         if (snapshots.step_ended(loop.step(), asked)) {
@@ -92,6 +98,7 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
         }
     }
     come_to_rest(run, loop, log, snapshots, console, signals);
+    trace.end_steps();
     const Summary& summary = report.conclude(loop.progress(), log.totals());
     if (loop.finished()) return {.code = code(ExitCode::ok), .summary = summary};
     // 75 asks for the same command again: whoever obeys would begin a scratch run anew for ever.

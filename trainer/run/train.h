@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/words/error.h"
+#include "trainer/trace/step_trace.h"
 #include "trainer/run/summary.h"
 
 #include <string>
@@ -19,6 +20,7 @@ struct TrainRequest {
     bool plan = false;                   // measures and says first how long a step will take
     bool go_back = false;                // gives up steps that were committed: see OpenedRun
     std::vector<std::string> change;     // keys that may differ from the run's before
+    TraceRequest trace;
 };
 
 struct TrainOutcome {

@@ -59,6 +59,12 @@ struct Driver::State {
     std::uint64_t send(const Order& order);
     template <typename Reached>
     void wait(std::chrono::nanoseconds& waited, Reached reached);
+    void traced(const TraceStart& start, const TraceSpan& span) noexcept {
+        trace_end(deps.trace, TraceThread::compute, start, span);
+    }
+    void leave_visit() noexcept {
+        if (!visit.units.empty()) traced(visit_started, {.lane = TraceLane::compute, .unit = visit.units.front()});
+    }
     bool is_visited(std::uint32_t unit) const;
     void send_fetches(std::span<const Fetch> fetches);
     void send_fetches_of_update(std::span<const Fetch> fetches);
@@ -90,13 +96,13 @@ struct Driver::State {
     std::vector<std::uint64_t> fetched_by_compute;  // by unit: the newest fetch that is as compute reads it
     std::vector<std::uint32_t> stale;               // on the device, where they were updated behind compute
     std::optional<InHand> in_hand;
+    TraceStart visit_started, tile_started;
     bool update_open = false;   // its writes may be under way
     bool window_spent = false;  // by updates without a pass: what lies there is not whole
     std::uint64_t begun = 0;    // number of the order that began the update: older progress is of another
     std::uint64_t commits = 0;  // begun
     bool committing = false;
-    std::uint64_t transfers = 0;
-    std::uint64_t copies = 0;  // begun
+    std::uint64_t transfers = 0, copies = 0;  // begun
     bool device_stuck = false;
 
     DriverLoop loop;  // its thread starts last and ends first
@@ -117,6 +123,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
             .layout = deps.layout,
             .memory = &memory,
             .mailbox = &mailbox,
+            .trace = deps.trace,
             .deadline = options.deadline},
            copier_deps(deps, options)) {}
 
@@ -185,7 +192,9 @@ void Driver::State::take_in_hand(std::uint32_t unit) {
     in_hand->fetched = place && (phase == Phase::passing || resident == nullptr);
     if (!in_hand->fetched) return;
     const auto start = Clock::now();
+    const TraceStart traced_from = trace_start(deps.trace);
     in_hand->weights = mailbox.wait_to_update({unit, place->fetch});
+    traced(traced_from, {.lane = TraceLane::wait_tiles, .unit = unit});
     waits.tiles += Clock::now() - start;
     send({.kind = Order::Kind::begin_unit, .fetch = {.unit = unit}});
 }
@@ -220,7 +229,9 @@ void Driver::State::wait_for_weights() {
     if (!wanted.empty()) {
         for (const ArrivedFetch& each : wanted) send({.kind = Order::Kind::await, .fetch = {.unit = each.unit}});
         const auto start = Clock::now();
+        const TraceStart traced_from = trace_start(deps.trace);
         mailbox.wait_for(wanted);
+        traced(traced_from, {.lane = TraceLane::wait_weights, .unit = wanted.front().unit});
         waits.weights += Clock::now() - start;
     }
     for (const ArrivedFetch& each : visited) compute_after(mailbox.arrived(each.unit).there);
@@ -238,7 +249,9 @@ void Driver::State::compute_after(Ticket there) {
 template <typename Reached>
 void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
     const auto start = Clock::now();
+    const TraceStart from = trace_start(deps.trace);
     mailbox.wait([&](const Progress& progress) { return progress.orders_done >= begun && reached(progress); });
+    traced(from, {.lane = TraceLane::wait_commit});
     waited += Clock::now() - start;
 }
 
@@ -289,11 +302,13 @@ void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<c
     PENSTOCK_CHECK(!s.in_hand, "a visit while unit {} is being updated", s.in_hand->unit);
     if (std::exchange(s.window_spent, false)) s.window.forget();
     for (const std::uint32_t unit : std::exchange(s.stale, {})) s.window.forget(unit);
+    s.leave_visit();
     const std::span<const Fetch> fetches = s.window.visit(visit, ahead, held);
     s.phase = State::Phase::passing;
     s.visit = visit;
     s.send_fetches(fetches);
     s.wait_for_weights();
+    s.visit_started = trace_start(s.deps.trace);
 }
 
 UnitMemory Driver::memory(std::uint32_t unit) const {
@@ -308,6 +323,7 @@ UnitMemory Driver::memory(std::uint32_t unit) const {
 void Driver::end_pass() {
     State& s = *state_;
     if (s.phase != State::Phase::passing) return;
+    s.leave_visit();
     s.window.end_visit();
     s.visit = {};
     s.phase = State::Phase::between;
@@ -358,7 +374,10 @@ std::optional<StagedTile> Driver::next_tile(std::uint32_t unit) {
     const UnitTile tile{unit, s.in_hand->next_tile++};
     const std::uint64_t number = s.deps.layout->number(tile);
     const auto start = Clock::now();
+    s.tile_started = trace_start(s.deps.trace);
     const StagedStates states = s.mailbox.wait_staged(number);
+    s.traced(s.tile_started, {.lane = TraceLane::wait_tiles, .unit = unit, .tile = tile.tile});
+    s.tile_started = trace_start(s.deps.trace);
     s.waits.tiles += Clock::now() - start;
     const UnitObjects& objects = s.deps.layout->objects(unit);
     std::byte* weights =
@@ -372,6 +391,7 @@ void Driver::put_back(const StagedTile& tile) {
                        s.in_hand->put_back < s.in_hand->next_tile,
                    "tile {} is put back, but was not handed out", tile.number);
     ++s.in_hand->put_back;
+    s.traced(s.tile_started, {.lane = TraceLane::update, .unit = tile.tile.unit, .tile = tile.tile.tile});
     s.send({.kind = Order::Kind::put_back, .number = tile.number, .weights = tile.view.weights});
 }
 

@@ -13,6 +13,7 @@
 #include "zero_infinity/driver/mailbox.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/trace/trace_recorder.h"
 
 #include <chrono>
 #include <cstdint>
@@ -41,6 +42,7 @@ struct DriverDeps {
     pool::PinnedPool* pool = nullptr;
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;  // which the store holds
+    TraceRecorder* trace = nullptr;       // null: nobody records what happens
 };
 
 struct WaitTimes {

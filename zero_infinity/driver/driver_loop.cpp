@@ -17,6 +17,7 @@ WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
             .device = deps.device,
             .layout = deps.layout,
             .memory = &deps.memory->weights(),
+            .trace = deps.trace,
             .arrived =
                 [mailbox = deps.mailbox](const Fetch& fetch, Ticket there) {
                     mailbox->arrived({fetch.unit, fetch.number, there});
@@ -32,6 +33,7 @@ UpdatePipelineDeps pipeline_deps(const DriverLoopDeps& deps, WeightStreamer& wei
     return {.store = deps.store,
             .layout = deps.layout,
             .memory = &deps.memory->staging(),
+            .trace = deps.trace,
             .staged = [mailbox = deps.mailbox](std::uint64_t number,
                                                std::byte* states) { mailbox->staged(number, {states}); },
             .given_up = [mailbox = deps.mailbox](std::uint64_t number) { mailbox->given_up(number); },
@@ -183,6 +185,7 @@ void DriverLoop::pump() {
 void DriverLoop::pump_commit() {
     if (commit_under_way_ && commit_.idle()) {
         commit_under_way_ = false;
+        trace_end(deps_.trace, TraceThread::driver, commit_started_, {.lane = TraceLane::commit});
         fail(commit_.error());
         if (!failure_) ++progress_.commits;
     }
@@ -192,6 +195,7 @@ void DriverLoop::pump_commit() {
         update_.pump();
         if (!update_.finished()) return;
     }
+    commit_started_ = trace_start(deps_.trace);
     deps_.store->commit(commit_, *std::exchange(commit_wanted_, nullptr));  // which copies what it needs
     commit_under_way_ = true;
 }

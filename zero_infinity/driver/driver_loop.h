@@ -7,6 +7,7 @@
 #include "zero_infinity/driver/snapshot_copier.h"
 #include "zero_infinity/driver/update_pipeline.h"
 #include "zero_infinity/driver/weight_streamer.h"
+#include "zero_infinity/trace/trace_recorder.h"
 
 #include <atomic>
 #include <chrono>
@@ -25,6 +26,7 @@ struct DriverLoopDeps {
     const ModelLayout* layout = nullptr;
     const DriverMemory* memory = nullptr;
     Mailbox* mailbox = nullptr;
+    TraceRecorder* trace = nullptr;
     std::chrono::seconds deadline = aio::default_deadline;  // for one device copy
 };
 
@@ -76,6 +78,7 @@ class DriverLoop {
     Commit commit_;
     std::shared_ptr<const store::ClientState> commit_wanted_;
     bool commit_under_way_ = false;
+    TraceStart commit_started_;
     Transfer transfer_;
     bool transfer_under_way_ = false;
     std::size_t notes_passed_ = 0;

@@ -51,6 +51,9 @@ class UpdatePipeline::Slot {
     struct Part final : store::TileOperation {
         void tile_done() noexcept override { slot->operation_done(*this); }
         Slot* slot = nullptr;
+        TraceStart started;
+        TraceLane lane = TraceLane::read;
+        std::uint64_t bytes = 0;
     };
 
     const ModelLayout& layout() const { return *pipeline_->deps_.layout; }
@@ -71,21 +74,33 @@ class UpdatePipeline::Slot {
         part_done();
     }
 
-    void start_read(Part& part, std::uint32_t object, std::span<std::byte> memory) {
+    void begin(Part& part, TraceLane lane, std::uint64_t bytes) {
         ++pending_;
         ++pipeline_->operations_under_way_;
+        part.started = trace_start(pipeline_->deps_.trace);
+        part.lane = lane;
+        part.bytes = bytes;
+    }
+
+    void start_read(Part& part, std::uint32_t object, std::span<std::byte> memory) {
+        begin(part, TraceLane::read, memory.size());
         // Tiles ahead of compute: as demand reads they would hold back the writes of the tiles before them.
         pipeline_->deps_.store->read(part, tile_of(object), memory, aio::Urgency::prefetch);
     }
 
     void start_write(Part& part, std::uint32_t object, std::span<std::byte> memory) {
-        ++pending_;
-        ++pipeline_->operations_under_way_;
+        begin(part, TraceLane::write, memory.size());
         pipeline_->deps_.store->write(part, tile_of(object), memory, aio::Urgency::write_back);
     }
 
     void operation_done(const Part& part) noexcept {
         --pipeline_->operations_under_way_;
+        trace_end(pipeline_->deps_.trace, TraceThread::driver, part.started,
+                  {.lane = part.lane,
+                   .unit = unit(),
+                   .object = part.tile().object,
+                   .tile = part.tile().tile,
+                   .bytes = part.bytes});
         if (part.error() && !pipeline_->error_) pipeline_->error_ = part.error();
         if (&part == &weights_) pipeline_->weights_of_tile_written(tile().unit);
         part_done();

@@ -5,6 +5,7 @@
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/trace/trace_recorder.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,7 @@ struct UpdatePipelineDeps {
     store::TensorStore* store = nullptr;
     const ModelLayout* layout = nullptr;
     const StagingMemory* memory = nullptr;
+    TraceRecorder* trace = nullptr;
     std::function<void(std::uint64_t number, std::byte* states)>
         staged;                                               // a tile's states are there; null: it has none
     std::function<void(std::uint64_t number)> given_up;       // they are not there any more: they come again

@@ -42,6 +42,8 @@ class WeightStreamer::UnitRead {
         pending_ = last - first;
         for (std::size_t index = first; index < last; ++index) {
             const GroupTile& part = tiles_[index];
+            operations_[index].started = trace_start(streamer_->deps_.trace);
+            operations_[index].bytes = part.bytes;
             streamer_->deps_.store->read(operations_[index], part.tile, {place + part.offset_bytes, part.bytes},
                                          urgency);
         }
@@ -57,9 +59,17 @@ class WeightStreamer::UnitRead {
     struct TileRead final : store::TileOperation {
         void tile_done() noexcept override { read->tile_done(*this); }
         UnitRead* read = nullptr;
+        TraceStart started;
+        std::uint64_t bytes = 0;
     };
 
     void tile_done(const TileRead& operation) noexcept {
+        trace_end(streamer_->deps_.trace, TraceThread::driver, operation.started,
+                  {.lane = TraceLane::read,
+                   .unit = unit_,
+                   .object = operation.tile().object,
+                   .tile = operation.tile().tile,
+                   .bytes = operation.bytes});
         if (operation.error() && !streamer_->error_) streamer_->error_ = operation.error();
         if (--pending_ == 0) streamer_->read_done(unit_);
     }
@@ -223,10 +233,11 @@ void WeightStreamer::written(std::uint32_t unit) {
 void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
     const auto [fetch, use, after] = under_way(unit).given;
     const auto now = std::chrono::steady_clock::now();
+    const TraceStart traced = trace_start(deps_.trace);
     Ticket there;
     try {
         there = deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), from, fetch.bytes, after);
-        copies_.push_back({unit, there, now});
+        copies_.push_back({unit, there, now, traced, fetch.bytes});
     } catch (...) {  // it has not begun: nothing waits for its end
         std::erase_if(under_way_, [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
         throw;
@@ -236,7 +247,10 @@ void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
 
 void WeightStreamer::take_in() {
     while (!copies_.empty() && deps_.device->reached(copies_.front().ticket)) {
-        UnderWay& copied = under_way(copies_.front().unit);
+        const Copy& ended = copies_.front();
+        trace_end(deps_.trace, TraceThread::driver, ended.traced,
+                  {.lane = TraceLane::copy_in, .unit = ended.unit, .bytes = ended.bytes});
+        UnderWay& copied = under_way(ended.unit);
         copied.copying = false;
         if (copied.given.use == FetchUse::compute || copied.ended()) end(copied.given.fetch.unit);
         copies_.pop_front();

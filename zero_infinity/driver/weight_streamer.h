@@ -8,6 +8,7 @@
 #include "zero_infinity/driver/host_passage.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/trace/trace_recorder.h"
 
 #include <chrono>
 #include <cstdint>
@@ -24,6 +25,7 @@ struct WeightStreamerDeps {
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;
     const WeightMemory* memory = nullptr;
+    TraceRecorder* trace = nullptr;
     // Compute may read it once the ticket is reached, which is so from the start where it reads host memory.
     std::function<void(const Fetch&, Ticket there)> arrived;
     // The unit's trainable weights may be updated there: ModelLayout::group_tiles(), but for what is frozen.
@@ -76,6 +78,8 @@ class WeightStreamer {
         std::uint32_t unit = 0;
         Ticket ticket;
         std::chrono::steady_clock::time_point started;
+        TraceStart traced;
+        std::uint64_t bytes = 0;
     };
 
     bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }

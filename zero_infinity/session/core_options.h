@@ -22,6 +22,8 @@ namespace penstock::zero {
 // most that they grow by. Of up to so many (1.4 %) nothing is said.
 inline constexpr std::size_t bf16_addends_max = 8;
 
+class TraceRecorder;
+
 struct CoreOptions {
     // Where and whose.
     std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
@@ -58,6 +60,7 @@ struct CoreOptions {
     aio::IoLimits io;                         // its deadline is io_deadline
     aio::Caching caching = aio::Caching::direct;
     std::chrono::seconds io_deadline = aio::default_deadline;
+    TraceRecorder* trace = nullptr;  // which outlives the session; null: nobody records what happens
     // What is told to users.
     SettingNames names;
     store::SharedRemedies remedies = store::library_remedies();

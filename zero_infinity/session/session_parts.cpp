@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace penstock::zero {
 namespace {
@@ -13,6 +14,16 @@ namespace {
 store::OpenStore lock_directories(const CoreOptions& options) {
     if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
     return {options.swap_directories, options.job, options.remedies};
+}
+
+// null: nobody records.
+TraceRecorder* named(TraceRecorder* trace, const ModelLayout& layout) {
+    if (trace == nullptr) return nullptr;
+    std::vector<std::string> units, objects;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) units.push_back(layout.unit(unit).spec().name);
+    for (const store::ObjectSpec& object : layout.objects()) objects.push_back(object.name);
+    trace->set_names(std::move(units), std::move(objects));
+    return trace;
 }
 
 }  // namespace
@@ -69,7 +80,8 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
               .store = opened.store,
               .pool = &pool,
               .device = machine.device.get(),
-              .layout = &plan.layout},
+              .layout = &plan.layout,
+              .trace = named(plan.options.trace, plan.layout)},
              {.window = plan.memory.window,
               .host_window_bytes = plan.memory.host_window_bytes,
               .staging_tiles = plan.memory.staging_tiles,

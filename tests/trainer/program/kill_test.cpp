@@ -166,6 +166,11 @@ TEST(Kill, SoDoesOneThatUpdatesSomeStepsAgain) {
                                 {"--set", "gradient_clipping=1.8"});
 }
 
+TEST(Kill, SoDoesOneWhoseUnitsStayInHostMemoryWhereThereIsRoom) {
+    expect_kills_change_nothing(wanted_kills(12), {"--set", "memory.fill_host_budget=true", "--set",
+                                                   "run.commit_every=2", "--set", "run.update_order=deferred"});
+}
+
 TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {
     expect_kills_change_nothing(wanted_kills(24), {"--set", "run.update_order=deferred"});
 }

@@ -149,15 +149,18 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
     }
     const zero::MemoryPlan plan = zero::plan_memory(request, {});
     pool_ = std::make_unique<pool::PinnedPool>(plan.budget, pool::MachineMemory::read(), pool::PoolOptions{});
-    driver_ = std::make_unique<zero::Driver>(
-        zero::DriverDeps{
-            .io = io_.get(), .store = store_.get(), .pool = pool_.get(), .device = device_.get(), .layout = &layout_},
-        zero::DriverOptions{.window = plan.window,
-                            .host_window_bytes = plan.host_window_bytes,
-                            .staging_tiles = 3,
-                            .deadline = options.deadline,
-                            .snapshots = options.snapshots,
-                            .job = "rig"});
+    driver_ = std::make_unique<zero::Driver>(zero::DriverDeps{.io = io_.get(),
+                                                              .store = store_.get(),
+                                                              .pool = pool_.get(),
+                                                              .device = device_.get(),
+                                                              .layout = &layout_,
+                                                              .trace = options.trace},
+                                             zero::DriverOptions{.window = plan.window,
+                                                                 .host_window_bytes = plan.host_window_bytes,
+                                                                 .staging_tiles = 3,
+                                                                 .deadline = options.deadline,
+                                                                 .snapshots = options.snapshots,
+                                                                 .job = "rig"});
 }
 
 DriverRig::~DriverRig() {

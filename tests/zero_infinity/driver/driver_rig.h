@@ -55,6 +55,7 @@ struct RigOptions {
     static constexpr std::uint64_t passage_of_one_unit = 0;
     std::uint64_t host_budget_bytes = 16 << 20;
     bool snapshots = false;
+    zero::TraceRecorder* trace = nullptr;
 };
 
 // Adds one to every master: an optimizer of the user's own, on one moment that counts steps.
