@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <vector>
 
 namespace penstock::trainer {
@@ -13,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t mebibyte = 1ULL << 20;
 
-// What the pool needs at least with these settings; throws where the machine has not that much.
-std::uint64_t needed_bytes(const TrainConfig& config) {
+// What the pool needs at least with these settings; nothing where the machine has not that much.
+std::optional<std::uint64_t> needed_bytes(const TrainConfig& config) try {
     zero::CoreOptions options = config.session;
     options.host_budget_bytes = zero::planned_host_budget;
     if (options.worker_threads == 0) options.worker_threads = 1;
@@ -22,6 +23,9 @@ std::uint64_t needed_bytes(const TrainConfig& config) {
         {.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)}, options,
         zero::Partition{});
     return plan.memory.budget.used_bytes();
+} catch (const Error& error) {
+    if (error.code() != ExitCode::does_not_fit) throw;
+    return std::nullopt;
 }
 
 // From what changes least to what changes most. None but the last changes a bit of the result.
@@ -52,13 +56,11 @@ std::string as_options(const std::vector<std::string>& changes, std::uint64_t by
 std::string lightest_settings(const ConfigSource& source) {
     const TrainConfig config = source.with({});
     std::string last;
-    for (const std::vector<std::string>& changes : lighter_and_lighter(config)) try {
-            const std::uint64_t bytes = needed_bytes(source.with(changes));
-            last = as_options(changes, bytes);
-            if (bytes <= config.session.host_budget_bytes) break;
-        } catch (const Error& error) {
-            if (error.code() != ExitCode::does_not_fit) throw;
-        }
+    for (const std::vector<std::string>& changes : lighter_and_lighter(config)) {
+        const std::optional<std::uint64_t> bytes = needed_bytes(source.with(changes));
+        if (bytes) last = as_options(changes, *bytes);
+        if (bytes && *bytes <= config.session.host_budget_bytes) break;
+    }
     return last.empty() ? "nothing lighter fits this machine's memory: take a smaller model, or another machine"
                         : "the lightest that fits: " + last;
 }

@@ -103,43 +103,50 @@ zero::StepForecast forecast_of(const zero::SessionPlan& plan, const Measurements
                                measured.seconds, measured.host, measured.device.rates);
 }
 
-// What changes no bit of the result.
-std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
-    std::vector<std::vector<std::string>> changes;
-    const std::string order = "run.update_order=";
-    const bool clips = way.config.session.engine.gradient_clipping > 0;
-    for (const auto& word : words_of(zero::UpdateOrder{}))
-        if (word.value != way.config.session.update_order && (clips || word.value != zero::UpdateOrder::speculative))
-            changes.push_back({order + std::string(word.text)});
-    if (!way.config.session.fill_host_budget)
-        for (const char* within : {"", "deferred", "in_backward"}) {
-            changes.push_back({"memory.fill_host_budget=true"});
-            if (*within != '\0') changes.back().push_back(order + within);
-        }
-    const zero::Residency residency = way.config.session.residency;
-    if (residency.weights == zero::Tier::nvme) {
-        std::uint64_t weights = 0;
-        for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit)
-            weights += way.plan->layout.group_bytes(unit);
-        const std::uint64_t needed = way.plan->memory.budget.used_bytes() + weights;
-        for (const char* within : {"", "deferred", "in_backward"}) {
-            changes.push_back({"zero_optimization.offload_param.device=cpu"});
-            if (needed > way.plan->options.host_budget_bytes)
-                changes.back().push_back(fmt::format("memory.host_budget={}MiB", (needed >> 20) + 1));
-            if (*within != '\0') changes.back().push_back(order + within);
-        }
-    }
+std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
+    std::uint64_t weights = 0;
+    for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit)
+        weights += way.plan->layout.group_bytes(unit);
+    const std::uint64_t needed = way.plan->memory.budget.used_bytes() + weights;
+    std::vector<std::string> changes = {"zero_optimization.offload_param.device=cpu"};
+    if (needed > way.plan->options.host_budget_bytes)
+        changes.push_back(fmt::format("memory.host_budget={}MiB", (needed >> 20) + 1));
     return changes;
 }
 
-void add_others(RunPlan& plan, const ConfigSource& source) {
-    for (std::vector<std::string>& changes : other_ways(plan.way)) try {
-            PlannedWay other = way_of(source, std::move(changes));
-            if (plan.measured) other.forecast = forecast_of(*other.plan, *plan.measured);
-            plan.others.push_back(std::move(other));
-        } catch (const Error&) {
-            continue;  // not allowed, or it does not fit
+// What changes no bit of the result: other places for weights, other orders of updates, and both.
+std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
+    const engine::SessionOptions& session = way.config.session;
+    std::vector<std::vector<std::string>> places = {{}};
+    if (!session.fill_host_budget) places.push_back({"memory.fill_host_budget=true"});
+    if (session.residency.weights == zero::Tier::nvme) places.push_back(keeping_all_weights(way));
+    std::vector<std::vector<std::string>> ways;
+    for (const std::vector<std::string>& place : places)
+        for (const auto& order : words_of(zero::UpdateOrder{})) {
+            if (order.value == zero::UpdateOrder::speculative && session.engine.gradient_clipping == 0) continue;
+            std::vector<std::string> changes = place;
+            if (order.value != session.update_order) changes.push_back(fmt::format("run.update_order={}", order.text));
+            if (!changes.empty()) ways.push_back(std::move(changes));
         }
+    return ways;
+}
+
+// Nothing where it is not allowed, or does not fit.
+std::optional<PlannedWay> possible_way(const ConfigSource& source, std::vector<std::string> changes) {
+    try {
+        return way_of(source, std::move(changes));
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+void add_others(RunPlan& plan, const ConfigSource& source) {
+    for (std::vector<std::string>& changes : other_ways(plan.way)) {
+        std::optional<PlannedWay> other = possible_way(source, std::move(changes));
+        if (!other) continue;
+        if (plan.measured) other->forecast = forecast_of(*other->plan, *plan.measured);
+        plan.others.push_back(std::move(*other));
+    }
     std::stable_sort(plan.others.begin(), plan.others.end(), [](const PlannedWay& a, const PlannedWay& b) {
         return a.forecast && b.forecast && a.forecast->seconds < b.forecast->seconds;
     });
