@@ -1,7 +1,5 @@
 #include "bench/step/step_ideal.h"
 
-#include "aio/words/check.h"
-
 #include <algorithm>
 
 namespace penstock::bench {
@@ -60,9 +58,7 @@ std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& com
 }
 
 double transfer_seconds(const StepPhase& phase, const DeviceRates& rates) {
-    PENSTOCK_CHECK(rates.read > 0 && rates.write > 0 && rates.both > 0, "a device of {}, {} and {} bytes/s", rates.read,
-                   rates.write, rates.both);
-    return std::max({phase.read / rates.read, phase.write / rates.write, (phase.read + phase.write) / rates.both});
+    return zero::transfer_seconds(rates, phase.read, phase.write);
 }
 
 double ideal_seconds(std::span<const StepPhase> phases, const DeviceRates& rates) {

@@ -1,12 +1,12 @@
 #include "trainer/plan/lightest.h"
 
 #include "aio/words/error.h"
-#include "trainer/models/gpt.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace penstock::trainer {
@@ -18,11 +18,7 @@ constexpr std::uint64_t mebibyte = 1ULL << 20;
 std::optional<std::uint64_t> needed_bytes(const TrainConfig& config) try {
     zero::CoreOptions options = config.session;
     options.host_budget_bytes = zero::planned_host_budget;
-    if (options.worker_threads == 0) options.worker_threads = 1;
-    const zero::SessionPlan plan(
-        {.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)}, options,
-        zero::Partition{});
-    return plan.memory.budget.used_bytes();
+    return session_plan_of(config, std::move(options))->memory.budget.used_bytes();
 } catch (const Error& error) {
     if (error.code() != ExitCode::does_not_fit) throw;
     return std::nullopt;

@@ -19,28 +19,11 @@
 namespace penstock::trainer {
 namespace {
 
-unsigned threads_of(const TrainConfig& config) {
-    const unsigned wanted = config.session.worker_threads;
-    return wanted > 0 ? wanted : zero::UsableCores::read().count;
-}
-
 PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) {
-    PlannedWay way{.changes = std::move(changes), .config = source.with({}), .plan = {}, .forecast = {}};
-    if (!way.changes.empty()) way.config = source.with(way.changes);
-    zero::CoreOptions options = way.config.session;
-    options.worker_threads = threads_of(way.config);
-    way.plan = std::make_unique<zero::SessionPlan>(zero::ModelSpec{.units = make_gpt(way.config.model)->specs(),
-                                                                   .optimizers = make_optimizers(way.config.optimizer)},
-                                                   options, zero::Partition{});
+    PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}};
+    way.changes = std::move(changes);
+    way.plan = session_plan_of(way.config, way.config.session);
     return way;
-}
-
-void count_parameters(RunPlan& plan) {
-    for (const zero::UnitLayout& unit : plan.way.plan->layout.units())
-        for (const zero::ParameterSpec& parameter : unit.spec().parameters) {
-            plan.parameters += parameter.numel();
-            if (parameter.training == zero::Training::trainable) plan.trainable += parameter.numel();
-        }
 }
 
 // By a generator of its own: a run that is planned draws what it would have drawn.
@@ -169,6 +152,13 @@ TrainConfig ConfigSource::with(const std::vector<std::string>& changes) const {
     return make_config(Settings::parse(text, file, all));
 }
 
+std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, zero::CoreOptions options) {
+    if (options.worker_threads == 0) options.worker_threads = zero::UsableCores::read().count;
+    return std::make_unique<zero::SessionPlan>(
+        zero::ModelSpec{.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)},
+        std::move(options), zero::Partition{});
+}
+
 double RunPlan::bytes_per_parameter() const {
     return way.plan->step_bytes.mean(way.plan->options.durability) / static_cast<double>(trainable);
 }
@@ -180,10 +170,7 @@ std::uint64_t RunPlan::activation_bytes() const {
 }
 
 double RunPlan::nvme_seconds() const {
-    const zero::DeviceRates& rates = measured->device.rates;
-    const double read = way.forecast->read_bytes;
-    const double written = way.forecast->write_bytes;
-    return std::max({read / rates.read, written / rates.write, (read + written) / rates.both});
+    return zero::transfer_seconds(measured->device.rates, way.forecast->read_bytes, way.forecast->write_bytes);
 }
 
 double RunPlan::processor_seconds() const {
@@ -206,7 +193,9 @@ double RunPlan::written_bytes_per_day() const {
 RunPlan make_run_plan(const PlanQuestion& question) {
     RunPlan plan{.way = fitting(question.source)};
     plan.endurance_bytes = question.endurance_bytes;
-    count_parameters(plan);
+    const std::unique_ptr<engine::Model> model = make_gpt(plan.way.config.model);
+    plan.parameters = model->parameter_numel();
+    plan.trainable = model->trainable_numel();
     if (plan.way.config.session.device.kind != zero::DeviceKind::cpu)
         plan.unmeasured = "times of a device with memory of its own are not forecast";
     else if (!question.measured)

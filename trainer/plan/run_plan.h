@@ -42,6 +42,10 @@ struct PlannedWay {
     std::optional<zero::StepForecast> forecast;  // where times are known
 };
 
+// What a run of this configuration would make of these options, which are its session's but for the memory. Throws as
+// SessionPlan.
+std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, zero::CoreOptions options);
+
 struct RunPlan {
     PlannedWay way;
     std::vector<PlannedWay> others;  // that are allowed and fit, the fastest first

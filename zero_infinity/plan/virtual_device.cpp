@@ -11,11 +11,20 @@ namespace {
 constexpr Direction directions[] = {Direction::read, Direction::write};
 constexpr double ended_bytes = 1e-3;  // what is left of a transfer by rounding
 
-}  // namespace
-
-VirtualDevice::VirtualDevice(DeviceRates rates) : rates_(rates) {
+void check(const DeviceRates& rates) {
     PENSTOCK_CHECK(rates.read > 0 && rates.write > 0 && rates.both > 0, "a device of {}, {} and {} bytes/s", rates.read,
                    rates.write, rates.both);
+}
+
+}  // namespace
+
+double transfer_seconds(const DeviceRates& rates, double read_bytes, double write_bytes) {
+    check(rates);
+    return std::max({read_bytes / rates.read, write_bytes / rates.write, (read_bytes + write_bytes) / rates.both});
+}
+
+VirtualDevice::VirtualDevice(DeviceRates rates) : rates_(rates) {
+    check(rates_);
 }
 
 void VirtualDevice::begin(const VirtualTransfer& transfer) {

@@ -16,6 +16,9 @@ struct DeviceRates {
     double both = 0;
 };
 
+// What these bytes take at least. REQUIRES: all rates are positive.
+double transfer_seconds(const DeviceRates& rates, double read_bytes, double write_bytes);
+
 enum class Direction : std::uint8_t { read, write };
 
 // A transfer of a kind that the owner tells by its number.
