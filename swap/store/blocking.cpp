@@ -4,7 +4,6 @@
 #include "aio/words/error.h"
 #include "swap/store/long_work.h"
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,22 +32,12 @@ struct WaitedFooting final {
 
 template <typename Operation>
 void wait_for(aio::Io& io, TensorStore& store, std::unique_ptr<Operation> operation) {
-    while (!operation->idle()) {
-        PENSTOCK_CHECK(!io.idle(), "a write waits for a pinned tile that nobody releases");
-        std::optional<aio::OldestTransfer> stuck;
-        try {
-            stuck = io.advance(std::chrono::seconds(1));
-        } catch (...) {  // no memory for what is stuck: it is left all the same
-            store.abandon();
-            static_cast<void>(operation.release());
-            throw;
-        }
-        if (stuck && !operation->idle()) {
-            store.abandon();
-            static_cast<void>(operation.release());  // the device still holds it
-            throw Error(ExitCode::storage, stuck->message() + "; " + stuck_store_remedy);
-        }
-    }
+    const auto abandon = [&] {
+        store.abandon();
+        static_cast<void>(operation.release());  // the device still holds it
+    };
+    advance_until(
+        io, [waited = operation.get()] { return waited->idle(); }, abandon);
     if (const auto error = operation->error()) throw Error(ExitCode::storage, error->message);
 }
 

@@ -14,6 +14,22 @@ const char* LongWork::stuck_remedy() const noexcept {
     return stuck_store_remedy;
 }
 
+void advance_until(aio::Io& io, const std::function<bool()>& ended, const std::function<void()>& abandon) {
+    while (!ended()) {
+        PENSTOCK_CHECK(!io.idle(), "a write waits for a pinned tile that nobody releases");
+        std::optional<aio::OldestTransfer> stuck;
+        try {
+            stuck = io.advance(std::chrono::seconds(1));
+        } catch (...) {  // no memory for what is stuck: it is left all the same
+            abandon();
+            throw;
+        }
+        if (!stuck || ended()) continue;
+        abandon();
+        throw Error(ExitCode::storage, stuck->message() + "; " + stuck_store_remedy);
+    }
+}
+
 void finish_work(aio::Io& io, std::unique_ptr<LongWork>& work, const WorkProgress& progress) {
     std::exception_ptr refusal;  // of progress()
     while (!work->finished()) {

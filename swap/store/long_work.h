@@ -46,6 +46,10 @@ std::unique_ptr<Work> start_and_finish(aio::Io& io, std::unique_ptr<Work> work, 
     return std::unique_ptr<Work>(own);
 }
 
+// Polls the Io until ended() says so; not from a completion. Throws Error (storage) when a device is stuck: abandon()
+// is called before, as it is before whatever else is thrown, for what the device may still be at.
+void advance_until(aio::Io& io, const std::function<bool()>& ended, const std::function<void()>& abandon);
+
 inline constexpr const char* stuck_store_remedy = "check the device (dmesg). What was committed is safe.";
 
 }  // namespace penstock::store

@@ -7,15 +7,22 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <system_error>
+#include <utility>
 
 namespace penstock::engine {
 namespace {
 
-const Parameter& find(const Model& model, const zero::NamedParameter& wanted) {
-    for (const auto& unit : model.units())
-        for (const auto& parameter : unit->parameters())
-            if (unit->name() == wanted.unit.name && parameter->spec().name == wanted.spec.name) return *parameter;
-    PENSTOCK_CHECK(false, "the model has no parameter '{}'", wanted.name());
+constexpr std::uint64_t ahead_max_bytes = 256U << 20;
+
+std::uint64_t bytes_of(const Parameter& parameter) {
+    return parameter.spec().numel() * sizeof(float);
+}
+
+std::unique_ptr<float[]> drawn(const Parameter& parameter, const std::string& unit, std::uint64_t seed) {
+    auto values = std::make_unique_for_overwrite<float[]>(parameter.spec().numel());
+    draw_initial(parameter, unit, seed, values.get());
+    return values;
 }
 
 }  // namespace
@@ -39,16 +46,61 @@ void draw_initial(const Parameter& parameter, const std::string& unit, std::uint
     }
 }
 
+DrawnWeights::DrawnWeights(const Model& model, std::uint64_t seed, unsigned threads)
+    : seed_(seed), ahead_max_(std::max(threads, 1U) - 1) {
+    for (const auto& unit : model.units())
+        for (const zero::Training training : {zero::Training::trainable, zero::Training::frozen})
+            for (const auto& parameter : unit->parameters())
+                if (parameter->spec().training == training) places_.push_back({unit.get(), parameter.get()});
+}
+
+std::size_t DrawnWeights::find(const zero::NamedParameter& wanted) const {
+    for (std::size_t place = 0; place < places_.size(); ++place)
+        if (places_[place].unit->name() == wanted.unit.name &&
+            places_[place].parameter->spec().name == wanted.spec.name)
+            return place;
+    PENSTOCK_CHECK(false, "the model has no parameter '{}'", wanted.name());
+}
+
 void DrawnWeights::read(const zero::NamedParameter& parameter, std::uint64_t first, std::span<float> values) {
-    const Parameter& wanted = find(*model_, parameter);
-    if (&wanted != drawn_) {
-        values_.resize(wanted.spec().numel());
-        draw_initial(wanted, parameter.unit.name, seed_, values_.data());
-        drawn_ = &wanted;
+    const std::uint64_t numel = parameter.spec.numel();
+    PENSTOCK_CHECK(first + values.size() <= numel, "elements [{}, {}) of '{}', which has {}", first,
+                   first + values.size(), parameter.name(), numel);
+    if (!drawn_ || places_[*drawn_].unit->name() != parameter.unit.name ||
+        places_[*drawn_].parameter->spec().name != parameter.spec.name) {
+        const std::size_t wanted = find(parameter);
+        values_.reset();
+        values_ = take(wanted);
+        drawn_ = wanted;
+        draw_ahead();
     }
-    PENSTOCK_CHECK(first + values.size() <= values_.size(), "elements [{}, {}) of '{}', which has {}", first,
-                   first + values.size(), parameter.name(), values_.size());
-    std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(first), values.size(), values.begin());
+    std::copy_n(values_.get() + first, values.size(), values.begin());
+}
+
+DrawnWeights::Values DrawnWeights::take(std::size_t wanted) {
+    while (!ahead_.empty() && ahead_.front().place != wanted) ahead_.pop_front();  // of an order that nobody keeps
+    if (ahead_.empty()) return drawn(*places_[wanted].parameter, places_[wanted].unit->name(), seed_);
+    Values values = ahead_.front().values.get();
+    ahead_.pop_front();
+    return values;
+}
+
+void DrawnWeights::draw_ahead() {
+    std::uint64_t bytes = 0;
+    for (const Ahead& each : ahead_) bytes += bytes_of(*places_[each.place].parameter);
+    std::size_t next = (ahead_.empty() ? *drawn_ : ahead_.back().place) + 1;
+    for (; next < places_.size() && ahead_.size() < ahead_max_; ++next) {
+        const Place& place = places_[next];
+        bytes += bytes_of(*place.parameter);
+        if (bytes > ahead_max_bytes) return;
+        try {
+            ahead_.push_back({next, std::async(std::launch::async, [place, seed = seed_] {
+                                  return drawn(*place.parameter, place.unit->name(), seed);
+                              })});
+        } catch (const std::system_error&) {  // no thread is to be had: drawn when it is asked for
+            return;
+        }
+    }
 }
 
 }  // namespace penstock::engine

@@ -4,7 +4,13 @@
 #include "zero_infinity/engine/model.h"
 #include "zero_infinity/weights/weight_source.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,19 +20,37 @@ namespace penstock::engine {
 // names.
 void draw_initial(const Parameter& parameter, const std::string& unit, std::uint64_t seed, float* values);
 
-// Holds one parameter in fp32 at a time: torch draws a tensor as a whole. The model outlives it.
+// Holds one parameter in fp32, and those that other threads draw ahead: torch draws a tensor as a whole, by one thread.
+// The model outlives it.
 class DrawnWeights final : public zero::WeightSource {
    public:
-    DrawnWeights(const Model& model, std::uint64_t seed) : model_(&model), seed_(seed) {}
+    // With `threads` in all, the caller's included.
+    DrawnWeights(const Model& model, std::uint64_t seed, unsigned threads = 1);
     const char* doing() const noexcept override { return "drawing the initial weights"; }
     // REQUIRES: the parameter is one of the model's.
     void read(const zero::NamedParameter& parameter, std::uint64_t first, std::span<float> values) override;
 
    private:
-    const Model* model_;
+    struct Place {  // of a parameter, in the order in which they are asked for
+        const Unit* unit = nullptr;
+        const Parameter* parameter = nullptr;
+    };
+    using Values = std::unique_ptr<float[]>;  // all of one parameter's
+    struct Ahead {
+        std::size_t place = 0;
+        std::future<Values> values;
+    };
+
+    std::size_t find(const zero::NamedParameter& wanted) const;
+    Values take(std::size_t place);
+    void draw_ahead();
+
+    std::vector<Place> places_;
     std::uint64_t seed_;
-    const Parameter* drawn_ = nullptr;  // whose values_ are
-    std::vector<float> values_;         // all of them
+    std::size_t ahead_max_;
+    std::optional<std::size_t> drawn_;  // whose values_ are
+    Values values_;
+    std::deque<Ahead> ahead_;  // those that come next, in order; waited for by the destructor
 };
 
 }  // namespace penstock::engine

@@ -14,8 +14,9 @@ struct FillDeps {
 };
 
 // Writes every tile of every unit: masters from the source, moments as the optimizers of the pieces begin, padding
-// zero. Commits nothing. Takes one tile of memory, in fp32 and encoded, beside what the source takes. REQUIRES: called
-// on the thread that owns the Io. Throws Error (storage), and what source and progress throw.
+// zero. Commits nothing. Takes memory for some tiles, in fp32 and encoded (64 MiB, or two tiles), beside what the
+// source takes: while tiles are written the next ones are made. REQUIRES: called on the thread that owns the Io. Throws
+// Error (storage), and what source and progress throw.
 void fill_store(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress);
 
 }  // namespace penstock::zero

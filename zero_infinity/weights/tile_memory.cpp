@@ -16,14 +16,24 @@ std::uint64_t widest_weight_bytes(const ModelLayout& layout) {
     return widest;
 }
 
+std::uint64_t weights_bytes(const ModelLayout& layout) {
+    return pool::whole_granules(largest_tile(layout.units()) * widest_weight_bytes(layout));
+}
+
+std::uint64_t encoded_bytes(const ModelLayout& layout) {
+    return weights_bytes(layout) + pool::whole_granules(layout.format().states_bytes(largest_tile(layout.units())));
+}
+
 }  // namespace
 
 TileMemory::TileMemory(const ModelLayout& layout)
     : values_(largest_tile(layout.units())),
-      weights_bytes_(pool::whole_granules(values_.size() * widest_weight_bytes(layout))),
-      region_(std::make_unique<pool::Region>(
-          weights_bytes_ + pool::whole_granules(layout.format().states_bytes(values_.size())), 1,
-          pool::Registration::none)) {}
+      weights_bytes_(weights_bytes(layout)),
+      region_(std::make_unique<pool::Region>(encoded_bytes(layout), 1, pool::Registration::none)) {}
+
+std::uint64_t TileMemory::bytes_for(const ModelLayout& layout) {
+    return encoded_bytes(layout) + largest_tile(layout.units()) * sizeof(float);
+}
 
 void encode_frozen(const float* from, PlaneType type, std::byte* to, std::uint64_t count) noexcept {
     if (type != PlaneType::u8) {

@@ -19,6 +19,7 @@ namespace penstock::zero {
 class TileMemory {
    public:
     explicit TileMemory(const ModelLayout& layout);
+    static std::uint64_t bytes_for(const ModelLayout& layout);
 
     TileView view(std::uint64_t numel) noexcept { return {region_->data(), region_->data() + weights_bytes_, numel}; }
     std::byte* frozen() noexcept { return region_->data(); }

@@ -1,5 +1,7 @@
 #include "swap/store/blocking.h"
 #include "aio/words/error.h"
+#include "swap/store/tiles_in_flight.h"
+#include "tests/refusal.h"
 
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
@@ -11,6 +13,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <list>
 
 namespace penstock::testing {
 namespace {
@@ -114,6 +117,118 @@ TEST_F(BlockingTest, AnAnswerAfterTheStoreWasAbandonedIsNotDelivered) {
         ::_exit(operation.finished == 0 ? 0 : 1);
     };
     EXPECT_EXIT(late(), ::testing::ExitedWithCode(0), "");
+}
+
+// Many at a time, all of them whole; and what becomes of the others when one fails or a device is stuck.
+class TilesInFlightTest : public ::testing::Test {
+   protected:
+    TilesInFlightTest() {
+        const auto& objects = store->layout().objects();
+        for (std::uint32_t object = 0; object < objects.size(); ++object)
+            for (std::uint32_t tile = 0; tile < store->layout().tile_count(object); ++tile)
+                tiles.push_back({object, tile});
+        for (const store::TileId tile : tiles) {
+            memory.emplace_back(store->extent_bytes(tile));
+            exercise.fill(memory.back().span().first(store->layout().tile_bytes(tile)), tile, 0);
+        }
+    }
+
+    void write_all(store::TilesInFlight& writes) {
+        auto from = memory.begin();
+        for (const store::TileId tile : tiles) writes.write(tile, (from++)->span());
+    }
+
+    TemporaryDirectory scratch;
+    store::StoreDirectory directory{scratch.file("store"), "test"};
+    PowerDevice device{1};
+    bool stuck = false;
+    aio::Io io{std::make_unique<StuckBackend>(device.backend(), stuck), {.deadline = std::chrono::milliseconds(20)}};
+    std::unique_ptr<store::TensorStore> store =
+        store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects(), .progress = {}});
+    Exercise exercise{1};
+    std::vector<store::TileId> tiles;
+    std::list<aio::ScratchMemory> memory;  // by tile
+};
+
+TEST_F(TilesInFlightTest, AllAreWrittenAndReadWhole) {
+    for (const std::size_t most : {1U, 2U, 7U, 100U}) {
+        store::TilesInFlight writes(io, *store, most);
+        write_all(writes);
+        writes.finish();
+        EXPECT_EQ(exercise.difference(io, *store, 0), "");
+        std::list<aio::ScratchMemory> found;
+        store::TilesInFlight reads(io, *store, most);
+        for (const store::TileId tile : tiles) {
+            found.emplace_back(store->extent_bytes(tile));
+            reads.read(tile, found.back().span());
+        }
+        reads.finish();
+        auto wanted = memory.begin();
+        for (const aio::ScratchMemory& each : found)
+            EXPECT_TRUE(std::equal(each.span().begin(), each.span().end(), (wanted++)->span().begin()));
+    }
+}
+
+// Whichever it is: the error is told once, by a call that follows, and then nothing is under way any more.
+TEST_F(TilesInFlightTest, OneThatFailsEndsTheWorkOnceTheOthersHaveEnded) {
+    for (std::size_t failing = 0; failing < tiles.size(); ++failing) {
+        std::size_t attempts = 0;
+        device.hook = [&](const aio::Attempt&, const std::string&) {
+            return attempts++ == failing ? std::optional<std::int32_t>(-EIO) : std::nullopt;
+        };
+        {
+            store::TilesInFlight writes(io, *store, 3);
+            const std::string said = refusal_of(ExitCode::storage, [&] {
+                write_all(writes);
+                writes.finish();
+            });
+            EXPECT_NE(said.find("Input/output error"), std::string::npos) << said;
+            EXPECT_TRUE(io.idle());
+        }
+        device.hook = {};
+        store::TilesInFlight again(io, *store, 3);
+        write_all(again);
+        again.finish();
+        EXPECT_EQ(exercise.difference(io, *store, 0), "");
+    }
+}
+
+TEST_F(TilesInFlightTest, WhoLeavesThemWaitsForThem) {
+    try {
+        store::TilesInFlight writes(io, *store, 100);
+        write_all(writes);
+        throw std::runtime_error("something else");
+    } catch (const std::runtime_error&) {
+        EXPECT_TRUE(io.idle());
+    }
+    EXPECT_EQ(exercise.difference(io, *store, 0), "");
+}
+
+TEST_F(TilesInFlightTest, AStuckDeviceIsReportedAndNothingItHoldsIsDestroyed) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto run = [&](std::size_t most) {
+        auto kept = std::make_unique<std::list<aio::ScratchMemory>>(std::move(memory));
+        try {
+            store::TilesInFlight writes(io, *store, most);
+            auto from = kept->begin();
+            writes.write(tiles[0], (from++)->span());
+            EXPECT_TRUE(writes.end());
+            stuck = true;
+            for (std::size_t index = 1; index < tiles.size(); ++index) writes.write(tiles[index], (from++)->span());
+            writes.finish();
+        } catch (const Error& error) {
+            if (!store->abandoned()) ::_exit(1);
+            store::TilesInFlight others(io, *store, 1);  // which has nothing to wait for
+            if (!others.end()) ::_exit(2);
+            static_cast<void>(kept.release());
+            store.reset();
+            std::cerr << error.what() << '\n';
+            ::_exit(static_cast<int>(error.code()));
+        }
+        ::_exit(0);
+    };
+    for (const std::size_t most : {1U, 2U, 100U})
+        EXPECT_EXIT(run(most), ::testing::ExitedWithCode(4), "write of .*/store/data.* has not come back for 0\\.");
 }
 
 }  // namespace

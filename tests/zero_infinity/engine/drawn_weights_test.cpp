@@ -75,6 +75,27 @@ TEST(DrawnWeights, HaveTheMeanAndTheDeviationThatWereAskedFor) {
     EXPECT_EQ(drawn(unit, 3, 3), std::vector<float>(7, 0.0F));
 }
 
+// Asked for in the order of a store that is filled, and in another one.
+TEST(DrawnWeights, AreTheSameHoweverManyThreadsDraw) {
+    const auto model = make_toy_model({});
+    for (const unsigned threads : {1U, 2U, 5U, 100U})
+        for (const bool in_order : {true, false}) {
+            engine::DrawnWeights source(*model, 3, threads);
+            for (std::size_t index = 0; index < model->units().size(); ++index) {
+                const engine::Unit& unit = *model->units()[in_order ? index : model->units().size() - 1 - index];
+                const zero::UnitSpec spec = unit.spec();
+                for (std::size_t parameter = 0; parameter < unit.parameters().size(); ++parameter) {
+                    const std::vector<float> wanted = drawn(unit, parameter, 3);
+                    std::vector<float> first(wanted.size() / 2), rest(wanted.size() - first.size());
+                    source.read({spec, spec.parameters[parameter]}, 0, first);
+                    source.read({spec, spec.parameters[parameter]}, first.size(), rest);
+                    first.insert(first.end(), rest.begin(), rest.end());
+                    EXPECT_EQ(first, wanted) << unit.name() << ", " << threads << " threads";
+                }
+            }
+        }
+}
+
 // Of two independent draws each element differs, but for one in some millions.
 std::size_t same_elements(const std::vector<float>& one, const std::vector<float>& other) {
     return std::inner_product(one.begin(), one.end(), other.begin(), std::size_t{0}, std::plus<>(),

@@ -9,12 +9,15 @@
 #include "aio/io.h"
 #include "aio/words/error.h"
 #include "swap/store/blocking.h"
+#include "tests/aio/fakes/forwarding_backend.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <stdexcept>
+#include <utility>
 
 namespace penstock::testing {
 namespace {
@@ -59,6 +62,29 @@ zero::WeightFunction known_values() {
         });
 }
 
+// Fails one write, by number; none: 0.
+class FailingWrite final : public ForwardingBackend {
+   public:
+    FailingWrite(std::unique_ptr<aio::Backend> inner, std::size_t& writes, const std::size_t& failing)
+        : ForwardingBackend(std::move(inner)), writes_(writes), failing_(failing) {}
+    bool submit(aio::Attempt& attempt) override {
+        if (attempt.kind != aio::IoKind::write || ++writes_ != failing_) return inner_->submit(attempt);
+        attempt.result = -EIO;
+        attempt.next = nullptr;
+        failed_ = &attempt;
+        return true;
+    }
+    aio::Attempt* reap(std::chrono::nanoseconds timeout) override {
+        return failed_ != nullptr ? std::exchange(failed_, nullptr) : inner_->reap(timeout);
+    }
+    const char* name() const noexcept override { return "failing write"; }
+
+   private:
+    std::size_t& writes_;
+    const std::size_t& failing_;
+    aio::Attempt* failed_ = nullptr;
+};
+
 struct StoreCase {
     const char* codec = "split";
     std::size_t directories = 1;
@@ -73,7 +99,10 @@ class WeightStore {
         for (std::size_t index = 0; index < wanted.directories; ++index)
             directories_.emplace_back(scratch_ / std::to_string(index), "test");
         for (store::StoreDirectory& directory : directories_) pointers_.push_back(&directory);
-        io = std::make_unique<aio::Io>(aio::open_backend(directories_.front().lock_fd(), {}).backend, aio::IoLimits{});
+        io = std::make_unique<aio::Io>(
+            std::make_unique<FailingWrite>(aio::open_backend(directories_.front().lock_fd(), {}).backend, writes,
+                                           failing_write),
+            aio::IoLimits{});
         store =
             store::TensorStore::create(*io, pointers_, {.objects = {layout.objects().begin(), layout.objects().end()}});
     }
@@ -104,6 +133,8 @@ class WeightStore {
     std::unique_ptr<aio::Io> io;
     std::unique_ptr<store::TensorStore> store;
     std::size_t tiles_read = 0;
+    std::size_t writes = 0;
+    std::size_t failing_write = 0;
 };
 
 // Values by "name value"; each must come whole and in order.
@@ -282,6 +313,26 @@ TEST(Weights, WhatASourceOrASinkThrowsComesThrough) {
     EXPECT_THROW(made.read({.values = all_values}, full), std::runtime_error);
     ReadBack out;
     made.read({.values = {zero::ParameterValue::weight}}, out);  // the store is as it was
+    EXPECT_FALSE(out.found.empty());
+}
+
+TEST(Weights, AWriteThatFailsEndsTheFillingOnceTheOthersHaveEnded) {
+    WeightStore made({});
+    zero::WeightFunction source = known_values();
+    made.writes = 0;
+    fill_store({.io = made.io.get(), .store = made.store.get(), .layout = &made.layout}, source, {});
+    const std::size_t all = made.writes;
+    EXPECT_GT(all, 8U);
+    for (made.failing_write = 1; made.failing_write <= all; ++made.failing_write) {
+        made.writes = 0;
+        EXPECT_THROW(made.fill(source), Error) << made.failing_write;
+        EXPECT_TRUE(made.io->idle());
+        EXPECT_FALSE(made.store->generation().has_value());
+    }
+    made.failing_write = 0;
+    made.fill(source);
+    ReadBack out;
+    made.read({.values = {zero::ParameterValue::weight}}, out);
     EXPECT_FALSE(out.found.empty());
 }
 
