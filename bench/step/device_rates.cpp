@@ -1,16 +1,20 @@
 #include "bench/step/device_rates.h"
 
 #include "bench/io/block_source.h"
+#include "pinned_pool/region.h"
 #include "swap/format/hash.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace penstock::bench {
 namespace {
 
 constexpr std::uint32_t block_bytes = 1U << 20;
 constexpr std::size_t depth = 8;
+constexpr std::size_t tile_bytes = 4U << 20;
+constexpr std::size_t beyond_caches_bytes = 256U << 20;
 
 }  // namespace
 
@@ -37,14 +41,15 @@ DeviceRates DeviceRatesRig::measure(double seconds) {
 }
 
 double hash_seconds_per_byte(double seconds) {
-    const std::vector<std::byte> tile(4U << 20, std::byte{1});
+    const pool::Region memory(beyond_caches_bytes, 1, pool::Registration::none);
     const Stopwatch watch;
     std::uint64_t tiles = 0;
     store::TileHash last;
     do {
+        const std::span tile(memory.data() + tiles * tile_bytes % beyond_caches_bytes, tile_bytes);
         last = store::hash_tile(tile, {.store = last.low, .object = 0, .tile = 0, .generation = ++tiles});
     } while (watch.seconds() < seconds);
-    return watch.seconds() / static_cast<double>(tiles * tile.size());
+    return watch.seconds() / static_cast<double>(tiles * tile_bytes);
 }
 
 }  // namespace penstock::bench

@@ -28,7 +28,7 @@ class DeviceRatesRig {
     Interruption& stop_;
 };
 
-// Seconds per byte of a tile's hash, on one core.
+// Seconds per byte of the hash of tiles that no cache holds, on one core.
 double hash_seconds_per_byte(double seconds);
 
 }  // namespace penstock::bench

@@ -94,6 +94,14 @@ void derive_update_order(Settings& settings) {
                                                                          : zero::UpdateOrder::after_backward)));
 }
 
+// A sample takes a pass over the weights per token: a short run does not end in a long one.
+void derive_sample(Settings& settings) {
+    constexpr auto key = "run.sample.tokens";
+    constexpr std::int64_t enough = 200;
+    if (settings.has(key)) return;
+    settings.derive(key, settings.has("run.steps") ? std::min(enough, settings.integer("run.steps")) : enough);
+}
+
 }  // namespace
 
 void derive_batch_sizes(Settings& settings) {
@@ -150,6 +158,7 @@ Settings with_derived(Settings settings) {
     derive_schedule(settings);
     derive_gradient_type(settings);
     derive_update_order(settings);
+    derive_sample(settings);
     constexpr auto directories = "run.swap_directory";
     std::vector<SettingDirectory> found = swap_directories(settings);
     if (!settings.has(directories)) settings.derive(directories, std::move(found));
