@@ -10,7 +10,7 @@ from torch import nn
 from . import heap
 from .bits import same_bits
 from .core import Core
-from .errors import ModelError, some
+from .errors import ModelError, UsageError, some
 from .parameter import Managed, Released, raw_gradient
 from .units import Unit
 
@@ -26,9 +26,14 @@ class Binding:
         self.names = {each: name for name, each in model.named_parameters()}
         self.places: dict[nn.Parameter, Place] = {}
         self.parameters: list[list[nn.Parameter]] = []  # by the core's unit
+        self._trainable: list[int] = []  # as parameters: how many
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
         self.gradient_came = False
+        self.completing = False  # units are updated as soon as all their gradients of this backward are there
+        self.completed: set[int] = set()
+        self.spoiled: str | None = None  # why the step that was begun cannot be made
+        self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
         self._bound: dict[tuple[int, Hashable], list[tuple[nn.Parameter, torch.Tensor]]] = {}
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
@@ -85,6 +90,7 @@ class Binding:
     def go_back(self, path: str) -> Mapping[str, str]:
         """The model is that of a snapshot, at other addresses. REQUIRES: no pass."""
         self._bound.clear()
+        self.end_completing()
         for unit in self.resident:
             self.release(unit)
         try:
@@ -102,8 +108,27 @@ class Binding:
         if not same_bits(self.read(parameter), values.to("cpu", parameter.dtype)):
             self.core.write(*self.places[parameter], "weight", values.detach().reshape(-1))
 
+    # A step whose units are updated within backward.
+    def begin_completing(self) -> None:
+        self.completing = True
+        self._came.clear()
+
+    def complete(self, unit: int) -> None:
+        """If it has all its gradients. REQUIRES: the core's last visit has it; it is released, or will be no more read."""
+        came = self._came.get(unit, set())
+        if not self.completing or unit in self.completed or len(came) < self._trainable[unit] or not came:
+            return
+        self.core.complete(unit)
+        self.completed.add(unit)
+
+    def end_completing(self) -> None:
+        """The step is updated, or given up."""
+        self.completing, self.spoiled = False, None
+        self.completed.clear()
+
     # Gradients (parameter.Keeper).
     def gradient_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
+        self._check_not_completed(parameter, "is read or changed")
         raw = raw_gradient.__get__(parameter)
         if raw is not None:
             return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
@@ -111,6 +136,7 @@ class Binding:
         return None if total is None else total.view(parameter.shape)
 
     def set_gradient(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
+        self._check_not_completed(parameter, "is set")
         place = self.places[parameter]
         raw_gradient.__set__(parameter, None)
         if value is None:
@@ -161,6 +187,7 @@ class Binding:
     def _adopt(self, unit: Unit) -> None:
         assert unit.index == len(self.parameters)
         self.parameters.append([parameter for _, parameter in unit.own])
+        self._trainable.append(sum(each.requires_grad for each in self.parameters[-1]))
         for index, (_, parameter) in enumerate(unit.own):
             self.places[parameter] = (unit.index, index)
             self._released[parameter] = self._nan_like(parameter)
@@ -197,7 +224,22 @@ class Binding:
         gradient = raw_gradient.__get__(parameter)
         raw_gradient.__set__(parameter, None)
         if gradient is not None:
-            self._add(self.places[parameter], gradient.detach())
+            place = self.places[parameter]
+            if place[0] in self.completed:
+                self.spoiled = (f"a gradient came to '{self.names[parameter]}', whose unit is updated: with update_order "
+                                "'in_backward' and 'speculative' a step has one backward, or as many as "
+                                "gradient_accumulation_steps says, with engine.step() behind each; take 'deferred' "
+                                "else. The step cannot be made")
+                raise UsageError(self.spoiled)
+            self._add(place, gradient.detach())
+            if self.completing:
+                self._came.setdefault(place[0], set()).add(place[1])
+
+    def _check_not_completed(self, parameter: nn.Parameter, what: str) -> None:
+        if self.places[parameter][0] in self.completed:
+            raise UsageError(f"the gradient of '{self.names[parameter]}' {what} after its unit was updated, as "
+                             "update_order 'in_backward' and 'speculative' do within backward. To clip, say "
+                             "gradient_clipping (clip_grad_norm_ comes too late); to look at gradients, take 'deferred'")
 
     def _add(self, place: Place, gradient: torch.Tensor) -> None:
         if gradient.is_sparse:

@@ -93,6 +93,7 @@ class UpdateReport:
     updated: bool
     committed: bool
     committed_before: bool = False  # the step before it is durable
+    updated_again: bool = False  # it was begun within backward, and was clipped after all
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ class Core(Protocol):
     # The client state of the generation it has gone on from; None: the store is new, its weights came from the client.
     resumed: Mapping[str, str] | None
     user_state: MutableMapping[str, str]  # committed with every step
+    begun: int | None  # the step whose units are updated one by one, until its update()
 
     # Passes. Updates, reads and writes come between them.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
@@ -143,6 +145,15 @@ class Core(Protocol):
     def gradient_norm(self) -> float: ...
 
     # Steps.
+    def begin_step(self, request: UpdateRequest) -> bool:
+        """Before the training pass that brings a step's last gradients, or within it: whether units may be updated
+        within it. Else nothing has happened. Until update(), whose request is the same but for what is committed with
+        it, only that pass and complete() follow."""
+
+    def complete(self, unit: int) -> None:
+        """The unit is updated now: no gradient comes to it any more, and the pass reads it no more. The last visit has
+        it."""
+
     def update(self, request: UpdateRequest) -> UpdateReport:
         """Clips, updates every parameter that a gradient came to, clears the gradients, commits."""
 

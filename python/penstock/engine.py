@@ -56,6 +56,7 @@ class Engine(nn.Module):
         self._ending = Ending(self, core)
         self.progress = progress or Progress(settings.steps_per_print)
         self.optimizer.told = self._tell
+        self.visits.beginning = lambda: self.is_gradient_accumulation_boundary() and self.optimizer.begin()
         self.progress.begin(core, compiled_in_vain(model, units))
 
     def use_scheduler(self, scheduler: Any) -> None:

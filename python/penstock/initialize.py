@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from . import buffers
+from . import buffers, update_order
 from .config import read_config
 from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
 from .engine import Engine
@@ -46,6 +46,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     lr_scheduler = lr_scheduler or (read.scheduler if read else None)
     if read is not None and core is None:
         store = read.store_at(store)
+    if isinstance(store, Store):
+        update_order.check(store, settings)
     check_model(model, may_be_meta=weights is not None)
     if settings.dtype is not None:
         to_type(model, settings.dtype)

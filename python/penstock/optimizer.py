@@ -5,6 +5,7 @@ Its arithmetic and its moments are the core's; `state` is empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -60,15 +61,28 @@ class Optimizer(torch.optim.Optimizer):
         with Undisturbed():
             return self._update()
 
+    def begin(self) -> bool:
+        """Before the last backward of a step: whether its units are updated within it."""
+        clipped = self.report is not None and self.clip > 0 and (self.report.gradient_norm or 0) > self.clip
+        if self._core.begun is not None or clipped:  # clipping comes in runs
+            return self._core.begun is not None
+        return self._core.begin_step(self._request())
+
+    def _request(self) -> UpdateRequest:
+        return UpdateRequest(
+            self.updates + 1, [self._kind.values(group) for group in self.param_groups], self.clip,
+            self.loss_scale.value if self.loss_scale else 1.0, self.loss_scale is not None)
+
     def _update(self) -> UpdateReport:
         self._visits.end()
         self._binding.check()
+        if self._binding.spoiled is not None:
+            raise UsageError(self._binding.spoiled)
         step = self.updates + 1
-        values = [self._kind.values(group) for group in self.param_groups]
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
-        self.report = self._core.update(UpdateRequest(
-            step, values, self.clip, self.loss_scale.value if self.loss_scale else 1.0, self.loss_scale is not None,
-            {**self.client_state(), "updates": str(step)}, self.extra()))
+        self.report = self._core.update(replace(
+            self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
+        self._binding.end_completing()
         self._binding.gradient_came = False
         if self.report.updated:
             self.updates = step
@@ -100,7 +114,7 @@ class Optimizer(torch.optim.Optimizer):
         for mine, loaded in zip(shared, self.param_groups):
             mine.update({key: value for key, value in loaded.items() if key != "params"})
         self.param_groups = shared
-        if wanted != self.updates:
+        if wanted != self.updates or self._core.begun is not None:
             self.go_back(wanted)
 
     def go_back(self, updates: int) -> None:

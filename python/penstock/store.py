@@ -25,7 +25,9 @@ class Store:
     gone on from. `host_budget_bytes` is the limit of the pinned pool, 0: what `prefetch_depth` visits ahead take.
     `commit_steps`: a kill loses at most so many steps. `update_order`, to the same bits: "deferred" updates each unit
     as the next step first needs it, while states of the next ones are read, and a kill loses the newest finished step,
-    too. `codec`: how weights and states of 16-bit models are encoded
+    too; "in_backward" each as soon as backward has left it, of steps that clip nothing, by the last backward before
+    the step (gradient_accumulation_steps says which it is); "speculative" clips, too, with commit_steps 1 and all on
+    NVMe: a step that is clipped after all is updated again. `codec`: how weights and states of 16-bit models are encoded
     ("split", "plain_bf16", "plain_fp16", "compact"), None: "split" for bfloat16, else plain.
     """
 
@@ -40,7 +42,7 @@ class Store:
     weights: Tier = "nvme"
     states: Tier = "nvme"
     commit_steps: int = 1
-    update_order: Literal["after_backward", "deferred"] = "after_backward"
+    update_order: Literal["after_backward", "deferred", "in_backward", "speculative"] = "after_backward"
     verify: Literal["all", "sample", "none"] = "all"
     snapshots: bool = True
     codec: str | None = None

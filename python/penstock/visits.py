@@ -1,7 +1,7 @@
 """Where compute is: passes, the units it reads, and the calls of units that are under way."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ class Visits:
         """`forward`: the visits that the core was told to expect of a forward."""
         self.core = core
         self.binding: Binding  # set by the engine, which builds both
+        self.beginning: Callable[[], bool] = lambda: False  # a step, with this backward: whether it was
         self.notes: dict[str, str] = {}  # parameters that were read outside of their units, and by what
         self.kind: PassKind | None = None
         self.open: list[Call] = []
@@ -89,6 +90,8 @@ class Visits:
         self._leave_all_but(set())
         for unit in outside:
             self.binding.invalidate(unit)
+        for unit in self._readable:
+            self.binding.complete(unit)
         self.core.end_pass()
         self._readable = ()
         if self.kind == "training" and self._forward:
@@ -98,6 +101,7 @@ class Visits:
     def give_up(self) -> None:
         """After an exception: calls that were under way are so no more."""
         self.open.clear()
+        self.binding.completing = False
         self.end()
 
     # Calls of units.
@@ -178,6 +182,9 @@ class Visits:
         held = tuple(unit for unit in held if unit in self._readable and unit not in wanted)
         self._late &= {*wanted, *held}
         self._leave_all_but({*wanted, *held})
+        for unit in self._readable:
+            if unit not in wanted and unit not in held:
+                self.binding.complete(unit)
         try:
             self.core.visit(wanted, held)
         except BaseException:
@@ -205,6 +212,8 @@ class Visits:
         self._in_order = True
         if self._forward and self._forward != self._last_forward:
             self.core.expect("training", reversed(self._forward))
+        if self.beginning():
+            self.binding.begin_completing()
 
     def _watch(self) -> None:
         task = torch._C._current_graph_task_id()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import penstock
-from cores import test_core
+from cores import WITHIN_BACKWARD, test_core
 from penstock.bits import same_bits
 
 Make = Callable[[], nn.Module]
@@ -50,7 +50,11 @@ class Training:
     loss: Loss = loss_of
     optimizer: Callable[[Any], torch.optim.Optimizer] = adamw
     accumulation: int = 1
-    clip: float = 0.0
+    clip: float = 0.0  # by torch's function, where gradients are there after backward
+
+    def __post_init__(self) -> None:
+        if WITHIN_BACKWARD:
+            self.clip = 0.0
 
     def plain(self) -> Trained:
         seed()

@@ -12,12 +12,14 @@ import torch
 
 from fake_core import OpenFakeCore
 from penstock.core import Core, ModelSpec, ReadWeight
+from penstock.update_order import WITHIN
 
 NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
 # Where native cores compute: "emulated" has memory apart from the host's; "cuda" asks for a GPU.
 DEVICE = os.environ.get("PENSTOCK_TEST_DEVICE", "cpu")
 OPTIONS: dict[str, Any] = {} if DEVICE == "cpu" else {"device": DEVICE, "device_budget_bytes": 256 << 20}
 OPTIONS["update_order"] = os.environ.get("PENSTOCK_TEST_ORDER", "after_backward")
+WITHIN_BACKWARD = OPTIONS["update_order"] in WITHIN  # gradients are not there after it
 
 
 class OpenNativeCore:

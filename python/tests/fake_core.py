@@ -32,6 +32,7 @@ class FakeCore:
         self.device = torch.device("cpu")
         self.folder = Path(folder) if folder else None
         self.user_state: dict[str, str] = {}
+        self.begun: int | None = None
         self.resumed: Mapping[str, str] | None = None
         self.store: dict[str, dict[Any, Any]] = {"weight": {}, "master": {}, "moment0": {}, "moment1": {}, "steps": {}}
         self.places = [(u, i) for u, unit in enumerate(self.units) for i in range(len(unit.parameters))]
@@ -121,6 +122,12 @@ class FakeCore:
                      if place in self.sums and not torch.isfinite(self.sums[place]).all()), None)
 
     # Steps.
+    def begin_step(self, request: UpdateRequest) -> bool:
+        return False
+
+    def complete(self, unit: int) -> None:
+        raise UsageError("complete(), but no step was begun")
+
     def update(self, request: UpdateRequest) -> UpdateReport:
         self._check(self.kind is None, "update() within a pass")
         bad = self.first_non_finite_gradient()

@@ -64,8 +64,6 @@ def test_a_file_gives_batch_clip_optimizer_scheduler_and_type(tmp_path):
     ({"gradient_accumulation_steps": 0}, "an integer from 1"), ({"gradient_clipping": -1}, "a number from 0"),
     ({"fp16": True}, "'fp16' is true.*expected a section"), ({"optimizer": {"type": "SGD", "params": 3}}, "a section"),
     ({"model": {"hidden": 8}}, "'model' is of the program"), ({"run": {"commit_every": "scratch"}}, "program alone"),
-    ({"run": {"update_order": "in_backward"}}, "program alone"),
-    ({"run": {"update_order": "speculative"}}, "program alone"),
     ({"amp": {"enabled": True}}, "'amp' cannot be obeyed"),
     ({"curriculum_learning": {"enabled": True}}, "order of the data is the loader's"),
     ({"fp16": {"enabled": float("nan")}}, "Out of range"), ({"fp16": {"enabled": object()}}, "not JSON serializable"),

@@ -97,6 +97,7 @@ def test_a_term_on_weights_in_the_loss_has_its_gradient():
     training(small.Stack, loss=loss).check(window_bytes=4096)
 
 
+@pytest.mark.afterwards
 def test_two_graphs_may_have_what_was_read_outside():
     def loss(model, batch):
         first, second = small.loss(model, batch), small.loss(model, batch.flip(0))
@@ -109,6 +110,7 @@ def test_two_forwards_may_come_before_one_backward():
     training(small.Stack, loss=lambda model, batch: small.loss(model, batch) + small.loss(model, batch.flip(1))).check()
 
 
+@pytest.mark.afterwards
 def test_a_graph_may_be_gone_back_through_twice():
     def loss(model, batch):
         value = small.loss(model, batch)
@@ -181,6 +183,7 @@ def test_an_exception_in_a_forward_leaves_a_model_that_trains_on():
     training(small.Stack, loss=loss).check()
 
 
+@pytest.mark.afterwards
 def test_an_exception_in_a_backward_leaves_a_model_that_trains_on():
     engine = training(small.Stack, count=1).managed().engine
     hook = engine.module.blocks[1].linear.bias.register_hook(lambda _: 1 / 0)
@@ -233,6 +236,7 @@ class Renormed(torch.nn.Module):
         return self.linear(self.embedding(ids))
 
 
+@pytest.mark.afterwards
 @pytest.mark.parametrize("evaluation", [False, True])
 def test_a_weight_that_its_own_unit_changes_in_place_is_an_error_and_not_lost(evaluation):
     model = Renormed()

@@ -162,6 +162,7 @@ def test_grad_may_be_written_and_deleted():
         weight.grad = torch.ones(3)
 
 
+@pytest.mark.afterwards
 def test_clip_grad_norm_scales_the_sums():
     engine, _, core, _ = managed()
     small.loss(engine, small.ids()).backward()
@@ -191,6 +192,7 @@ def test_hooks_on_parameters_see_and_change_the_gradient():
     Training(make, [small.ids(i) for i in range(4)], small.loss, clip=0.5, accumulation=2).check()
 
 
+@pytest.mark.afterwards
 def test_a_parameter_hook_that_comes_after_initialize_sees_the_sum():
     engine, _, _, _ = managed()
     seen = []

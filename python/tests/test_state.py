@@ -47,6 +47,7 @@ def test_state_dict_has_the_weights_and_ties_share_memory():
     assert state["head.weight"].data_ptr() == state["embedding.weight"].data_ptr()
 
 
+@pytest.mark.afterwards
 def test_state_dict_may_be_taken_between_forward_and_backward():
     engine = open_engine()
     value = small.loss(engine, small.ids())

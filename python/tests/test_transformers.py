@@ -178,6 +178,7 @@ def test_autocast_is_the_same():
     training("Llama", loss=loss).check()
 
 
+@pytest.mark.afterwards
 def test_an_accelerate_loop_clips_accumulates_and_steps_the_same():
     accelerate = pytest.importorskip("accelerate")
 

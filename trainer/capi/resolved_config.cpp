@@ -224,9 +224,6 @@ class Resolver {
         if (settings_.given("run.commit_every") &&
             std::holds_alternative<std::string>(settings_.value("run.commit_every")))
             wrong("run.commit_every \"scratch\" is of the program alone; say a number of steps");
-        if (const std::string order = settings_.text("run.update_order");
-            settings_.given("run.update_order") && (order == "in_backward" || order == "speculative"))
-            wrong(fmt::format("run.update_order \"{}\" is of the program alone; \"deferred\" is of both", order));
     }
 
     // Options that make no sense together are refused as the program refuses them.

@@ -16,7 +16,7 @@ constexpr std::uint64_t mebibyte = 1ULL << 20;
 
 // What the pool needs at least with these settings; nothing where the machine has not that much.
 std::optional<std::uint64_t> needed_bytes(const TrainConfig& config) try {
-    zero::CoreOptions options = config.session;
+    engine::SessionOptions options = config.session;
     options.host_budget_bytes = zero::planned_host_budget;
     return session_plan_of(config, std::move(options))->memory.budget.used_bytes();
 } catch (const Error& error) {

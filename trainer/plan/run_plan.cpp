@@ -152,11 +152,11 @@ TrainConfig ConfigSource::with(const std::vector<std::string>& changes) const {
     return make_config(Settings::parse(text, file, all));
 }
 
-std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, zero::CoreOptions options) {
+std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, engine::SessionOptions options) {
     if (options.worker_threads == 0) options.worker_threads = zero::UsableCores::read().count;
     return std::make_unique<zero::SessionPlan>(
         zero::ModelSpec{.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)},
-        std::move(options), zero::Partition{});
+        engine::core_options(options), zero::Partition{});
 }
 
 double RunPlan::bytes_per_parameter() const {

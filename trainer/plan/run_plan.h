@@ -44,7 +44,7 @@ struct PlannedWay {
 
 // What a run of this configuration would make of these options, which are its session's but for the memory. Throws as
 // SessionPlan.
-std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, zero::CoreOptions options);
+std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, engine::SessionOptions options);
 
 struct RunPlan {
     PlannedWay way;

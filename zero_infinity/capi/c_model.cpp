@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace penstock::zero {
@@ -193,8 +194,9 @@ CoreOptions options_of(const penstock_session_options& given) {
                       .index = given.device_index};
     options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
     const int order = number_of(given.update_order);
-    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_DEFERRED, "there is no order of updates {}", order);
-    options.update_order = order == PENSTOCK_DEFERRED ? UpdateOrder::deferred : UpdateOrder::after_backward;
+    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_SPECULATIVE, "there is no order of updates {}",
+            order);
+    options.update_order = static_cast<UpdateOrder>(order);
     options.verify = store::scope_of(given.verify);
     options.snapshots = given.snapshots != 0;
     if (given.codec != nullptr) options.codec = given.codec;
@@ -239,16 +241,26 @@ PassVisits visits_of(const penstock_visit* visits, std::size_t count, std::size_
     return all;
 }
 
-std::vector<GroupValues> group_values_of(const penstock_optimizer& optimizer, const penstock_group* groups,
-                                         std::size_t count, std::size_t struct_bytes) {
+std::vector<GroupValues> group_values_of(const penstock_optimizer& optimizer, std::span<const penstock_group> groups) {
+    std::vector<GroupValues> values;
+    for (const penstock_group& group : groups) values.push_back({group.learning_rate, optimizer_of(optimizer, group)});
+    return values;
+}
+
+std::vector<penstock_group> groups_of(const penstock_group* groups, std::size_t count, std::size_t struct_bytes) {
     require(groups != nullptr && count > 0, "the step has no groups");
     check_stride(struct_bytes, least_group_bytes, "step.group_struct_bytes");
-    std::vector<GroupValues> values;
-    for (std::size_t i = 0; i < count; ++i) {
-        const penstock_group group = element(groups, i, struct_bytes, "a group");
-        values.push_back({group.learning_rate, optimizer_of(optimizer, group)});
-    }
-    return values;
+    std::vector<penstock_group> taken;
+    for (std::size_t i = 0; i < count; ++i) taken.push_back(element(groups, i, struct_bytes, "a group"));
+    return taken;
+}
+
+bool same_values(const penstock_group& one, const penstock_group& other) {
+    const auto values = [](const penstock_group& of) {
+        return std::tie(of.learning_rate, of.weight_decay, of.beta1, of.beta2, of.epsilon, of.momentum, of.dampening,
+                        of.nesterov, of.lr_decay, of.initial_accumulator);
+    };
+    return values(one) == values(other);
 }
 
 penstock_type type_of(PlaneType type) noexcept {

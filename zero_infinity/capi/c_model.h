@@ -22,9 +22,10 @@ CoreOptions options_of(const penstock_session_options& given);
 store::ClientState values_of(const penstock_value* values, std::size_t count);
 PassVisits visits_of(const penstock_visit* visits, std::size_t count, std::size_t unit_count);
 Visit visit_of(const std::uint32_t* units, std::size_t count, std::size_t unit_count);
+std::vector<penstock_group> groups_of(const penstock_group* groups, std::size_t count, std::size_t struct_bytes);
+bool same_values(const penstock_group& one, const penstock_group& other);
 // The groups of a step as the session takes them: the last one as `others`.
-std::vector<GroupValues> group_values_of(const penstock_optimizer& optimizer, const penstock_group* groups,
-                                         std::size_t count, std::size_t struct_bytes);
+std::vector<GroupValues> group_values_of(const penstock_optimizer& optimizer, std::span<const penstock_group> groups);
 
 penstock_type type_of(PlaneType type) noexcept;
 

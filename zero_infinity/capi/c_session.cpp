@@ -246,8 +246,10 @@ void CSession::expect(const penstock_pass& pass, const penstock_visit* visits, s
 
 void CSession::begin_pass(const penstock_pass& pass) {
     const Pass kind = pass_of(pass);
+    require_nothing_completed("another pass");
     visited_ = {};
     session_->begin_pass(kind);
+    pass_ = kind;
 }
 
 void CSession::visit(const Visit& visit, const Visit& held) {
@@ -272,10 +274,33 @@ void CSession::require_durable(const char* what) const {
     require(durable_, "{}: a scratch session commits nothing", what);
 }
 
+void CSession::require_no_step_begun(const char* what) const {
+    require(!begun_, "{} within step {}, which was begun: update it first", what, begun_ ? begun_->number : 0);
+}
+
+void CSession::require_nothing_completed(const char* what) const {
+    require(!begun_ || begun_->completed.empty(), "{} within step {}, of which units are updated: update it first",
+            what, begun_ ? begun_->number : 0);
+}
+
 // ---------------------------------------------------------------- gradients
 
+const ParameterSpec& CSession::open_to_gradients(ParameterId parameter) const {
+    const ParameterSpec& spec = trainable(parameter);
+    if (!begun_) return spec;
+    const UnitSpec& of = unit(parameter.unit);
+    const std::uint32_t owner = parameter.index < of.parameters.size()
+                                    ? parameter.unit
+                                    : of.borrowed[parameter.index - of.parameters.size()].owner;
+    for (const std::uint32_t unit : {parameter.unit, owner})
+        require(!names({begun_->completed}, unit),
+                "a gradient for parameter '{}', but unit '{}' was said to have all of this step and is updated",
+                spec.name, this->unit(unit).name);
+    return spec;
+}
+
 penstock_gradient CSession::open_gradient(ParameterId parameter) {
-    static_cast<void>(trainable(parameter));
+    static_cast<void>(open_to_gradients(parameter));
     const GradientSums::Open open = session_->open_gradient(parameter);
     return {.struct_bytes = sizeof(penstock_gradient),
             .data = open.data,
@@ -297,10 +322,12 @@ penstock_gradient CSession::gradient(ParameterId parameter) {
 
 void CSession::clear_gradient(ParameterId parameter) {
     static_cast<void>(trainable(parameter));
+    require_nothing_completed("clearing a gradient");
     session_->clear_gradient(parameter);
 }
 
 void CSession::clear_gradients() {
+    require_nothing_completed("clearing gradients");
     session_->clear_gradients();
 }
 
@@ -311,44 +338,95 @@ double CSession::gradient_norm() {
 
 // ---------------------------------------------------------------- steps
 
-penstock_step_report CSession::update(const penstock_step& given) {
-    require_between_passes("an update");
-    penstock_step step{};
+// A caller's step, checked. Refers to itself: stays where it is made.
+struct CSession::Step {
+    penstock_step given{};
+    std::vector<penstock_group> given_groups;
+    std::vector<GroupValues> groups;
+    store::ClientState values;
+    UpdateRequest request() const {
+        return {.values = {.step = given.step, .learning_rate = groups.back().learning_rate},
+                .groups = groups,
+                .clip = given.clip,
+                .loss_scale = given.loss_scale == 0 ? 1 : given.loss_scale,
+                .overflow = given.may_skip != 0 ? UpdateRequest::Overflow::skipped : UpdateRequest::Overflow::refused};
+    }
+};
+
+CSession::Step CSession::taken(const penstock_step& given) const {
+    Step taken;
+    penstock_step& step = taken.given;
     store::take_struct(&given, store::checked_struct(&given, least_step_bytes, "step"), &step, sizeof step, "step");
     require(step.step > 0, "steps count from 1");
     require(step.group_count == group_count_, "the step has {} groups, the model {}", step.group_count, group_count_);
     require(std::isfinite(step.clip) && step.clip >= 0, "a clip of {}", step.clip);
     require(std::isfinite(step.loss_scale) && step.loss_scale >= 0, "a loss scale of {}", step.loss_scale);
-    const std::vector<GroupValues> groups =
-        group_values_of(optimizer_, step.groups, step.group_count, step.group_struct_bytes);
-    for (const GroupValues& group : groups)
+    taken.given_groups = groups_of(step.groups, step.group_count, step.group_struct_bytes);
+    taken.groups = group_values_of(optimizer_, taken.given_groups);
+    for (const GroupValues& group : taken.groups)
         require(std::isfinite(group.learning_rate), "a learning rate of {}", group.learning_rate);
-    const store::ClientState values = values_of(step.values, step.value_count);
-    const UpdateRequest request{
-        .values = {.step = step.step, .learning_rate = groups.back().learning_rate},
-        .groups = groups,
-        .clip = step.clip,
-        .loss_scale = step.loss_scale == 0 ? 1 : step.loss_scale,
-        .overflow = step.may_skip != 0 ? UpdateRequest::Overflow::skipped : UpdateRequest::Overflow::refused};
-    const UpdateReport report = session_->update(request, [&](double) { return values; });
+    taken.values = values_of(step.values, step.value_count);
+    return taken;
+}
+
+bool CSession::begin_step(const penstock_step& given) {
+    require(session_->stage() == CoreSession::Stage::ready || pass_ == Pass::training,
+            "a step begins within a pass that is not one of training");
+    require_no_step_begun("a step begins");
+    const Step step = taken(given);
+    const UpdateRequest request = step.request();
+    if (!session_->may_begin_step(request)) return false;
+    session_->begin_step(request);
+    begun_ = BegunStep{.groups = step.given_groups,
+                       .number = request.values.step,
+                       .clip = request.clip,
+                       .loss_scale = request.loss_scale};
+    return true;
+}
+
+void CSession::complete(std::uint32_t index) {
+    const UnitSpec& spec = unit(index);
+    require(begun_ && session_->stage() == CoreSession::Stage::in_pass && pass_ == Pass::training,
+            "unit '{}' is complete, but no step was begun, or no pass of training", spec.name);
+    if (spec.resident) return;
+    require(names(visited_, index), "unit '{}' is complete, but the last visit does not name it", spec.name);
+    session_->complete(index);
+    begun_->completed.push_back(index);
+}
+
+penstock_step_report CSession::update(const penstock_step& given) {
+    require_between_passes("an update");
+    const Step step = taken(given);
+    const UpdateRequest request = step.request();
+    if (begun_)
+        require(begun_->number == request.values.step && begun_->clip == request.clip &&
+                    begun_->loss_scale == request.loss_scale && request.overflow == UpdateRequest::Overflow::refused &&
+                    std::equal(begun_->groups.begin(), begun_->groups.end(), step.given_groups.begin(), same_values),
+                "an update of step {} with other values than step {} was begun with, when its units were updated",
+                request.values.step, begun_->number);
+    const UpdateReport report = session_->update(request, [&](double) { return step.values; });
+    begun_.reset();
     return {.struct_bytes = sizeof(penstock_step_report),
             .gradient_norm = report.gradient_norm,
             .updated = report.updated ? 1 : 0,
             .committed = report.committed ? 1 : 0,
             .update_ns = count_of(report.update),
             .commit_ns = count_of(report.commit),
-            .committed_before = report.committed_before ? 1 : 0};
+            .committed_before = report.committed_before ? 1 : 0,
+            .updated_again = report.updated_again ? 1 : 0};
 }
 
 void CSession::settle() {
     require_between_passes("a commit");
     require_durable("a commit");
+    require_no_step_begun("a commit");
     session_->settle();
 }
 
 void CSession::read(ParameterId parameter, ParameterValue value, std::span<std::byte> to) {
     require_between_passes("reading");
     require_durable("reading");
+    require_no_step_begun("reading");
     const ParameterSpec* wanted = &with(parameter, value);
     const std::uint64_t element = value == ParameterValue::weight ? bytes_of(weight_type(parameter)) : sizeof(float);
     require(to.size() == wanted->numel() * element, "{} bytes for parameter '{}' of {}", to.size(), wanted->name,
@@ -360,6 +438,7 @@ void CSession::read(ParameterId parameter, ParameterValue value, std::span<std::
 
 void CSession::write(ParameterId parameter, ParameterValue value, std::span<const float> from) {
     require_between_passes("writing");
+    require_no_step_begun("writing");
     const ParameterSpec* wanted = &with(parameter, value);
     require(from.size() == wanted->numel(), "{} elements for parameter '{}' of {}", from.size(), wanted->name,
             wanted->numel());
@@ -374,6 +453,7 @@ void CSession::write(ParameterId parameter, ParameterValue value, std::span<cons
 
 void CSession::begin_snapshot(const std::string& path) {
     require_between_passes("a snapshot");
+    require_no_step_begun("a snapshot");
     require(snapshots_, "options.snapshots is 0: no memory was planned for them");
     if (session_->snapshot_progress().under_way)
         throw Refusal(PENSTOCK_BUSY, "a snapshot is being copied: finish it before the next one");

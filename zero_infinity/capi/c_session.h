@@ -55,6 +55,8 @@ class CSession {
     void clear_gradients();
     double gradient_norm();
 
+    bool begin_step(const penstock_step& step);
+    void complete(std::uint32_t unit);
     penstock_step_report update(const penstock_step& step);
     void settle();
     void read(ParameterId parameter, ParameterValue value, std::span<std::byte> to);
@@ -67,6 +69,15 @@ class CSession {
     std::size_t unit_count() const noexcept;
 
    private:
+    struct Step;
+    struct BegunStep {
+        std::vector<penstock_group> groups;
+        std::uint64_t number = 0;
+        double clip = 0;
+        double loss_scale = 1;
+        std::vector<std::uint32_t> completed = {};  // units
+    };
+    Step taken(const penstock_step& given) const;
     void take_turn() const;
     const UnitSpec& unit(std::uint32_t index) const;
     const ParameterSpec& own(ParameterId parameter) const;        // refuses borrowed ones
@@ -75,6 +86,9 @@ class CSession {
     PlaneType weight_type(ParameterId parameter) const;
     void require_between_passes(const char* what) const;
     void require_durable(const char* what) const;
+    void require_no_step_begun(const char* what) const;
+    void require_nothing_completed(const char* what) const;
+    const ParameterSpec& open_to_gradients(ParameterId parameter) const;
 
     penstock_optimizer optimizer_;
     std::size_t group_count_;
@@ -83,7 +97,9 @@ class CSession {
     std::optional<CoreSession> session_;
     std::string memory_table_;
     mutable std::string failure_;
-    Visit visited_;                  // the last visit of this pass
+    Pass pass_ = Pass::training;  // that has begun last
+    Visit visited_;               // the last visit of this pass
+    std::optional<BegunStep> begun_;
     std::vector<std::string> keys_;  // of what it began with
     std::deque<std::string> notes_;  // at their addresses for ever
     const int process_ = ::getpid();

@@ -190,6 +190,18 @@ penstock_status penstock_session_gradient_norm(penstock_session* session, double
 
 // ---------------------------------------------------------------- steps
 
+penstock_status penstock_session_begin_step(penstock_session* session, const penstock_step* step, int* begun,
+                                            penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        int& place = required(begun, "begun");
+        place = own.begin_step(required(step, "step")) ? 1 : 0;
+    });
+}
+
+penstock_status penstock_session_complete(penstock_session* session, uint32_t unit, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.complete(unit); });
+}
+
 penstock_status penstock_session_update(penstock_session* session, const penstock_step* step,
                                         penstock_step_report* report, penstock_error* error) {
     return called(session, error, [&](CSession& own) {

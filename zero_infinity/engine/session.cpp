@@ -28,12 +28,12 @@ std::unique_ptr<zero::CoreSession> open_core(const Model& model, zero::Parameter
     if (options.codec == "plain_fp16")
         throw Error(ExitCode::usage, "codec plain_fp16 needs a loss scale, which the engine does not have yet");
     check_update_order(options);
-    DrawnWeights drawn(model, options.seed);
+    DrawnWeights drawn(model, options.seed, options.worker_threads);
     if (seams.weights == nullptr) seams.weights = &drawn;
     events.device_opened = [kind = options.device.kind](const zero::Device&) { load_torch_kernels(kind); };
     return std::make_unique<zero::CoreSession>(
-        zero::ModelSpec{.units = model.specs(), .optimizers = std::move(optimizers)}, options, initial_client, events,
-        seams);
+        zero::ModelSpec{.units = model.specs(), .optimizers = std::move(optimizers)}, core_options(options),
+        initial_client, events, seams);
 }
 
 void materialise(const Model& model, zero::CoreSession& core) {

@@ -28,4 +28,12 @@ struct SessionOptions : zero::CoreOptions {
     EngineOptions engine;
 };
 
+// What its core is told. Units that are updated within backward share the memory of their gradients: the engine runs
+// all micro-batches of a unit before it goes to the next.
+inline zero::CoreOptions core_options(const SessionOptions& options) {
+    zero::CoreOptions core = options;
+    if (core.update_order == zero::UpdateOrder::in_backward) core.gradient_memory = zero::GradientMemory::one_unit;
+    return core;
+}
+
 }  // namespace penstock::engine

@@ -34,6 +34,12 @@ inline constexpr const char* resident_weights_use = "resident weights";
 inline constexpr const char* resident_states_use = "resident states";
 inline constexpr const char* snapshot_use = "keep";  // snapshot_bytes()
 
+// How many units' gradients host memory holds at once.
+enum class GradientMemory : std::uint8_t {
+    all_units,
+    one_unit,  // each is updated before the next one's first gradient; besides, what resident and borrowing units have
+};
+
 // What copying a snapshot takes: two of the longest extents.
 std::uint64_t snapshot_bytes(const ModelLayout& layout);
 

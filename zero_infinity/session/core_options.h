@@ -54,6 +54,9 @@ struct CoreOptions {
     // Arithmetic. These decide bits.
     std::string codec = "split";                // a codec's name (zero_infinity/codec/codec.h)
     PlaneType gradient_type = PlaneType::bf16;  // of sums; beyond bf16_addends_max: fp32
+    // one_unit: every step is begun, with in_backward, and its last pass completes each unit (but resident ones) before
+    // another one's first gradient; no gradients come before that pass.
+    GradientMemory gradient_memory = GradientMemory::all_units;
     // Work.
     unsigned worker_threads = 1;
     std::optional<aio::BackendKind> backend;  // none: the fastest that works

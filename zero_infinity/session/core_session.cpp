@@ -174,12 +174,15 @@ double CoreSession::gradient_norm() {
 
 void CoreSession::begin_step(const UpdateRequest& request) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within, "a step begins within a pass or step");
+    const Stage before = s.stage;
+    PENSTOCK_CHECK((before == Stage::ready || (before == Stage::in_pass && s.pass == Pass::training)) && !s.step_within,
+                   "a step begins within a pass or step");
     PENSTOCK_CHECK(may_begin_step(request), "step {} cannot be updated before its norm is known", request.values.step);
     s.perform([&] {
-        s.finish_update();
+        if (before == Stage::ready) s.finish_update();
         s.begin_step(request);
     });
+    s.stage = before;
 }
 
 void CoreSession::complete(std::uint32_t unit) {

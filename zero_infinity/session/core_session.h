@@ -126,7 +126,8 @@ class CoreSession {
     // For clients with kernels of their own: where compute adds to the sum, until another unit's is opened. `fresh`: it
     // holds nothing yet and is to be written whole; from now on it counts as there.
     GradientSums::Open open_gradient(ParameterId parameter);
-    // The sum in host memory, at the same address for ever; nothing when no addend has come. Waits for copies. May be
+    // The sum in host memory, at the same address for ever; nothing when no addend has come. REQUIRES, of
+    // GradientMemory::one_unit: the unit is not updated yet. Waits for copies. May be
     // changed in place until the gradients are cleared, but for that of a device with memory of its own within a pass.
     std::optional<ParameterMemory> gradient(ParameterId parameter);
     void clear_gradients();
@@ -140,9 +141,9 @@ class CoreSession {
     // Whether units may be updated within backward, before there is a norm: UpdateOrder::in_backward, of a request that
     // does not clip; or speculative, all of the newest step being committed. No gradient may be skipped.
     bool may_begin_step(const UpdateRequest& request) const;
-    // The next training pass is the last one before update() with this same request, and complete() updates units
-    // within it. What fails then ends the session. Throws Error: usage (groups that are not the model's), storage.
-    // REQUIRES: no pass; may_begin_step().
+    // The next training pass, or the one that is under way, is the last one before update() with this same request, and
+    // complete() updates units within it. What fails then ends the session. Throws Error: usage (groups that are not
+    // the model's), storage. REQUIRES: no pass but a training one; may_begin_step().
     void begin_step(const UpdateRequest& request);
     // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
     // reads them no more: the unit is updated now. Those that it is not said of are updated by update(). Throws as

@@ -2,7 +2,6 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "zero_infinity/plan/memory_plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,19 +29,32 @@ std::uint64_t unit_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneTyp
     return bytes;
 }
 
+// Those that hand theirs on before the next unit's come: not what is lent to an owner later, or updated after all
+// passes.
+bool may_share(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
+    const UnitLayout& own = layout.unit(unit);
+    return !own.spec().resident && unit_bytes(layout, unit, type) == own_bytes(own, type);
+}
+
 }  // namespace
 
-std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type) {
+std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, GradientMemory memory) {
     std::uint64_t bytes = 0;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) bytes += unit_bytes(layout, unit, type);
-    return bytes;
+    std::uint64_t shared = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        if (const std::uint64_t own = unit_bytes(layout, unit, type);
+            memory == GradientMemory::one_unit && may_share(layout, unit, type))
+            shared = std::max(shared, own);
+        else
+            bytes += own;
+    return bytes + shared;
 }
 
 std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type) {
     std::uint64_t largest = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
         largest = std::max(largest, unit_bytes(layout, unit, type));
-    return std::min(2 * largest, gradient_bytes(layout, type));
+    return std::min(2 * largest, gradient_bytes(layout, type, GradientMemory::all_units));
 }
 
 GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions& options, pool::PinnedPool& pool,
@@ -75,22 +87,50 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
                                    .owner = {borrowed.owner, borrowed.parameter}});
             if (trainable) offset_bytes += pool::whole_granules(spec.numel() * bytes_of(type));
         }
-        if (offset_bytes == 0) continue;
-        sums.memory = pool.acquire(pool.use(gradients_use), offset_bytes);
-        std::memset(sums.memory.data(), 0, offset_bytes);  // padding between parameters stays zero
+        sums.bytes = offset_bytes;
+        sums.shared = options.memory == GradientMemory::one_unit && may_share(layout, index, type);
     }
+    take_memory(pool);
     if (options.device_bytes > 0) make_windows();
+}
+
+void GradientSums::take_memory(pool::PinnedPool& pool) {
+    const auto take = [&](std::uint64_t bytes) {
+        leases_.push_back(pool.acquire(pool.use(gradients_use), bytes));
+        std::memset(leases_.back().data(), 0, bytes);  // padding between parameters stays zero
+        return leases_.back().data();
+    };
+    std::uint64_t largest = 0;
+    for (UnitSums& unit : units_)
+        if (unit.shared)
+            largest = std::max(largest, unit.bytes);
+        else if (unit.bytes > 0)
+            unit.memory = take(unit.bytes);
+    if (largest == 0) return;
+    std::byte* memory = take(largest);
+    for (UnitSums& unit : units_)
+        if (unit.shared) unit.memory = memory;
+}
+
+// The sums that were there have been updated with.
+void GradientSums::take_shared(std::uint32_t unit) {
+    if (!units_[unit].shared) return;
+    PENSTOCK_CHECK(is_there(unit) || !holder_,
+                   "gradients of unit {} while memory, which is that of one unit, has those of unit {}, which is not "
+                   "updated yet",
+                   unit, *holder_);
+    holder_ = unit;
 }
 
 void GradientSums::make_windows() {
     std::byte* data = device_->allocate(options_.device_bytes, gradients_use);
-    if (options_.device_bytes < gradient_bytes(*layout_, options_.type)) {
+    if (options_.device_bytes < gradient_bytes(*layout_, options_.type, GradientMemory::all_units)) {
         windows_ = {Window{data, {}, {}}, Window{data + options_.device_bytes / 2, {}, {}}};
         return;
     }
     for (const UnitSums& unit : units_) {
         windows_.push_back({data, {}, {}});
-        data += unit.memory.bytes();
+        data += unit.bytes;
     }
 }
 
@@ -106,7 +146,7 @@ GradientSums::~GradientSums() {
     }
     if (ended) return;
     // The device is lost and may write at any time: the memory is never given to anyone else.
-    for (UnitSums& unit : units_) unit.memory.orphan();
+    for (pool::Lease& lease : leases_) lease.orphan();
 }
 
 const GradientSums::Range& GradientSums::range(ParameterId parameter) const {
@@ -132,9 +172,9 @@ GradientSums::Open GradientSums::open(ParameterId parameter) {
                    "a gradient for unit {}, whose last update was not made: it is to be "
                    "visited before",
                    parameter.unit);
+    take_shared(parameter.unit);
     complete_ = false;
-    std::byte* base =
-        device_->shares_host_memory() ? units_[parameter.unit].memory.data() : window_of(parameter.unit).data;
+    std::byte* base = device_->shares_host_memory() ? units_[parameter.unit].memory : window_of(parameter.unit).data;
     return {base + sum.offset_bytes, sum.numel, std::exchange(sum.fresh, false)};
 }
 
@@ -145,9 +185,8 @@ GradientSums::Window& GradientSums::window_of(std::uint32_t unit) {
     compute_after(window.copied);
     const auto& ranges = units_[unit].ranges;
     if (std::any_of(ranges.begin(), ranges.end(), [](const Range& range) { return range.trainable && !range.fresh; })) {
-        const pool::Lease& host = units_[unit].memory;
         if (device_->computes_on_caller()) wait_for(last_out_);
-        compute_after(device_->copy_in(window.data, host.data(), host.bytes(), last_out_));
+        compute_after(device_->copy_in(window.data, units_[unit].memory, units_[unit].bytes, last_out_));
     }
     window.unit = unit;
     return window;
@@ -166,7 +205,7 @@ GradientSums::Window& GradientSums::free_window(std::uint32_t unit) {
 void GradientSums::close(Window& window) {
     if (!window.unit) return;
     const UnitSums& unit = units_[*window.unit];
-    window.copied = last_out_ = device_->copy_out(unit.memory.data(), window.data, unit.memory.bytes());
+    window.copied = last_out_ = device_->copy_out(unit.memory, window.data, unit.bytes);
     window.unit.reset();
 }
 
@@ -199,6 +238,7 @@ void GradientSums::add(ParameterId parameter, const GradientView& addend) {
 
 void GradientSums::clear() {
     complete_ = false;
+    holder_.reset();
     for (UnitSums& unit : units_)
         for (Range& range : unit.ranges) range.fresh = true;
 }
@@ -211,10 +251,12 @@ void GradientSums::clear(ParameterId parameter) {
 GradientSums::Sum GradientSums::sum(ParameterId parameter) {
     const Range& sum = range(parameter);
     PENSTOCK_CHECK(!sum.fresh, "unit {}: parameter {} has no gradient yet", parameter.unit, parameter.index);
+    PENSTOCK_CHECK(is_there(parameter.unit), "unit {}: parameter {} is updated and has no gradient any more",
+                   parameter.unit, parameter.index);
     for (Window& window : windows_)
         if (window.unit == parameter.unit) close(window);
     for (const Window& window : windows_) wait_for(window.copied);
-    return {units_[parameter.unit].memory.data() + sum.offset_bytes, sum.numel};
+    return {units_[parameter.unit].memory + sum.offset_bytes, sum.numel};
 }
 
 bool GradientSums::add_borrowed() {
@@ -234,9 +276,10 @@ bool GradientSums::add_borrowed() {
 }
 
 void GradientSums::add_borrowed(Range& borrowed, const UnitSums& unit) {
+    take_shared(borrowed.owner.unit);
     Range& owner = range(borrowed.owner);
-    const GradientView addend{unit.memory.data() + borrowed.offset_bytes, type(), borrowed.numel};
-    std::byte* sum = units_[borrowed.owner.unit].memory.data() + owner.offset_bytes;
+    const GradientView addend{unit.memory + borrowed.offset_bytes, type(), borrowed.numel};
+    std::byte* sum = units_[borrowed.owner.unit].memory + owner.offset_bytes;
     std::exchange(owner.fresh, false) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
     borrowed.fresh = true;
 }
@@ -252,20 +295,21 @@ void GradientSums::add_borrowed_from(std::uint32_t owner) {
 // What no gradient came to, and the padding, is zero. A device leaves anything in between.
 void GradientSums::clear_gaps(std::uint32_t index) {
     UnitSums& unit = units_[index];
-    if (unit.memory.bytes() == 0) return;
+    if (unit.bytes == 0) return;
     const std::uint64_t own = layout_->unit(index).trainable_numel() * bytes_of(type());
     std::uint64_t end = 0;  // of what is right
     for (std::size_t at = 0; at < unit.own; ++at) {
         const Range& range = unit.ranges[at];
         if (!range.trainable || range.fresh) continue;
-        std::memset(unit.memory.data() + end, 0, range.offset_bytes - end);
+        std::memset(unit.memory + end, 0, range.offset_bytes - end);
         end = range.offset_bytes + range.numel * bytes_of(type());
     }
-    std::memset(unit.memory.data() + end, 0, own - end);
+    std::memset(unit.memory + end, 0, own - end);
 }
 
 void GradientSums::lend() {
     PENSTOCK_CHECK(complete_, "gradients are updated with before their norm");
+    PENSTOCK_CHECK(options_.memory == GradientMemory::all_units, "all units lend gradients that memory has of one");
     for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
         units_[unit].lent = layout_->unit(unit).tile_count() > 0;  // who is updated gives back
     clear();
@@ -273,12 +317,14 @@ void GradientSums::lend() {
 
 void GradientSums::give_back(std::uint32_t unit) {
     units_.at(unit).lent = false;
+    if (holder_ == unit) holder_.reset();
 }
 
 bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
     UnitSums& sums = units_.at(unit);
     const UnitLayout& layout = layout_->unit(unit);
     PENSTOCK_CHECK(!sums.lent && layout.tile_count() > 0, "unit {} is lent twice, or has nothing to lend", unit);
+    take_shared(unit);
     close_all();
     add_borrowed_from(unit);
     clear_gaps(unit);
@@ -305,8 +351,10 @@ void GradientSums::end_step() {
 
 void GradientSums::sum_squares(std::size_t first_tile, std::size_t count, Workers& workers) {
     const auto tiles = layout_->tiles().subspan(first_tile, count);
-    workers.run(count,
-                [&](std::size_t index) { sums_[place_of(first_tile + index)] = sum_of_squares(view(tiles[index])); });
+    workers.run(count, [&](std::size_t index) {
+        const UnitTile tile = tiles[index];  // of a unit that is not there no gradient came
+        sums_[place_of(first_tile + index)] = is_there(tile.unit) ? sum_of_squares(view(tile)) : 0;
+    });
 }
 
 double GradientSums::norm(Workers& workers, Communicator& communicator) {
@@ -317,7 +365,7 @@ double GradientSums::norm(Workers& workers, Communicator& communicator) {
     for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
         const std::size_t count = layout_->unit(unit).tile_count();
         if (count == 0 || units_[unit].counted) continue;
-        clear_gaps(unit);
+        if (is_there(unit)) clear_gaps(unit);
         sum_squares(layout_->number({unit, 0}), count, workers);
     }
     complete_ = true;
@@ -335,7 +383,7 @@ GradientView GradientSums::tile(UnitTile tile) const {
 
 GradientView GradientSums::view(UnitTile tile) const {
     const UnitLayout& unit = layout_->unit(tile.unit);
-    return {units_[tile.unit].memory.data() + tile.tile * unit.tile_numel() * bytes_of(type()), type(),
+    return {units_[tile.unit].memory + tile.tile * unit.tile_numel() * bytes_of(type()), type(),
             unit.tile_numel(tile.tile)};
 }
 
@@ -353,8 +401,8 @@ std::optional<std::string> GradientSums::first_non_finite() {
         const UnitSums& unit = units_[index];
         for (std::size_t at = 0; at < unit.own; ++at) {
             const Range& range = unit.ranges[at];
-            if (!range.trainable || range.fresh) continue;
-            const GradientView sum{unit.memory.data() + range.offset_bytes, type(), range.numel};
+            if (!range.trainable || range.fresh || !is_there(index)) continue;
+            const GradientView sum{unit.memory + range.offset_bytes, type(), range.numel};
             if (std::isfinite(sum_of_squares(sum))) continue;
             const UnitSpec& spec = layout_->unit(index).spec();
             return fmt::format("unit '{}', parameter '{}'", spec.name, spec.parameters[at].name);

@@ -6,6 +6,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/optimizer/gradient.h"
+#include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/threads/workers.h"
@@ -21,19 +22,21 @@
 namespace penstock::zero {
 
 // Bytes that the budget's use gradients_use must have.
-std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type);
+std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, GradientMemory memory);
 // The least that a device with memory of its own gives for gradients on their way to the host: two windows of the
-// largest unit, or, where that is less, gradient_bytes(): then all stay there until host memory is looked at.
+// largest unit, or, where that is less, what all units take: then all stay there until host memory is looked at.
 std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type);
 
 struct GradientSumsOptions {
     PlaneType type = PlaneType::fp32;
+    GradientMemory memory = GradientMemory::all_units;
     std::uint64_t device_bytes = 0;                         // one of the two above
     std::chrono::seconds deadline = aio::default_deadline;  // of a copy
 };
 
-// The sums of one step. Compute thread only. One rank holds whole units so far; with more, closing a unit becomes the
-// reduce-scatter.
+// The sums of one step. Compute thread only. GradientMemory::one_unit: units share memory, which a unit has from its
+// first gradient until give_back(); calls that want more of them at once are refused by a check. One rank holds whole
+// units so far; with more, closing a unit becomes the reduce-scatter.
 class GradientSums {
    public:
     // Everything outlives it. Takes its leases here; allocates no memory later. A copy to or from host memory that
@@ -46,7 +49,8 @@ class GradientSums {
     PlaneType type() const noexcept { return options_.type; }
 
     // Where compute adds to a sum, until another unit's is opened or host memory is looked at. `fresh`: it holds
-    // nothing yet and is to be written whole; from now on it counts as there. REQUIRES: the parameter is trainable.
+    // nothing yet and is to be written whole; from now on it counts as there. REQUIRES: the parameter is trainable; no
+    // other unit has the memory.
     struct Open {
         std::byte* data = nullptr;
         std::uint64_t numel = 0;
@@ -66,7 +70,7 @@ class GradientSums {
         std::byte* data = nullptr;
         std::uint64_t numel = 0;
     };
-    Sum sum(ParameterId parameter);  // REQUIRES: not fresh
+    Sum sum(ParameterId parameter);  // REQUIRES: not fresh, nor of a unit that gave its memory back
     // Adds the sums of borrowed parameters to their owners', in the order of the units that borrow them, and clears
     // them; false: there were none.
     bool add_borrowed();
@@ -74,7 +78,8 @@ class GradientSums {
     // ranks, in each of tiles. REQUIRES: add_borrowed() came after the last addend.
     double norm(Workers& workers, Communicator& communicator);
     // An update takes the sums: tile() gives them until give_back(), while to all others they are fresh. REQUIRES:
-    // norm() came after the last addend. A unit's sums are added to again once they were given back.
+    // norm() came after the last addend; GradientMemory::all_units. A unit's sums are added to again once they were
+    // given back.
     void lend();
     void give_back(std::uint32_t unit);
     // The same of one unit, before there is a norm: no addend comes any more in this step, also of who borrows from it,
@@ -101,7 +106,9 @@ class GradientSums {
         ParameterId owner;  // of a borrowed one; itself otherwise
     };
     struct UnitSums {
-        pool::Lease memory;         // own flat range, then the borrowed ones, each at a granule
+        std::byte* memory = nullptr;  // own flat range, then the borrowed ones, each at a granule
+        std::uint64_t bytes = 0;
+        bool shared = false;        // that memory is holder_'s
         std::vector<Range> ranges;  // own, then borrowed, as ParameterId counts
         std::size_t own = 0;        // how many of them are own
         bool lent = false;
@@ -115,6 +122,9 @@ class GradientSums {
 
     const Range& range(ParameterId parameter) const;
     Range& range(ParameterId parameter);
+    void take_memory(pool::PinnedPool& pool);
+    void take_shared(std::uint32_t unit);
+    bool is_there(std::uint32_t unit) const noexcept { return !units_[unit].shared || holder_ == unit; }
     void make_windows();
     bool all_stay() const noexcept { return windows_.size() == units_.size(); }
     Window& window_of(std::uint32_t unit);
@@ -133,13 +143,15 @@ class GradientSums {
     const ModelLayout* layout_;
     GradientSumsOptions options_;
     Device* device_;
+    std::vector<pool::Lease> leases_;
     std::vector<UnitSums> units_;
-    std::vector<Window> windows_;   // none, two, or one per unit
-    Ticket last_out_;               // the newest copy to host memory
-    std::vector<double> sums_;      // one per tile of every rank, in the order in which they are added; own ones
-    std::vector<double> all_sums_;  // of all ranks
-    std::size_t turn_ = 0;          // which window was opened last
-    bool complete_ = false;         // host memory has all, and zero where nothing came
+    std::optional<std::uint32_t> holder_;  // whose sums the shared memory has
+    std::vector<Window> windows_;          // none, two, or one per unit
+    Ticket last_out_;                      // the newest copy to host memory
+    std::vector<double> sums_;             // one per tile of every rank, in the order in which they are added; own ones
+    std::vector<double> all_sums_;         // of all ranks
+    std::size_t turn_ = 0;                 // which window was opened last
+    bool complete_ = false;                // host memory has all, and zero where nothing came
 };
 
 }  // namespace penstock::zero

@@ -73,6 +73,7 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
     : workers(plan.options.worker_threads),
       gradients(plan.layout,
                 {.type = plan.options.gradient_type,
+                 .memory = plan.options.gradient_memory,
                  .device_bytes = plan.memory.device_gradient_bytes,
                  .deadline = plan.options.io_deadline},
                 pool, *machine.device),

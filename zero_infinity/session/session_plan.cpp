@@ -84,6 +84,11 @@ CoreOptions checked(CoreOptions options) {
         refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
     if (options.fill_host_budget && options.update_order == UpdateOrder::speculative)
         refuse(fmt::format("{}: an update that may be made again needs all units on NVMe", options.names.fill));
+    if (options.gradient_memory == GradientMemory::one_unit && options.update_order != UpdateOrder::in_backward)
+        refuse(
+            fmt::format("gradient_memory one_unit with update_order {}: it needs in_backward, which updates a unit "
+                        "before the next one's gradients come",
+                        word_of(options.update_order)));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
     if (options.device.kind != DeviceKind::cpu && options.device.budget_bytes == 0)
         options.device.budget_bytes = free_device_bytes(options.device) / 2;
@@ -138,6 +143,13 @@ std::uint32_t more_staging_tiles(const ModelLayout& layout, UpdateOrder order) {
     return static_cast<std::uint32_t>(2 * mean);
 }
 
+// More than the least is of use where gradients of more than one unit are there at once.
+std::uint64_t device_gradients_bytes(const ModelLayout& layout, const CoreOptions& options) {
+    return options.gradient_memory == GradientMemory::all_units
+               ? gradient_bytes(layout, options.gradient_type, GradientMemory::all_units)
+               : gradient_window_bytes(layout, options.gradient_type);
+}
+
 MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, const CoreOptions& options) {
     return {.layout = &layout,
             .training = model.training,
@@ -145,14 +157,14 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .prefetch_depth = options.prefetch_depth,
             .staging_tiles = options.staging_tiles,
             .more_staging_tiles = more_staging_tiles(layout, options.update_order),
-            .gradient_bytes = gradient_bytes(layout, options.gradient_type),
+            .gradient_bytes = gradient_bytes(layout, options.gradient_type, options.gradient_memory),
             .snapshots = options.snapshots,
             .host_budget_bytes = options.host_budget_bytes,
             .device_has_memory = options.device.kind != DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,
             .device_resident_bytes = device_resident_bytes(layout),
             .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type),
-            .device_all_gradients_bytes = gradient_bytes(layout, options.gradient_type)};
+            .device_all_gradients_bytes = device_gradients_bytes(layout, options)};
 }
 
 // What both the budget and the machine leave is filled, where that is wanted.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import structs as c
+from .. import update_order
 from ..core import GroupValues, ModelSpec, OpenSum, ParameterSpec, PassKind, ReadWeight, UpdateReport, UpdateRequest
 from ..core import UnitSpec, Visit, What
 from ..errors import ModelError, UsageError, some
@@ -168,20 +169,30 @@ class NativeCore:
         return norm.value
 
     # Steps.
+    def begin_step(self, request: UpdateRequest) -> bool:
+        if self._model.extra is not None:
+            return False  # what is beside the weights is written before the step that it belongs to
+        begun = ctypes.c_int()
+        self._call["begin_step"](self._pointer, ctypes.byref(self._step(request)), ctypes.byref(begun))
+        if begun.value:
+            self.begun = request.step
+        return bool(begun.value)
+
+    def complete(self, unit: int) -> None:
+        for part in self._of_unit[unit]:
+            if any(self._spec((unit, index)).trainable for index in self._parts[part].indices):
+                self._call["complete"](self._pointer, part)
+
     def update(self, request: UpdateRequest) -> UpdateReport:
-        groups = self._groups_of(request.groups)
         if request.extra is not None and (self._extra is None or not torch.equal(request.extra, self._extra)):
             given = request.extra.float()
             self._call["write"](self._pointer, len(self._parts), 0, c.WHAT["weight"], given.data_ptr(), given.nbytes)
             self._extra = request.extra.clone()
-        values = values_of({**self.user_state, **request.client_state})
-        step = made(c.Step, step=request.step, groups=groups, group_count=len(groups),
-                    group_struct_bytes=ctypes.sizeof(c.Group), clip=request.clip, loss_scale=request.loss_scale,
-                    may_skip=request.may_skip, values=values, value_count=len(values))
         report = made(c.StepReport)
-        self._call["update"](self._pointer, ctypes.byref(step), ctypes.byref(report))
+        self._call["update"](self._pointer, ctypes.byref(self._step(request)), ctypes.byref(report))
+        self.begun = None
         return UpdateReport(report.gradient_norm, bool(report.updated), bool(report.committed),
-                            bool(report.committed_before))
+                            bool(report.committed_before), bool(report.updated_again))
 
     def settle(self) -> None:
         self._call["settle"](self._pointer)
@@ -211,8 +222,9 @@ class NativeCore:
 
     def go_back(self, path: str) -> Mapping[str, str]:
         """The store is opened again; tensors that were handed out are not the model's any more."""
-        self.clear_gradients()
-        self.settle()
+        if self.begun is None:  # else it was interrupted, and is lost
+            self.clear_gradients()
+            self.settle()
         self._end()
         try:
             self._open(self._store.at_snapshot(os.fspath(path)), None)
@@ -230,7 +242,7 @@ class NativeCore:
         return info
 
     def notes(self) -> list[str]:
-        lines = []
+        lines, self._first_notes = self._first_notes, []
         while (line := note(self._pointer, self._told)) is not None:
             lines.append(line)
             self._told += 1
@@ -246,6 +258,13 @@ class NativeCore:
     @property
     def _pointer(self) -> ctypes.c_void_p:
         return self._handle.pointer
+
+    def _step(self, request: UpdateRequest) -> Any:
+        groups = self._groups_of(request.groups)
+        values = values_of({**self.user_state, **request.client_state})
+        return made(c.Step, step=request.step, groups=groups, group_count=len(groups),
+                    group_struct_bytes=ctypes.sizeof(c.Group), clip=request.clip, loss_scale=request.loss_scale,
+                    may_skip=request.may_skip, values=values, value_count=len(values))
 
     def _spec(self, place: Place) -> ParameterSpec:
         return self.units[place[0]].parameters[place[1]]
@@ -296,7 +315,10 @@ class NativeCore:
             self._call["end"](pointer)
             raise refused[0]
         self._told = 0
+        vain = update_order.in_vain(store.update_order, self._model.extra is not None)
+        self._first_notes = [vain] if vain else []
         self._extra = None
+        self.begun: int | None = None
         self._visited = ()
         self._visits: dict[Any, Any] = {}
         self._gradient = made(c.Gradient)

@@ -13,7 +13,7 @@ UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}
 OPTIMIZERS = {"adamw": 0, "adam": 1, "sgd": 2, "adagrad": 3, "lion": 4}
 PASSES = {"training": 0, "inference": 1}
 TIERS = {"nvme": 0, "cpu": 1}
-UPDATE_ORDERS = {"after_backward": 0, "deferred": 1}
+UPDATE_ORDERS = {"after_backward": 0, "deferred": 1, "in_backward": 2, "speculative": 3}
 DEVICES = {"cpu": 0, "emulated": 1, "cuda": 2}
 VERIFY = {"none": 0, "sample": 1, "all": 2}
 WHAT = {"weight": 0, "master": 1, "moment0": 2, "moment1": 3}
@@ -111,7 +111,7 @@ class Step(Structure):
 
 class StepReport(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("gradient_norm", c_double), ("updated", c_int), ("committed", c_int),
-                ("update_ns", c_uint64), ("commit_ns", c_uint64), ("committed_before", c_int)]
+                ("update_ns", c_uint64), ("commit_ns", c_uint64), ("committed_before", c_int), ("updated_again", c_int)]
 
 
 SESSION = c_void_p
@@ -135,6 +135,8 @@ FUNCTIONS = {
     "clear_gradient": (SESSION, c_uint32, c_uint32),
     "clear_gradients": (SESSION,),
     "gradient_norm": (SESSION, POINTER(c_double)),
+    "begin_step": (SESSION, POINTER(Step), POINTER(c_int)),
+    "complete": (SESSION, c_uint32),
     "update": (SESSION, POINTER(Step), POINTER(StepReport)),
     "settle": (SESSION,),
     "read": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),

@@ -41,6 +41,11 @@ def settle(core: Core) -> None:
         core.settle()
     except UsageError:
         core.end_pass()
+        if core.begun is not None:
+            logging.getLogger("penstock").warning(
+                "step %d ended while its units were updated: it is not made; the store stays at the newest committed one",
+                core.begun)
+            return
         core.settle()
 
 

@@ -131,6 +131,8 @@ class Progress:
         parts += [f"lr {rate:.3g}", f"{elapsed / self._steps:.3g} s/step"]
         parts += [f"{min(max(waited / elapsed, 0), 1):.0%} waiting for NVMe"] if elapsed > 0 else []
         parts += [f"committed {self._committed}"] if self._committed is not None else []
+        if report.updated_again:
+            parts.append("updated again")
         if not report.updated:
             parts.append("skipped: a gradient is not finite" + (f", loss scale {scale.value:g}" if scale else ""))
         return "  ".join(parts)

@@ -1,6 +1,5 @@
 // The session's C interface: what it does is the C++ session's; here it is what crosses, and what a C caller can do
 // wrong.
-#include "tests/temporary_directory.h"
 #include "tests/zero_infinity/capi/session_caller.h"
 
 #include <gtest/gtest.h>
@@ -20,14 +19,7 @@
 namespace penstock::testing {
 namespace {
 
-class SessionApiTest : public ::testing::Test {
-   protected:
-    std::string path() const { return parent_ / "store"; }
-    const TemporaryDirectory parent_;
-};
-
-#define EXPECT_OK(call) EXPECT_EQ(call, PENSTOCK_OK) << caller.error.message
-#define ASSERT_OK(call) ASSERT_EQ(call, PENSTOCK_OK) << caller.error.message
+class SessionApiTest : public CallerTest {};
 
 float bf16(const void* memory, std::size_t index) {
     std::uint16_t bits = 0;
@@ -257,8 +249,8 @@ TEST_F(SessionApiTest, AnOpeningWithWrongArgumentsIsRefusedByName) {
         {"options.struct_bytes", [](auto& c) { c.options.struct_bytes = 8; }},
         {"there is no tier 2", [](auto& c) { c.options.weights = static_cast<penstock_tier>(2); }},
         {"there is no device -1", [](auto& c) { c.options.device = static_cast<penstock_device>(-1); }},
-        {"there is no order of updates 2",
-         [](auto& c) { c.options.update_order = static_cast<penstock_update_order>(2); }},
+        {"there is no order of updates 4",
+         [](auto& c) { c.options.update_order = static_cast<penstock_update_order>(4); }},
         {"there is no verify 3", [](auto& c) { c.options.verify = static_cast<penstock_verify>(3); }},
         {"there is no backend 8", [](auto& c) { c.options.backend = static_cast<penstock_backend>(8); }},
         {"there is no caching 2", [](auto& c) { c.options.caching = static_cast<penstock_caching>(2); }},
@@ -282,14 +274,6 @@ TEST_F(SessionApiTest, AnOpeningWithWrongArgumentsIsRefusedByName) {
 }
 
 // A call that is refused, in words that hold the text.
-struct Refused {
-    SessionCaller& caller;
-    void operator()(penstock_status status, const char* text) const {
-        EXPECT_EQ(status, PENSTOCK_USAGE) << text;
-        EXPECT_NE(std::string(caller.error.message).find(text), std::string::npos) << caller.error.message;
-    }
-};
-
 // Nothing that a caller does out of turn ends the process, and the session goes on.
 TEST_F(SessionApiTest, CallsOutOfTurnAreRefusedAndNothingHasChanged) {
     SessionCaller caller(path());

@@ -79,7 +79,7 @@ void SessionCaller::close() {
     EXPECT_EQ(penstock_session_close(std::exchange(session, nullptr), &error), PENSTOCK_OK) << error.message;
 }
 
-void SessionCaller::backward(float value) {
+void SessionCaller::backward(float value, bool complete) {
     ASSERT_EQ(penstock_session_begin_pass(session, PENSTOCK_TRAINING, &error), PENSTOCK_OK) << error.message;
     for (std::uint32_t unit = 3; unit-- > 0;) {
         penstock_unit_memory memory{};
@@ -90,6 +90,9 @@ void SessionCaller::backward(float value) {
             if (penstock_session_open_gradient(session, unit, parameter, &sum, &error) != PENSTOCK_OK) continue;
             auto* data = static_cast<float*>(sum.data);
             for (std::uint64_t i = 0; i < sum.numel; ++i) data[i] = (sum.fresh != 0 ? 0 : data[i]) + value;
+        }
+        if (complete) {
+            ASSERT_EQ(penstock_session_complete(session, unit, &error), PENSTOCK_OK) << error.message;
         }
     }
     ASSERT_EQ(penstock_session_end_pass(session, &error), PENSTOCK_OK) << error.message;

@@ -1,7 +1,10 @@
 // A program that calls a session by its C interface: a small model, what it is told, and a step of it.
 #pragma once
 
+#include "tests/temporary_directory.h"
 #include "zero_infinity/capi/penstock_session.h"
+
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
@@ -20,8 +23,9 @@ class SessionCaller {
 
     penstock_status open();
     void close();
-    // Visits all units from the last to the first and adds `value` to each gradient.
-    void backward(float value);
+    // Visits all units from the last to the first and adds `value` to each gradient; `complete`: says of each that it
+    // is.
+    void backward(float value, bool complete = false);
     penstock_status update(std::uint64_t number);
     std::vector<float> read(std::uint32_t unit, std::uint32_t parameter, penstock_what what = PENSTOCK_WEIGHT);
 
@@ -40,6 +44,24 @@ class SessionCaller {
    private:
     std::string directory_;
     const char* directories_[1];
+};
+
+#define EXPECT_OK(call) EXPECT_EQ(call, PENSTOCK_OK) << caller.error.message
+#define ASSERT_OK(call) ASSERT_EQ(call, PENSTOCK_OK) << caller.error.message
+
+// A call that was refused, with these words in its message.
+struct Refused {
+    SessionCaller& caller;
+    void operator()(penstock_status status, const char* text) const {
+        EXPECT_EQ(status, PENSTOCK_USAGE) << text;
+        EXPECT_NE(std::string(caller.error.message).find(text), std::string::npos) << caller.error.message;
+    }
+};
+
+class CallerTest : public ::testing::Test {
+   protected:
+    std::string path() const { return parent_ / "store"; }
+    const TemporaryDirectory parent_;
 };
 
 }  // namespace penstock::testing

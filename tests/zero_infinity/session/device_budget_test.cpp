@@ -32,7 +32,7 @@ class DeviceBudgetTest : public ComputeTest {
         return bytes;
     }
     static std::uint64_t all_gradients(const zero::ModelLayout& layout) {
-        return zero::gradient_bytes(layout, zero::PlaneType::fp32);
+        return zero::gradient_bytes(layout, zero::PlaneType::fp32, zero::GradientMemory::all_units);
     }
 };
 

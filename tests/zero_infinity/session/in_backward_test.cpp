@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -31,12 +33,14 @@ void backward(Client& client, PlainLoop& plain, std::uint32_t unit, std::uint64_
     plain.backward(unit, time);
 }
 
-// One pass of a step whose units are updated within, where `complete` says so.
+// One pass of a step whose units are updated within, where `complete` says so; begun before it, or once it is under
+// way.
 template <typename Complete>
 void step(Client& client, PlainLoop& plain, std::uint64_t number, const Complete& complete) {
-    client.session().begin_step(request_of(number));
+    if (number % 2 == 0) client.session().begin_step(request_of(number));
     client.session().begin_pass(Pass::training);
     forward(client);
+    if (number % 2 == 1) client.session().begin_step(request_of(number));
     for (std::uint32_t unit = 5; unit-- > 0;) {
         backward(client, plain, unit, number);
         if (complete(unit)) client.session().complete(unit);
@@ -121,22 +125,121 @@ TEST_P(InBackwardTest, TheNormIsThatOfAnUpdateAfterwards) {
     EXPECT_EQ(client.update(1).gradient_norm, norm);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Settings, InBackwardTest, ::testing::ValuesIn([] {
-        std::vector<Setting> all = device_settings();
-        std::erase_if(all, [](const Setting& each) { return each.order != zero::UpdateOrder::deferred; });
-        all.insert(all.end(),
-                   {Setting{}, Setting{.depth = 0}, Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
-                    Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
-                    Setting{.residency = {zero::Tier::host, zero::Tier::host}}, Setting{.resident_units = {0, 2}},
-                    Setting{.fill_bytes = some_weights}, Setting{.fill_bytes = some_states}});
-        for (Setting& each : all) each.order = zero::UpdateOrder::in_backward;
-        return all;
-    }()),
-    [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
+std::vector<Setting> settings(zero::GradientMemory memory) {
+    std::vector<Setting> all = device_settings();
+    std::erase_if(all, [](const Setting& each) { return each.order != zero::UpdateOrder::deferred; });
+    all.insert(all.end(),
+               {Setting{}, Setting{.depth = 0}, Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
+                Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
+                Setting{.residency = {zero::Tier::host, zero::Tier::host}}, Setting{.resident_units = {0, 2}},
+                Setting{.fill_bytes = some_weights}, Setting{.fill_bytes = some_states}});
+    for (Setting& each : all) each.order = zero::UpdateOrder::in_backward;
+    for (Setting& each : all) each.gradient_memory = memory;
+    return all;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Setting>& instance) {
+    return "setting_" + std::to_string(instance.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, InBackwardTest, ::testing::ValuesIn(settings(zero::GradientMemory::all_units)),
+                         name_of);
 
 Setting in_backward() {
     return {.device = zero::DeviceKind::cpu, .order = zero::UpdateOrder::in_backward};
+}
+
+// Where each unit is updated before the next one's gradients come, in the memory that they have, too.
+using OneUnitsGradientsTest = InBackwardTest;
+
+TEST_P(OneUnitsGradientsTest, StepsAreThoseOfThePlainLoop) {
+    PlainLoop plain(units());
+    for (std::uint64_t life = 0; life < 2; ++life) {
+        Client client(path(), GetParam());
+        for (std::uint64_t number = 4 * life + 1; number <= 4 * life + 4; ++number) {
+            step(client, plain, number, [](std::uint32_t) { return true; });
+            if (number % 4 != 1) {
+                EXPECT_TRUE(sees(client, plain)) << number;
+            }
+        }
+        EXPECT_TRUE(client.state() == plain.parameters());
+    }
+}
+
+// The last one may be left to the update, as a unit is that has no memory but its own.
+TEST_P(OneUnitsGradientsTest, TheNormIsThatOfAllUnits) {
+    PlainLoop plain(units()), other(units());
+    Setting all = GetParam();
+    all.gradient_memory = zero::GradientMemory::all_units;
+    double norm = 0;
+    {
+        Client client(path(), all);
+        step(client, other, 1, [](std::uint32_t) { return true; });
+        client.session().begin_pass(Pass::training);
+        for (std::uint32_t unit = 5; unit-- > 0;) backward(client, other, unit, 2);
+        client.session().end_pass();
+        norm = client.session().gradient_norm();
+    }
+    Client client(path(), GetParam());
+    client.session().begin_step(request_of(2));
+    client.session().begin_pass(Pass::training);
+    forward(client);
+    for (std::uint32_t unit = 5; unit-- > 0;) {
+        client.backward(unit, 2);
+        if (unit > 0) client.session().complete(unit);
+    }
+    client.session().end_pass();
+    EXPECT_EQ(client.session().gradient_norm(), norm);
+    EXPECT_EQ(client.update(2).gradient_norm, norm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, OneUnitsGradientsTest, ::testing::ValuesIn(settings(zero::GradientMemory::one_unit)),
+                         name_of);
+
+Setting one_unit() {
+    Setting setting = in_backward();
+    setting.gradient_memory = zero::GradientMemory::one_unit;
+    return setting;
+}
+
+zero::SessionPlan plan_of(zero::GradientMemory memory, zero::UpdateOrder order, std::vector<std::uint32_t> resident) {
+    zero::ModelSpec model{.units = units(), .optimizers = zero::make_adamw({})};
+    for (const std::uint32_t unit : resident) model.units[unit].resident = true;
+    zero::CoreOptions options;
+    options.codec = "plain_fp32";
+    options.gradient_type = zero::PlaneType::fp32;
+    options.tile_numel = 4096;
+    options.host_budget_bytes = 32 << 20;
+    options.update_order = order;
+    options.gradient_memory = memory;
+    return {std::move(model), options, {}};
+}
+
+// The last unit borrows, so it keeps its own.
+TEST_F(InBackwardTest, MemoryIsThatOfTheLargestUnitAndOfThoseThatKeepTheirs) {
+    const auto bytes = [](zero::GradientMemory memory, std::vector<std::uint32_t> resident) {
+        const zero::SessionPlan plan = plan_of(memory, zero::UpdateOrder::in_backward, std::move(resident));
+        for (const auto& use : plan.memory.budget.uses())
+            if (use.name == zero::gradients_use) return use.bytes;
+        return std::uint64_t{0};
+    };
+    const zero::ModelLayout& layout = plan_of({}, zero::UpdateOrder::in_backward, {}).layout;
+    std::vector<std::uint64_t> own;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        own.push_back(pool::whole_granules(4 * layout.unit(unit).trainable_numel()));
+    const std::uint64_t borrowed = pool::whole_granules(4 * numel_of(units(), {0, 0}));
+    using enum zero::GradientMemory;
+    EXPECT_EQ(bytes(all_units, {}), std::accumulate(own.begin(), own.end(), borrowed));
+    EXPECT_EQ(bytes(one_unit, {}), *std::max_element(own.begin(), own.end() - 1) + own.back() + borrowed);
+    EXPECT_EQ(bytes(one_unit, {0}), own[0] + *std::max_element(own.begin() + 1, own.end() - 1) + own.back() + borrowed);
+}
+
+TEST_F(InBackwardTest, OneUnitsGradientsNeedThatOrder) {
+    for (const auto order :
+         {zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred, zero::UpdateOrder::speculative})
+        EXPECT_EQ(refusal_of(ExitCode::usage, [&] { plan_of(zero::GradientMemory::one_unit, order, {}); }),
+                  "gradient_memory one_unit with update_order " + std::string(word_of(order)) +
+                      ": it needs in_backward, which updates a unit before the next one's gradients come");
 }
 
 TEST_F(InBackwardTest, AParameterThatIsSkippedStaysAsItIs) {
@@ -256,6 +359,15 @@ TEST_F(InBackwardDeathTest, CallsOutOfTurnAreRefused) {
                      client.session().complete(1);
                  }),
                  "is not visited");
+    EXPECT_DEATH(begun([](Client& client) { client.session().begin_step(request_of(1)); }),
+                 "begins within a pass or step");
+    EXPECT_DEATH(
+        {
+            Client client(path(), in_backward());
+            client.session().begin_pass(Pass::inference);
+            client.session().begin_step(request_of(1));
+        },
+        "begins within a pass or step");
     EXPECT_DEATH(begun([](Client& client) {
                      client.session().end_pass();
                      client.session().settle();
@@ -266,6 +378,61 @@ TEST_F(InBackwardDeathTest, CallsOutOfTurnAreRefused) {
                      client.update(2);
                  }),
                  "an update of step 2, but step 1 was begun");
+}
+
+TEST_F(InBackwardDeathTest, GradientsOfTwoUnitsAreRefusedWhereMemoryHasThoseOfOne) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto begun = [&](auto call) {
+        Client client(path(), one_unit());
+        client.session().begin_step(request_of(1));
+        client.session().begin_pass(Pass::training);
+        client.backward(4, 1);  // has its own
+        client.backward(3, 1);
+        call(client);
+    };
+    const char* const words = "gradients of unit 2 while memory, which is that of one unit, has those of unit 3";
+    EXPECT_DEATH(begun([](Client& client) { client.backward(2, 1); }), words);
+    EXPECT_DEATH(begun([](Client& client) {
+                     client.forward(2);
+                     client.session().complete(2);
+                 }),
+                 words);
+    // What is borrowed of unit 0 is added there.
+    EXPECT_DEATH(begun([](Client& client) { client.session().end_pass(); }),
+                 "gradients of unit 0 while memory, which is that of one unit, has those of unit 3");
+    EXPECT_DEATH(begun([](Client& client) {
+                     client.session().complete(3);
+                     client.session().gradient({3, 0});
+                 }),
+                 "is updated and has no gradient any more");
+    Setting setting = one_unit();
+    setting.resident_units = {0, 1, 2, 3};  // which have their own
+    EXPECT_DEATH(
+        {
+            Client client(path(), setting);
+            client.session().begin_pass(Pass::training);
+            for (std::uint32_t unit = 5; unit-- > 0;) client.backward(unit, 1);
+            client.session().end_pass();
+            client.update(1);
+        },
+        "all units lend gradients that memory has of one");
+}
+
+// Beside a unit that was updated and one that no gradient came to.
+TEST_F(InBackwardTest, AGradientThatIsNotFiniteIsFoundWhereMemoryHasThoseOfOneUnit) {
+    Client client(path(), one_unit());
+    client.session().begin_step(request_of(1));
+    client.session().begin_pass(Pass::training);
+    for (const std::uint32_t unit : {4U, 3U}) {
+        client.backward(unit, 1);
+        client.session().complete(unit);
+    }
+    client.backward(1, 1);
+    const Values addend(numel_of(units(), {1, 0}), std::numeric_limits<float>::quiet_NaN());
+    client.session().add_gradient(
+        {1, 0}, {reinterpret_cast<const std::byte*>(addend.data()), zero::PlaneType::fp32, addend.size()});
+    const std::string said = refusal_of(ExitCode::non_finite, [&] { client.session().complete(1); });
+    EXPECT_NE(said.find("first in unit 'second'"), std::string::npos) << said;
 }
 
 }  // namespace

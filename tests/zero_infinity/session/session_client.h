@@ -187,6 +187,7 @@ struct Setting {
     unsigned seed = 1;                                // of the order of what compute does
     zero::UpdateOrder order = zero::UpdateOrder::after_backward;
     std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
+    zero::GradientMemory gradient_memory = zero::GradientMemory::all_units;
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -273,6 +274,7 @@ class Client {
         options.snapshots = setting.snapshots;
         options.resume_from = setting.resume_from;
         options.update_order = setting.order;
+        options.gradient_memory = setting.gradient_memory;
         options.device = {.kind = setting.device,
                           .budget_bytes = setting.device_budget,
                           .copy_delay = std::chrono::microseconds(50),

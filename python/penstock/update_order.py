@@ -1,0 +1,38 @@
+"""Where a store may update units within backward, and where not."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import UsageError
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .store import Store
+
+WITHIN = ("in_backward", "speculative")
+
+
+def check(store: Store, settings: Settings) -> None:
+    """Raises UsageError where an order that was asked for would never be taken."""
+    order = store.update_order
+    if order not in WITHIN:
+        return
+    if settings.loss_scale is not None:
+        raise UsageError(f"update_order '{order}' with fp16: a step whose gradient overflows is skipped, which is known "
+                         "after backward; take 'deferred', or bfloat16")
+    if settings.clip == 0:
+        return
+    if order == "in_backward":
+        raise UsageError("update_order 'in_backward' updates units before the norm of the gradient is known: "
+                         f"gradient_clipping {settings.clip:g} needs 'speculative', 'deferred' or 'after_backward'")
+    if store.commit_steps != 1 or store.weights != "nvme" or store.states != "nvme":
+        raise UsageError("update_order 'speculative' updates again, from what is committed and on NVMe, where a gradient "
+                         "is clipped after all: it needs commit_steps 1, and weights and states on 'nvme'")
+
+
+def in_vain(order: str, has_buffers: bool) -> str | None:
+    """What to say of an order that a model does not get."""
+    if order not in WITHIN or not has_buffers:
+        return None
+    return (f"update_order '{order}' is 'after_backward' for this model: its buffers are written before the step that "
+            "they belong to")

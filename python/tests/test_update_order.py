@@ -1,0 +1,210 @@
+"""Units that are updated within backward: the same bits, and what a program may not do there."""
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+import penstock
+import small_models as small
+from compare import Training, adamw, weights_equal
+from penstock.loss_scale import LossScale
+from penstock.native import library
+
+try:
+    library.library()
+except penstock.UsageError as absent:
+    pytest.skip(str(absent), allow_module_level=True)
+
+BATCHES = [small.ids(seed) for seed in range(6)]
+SETTINGS = penstock.Settings()
+
+
+def open_engine(path, order, make=small.Stack, settings=SETTINGS, **options):
+    torch.manual_seed(3)
+    model = make()
+    return penstock.initialize(model, adamw([each for each in model.parameters() if each.requires_grad]),
+                               store=penstock.Store(path, update_order=order, **options), settings=settings)[0]
+
+
+def train(engine, batches=BATCHES):
+    for batch in batches:
+        engine.backward(small.loss(engine, batch))
+        engine.step()
+
+
+class Counted:
+    """A core's units that were updated within backward."""
+
+    def __init__(self, engine, monkeypatch):
+        self.units = []
+        complete = engine.core.complete
+        monkeypatch.setattr(engine.core, "complete", lambda unit: (self.units.append(unit), complete(unit)))
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_same_bits_as_after_backward(tmp_path, monkeypatch, accumulation, tied):
+    trained = []
+    settings = penstock.Settings(accumulation=accumulation)
+    for order in ("after_backward", "in_backward"):
+        engine = open_engine(tmp_path / order, order, lambda: small.Stack(tied=tied), settings)
+        counted = Counted(engine, monkeypatch)
+        train(engine)
+        trained.append([dict(engine.named_weights(what)) for what in ("weight", "moment0", "moment1")])
+        streamed = len(engine.core.units) - len(engine.binding.resident)
+        steps = len(BATCHES) // accumulation
+        assert len(counted.units) == (steps * streamed if order == "in_backward" else 0)
+        engine.close()
+    for one, other in zip(*trained):
+        assert weights_equal(one.items(), other.items())
+
+
+def test_a_step_that_is_clipped_after_all_is_updated_again(tmp_path):
+    trained, again = {}, {}
+    for order in ("after_backward", "speculative"):
+        engine = open_engine(tmp_path / order, order, settings=penstock.Settings(clip=1.2))
+        reports = []
+        told = engine.optimizer.told
+        engine.optimizer.told = lambda report: (reports.append(report), told(report))
+        train(engine, BATCHES * 3)
+        trained[order], again[order] = dict(engine.named_weights("master")), [each.updated_again for each in reports]
+        norms = [each.gradient_norm for each in reports]
+        assert min(norms) < 1.2 < max(norms), "the test wants both kinds of steps"
+        engine.close()
+    assert weights_equal(trained["after_backward"].items(), trained["speculative"].items())
+    assert any(again["speculative"]) and not any(again["after_backward"])
+
+
+@pytest.mark.parametrize("order, settings, options, words", [
+    ("in_backward", penstock.Settings(clip=1.0), {}, "gradient_clipping 1 needs 'speculative'"),
+    ("speculative", penstock.Settings(clip=1.0), {"commit_steps": 2}, "it needs commit_steps 1"),
+    ("speculative", penstock.Settings(clip=1.0), {"weights": "cpu"}, "weights and states on 'nvme'"),
+    ("in_backward", penstock.Settings(loss_scale=LossScale(8.0)), {}, "with fp16"),
+])
+def test_an_order_that_would_never_be_taken_is_refused(tmp_path, order, settings, options, words):
+    with pytest.raises(penstock.UsageError, match=words):
+        open_engine(tmp_path / "store", order, settings=settings, **options)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_configuration_may_ask_for_it(tmp_path):
+    model = small.Stack()
+    engine = penstock.initialize(model, adamw(model.parameters()), store=tmp_path / "store",
+                                 config={"gradient_clipping": 0, "run": {"update_order": "in_backward"}})[0]
+    train(engine, BATCHES[:2])
+    assert engine.core.begun is None and engine.global_steps == 2
+
+
+def test_gradients_of_units_that_are_updated_are_not_there(tmp_path):
+    engine = open_engine(tmp_path / "store", "in_backward")
+    engine.backward(small.loss(engine, BATCHES[0]))
+    with pytest.raises(penstock.UsageError, match="clip_grad_norm_ comes too late"):
+        torch.nn.utils.clip_grad_norm_(engine.module.parameters(), 1.0)
+    engine.step()
+    assert all(each.grad is None for each in engine.module.parameters())
+
+
+def test_zero_grad_between_forward_and_backward_is_as_ever(tmp_path):
+    engine = open_engine(tmp_path / "store", "in_backward")
+    for batch in BATCHES[:3]:
+        loss = small.loss(engine, batch)
+        engine.optimizer.zero_grad()
+        loss.backward()
+        engine.optimizer.step()
+    plain = open_engine(tmp_path / "plain", "after_backward")
+    train(plain, BATCHES[:3])
+    assert weights_equal(engine.named_weights(), plain.named_weights())
+
+
+def test_a_second_backward_of_a_step_is_refused_and_the_store_stays(tmp_path, caplog):
+    engine = open_engine(tmp_path / "store", "in_backward")
+    train(engine, BATCHES[:2])
+    before = dict(engine.named_weights())
+    engine.backward(small.loss(engine, BATCHES[2]))
+    with pytest.raises(penstock.UsageError, match="another pass within step 3|a step has one backward"):
+        engine.backward(small.loss(engine, BATCHES[3]))
+    with caplog.at_level(logging.WARNING, "penstock"):
+        engine.close()
+    assert "step 3 ended while its units were updated" in caplog.text
+    again = open_engine(tmp_path / "store", "in_backward")
+    assert again.global_steps == 2 and weights_equal(before.items(), again.named_weights())
+
+
+def test_an_exception_within_backward_costs_the_step_alone(tmp_path):
+    engine = open_engine(tmp_path / "store", "in_backward")
+    train(engine, BATCHES[:2])
+    engine.module.blocks[0].linear.bias.register_hook(lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError), engine:
+        engine.backward(small.loss(engine, BATCHES[2]))
+    again = open_engine(tmp_path / "store", "in_backward")
+    plain = open_engine(tmp_path / "plain", "after_backward")
+    train(plain, BATCHES[:2])
+    assert again.global_steps == 2 and weights_equal(again.named_weights("master"), plain.named_weights("master"))
+
+
+def test_a_checkpoint_is_gone_back_to_after_such_an_exception(tmp_path):
+    engine = open_engine(tmp_path / "store", "in_backward")
+    train(engine, BATCHES[:2])
+    engine.save_checkpoint(tmp_path / "kept")
+    before = dict(engine.named_weights("master"))
+    hook = engine.module.blocks[0].linear.bias.register_hook(lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        engine.backward(small.loss(engine, BATCHES[2]))
+    hook.remove()
+    engine.visits.give_up()
+    engine.load_checkpoint(tmp_path / "kept")
+    assert weights_equal(before.items(), engine.named_weights("master"))
+    train(engine, BATCHES[2:4])
+    assert engine.global_steps == 4
+
+
+def test_another_rate_than_backward_saw_is_refused(tmp_path):
+    engine = open_engine(tmp_path / "store", "in_backward")
+    engine.backward(small.loss(engine, BATCHES[0]))
+    engine.optimizer.param_groups[0]["lr"] *= 2
+    with pytest.raises(penstock.UsageError, match="with other values than step 1 was begun with"):
+        engine.step()
+    engine.optimizer.param_groups[0]["lr"] /= 2
+    engine.step()
+    assert engine.global_steps == 1
+
+
+class WithBuffer(small.Stack):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(ids)
+
+
+def test_a_model_with_buffers_is_updated_after_backward_and_says_so(tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "penstock")
+    engine = open_engine(tmp_path / "store", "in_backward", WithBuffer)
+    counted = Counted(engine, monkeypatch)
+    train(engine, BATCHES[:2])
+    assert not counted.units and engine.module.calls == 2
+    assert "is 'after_backward' for this model" in caplog.text
+
+
+def test_skipped_parameters_stay_as_they_are(tmp_path):
+    class Unused(small.Stack):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks[1].spare = nn.Parameter(torch.ones(3))
+
+    trained = []
+    for order in ("after_backward", "in_backward"):
+        engine = open_engine(tmp_path / order, order, Unused)
+        train(engine)
+        trained.append(dict(engine.named_weights("master")))
+        assert torch.equal(trained[-1]["blocks.1.spare"], torch.ones(3))
+    assert weights_equal(trained[0].items(), trained[1].items())
+
+
+def test_the_bits_are_those_of_plain_torch():
+    Training(small.Stack, BATCHES, small.loss).check()

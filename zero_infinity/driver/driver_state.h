@@ -1,0 +1,98 @@
+// What a driver holds on the compute thread, and what its calls are made of: fetches, the unit in hand, waits.
+#pragma once
+
+#include "aio/words/check.h"
+#include "zero_infinity/driver/driver.h"
+#include "zero_infinity/driver/driver_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace penstock::zero {
+
+struct Driver::State {
+    // Where the compute thread is in a step.
+    enum class Phase : std::uint8_t {
+        between,  // passes and updates may begin
+        passing,  // compute is at a visit
+    };
+    // A unit that is being updated.
+    struct InHand {
+        std::uint32_t unit = 0;
+        std::byte* weights = nullptr;  // trainable ones, in host memory
+        std::uint32_t next_tile = 0;
+        std::uint32_t put_back = 0;  // so many were
+        bool fetched = false;        // its weights are not resident in host memory, or pass on to a device
+    };
+
+    State(const DriverDeps& given, const DriverOptions& options);
+
+    std::uint64_t send(const Order& order);
+    template <typename Reached>
+    void wait(std::chrono::nanoseconds& waited, Reached reached);
+    void traced(const TraceStart& start, const TraceSpan& span) noexcept {
+        trace_end(deps.trace, TraceThread::compute, start, span);
+    }
+    void leave_visit() noexcept {
+        if (!visit.units.empty()) traced(visit_started, {.lane = TraceLane::compute, .unit = visit.units.front()});
+    }
+    bool is_visited(std::uint32_t unit) const;
+    void send_fetches(std::span<const Fetch> fetches);
+    void send_fetches_of_update(std::span<const Fetch> fetches);
+    void send_fetch_in_place(std::uint32_t unit);
+    bool is_to_come(std::uint32_t unit) const { return awaiting[unit] && update_at == UpdateAt::arrival; }
+    std::vector<Visit> fetched_by_update() const;
+    void take_in_hand(std::uint32_t unit);
+    void unit_updated();
+    void wait_for_writes();
+    void wait_for_weights();
+    void compute_after(Ticket there);
+    void transfer(const Order& order);
+    void renew_device_residents();
+
+    DriverDeps deps;
+    const std::chrono::seconds deadline;
+    const DriverMemory memory;
+    Mailbox mailbox;
+    WindowPlan window;
+
+    WaitTimes waits;
+    Phase phase = Phase::between;
+    Visit visit;                              // where compute is
+    std::vector<std::uint32_t> update_order;  // units of the update under way; those before next_in_order are done with
+    std::size_t next_in_order = 0;
+    std::uint64_t update_tiles = 0;  // of the update under way
+    UpdateAt update_at = UpdateAt::arrival;
+    std::vector<bool> awaiting;                     // by unit
+    std::vector<std::uint64_t> fetched_by_compute;  // by unit: the newest fetch that is as compute reads it
+    std::vector<std::uint32_t> stale;               // on the device, where they were updated behind compute
+    std::optional<InHand> in_hand;
+    TraceStart visit_started, tile_started;
+    bool update_open = false;      // its writes may be under way
+    bool window_spent = false;     // by updates: what lies there is not as compute's next pass wants it
+    bool updated_in_pass = false;  // units of it, where they lie
+    std::uint64_t begun = 0;       // number of the order that began the update: older progress is of another
+    std::uint64_t commits = 0;     // begun
+    bool committing = false;
+    std::uint64_t transfers = 0, copies = 0;  // begun
+    bool device_stuck = false;
+
+    DriverLoop loop;  // its thread starts last and ends first
+};
+
+template <typename Reached>
+void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
+    const auto start = std::chrono::steady_clock::now();
+    const TraceStart from = trace_start(deps.trace);
+    mailbox.wait([&](const Progress& progress) { return progress.orders_done >= begun && reached(progress); });
+    traced(from, {.lane = TraceLane::wait_commit});
+    waited += std::chrono::steady_clock::now() - start;
+}
+
+}  // namespace penstock::zero
