@@ -67,6 +67,8 @@ def trained_type(model: ModelSpec) -> torch.dtype:
 class NativeCore:
     """See penstock.core.Core."""
 
+    begun: int | None = None
+
     def __init__(self, model: ModelSpec, first: ReadWeight, store: Store) -> None:
         self.user_state: MutableMapping[str, str] = {}
         self._visited: Visit = ()
@@ -316,9 +318,9 @@ class NativeCore:
             raise refused[0]
         self._told = 0
         vain = update_order.in_vain(store.update_order, self._model.extra is not None)
-        self._first_notes = [vain] if vain else []
+        self._first_notes: list[str] = [vain] if vain else []
         self._extra = None
-        self.begun: int | None = None
+        self.begun = None
         self._visited = ()
         self._visits: dict[Any, Any] = {}
         self._gradient = made(c.Gradient)
