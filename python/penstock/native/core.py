@@ -68,6 +68,7 @@ class NativeCore:
     """See penstock.core.Core."""
 
     begun: int | None = None
+    _first_notes: list[str]
 
     def __init__(self, model: ModelSpec, first: ReadWeight, store: Store) -> None:
         self.user_state: MutableMapping[str, str] = {}
@@ -318,7 +319,7 @@ class NativeCore:
             raise refused[0]
         self._told = 0
         vain = update_order.in_vain(store.update_order, self._model.extra is not None)
-        self._first_notes: list[str] = [vain] if vain else []
+        self._first_notes = [vain] if vain else []
         self._extra = None
         self.begun = None
         self._visited = ()
