@@ -6,7 +6,8 @@
   .peers/deepspeed/bin/python bench/peers/fine_tune.py deepspeed --dir /nvme/try --steps 20
   .peers/deepspeed/bin/python bench/peers/fine_tune.py plain --dir /nvme/try --steps 3   # torch alone, without an update
 
-Same shape, same random weights (a seed), same tokens, AdamW without weight decay, clipping at 1, one process on the CPU.
+Same shape, same random weights (a seed), same tokens, AdamW without weight decay, clipping at 1 (--clip), one process on the CPU. All of
+them with memory that torch frees kept by glibc, as `penstock train` has it (trainer/environment.cpp).
 Prints a line of JSON per step and one at the end: median seconds, peak resident memory of the process, losses.
 """
 import argparse
@@ -20,6 +21,7 @@ import time
 SHAPES = {  # of Qwen2: hidden, layers, heads, key-value heads, intermediate, vocabulary
     "0.5b": (896, 24, 14, 2, 4864, 151936),  # 494 M parameters, as Qwen2.5-0.5B
     "3b": (2048, 36, 16, 2, 11008, 151936),  # 3.1 B, as Qwen2.5-3B
+    "0.36b": (1024, 24, 16, 16, 2816, 50304),
     "0.1b": (512, 12, 8, 2, 2816, 50304),
     "tiny": (64, 4, 4, 2, 256, 1000),
 }
@@ -58,7 +60,7 @@ class Torch:
         self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.model.train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr, weight_decay=0.0)
-        self.clip = torch.nn.utils.clip_grad_norm_
+        self.clip, self.limit = torch.nn.utils.clip_grad_norm_, options.clip
 
     def __call__(self, **batch):
         return self.model(**batch)
@@ -67,7 +69,8 @@ class Torch:
         loss.backward()
 
     def step(self):
-        self.clip(self.model.parameters(), 1.0)
+        if self.limit:
+            self.clip(self.model.parameters(), self.limit)
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -101,9 +104,10 @@ def ready_for_penstock(options):
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.0)
     store = penstock.Store(os.path.join(options.dir, "penstock"), host_budget_bytes=options.budget,
                            weights=options.tier, states=options.tier, commit_steps=options.commit_steps,
+                           update_order=options.update_order,
                            device=options.device,
                            device_budget_bytes=256 << 20 if options.device == "emulated" else 0)
-    engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=penstock.Settings(clip=1.0))
+    engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=penstock.Settings(clip=options.clip))
     print(engine.core.memory_table(), file=sys.stderr)
     return engine
 
@@ -117,7 +121,7 @@ def ready_for_deepspeed(options):
     place = {"device": "nvme", "nvme_path": options.dir, "pin_memory": False} if options.tier == "nvme" else \
         {"device": "cpu", "pin_memory": False}
     config = {
-        "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "bf16": {"enabled": options.bf16},
+        "train_micro_batch_size_per_gpu": 1, "gradient_clipping": options.clip, "bf16": {"enabled": options.bf16},
         "zero_optimization": {
             "stage": 3, "offload_param": {**place, "buffer_count": options.buffers, "buffer_size": 140_000_000},
             "offload_optimizer": {**place, "buffer_count": 5}, "sub_group_size": 100_000_000,
@@ -137,7 +141,13 @@ def peak_rss():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+MEMORY = "glibc.malloc." + ":glibc.malloc.".join((
+    "hugetlb=1", "mmap_threshold=1073741824", "trim_threshold=1099511627776", "top_pad=67108864"))
+
+
 def main():
+    if "GLIBC_TUNABLES" not in os.environ:
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "GLIBC_TUNABLES": MEMORY})
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("engine", choices=["penstock", "deepspeed", "torch", "plain"])
     parser.add_argument("--dir", required=True)
@@ -149,6 +159,8 @@ def main():
     parser.add_argument("--budget", type=int, default=0, help="of Penstock's pool, in bytes; 0: what its plan takes")
     parser.add_argument("--tier", choices=["nvme", "cpu"], default="nvme")
     parser.add_argument("--commit-steps", type=int, default=1)
+    parser.add_argument("--clip", type=float, default=1.0)
+    parser.add_argument("--update-order", default="after_backward", help="of Penstock")
     parser.add_argument("--device", default="cpu", help="of all but DeepSpeed: cpu, cuda")
     parser.add_argument("--buffers", type=int, default=22, help="of DeepSpeed's, each as large as the largest parameter: "
                         "with 40 in fp32 it is killed where there are 24 GB")
