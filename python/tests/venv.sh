@@ -5,10 +5,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly venv=.peers/python
 
 "$venv/bin/python" -c 'from importlib.metadata import version as v
-assert v("torch").startswith("2.11.0") and v("transformers") == "5.23.0" and v("peft") and v("pytest")' 2>/dev/null && exit
+assert v("torch").startswith("2.11.0") and v("transformers") == "5.23.0" and v("peft") and v("pytest-xdist")' 2>/dev/null && exit
 mkdir -p .peers
 rm -rf "$venv"
 python3 -m venv "$venv"
 # Unpacking takes more than a small /tmp has.
 TMPDIR=$PWD/.peers "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
-  torch==2.11.0 transformers==5.23.0 accelerate peft numpy safetensors pytest mypy
+  torch==2.11.0 transformers==5.23.0 accelerate peft numpy safetensors pytest pytest-xdist mypy
