@@ -13,8 +13,6 @@
 #include <atomic>
 #include <cerrno>
 #include <exception>
-#include <fstream>
-#include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -62,22 +60,6 @@ void touch(std::byte* data, std::size_t bytes, unsigned thread_count) {
     for (std::thread& helper : helpers) helper.join();
 }
 
-// AnonHugePages of the mapping that begins at `data`; what is inaccessible on both sides keeps it from being merged.
-std::size_t huge_bytes_at(const std::byte* data) {
-    std::ifstream maps("/proc/self/smaps");
-    const std::string head = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(data));
-    bool here = false;
-    for (std::string line; std::getline(maps, line);) {
-        if (line.compare(0, head.size(), head) == 0) here = true;
-        if (!here || line.compare(0, 14, "AnonHugePages:") != 0) continue;
-        std::istringstream words(line.substr(14));
-        std::size_t kib = 0;
-        words >> kib;
-        return kib * 1024;
-    }
-    return 0;
-}
-
 }  // namespace
 
 Region::Region(std::size_t bytes, unsigned touch_threads, Registration registration, HugePages huge_pages,
@@ -86,7 +68,7 @@ Region::Region(std::size_t bytes, unsigned touch_threads, Registration registrat
     Region whole;  // a half-built object has no destructor
     whole.map(round_up(bytes, page_bytes()), huge_pages);
     touch(whole.data_, whole.bytes_, touch_threads);
-    whole.huge_bytes_ = huge_bytes_at(whole.data_);
+    whole.huge_bytes_ = huge_bytes_in(whole.data_, whole.bytes_);
     if (huge_pages == HugePages::wanted) whole.note_ = whole.huge_page_note();
     if (registration == Registration::device) {
         whole.registration_ = DeviceRegistration(whole.data_, whole.bytes_, piece_bytes);
@@ -131,7 +113,7 @@ void Region::map(std::size_t bytes, HugePages huge_pages) {
     if (::mprotect(data_, bytes_, PROT_READ | PROT_WRITE) != 0) refuse(bytes, errno);
     // A child would get copies at once of the pages that the kernel or a device has pinned: a second pool.
     ::madvise(data_, bytes_, MADV_DONTFORK);
-    // A wish: what came of it is read from smaps.
+    // A wish: huge_bytes_in() says what came of it.
     ::madvise(data_, bytes_, huge_pages == HugePages::wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 

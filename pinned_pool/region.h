@@ -2,6 +2,7 @@
 // touched.
 #pragma once
 
+#include "pinned_pool/huge_pages.h"
 #include "pinned_pool/registration.h"
 
 #include <cstddef>
@@ -9,8 +10,6 @@
 #include <string>
 
 namespace penstock::pool {
-
-inline constexpr std::size_t huge_page_bytes = 2U << 20;
 
 enum class Registration : std::uint8_t { none, device };
 
@@ -33,7 +32,7 @@ class Region {
     std::byte* data() const noexcept { return data_; }     // aligned to huge_page_bytes
     std::size_t bytes() const noexcept { return bytes_; }  // the request rounded up to the system's page
     bool registered() const noexcept { return registration_.registered(); }
-    // Bytes the kernel really gave as huge pages, read from /proc/self/smaps at construction.
+    // Bytes the kernel really gave as huge pages, asked for at construction.
     std::size_t huge_bytes() const noexcept { return huge_bytes_; }
     // Empty, or one line: huge pages not given, or registration refused, and why.
     const std::string& note() const noexcept { return note_; }

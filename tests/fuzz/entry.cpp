@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t bytes, std::size_t max_bytes,
                                                unsigned seed);
 
-// A store reads /proc/self/smaps when it opens, which takes as long as there is memory in use.
+// A kernel before 6.7 lists all memory in use whenever a store opens.
 extern "C" const char* __asan_default_options();
 const char* __asan_default_options() {
     return "quarantine_size_mb=4";

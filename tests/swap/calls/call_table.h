@@ -100,6 +100,7 @@ inline constexpr std::array unwatched_calls{
         "__snprintf_chk "
         "__fprintf_chk __memcpy_chk bcmp",
         "no system call, or that of a failed check()"},
+    UnwatchedCall{"ioctl", "asks which memory is in huge pages; where it fails, /proc/self/smaps is read"},
     UnwatchedCall{"aligned_alloc malloc", "the heap: bad_alloc, as of new"},
     UnwatchedCall{"XXH3_*", "arithmetic; its state is of the heap"},
     UnwatchedCall{"getpid geteuid getrlimit sysconf time clock_gettime sigfillset sigemptyset sigaddset "
