@@ -21,7 +21,7 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     // Plan.
     s.plan = std::make_unique<SessionPlan>(std::move(model), std::move(options), s.communicator->partition());
     // Open.
-    s.machine = std::make_unique<Machine>(*s.plan, events);
+    s.machine = std::make_unique<Machine>(*s.plan, events, seams);
     s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams.weights, initial_client, events);
     s.restore();
     // Build.

@@ -1,7 +1,9 @@
 // What a session says of itself, and takes from outside in the place of its own.
 #pragma once
 
+#include "aio/backend.h"
 #include "swap/directory/file_hold.h"
+#include "swap/directory/store_directory.h"
 #include "swap/format/manifest.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver.h"
@@ -39,6 +41,8 @@ struct SessionEvents {
 struct SessionSeams {
     WeightSource* weights = nullptr;       // of a new store; needed until it is open
     Communicator* communicator = nullptr;  // null: one rank alone
+    // The way to the devices of the store with this first directory; called once, in the constructor.
+    std::function<aio::ChosenBackend(const store::StoreDirectory&)> backend = {};
 };
 
 // What stays as it is while the session lives.

@@ -28,9 +28,11 @@ TraceRecorder* named(TraceRecorder* trace, const ModelLayout& layout) {
 
 }  // namespace
 
-Machine::Machine(const SessionPlan& plan, const SessionEvents& events) : open(lock_directories(plan.options)) {
+Machine::Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams)
+    : open(lock_directories(plan.options)) {
     const CoreOptions& options = plan.options;
-    open.start_io({.caching = options.caching, .backend = options.backend, .limits = options.io});
+    const store::StoreIoOptions io{.caching = options.caching, .backend = options.backend, .limits = options.io};
+    seams.backend ? open.start_io(io, seams.backend(open.directory())) : open.start_io(io);
     device = make_device(plan.device());
     if (events.device_opened) events.device_opened(*device);
 }

@@ -21,7 +21,7 @@ namespace penstock::zero {
 // What the session has of the machine: the directories with the way to them, the device. Throws Error: usage, storage,
 // does_not_fit (the device's memory), and what events.device_opened throws.
 struct Machine {
-    Machine(const SessionPlan& plan, const SessionEvents& events);
+    Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams);
 
     store::OpenStore open;
     std::unique_ptr<Device> device;

@@ -188,6 +188,7 @@ struct Setting {
     zero::UpdateOrder order = zero::UpdateOrder::after_backward;
     std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
     zero::GradientMemory gradient_memory = zero::GradientMemory::all_units;
+    std::chrono::seconds io_deadline = aio::default_deadline;
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -252,7 +253,7 @@ inline zero::ParameterGroups optimizers(const Setting& setting) {
 // A session over those units, and a client of it.
 class Client {
    public:
-    Client(const std::string& directory, const Setting& setting)
+    Client(const std::string& directory, const Setting& setting, zero::SessionSeams seams = {})
         : units_(units(setting.unused)), source_([](const auto& parameter, std::uint64_t first, std::span<float> out) {
               const std::vector<zero::UnitSpec> all = units();
               std::uint32_t unit = 0;
@@ -275,6 +276,7 @@ class Client {
         options.resume_from = setting.resume_from;
         options.update_order = setting.order;
         options.gradient_memory = setting.gradient_memory;
+        options.io_deadline = setting.io_deadline;
         options.device = {.kind = setting.device,
                           .budget_bytes = setting.device_budget,
                           .copy_delay = std::chrono::microseconds(50),
@@ -283,9 +285,10 @@ class Client {
         options.gradient_type = zero::PlaneType::fp32;
         options.worker_threads = 2;
         if (setting.fill_bytes > 0) fill(options, setting);
+        seams.weights = &source_;
         session_ = std::make_unique<zero::CoreSession>(
             zero::ModelSpec{.units = units_, .optimizers = optimizers(setting)}, options,
-            store::ClientState{{"step", "0"}}, zero::SessionEvents{}, zero::SessionSeams{.weights = &source_});
+            store::ClientState{{"step", "0"}}, zero::SessionEvents{}, seams);
     }
 
     zero::CoreSession& session() { return *session_; }

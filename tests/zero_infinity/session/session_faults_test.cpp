@@ -1,0 +1,303 @@
+// Sessions of every kind over devices that are slow, stop, fail, lie or fall silent: a run ends with the bits of the
+// plain loop, or with an Error that names the place; and a sound device then goes on from a step that was committed.
+#include "aio/words/error.h"
+#include "tests/aio/fakes/faulty_backend.h"
+#include "tests/seeds.h"
+#include "tests/temporary_directory.h"
+#include "tests/zero_infinity/session/moody_backend.h"
+#include "tests/zero_infinity/session/session_client.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+
+namespace penstock::testing {
+namespace {
+
+using zero::Tier;
+using zero::UpdateOrder;
+
+constexpr std::uint64_t steps_of_life = 5;
+constexpr double never_strikes = 1e9;
+
+struct Trial {
+    Setting setting;
+    std::uint64_t passes = 1;  // of a step
+    bool clips = false;        // to half the norm, every other step
+    aio::FaultChances chances;
+    Moods moods;
+    std::uint64_t seed = 0;
+};
+
+bool within(const Trial& trial) {
+    return trial.setting.order == UpdateOrder::in_backward || trial.setting.order == UpdateOrder::speculative;
+}
+
+class Draw {
+   public:
+    explicit Draw(std::uint64_t seed) : random_(seed) {}
+
+    Trial trial() {
+        Trial trial;
+        trial.seed = random_();
+        trial.setting = setting();
+        const UpdateOrder order = trial.setting.order;
+        const bool one_unit = trial.setting.gradient_memory == zero::GradientMemory::one_unit;
+        trial.passes = one_unit ? 1 : 1 + below(3);
+        trial.clips = order != UpdateOrder::in_backward && one_in(2);
+        misfortune(trial);
+        if (trial.moods.silent_from) {
+            trial.setting.io_deadline = std::chrono::seconds(1);
+            trial.clips = false;  // a norm of another process is not known here
+        }
+        return trial;
+    }
+
+   private:
+    std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
+    bool one_in(std::uint64_t count) { return below(count) == 0; }
+    Tier tier() { return one_in(3) ? Tier::host : Tier::nvme; }
+
+    Setting setting() {
+        Setting setting;
+        setting.order = std::array{UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward,
+                                   UpdateOrder::speculative}
+                            .at(below(4));
+        setting.device = devices().at(below(devices().size()));
+        setting.depth = static_cast<std::uint32_t>(below(9));
+        if (setting.order != UpdateOrder::speculative) {
+            setting.residency = {tier(), tier()};
+            if (one_in(4)) setting.durability = {3};
+            if (one_in(4)) setting.fill_bytes = one_in(2) ? some_weights : some_states;
+        }
+        if (setting.order == UpdateOrder::in_backward && one_in(2))
+            setting.gradient_memory = zero::GradientMemory::one_unit;
+        for (std::uint32_t unit = 0; unit < 5; ++unit)
+            if (one_in(8)) setting.resident_units.push_back(unit);
+        if (setting.resident_units.empty() && one_in(2)) setting.device_budget = tight_device_budget;
+        setting.seed = static_cast<unsigned>(below(1000));
+        return setting;
+    }
+
+    // Passing faults in most trials, one of each fatal kind in some.
+    void misfortune(Trial& trial) {
+        if (one_in(2)) trial.chances.delay = 30;
+        if (one_in(2)) trial.chances.short_transfer = 10;
+        if (one_in(2)) trial.chances.again = 5, trial.chances.again_burst = 3;
+        if (one_in(2)) trial.chances.interrupted = 10;
+        if (one_in(3)) trial.moods = {.stops_percent = 2, .stop = std::chrono::microseconds(below(5000))};
+        switch (below(8)) {
+            case 0:
+                trial.chances.io_error = 1;
+                break;
+            case 1:
+                trial.chances.no_space = 1;
+                break;
+            case 2:
+                trial.chances.no_bytes = 1;
+                break;
+            case 3:
+                trial.chances.wrong_read = 1;
+                break;
+            case 4:
+                if (one_in(4)) trial.moods.silent_from = 20 + below(600);
+                break;
+            default:
+                break;
+        }
+    }
+
+    std::mt19937_64 random_;
+};
+
+// The plain loop after each step; of a step that is clipped once its norm is known.
+class History {
+   public:
+    explicit History(const Trial& trial) : trial_(&trial), plain_(units()) { states_.push_back(plain_.parameters()); }
+
+    static std::uint64_t time_of(std::uint64_t step, std::uint64_t pass) { return 10 * step + pass; }
+    void set_factor(std::uint64_t step, double factor) { factors_[step] = factor; }
+
+    const std::map<PlainLoop::Id, PlainLoop::Parameter>& after(std::uint64_t step) {
+        while (states_.size() <= step) {
+            const std::uint64_t next = states_.size();
+            for (std::uint64_t pass = 0; pass < trial_->passes; ++pass) {
+                for (std::uint32_t unit = 5; unit-- > 0;) plain_.backward(unit, time_of(next, pass));
+                plain_.end_pass();
+            }
+            const auto factor = factors_.find(next);
+            plain_.update(next, factor == factors_.end() ? 1 : factor->second);
+            states_.push_back(plain_.parameters());
+        }
+        return states_[step];
+    }
+
+   private:
+    const Trial* trial_;
+    PlainLoop plain_;
+    std::vector<std::map<PlainLoop::Id, PlainLoop::Parameter>> states_;
+    std::map<std::uint64_t, double> factors_;
+};
+
+void pass(Client& client, std::uint64_t time, bool completes) {
+    zero::CoreSession& session = client.session();
+    session.begin_pass(Pass::training);
+    for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
+    for (std::uint32_t unit = 5; unit-- > 0;) {
+        client.backward(unit, time);
+        if (completes) session.complete(unit);
+    }
+    session.end_pass();
+}
+
+// What a life of a session came to.
+struct Life {
+    std::uint64_t from = 0;  // the step it went on from
+    std::optional<std::string> error = {};
+};
+
+// Of all lives so far, in memory that children share.
+struct Progress {
+    std::uint64_t committed = 0;  // the last step that a session said was committed
+    std::uint64_t begun = 0;      // the last whose update was begun
+};
+
+class Lives {
+   public:
+    Lives(const Trial& trial, std::string directory)
+        : trial_(&trial), directory_(std::move(directory)), history_(trial) {}
+    ~Lives() { ::munmap(progress_, sizeof(Progress)); }
+    Lives(const Lives&) = delete;
+    Lives& operator=(const Lives&) = delete;
+
+    // `misfortunes`: over such a device; else over a sound one.
+    Life live(bool misfortunes) {
+        Life life;
+        try {
+            Client client(directory_, trial_->setting, misfortunes ? unfortunate() : zero::SessionSeams{});
+            life.from = client.steps();
+            progress_->begun = life.from;
+            EXPECT_TRUE(client.state() == history_.after(life.from)) << "step " << life.from << " was gone on from";
+            for (std::uint64_t step = life.from + 1; step <= life.from + steps_of_life; ++step) advance(client, step);
+            EXPECT_TRUE(client.state() == history_.after(life.from + steps_of_life));
+            progress_->committed = std::max(progress_->committed, last_whole(life.from + steps_of_life));
+        } catch (const Error& error) {
+            life.error = error.what();
+            const bool full = trial_->chances.no_space > 0 && error.code() == ExitCode::does_not_fit;
+            EXPECT_TRUE(full || error.code() == ExitCode::storage) << error.what();
+            EXPECT_NE(life.error->find(directory_), std::string::npos) << error.what();
+        }
+        return life;
+    }
+
+    // The same in a process of its own: memory and directory of what is stuck are kept until a process ends.
+    Life live_apart() {
+        std::fflush(stdout);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            static_cast<void>(live(true));
+            std::fflush(stdout);
+            ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+        }
+        int status = 0;
+        EXPECT_EQ(::waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+        return {.error = "of another process"};
+    }
+
+    const Progress& progress() const { return *progress_; }
+
+   private:
+    void advance(Client& client, std::uint64_t step) {
+        const bool begins = within(*trial_);
+        const bool strikes = trial_->clips && step % 2 == 0;
+        const double bound = trial_->setting.order == UpdateOrder::in_backward ? 0 : never_strikes;
+        const double tight = strikes ? 1e-3 : bound;
+        for (std::uint64_t number = 0; number < trial_->passes; ++number) {
+            const bool last = number + 1 == trial_->passes;
+            if (last && begins)
+                client.session().begin_step({.values = {.step = step, .learning_rate = 1e-2}, .clip = tight});
+            pass(client, History::time_of(step, number), last && begins);
+        }
+        if (strikes) history_.set_factor(step, zero::clip_factor(client.session().gradient_norm(), tight));
+        progress_->begun = step;
+        if (client.update(step, tight).committed) progress_->committed = step;
+    }
+    // Of steps that are all settled.
+    std::uint64_t last_whole(std::uint64_t step) const {
+        while (step > 0 && !trial_->setting.durability.commits_after(step)) --step;
+        return step;
+    }
+    zero::SessionSeams unfortunate() {
+        return {.backend = [this](const store::StoreDirectory&) {
+            ++backends_;
+            auto device = aio::make_thread_backend({.depth = 16, .threads_per_device = 1});
+            auto moody = std::make_unique<MoodyBackend>(std::move(device), trial_->moods, trial_->seed + backends_);
+            return aio::ChosenBackend{std::make_unique<aio::FaultyBackend>(std::move(moody), trial_->chances, 512,
+                                                                           mix(trial_->seed + backends_)),
+                                      {}};
+        }};
+    }
+
+    const Trial* trial_;
+    std::string directory_;
+    History history_;
+    std::uint64_t backends_ = 0;
+    Progress* progress_ = static_cast<Progress*>(
+        ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+};
+
+// A run that hangs is named before it is ended.
+std::string hanging;  // NOLINT(cert-err58-cpp)
+void name_it(int) {
+    [[maybe_unused]] const auto told = ::write(STDERR_FILENO, hanging.data(), hanging.size());
+    ::_exit(1);
+}
+
+TEST(SessionFaults, EndWithThePlainLoopsBitsOrAnErrorThatLosesNothing) {
+    std::signal(SIGALRM, name_it);
+    std::uint64_t failed = 0, whole = 0;
+    const std::uint64_t first = first_seed(), count = seed_count(60);
+    for (std::uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
+        SCOPED_TRACE(replay(seed));
+        hanging = "a session hangs; " + replay(seed) + "\n";
+        ::alarm(60);
+        const Trial trial = Draw(mix(seed)).trial();
+        begin_compute(trial.setting.seed);
+        {
+            const TemporaryDirectory parent;
+            Lives lives(trial, parent / "swap");
+            for (int life_count = 0; life_count < 2; ++life_count) {
+                const Life life = trial.moods.silent_from ? lives.live_apart() : lives.live(true);
+                ++(life.error ? failed : whole);
+                if (count == 1 && life.error) fmt::print("{}\n", *life.error);
+            }
+            const Progress before = lives.progress();
+            const Life sound = lives.live(false);
+            EXPECT_EQ(sound.error.value_or("none"), "none");
+            EXPECT_GE(sound.from, before.committed);
+            EXPECT_LE(sound.from, before.begun);
+        }
+        end_compute();
+    }
+    ::alarm(0);
+    fmt::print("RESULT session_faults: {} seeds; {} lives ended whole, {} with an error\n", count, whole, failed);
+    if (count >= 60) {
+        EXPECT_GT(failed, count / 10);
+        EXPECT_GT(whole, count / 2);
+    }
+}
+
+}  // namespace
+}  // namespace penstock::testing
