@@ -2,7 +2,6 @@
 // loop.
 #include "tests/zero_infinity/engine/reference_loop.h"
 #include "tests/zero_infinity/engine/run.h"
-#include "zero_infinity/session/session_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -33,15 +32,6 @@ void PrintTo(const Case& each, std::ostream* out) {
     *out << each.name;
 }
 
-void fill(RunOptions& options, std::uint64_t bytes) {
-    zero::CoreOptions core = options.session;
-    core.host_budget_bytes = zero::planned_host_budget;
-    const zero::SessionPlan least({.units = make_toy_model(options.model)->specs(), .optimizers = options.optimizers()},
-                                  core, {});
-    options.session.host_budget_bytes = least.memory.budget.used_bytes() + bytes;
-    options.session.fill_host_budget = true;
-}
-
 RunOptions run_options(const Case& each, const std::string& directory) {
     RunOptions options = toy_run(directory);
     options.model.tied_head = each.tied_head;
@@ -64,7 +54,7 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
     options.session.device.copy_delay = std::chrono::microseconds(200);
-    if (each.fill_bytes > 0) fill(options, each.fill_bytes);
+    if (each.fill_bytes > 0) fill_host_budget(options, each.fill_bytes);
     return options;
 }
 

@@ -1,5 +1,7 @@
 #include "tests/zero_infinity/engine/run.h"
 
+#include "zero_infinity/session/session_plan.h"
+
 #include <fstream>
 #include <string>
 
@@ -15,6 +17,15 @@ RunOptions toy_run(const std::string& directory) {
     options.session.engine.gradient_clipping = 0.5;
     options.session.verify = store::VerifyScope::none;
     return options;
+}
+
+void fill_host_budget(RunOptions& options, std::uint64_t bytes) {
+    zero::CoreOptions core = options.session;
+    core.host_budget_bytes = zero::planned_host_budget;
+    const zero::SessionPlan least({.units = make_toy_model(options.model)->specs(), .optimizers = options.optimizers()},
+                                  core, {});
+    options.session.host_budget_bytes = least.memory.budget.used_bytes() + bytes;
+    options.session.fill_host_budget = true;
 }
 
 std::vector<engine::Bundle> toy_step(std::uint64_t step, const RunOptions& options) {

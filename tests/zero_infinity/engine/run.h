@@ -27,12 +27,14 @@ struct RunOptions {
 
 // Session options that every test starts from: a small tile, so that units have several, and a budget with room.
 RunOptions toy_run(const std::string& directory);
+// Its host budget: what its units need, and so much more, in which units are kept.
+void fill_host_budget(RunOptions& options, std::uint64_t bytes);
 
 struct RunResult {
     std::vector<double> losses;
     std::vector<double> norms;
     std::uint64_t updated_again = 0;  // steps
-    std::uint64_t read_bytes = 0;  // by the steps, and by settling
+    std::uint64_t read_bytes = 0;     // by the steps, and by settling
     std::uint64_t write_bytes = 0;
     // The same as the kernel's block layer counted it (/proc/self/io); both 0 where the file system is not counted.
     std::uint64_t kernel_read_bytes = 0;

@@ -5,7 +5,7 @@
 #include "tests/seeds.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/session/moody_backend.h"
-#include "tests/zero_infinity/session/session_client.h"
+#include "tests/zero_infinity/session/plain_history.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -29,20 +29,13 @@ using zero::Tier;
 using zero::UpdateOrder;
 
 constexpr std::uint64_t steps_of_life = 5;
-constexpr double never_strikes = 1e9;
 
 struct Trial {
-    Setting setting;
-    std::uint64_t passes = 1;  // of a step
-    bool clips = false;        // to half the norm, every other step
+    Course course;
     aio::FaultChances chances;
     Moods moods;
     std::uint64_t seed = 0;
 };
-
-bool within(const Trial& trial) {
-    return trial.setting.order == UpdateOrder::in_backward || trial.setting.order == UpdateOrder::speculative;
-}
 
 class Draw {
    public:
@@ -51,15 +44,15 @@ class Draw {
     Trial trial() {
         Trial trial;
         trial.seed = random_();
-        trial.setting = setting();
-        const UpdateOrder order = trial.setting.order;
-        const bool one_unit = trial.setting.gradient_memory == zero::GradientMemory::one_unit;
-        trial.passes = one_unit ? 1 : 1 + below(3);
-        trial.clips = order != UpdateOrder::in_backward && one_in(2);
+        Course& course = trial.course;
+        course.setting = setting();
+        const bool one_unit = course.setting.gradient_memory == zero::GradientMemory::one_unit;
+        course.passes = one_unit ? 1 : 1 + below(3);
+        course.clips = course.setting.order != UpdateOrder::in_backward && one_in(2);
         misfortune(trial);
         if (trial.moods.silent_from) {
-            trial.setting.io_deadline = std::chrono::seconds(1);
-            trial.clips = false;  // a norm of another process is not known here
+            course.setting.io_deadline = std::chrono::seconds(1);
+            course.clips = false;  // a norm of another process is not known here
         }
         return trial;
     }
@@ -121,46 +114,6 @@ class Draw {
     std::mt19937_64 random_;
 };
 
-// The plain loop after each step; of a step that is clipped once its norm is known.
-class History {
-   public:
-    explicit History(const Trial& trial) : trial_(&trial), plain_(units()) { states_.push_back(plain_.parameters()); }
-
-    static std::uint64_t time_of(std::uint64_t step, std::uint64_t pass) { return 10 * step + pass; }
-    void set_factor(std::uint64_t step, double factor) { factors_[step] = factor; }
-
-    const std::map<PlainLoop::Id, PlainLoop::Parameter>& after(std::uint64_t step) {
-        while (states_.size() <= step) {
-            const std::uint64_t next = states_.size();
-            for (std::uint64_t pass = 0; pass < trial_->passes; ++pass) {
-                for (std::uint32_t unit = 5; unit-- > 0;) plain_.backward(unit, time_of(next, pass));
-                plain_.end_pass();
-            }
-            const auto factor = factors_.find(next);
-            plain_.update(next, factor == factors_.end() ? 1 : factor->second);
-            states_.push_back(plain_.parameters());
-        }
-        return states_[step];
-    }
-
-   private:
-    const Trial* trial_;
-    PlainLoop plain_;
-    std::vector<std::map<PlainLoop::Id, PlainLoop::Parameter>> states_;
-    std::map<std::uint64_t, double> factors_;
-};
-
-void pass(Client& client, std::uint64_t time, bool completes) {
-    zero::CoreSession& session = client.session();
-    session.begin_pass(Pass::training);
-    for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        client.backward(unit, time);
-        if (completes) session.complete(unit);
-    }
-    session.end_pass();
-}
-
 // What a life of a session came to.
 struct Life {
     std::uint64_t from = 0;  // the step it went on from
@@ -176,7 +129,7 @@ struct Progress {
 class Lives {
    public:
     Lives(const Trial& trial, std::string directory)
-        : trial_(&trial), directory_(std::move(directory)), history_(trial) {}
+        : trial_(&trial), directory_(std::move(directory)), history_(trial.course) {}
     ~Lives() { ::munmap(progress_, sizeof(Progress)); }
     Lives(const Lives&) = delete;
     Lives& operator=(const Lives&) = delete;
@@ -185,7 +138,7 @@ class Lives {
     Life live(bool misfortunes) {
         Life life;
         try {
-            Client client(directory_, trial_->setting, misfortunes ? unfortunate() : zero::SessionSeams{});
+            Client client(directory_, trial_->course.setting, misfortunes ? unfortunate() : zero::SessionSeams{});
             life.from = client.steps();
             progress_->begun = life.from;
             EXPECT_TRUE(client.state() == history_.after(life.from)) << "step " << life.from << " was gone on from";
@@ -220,23 +173,13 @@ class Lives {
 
    private:
     void advance(Client& client, std::uint64_t step) {
-        const bool begins = within(*trial_);
-        const bool strikes = trial_->clips && step % 2 == 0;
-        const double bound = trial_->setting.order == UpdateOrder::in_backward ? 0 : never_strikes;
-        const double tight = strikes ? 1e-3 : bound;
-        for (std::uint64_t number = 0; number < trial_->passes; ++number) {
-            const bool last = number + 1 == trial_->passes;
-            if (last && begins)
-                client.session().begin_step({.values = {.step = step, .learning_rate = 1e-2}, .clip = tight});
-            pass(client, History::time_of(step, number), last && begins);
-        }
-        if (strikes) history_.set_factor(step, zero::clip_factor(client.session().gradient_norm(), tight));
+        train_passes(client, trial_->course, step, history_);
         progress_->begun = step;
-        if (client.update(step, tight).committed) progress_->committed = step;
+        if (client.update(step, trial_->course.clip(step)).committed) progress_->committed = step;
     }
     // Of steps that are all settled.
     std::uint64_t last_whole(std::uint64_t step) const {
-        while (step > 0 && !trial_->setting.durability.commits_after(step)) --step;
+        while (step > 0 && !trial_->course.setting.durability.commits_after(step)) --step;
         return step;
     }
     zero::SessionSeams unfortunate() {
@@ -274,7 +217,7 @@ TEST(SessionFaults, EndWithThePlainLoopsBitsOrAnErrorThatLosesNothing) {
         hanging = "a session hangs; " + replay(seed) + "\n";
         ::alarm(60);
         const Trial trial = Draw(mix(seed)).trial();
-        begin_compute(trial.setting.seed);
+        begin_compute(trial.course.setting.seed);
         {
             const TemporaryDirectory parent;
             Lives lives(trial, parent / "swap");
