@@ -175,7 +175,7 @@ ModelLayout filled_layout(const ModelSpec& model, const StateFormat& format, con
     const pool::Budget budget = plan_memory(memory_request(model, layout, options), options.names).budget;
     const std::uint64_t most = std::min(budget.limit_bytes(), pool::MachineMemory::read().available_bytes);
     const std::uint64_t room = most - std::min(most, budget.used_bytes());
-    return layout_of(model, format, options, partition, fill_room(layout, room));
+    return layout_of(model, format, options, partition, fill_room(layout, room, options.update_order));
 }
 
 StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format,
