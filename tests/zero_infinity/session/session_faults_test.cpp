@@ -90,7 +90,7 @@ class Draw {
         if (one_in(2)) trial.chances.again = 5, trial.chances.again_burst = 3;
         if (one_in(2)) trial.chances.interrupted = 10;
         if (one_in(3)) trial.moods = {.stops_percent = 2, .stop = std::chrono::microseconds(below(5000))};
-        switch (below(8)) {
+        switch (below(10)) {
             case 0:
                 trial.chances.io_error = 1;
                 break;
@@ -101,14 +101,25 @@ class Draw {
                 trial.chances.no_bytes = 1;
                 break;
             case 3:
-                trial.chances.wrong_read = 1;
+                trial.chances.wrong_read = one_in(2) ? 1 : 30;  // 30: at its second reading, too
                 break;
             case 4:
                 if (one_in(4)) trial.moods.silent_from = 20 + below(600);
                 break;
+            case 5:
+            case 6:
+            case 7:
+                fail_once(trial.moods);
+                break;
             default:
                 break;
         }
+    }
+
+    // An error that is not heeded would be followed by a life that seems to be whole.
+    void fail_once(Moods& moods) {
+        moods.fails = std::array{aio::IoKind::read, aio::IoKind::write, aio::IoKind::flush}.at(below(3));
+        moods.fails_at = below(moods.fails == aio::IoKind::flush ? 12 : 200);
     }
 
     std::mt19937_64 random_;
