@@ -30,6 +30,9 @@ Complaints check_listed(const Tree& tree);
 // reads as one thing and is two.
 Complaints check_type_names(const Tree& tree);
 
+// A header that is installed for other programs includes, of the project, what is installed, too.
+Complaints check_installed(const Tree& tree);
+
 // A folder of more files is no room but a store.
 Complaints check_folders(const Tree& tree);
 

@@ -142,6 +142,21 @@ TEST(TidyRules, RefuseATypesNameInTwoHeaders) {
     EXPECT_FALSE(in_two("class Pass {\n};", "void f(Pass pass) {\n}"));
 }
 
+TEST(TidyRules, RefuseAnInstalledHeaderThatIncludesWhatIsNot) {
+    const auto refused = [](const std::string& list, const std::string& include) {
+        return !check_installed({{"swap/packaging/CMakeLists.txt", list},
+                                 {"aio/io.h", "#include \"" + include + "\"\n"},
+                                 {"aio/file.h", ""}})
+                    .empty();
+    };
+    EXPECT_TRUE(refused("set(headers\n  aio/io.h)\n", "aio/file.h"));
+    EXPECT_TRUE(refused("set(headers\n  aio/io.h\n  aio/file.hpp)\n", "aio/file.h"));
+    EXPECT_FALSE(refused("set(headers\n  aio/file.h\n  aio/io.h)\n", "aio/file.h"));
+    EXPECT_FALSE(refused("set(headers\n  aio/io.h)\n", "vector"));
+    EXPECT_FALSE(refused("set(headers\n  aio/words.h)\n", "aio/file.h"));
+    EXPECT_FALSE(check_installed({}).empty());
+}
+
 TEST(TidyRules, RefuseAFolderOfTooManyFiles) {
     Tree tree;
     for (std::size_t i = 0; i < folder_files_max; ++i) tree["aio/" + std::to_string(i) + ".h"] = "";

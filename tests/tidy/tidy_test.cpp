@@ -59,6 +59,11 @@ TEST(Tidy, EveryTypeHasANameOfItsOwn) {
     EXPECT_TRUE(complaints.empty()) << joined(complaints);
 }
 
+TEST(Tidy, InstalledHeadersIncludeWhatIsInstalled) {
+    const Complaints complaints = check_installed(read_tree(PENSTOCK_SOURCE_DIR));
+    EXPECT_TRUE(complaints.empty()) << joined(complaints);
+}
+
 TEST(Tidy, NoFolderIsAStore) {
     const Complaints complaints = check_folders(read_tree(PENSTOCK_SOURCE_DIR));
     EXPECT_TRUE(complaints.empty()) << joined(complaints);

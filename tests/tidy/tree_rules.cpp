@@ -61,6 +61,27 @@ Complaints check_type_names(const Tree& tree) {
     return complaints;
 }
 
+Complaints check_installed(const Tree& tree) {
+    const std::string list_path = "swap/packaging/CMakeLists.txt";
+    const auto list = tree.find(list_path);
+    if (list == tree.end()) return {list_path + ": not there"};
+    const auto installed = [&](std::string_view header) {
+        return list->second.find("  " + std::string(header) + "\n") != std::string::npos ||
+               list->second.find("  " + std::string(header) + ")") != std::string::npos;
+    };
+    Complaints complaints;
+    for (const auto& [path, text] : tree) {
+        if (!path.ends_with(".h") || !installed(path)) continue;
+        for (const Include& include : includes_of(text)) {
+            if (tree.contains(include.path) && !installed(include.path)) {
+                complaints.push_back(path + ":" + std::to_string(include.line) + ": is installed and includes " +
+                                     include.path + ", which " + list_path + " does not name");
+            }
+        }
+    }
+    return complaints;
+}
+
 Complaints check_folders(const Tree& tree) {
     std::map<std::string, std::size_t> files;
     for (const auto& [path, text] : tree) ++files[path.substr(0, path.rfind('/'))];
