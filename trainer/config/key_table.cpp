@@ -92,6 +92,9 @@ constexpr std::array key_list = {
     KeySpec{"model.frozen", names, "", {}, {}, layout,
             "units (\"embedding\") and parameters (\"blocks.0.qkv\") that are not trained",
             model_default<&Gpt::frozen>},
+    KeySpec{"model.loss_tokens", integer, "(as many as have logits of 256 MiB)", {1, 16 * million}, {}, fixed,
+            "tokens whose logits are in memory at once; a part of the order of sums",
+            place<&Config::model, &Gpt::loss_tokens>},
 
     KeySpec{"data.train", text, "", {}, {}, contents, "token file made by `penstock prepare`",
             place<&Config::train_file>},

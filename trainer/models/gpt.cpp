@@ -1,6 +1,7 @@
 #include "trainer/models/gpt.h"
 
 #include "aio/words/error.h"
+#include "trainer/models/chunked_loss.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -194,19 +195,20 @@ class Head : public GptUnit {
           weight_(options.head == HeadKind::tied
                       ? borrow(embedding, embedding.tokens())
                       : declare_weight(frozen, "weight", {options.vocabulary, options.hidden},
-                                       engine::Initial::normal(deviation))) {}
+                                       engine::Initial::normal(deviation))),
+          loss_{.tokens_at_once = loss_tokens_at_once(options)} {}
 
     engine::Bundle forward(const engine::Bundle& input) const override {
-        const at::Tensor logits = at::linear(norm_(input.at("hidden")), weight_.tensor()).to(at::kFloat);
-        if (!input.has("targets")) return {{"logits", logits}};
-        const at::Tensor loss =
-            at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), input.at("targets").reshape({-1}));
-        return {{"loss", loss}};
+        const at::Tensor hidden = norm_(input.at("hidden"));
+        if (!input.has("targets")) return {{"logits", at::linear(hidden, weight_.tensor()).to(at::kFloat)}};
+        return {{"loss", chunked_cross_entropy(hidden.reshape({-1, hidden.size(-1)}), weight_.tensor(),
+                                               input.at("targets").reshape({-1}), loss_)}};
     }
 
    private:
     Norm norm_;
     const engine::Parameter& weight_;
+    LossShape loss_;
 };
 
 }  // namespace

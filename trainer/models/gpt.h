@@ -2,7 +2,8 @@
 //
 // Input: "tokens" int64 [rows, columns], columns <= context; "targets" of the same shape in training. Between the units
 // goes "hidden" [rows, columns, hidden] in the type of the parameters. The head gives "loss" (mean cross entropy over
-// all targets, computed in fp32) when there are targets, else "logits" fp32 [rows, columns, vocabulary].
+// all targets, computed in fp32, loss_tokens_at_once() of them at a time) when there are targets, else "logits" fp32
+// [rows, columns, vocabulary].
 //
 // A block is x + out(attention(norm(x))), then x + out(gelu(in(norm(x)))), without biases (Radford et al. 2019;
 // RMSNorm: Zhang and Sennrich 2019; rotary positions in the half-split layout of Llama: Su et al. 2021). Norms and

@@ -3,8 +3,10 @@
 
 #include "aio/words/enum_words.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +32,14 @@ struct GptOptions {
     NormKind norm = NormKind::rms;
     PositionKind positions = PositionKind::rotary;
     HeadKind head = HeadKind::own;
-    std::vector<std::string> frozen;  // unit names, or UNIT.PARAMETER
+    std::vector<std::string> frozen;                         // unit names, or UNIT.PARAMETER
+    std::optional<std::int64_t> loss_tokens = std::nullopt;  // whose logits are there at once; none: see below
 };
+
+// As many as have logits of 256 MiB in fp32, so that none but large vocabularies are cut: of 152 k tokens 441 at once.
+constexpr std::int64_t loss_tokens_at_once(const GptOptions& options) noexcept {
+    return options.loss_tokens.value_or(std::max<std::int64_t>(1, (256 << 20) / 4 / options.vocabulary));
+}
 
 // Of the hidden states between the units that training keeps for backward (engine::StepReport::activation_bytes).
 // Example: 4096 wide in bf16, 32 layers: 0.55 GB for each row of 2048 tokens.
