@@ -44,6 +44,10 @@ void check_memory(const TrainConfig& config) {
     }
     if (session.device.kind == zero::DeviceKind::emulated && session.device.budget_bytes == 0)
         refuse(config, "memory.device \"emulated\" needs memory.device_budget");
+    if (session.engine.graph_budget_bytes != engine::unbounded_graphs &&
+        session.engine.activations != engine::Activations::retain)
+        refuse(config,
+               "memory.graph_budget has no effect without memory.activations \"keep\"; set that, or leave it out");
 }
 
 // Which codec stores what memory.codec and bf16.enabled say.

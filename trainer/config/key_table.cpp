@@ -251,6 +251,10 @@ constexpr std::array key_list = {
     KeySpec{"memory.activations", choice, "", {}, all_words<engine::Activations>, free,
             "run each unit's forward again in backward, or keep what it computed",
             session_default<&Session::engine, &engine::EngineOptions::activations>},
+    KeySpec{"memory.graph_budget", bytes, "(none)", {0, 64 * tebi}, {}, free,
+            "of memory.activations \"keep\": memory outside of the pool that what is kept may take; as many units as "
+            "fit keep it, those nearest to the loss, and the others are run again",
+            session<&Session::engine, &engine::EngineOptions::graph_budget_bytes>},
     KeySpec{"memory.device", choice, "", {}, all_words<zero::DeviceKind>, free, "where compute reads weights",
             session_default<&Session::device, &Device::kind>},
     KeySpec{"memory.device_budget", bytes, "", {0, 64 * tebi}, {}, free,

@@ -34,6 +34,12 @@ engine::Bundle tokens_of(const TrainConfig& config) {
     return {{"tokens", tokens}, {"targets", tokens.flip(1).contiguous()}};
 }
 
+// Where graphs are kept as far as a budget goes, only a step says how far that is: as if none were.
+engine::Activations activations_of(const TrainConfig& config) {
+    const engine::EngineOptions& engine = config.session.engine;
+    return engine.graph_budget_bytes == engine::unbounded_graphs ? engine.activations : engine::Activations::recompute;
+}
+
 std::vector<zero::UnitSeconds> units_of(const PlannedWay& way, const PlanQuestion& question) {
     const std::unique_ptr<engine::Model> model = make_gpt(way.config.model);
     const auto telling = [&](const std::string& unit) { question.telling(fmt::format("unit '{}'", unit)); };
@@ -42,7 +48,7 @@ std::vector<zero::UnitSeconds> units_of(const PlannedWay& way, const PlanQuestio
                           .micro_batches = static_cast<std::uint64_t>(way.config.micro_batches),
                           .weights = way.plan->format.codec->weights,
                           .gradients = way.plan->options.gradient_type,
-                          .activations = way.config.session.engine.activations,
+                          .activations = activations_of(way.config),
                           .seconds = question.seconds,
                           .at = telling})
         .seconds;

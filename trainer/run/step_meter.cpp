@@ -43,7 +43,7 @@ StepRecord StepMeter::measure(const RunProgress& progress, const engine::StepRep
                             .write_bytes = counters.write_bytes - counters_.write_bytes,
                             .pool_peak_bytes = counters.pool_peak_bytes,
                             .pool_budget_bytes = config_.session.host_budget_bytes,
-                            .activation_bytes = report.activation_bytes,
+                            .activation_bytes = report.activation_bytes + report.graph_bytes,
                             .peak_rss_bytes = peak_rss_bytes(),
                             .seconds_left = smooth_seconds_ * static_cast<double>(config_.steps - step)};
     counters_ = counters;

@@ -3,6 +3,7 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "zero_infinity/engine/generator.h"
+#include "zero_infinity/engine/memory_meter.h"
 #include "zero_infinity/engine/tensor_view.h"
 
 #include <ATen/ATen.h>
@@ -68,9 +69,9 @@ std::vector<std::string> not_reached(const Unit& unit, const std::set<const Para
 }  // namespace
 
 Engine::Engine(const EngineDeps& deps, EngineOptions options)
-    : deps_(deps), options_(options), saved_(deps.model->units().size()), paths_(deps.model->units().size()) {
-    for (std::uint32_t unit = 0; unit < saved_.size(); ++unit) complete_at_.push_back(unit);
-    for (std::uint32_t unit = 0; unit < saved_.size(); ++unit)
+    : deps_(deps), options_(options), tape_(deps.model->units().size(), options), paths_(deps.model->units().size()) {
+    for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit) complete_at_.push_back(unit);
+    for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit)
         for (const zero::BorrowedSpec& borrowed : deps.core->layout().unit(unit).spec().borrowed)
             complete_at_[borrowed.owner] = std::min(complete_at_[borrowed.owner], unit);
 }
@@ -157,7 +158,7 @@ std::vector<std::string> Engine::take_notes() {
 
 // Of a step that has updated nothing yet.
 void Engine::refuse_loss(double loss, std::uint64_t step) {
-    release(static_cast<std::uint32_t>(saved_.size()) - 1);
+    release(tape_.unit_count() - 1);
     deps_.core->end_pass();
     throw Error(ExitCode::non_finite,
                 fmt::format("the loss of step {} is {}, {}; the last committed step is untouched: look at the data, or "
@@ -181,20 +182,20 @@ std::optional<std::string> Engine::first_non_finite_weight() {
 }
 
 void Engine::forward_and_backward(std::span<const Bundle> micro_batches, std::uint64_t step, StepReport& report) {
-    const auto count = static_cast<std::uint32_t>(saved_.size());
+    const std::uint32_t count = tape_.unit_count();
     const auto forward_start = Clock::now();
     const auto updating = deps_.core->counters().updating;
-    for (auto& unit : saved_) unit.assign(micro_batches.size(), {});
+    std::vector<Bundle> inputs;
+    for (const Bundle& micro_batch : micro_batches) inputs.push_back(cut(micro_batch, {}));
+    tape_.begin(std::move(inputs));
     upstream_.assign(micro_batches.size(), {});
     reached_.clear();
-    activation_bytes_ = 0;
-    for (std::size_t index = 0; index < micro_batches.size(); ++index)
-        saved_[0][index].input = cut(micro_batches[index], {});
 
     deps_.core->begin_pass(zero::Pass::training);
     for (std::uint32_t unit = 0; unit + 1 < count; ++unit) forward(unit, micro_batches.size());
-    report.activation_bytes = activation_bytes_;
-    activation_peak_bytes_ = std::max(activation_peak_bytes_, activation_bytes_);
+    report.activation_bytes = tape_.input_bytes();
+    report.graph_bytes = tape_.graph_bytes();
+    activation_peak_bytes_ = std::max(activation_peak_bytes_, report.activation_bytes + report.graph_bytes);
     const auto backward_start = Clock::now();
     const auto updated_in_forward = deps_.core->counters().updating;
     report.loss = backward(count - 1, micro_batches.size());
@@ -214,40 +215,29 @@ void Engine::forward_and_backward(std::span<const Bundle> micro_batches, std::ui
 void Engine::forward(std::uint32_t unit, std::size_t count) {
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
-        SavedActivations& saved = saved_[unit][index];
+        SavedActivations& saved = tape_.at(unit, index);
         std::string generator = generator_state(deps_.device);
-        saved_[unit + 1][index].input = first_run(unit, saved);
-        count_saved(saved_[unit + 1][index].input, saved.input);
+        tape_.set_input(unit + 1, index, first_run(unit, saved), saved.input);
         if (generator != generator_state(deps_.device)) saved.generator = std::move(generator);
     }
     release(unit);
 }
 
 // What the next unit begins with. Which outputs require a gradient only a graph tells: where none is kept, the first
-// run over inputs of this form makes one, and drops it.
+// run over inputs of this form makes one, and drops it; what it takes is measured then.
 Bundle Engine::first_run(std::uint32_t unit, SavedActivations& saved) {
-    const bool retain = options_.activations == Activations::retain;
+    const bool keep = tape_.keeps_graph(unit);
     const auto [path, unknown] = paths_[unit].try_emplace(form_of(saved.input));
-    const at::AutoGradMode graph(retain || unknown);
+    const at::AutoGradMode graph(keep || unknown);
+    std::optional<MemoryMeter> meter;
+    if (unknown) meter.emplace();
     Bundle output = deps_.model->units()[unit]->run(saved.input);
-    if (retain || unknown) path->second = requiring_gradient(output);
+    if (meter)
+        tape_.measured(unit, meter->held_bytes() - std::min(meter->held_bytes(), own_bytes(output, saved.input)));
+    if (keep || unknown) path->second = requiring_gradient(output);
     Bundle next = cut(output, path->second);
-    if (retain) saved.output = std::move(output);
+    if (keep) saved.output = std::move(output);
     return next;
-}
-
-// Tensors that a unit passes on, or returns twice, have their memory once.
-void Engine::count_saved(const Bundle& saved, const Bundle& before) {
-    const auto has_memory_of = [](const at::Tensor& tensor) {
-        return [&tensor](const auto& other) { return other.second.defined() && other.second.is_alias_of(tensor); };
-    };
-    for (auto entry = saved.begin(); entry != saved.end(); ++entry) {
-        const at::Tensor& tensor = entry->second;
-        if (!tensor.defined() || std::any_of(saved.begin(), entry, has_memory_of(tensor)) ||
-            std::any_of(before.begin(), before.end(), has_memory_of(tensor)))
-            continue;
-        activation_bytes_ += tensor.storage().nbytes();
-    }
 }
 
 // With the draws of the first time.
@@ -257,7 +247,7 @@ Bundle Engine::run_again(std::uint32_t unit, const SavedActivations& saved) cons
     if (!now.empty()) set_generator_state(deps_.device, saved.generator);
     Bundle output = module.run(saved.input);
     if (!now.empty()) set_generator_state(deps_.device, now);
-    if (unit + 1 == saved_.size()) return output;
+    if (unit + 1 == tape_.unit_count()) return output;
     const std::set<std::string>& path = paths_[unit].at(form_of(saved.input));
     for (const std::string& name : requiring_gradient(output))
         if (!path.contains(name))
@@ -277,9 +267,10 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
     std::set<std::string> wanted;  // inputs that a gradient is wanted of
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
-        wanted.merge(requiring_gradient(saved_[unit][index].input));
-        add_gradients(unit, differentiate(unit, saved_[unit][index], upstream_[index], count, loss));
-        saved_[unit][index] = {};
+        SavedActivations& saved = tape_.at(unit, index);
+        wanted.merge(requiring_gradient(saved.input));
+        add_gradients(unit, differentiate(unit, saved, upstream_[index], count, loss));
+        tape_.forget(unit, index);
     }
     check_reached(unit, wanted);
     return loss / static_cast<double>(count);
@@ -312,7 +303,7 @@ void Engine::check_reached(std::uint32_t unit, const std::set<std::string>& want
 std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
                                               std::size_t count, double& loss) {
     const std::vector<const Parameter*> parameters = differentiated(*deps_.model->units()[unit]);
-    const bool last = unit + 1 == saved_.size();
+    const bool last = unit + 1 == tape_.unit_count();
     if (!last && upstream.size() == 0) return std::vector<at::Tensor>(parameters.size());
     const bool kept = saved.output.size() > 0;
     const Bundle output = kept ? saved.output : run_again(unit, saved);
@@ -387,7 +378,7 @@ Bundle Engine::infer(const Bundle& input) {
 // Each unit once, in order, with its weights where compute reads them.
 void Engine::visit_units(const std::function<void(std::uint32_t unit)>& visit) {
     deps_.core->begin_pass(zero::Pass::inference);
-    for (std::uint32_t unit = 0; unit < saved_.size(); ++unit) {
+    for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit) {
         bind(unit);
         visit(unit);
         release(unit);

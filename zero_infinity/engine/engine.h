@@ -8,6 +8,7 @@
 
 #include "zero_infinity/engine/model.h"
 #include "zero_infinity/engine/session_options.h"
+#include "zero_infinity/engine/tape.h"
 #include "zero_infinity/optimizer/optimizer.h"
 #include "zero_infinity/session/core_session.h"
 
@@ -37,8 +38,9 @@ struct StepReport {
     double loss = 0;           // mean over the micro-batches
     double gradient_norm = 0;  // before clipping
     // Of the units' inputs that forward keeps for backward, of all micro-batches: outside of every budget. What the
-    // caller gave is not counted, and neither are graphs that are kept.
+    // caller gave is not counted.
     std::uint64_t activation_bytes = 0;
+    std::uint64_t graph_bytes = 0;  // that graphs took which were kept, as they were measured; outside of every budget
     std::chrono::nanoseconds forward{0};   // without updates within it
     std::chrono::nanoseconds backward{0};  // with the last unit's forward and the norm
     std::chrono::nanoseconds update{0};    // also of the step before, where it was made within this one
@@ -78,16 +80,10 @@ class Engine {
     Bundle infer(const Bundle& input);
 
     std::vector<std::string> take_notes();  // lines for the log that came up since the last call
-    // The largest StepReport::activation_bytes so far.
+    // The most of StepReport::activation_bytes and graph_bytes so far.
     std::uint64_t activation_peak_bytes() const noexcept { return activation_peak_bytes_; }
 
    private:
-    // What forward leaves for backward, of one unit and micro-batch.
-    struct SavedActivations {
-        Bundle input;           // detached from the unit before
-        Bundle output;          // with its graph, when graphs are saved
-        std::string generator;  // before forward, where that drew from torch's default generators
-    };
     // Of a unit's outputs, those that require a gradient; by the names of its inputs, with a mark on those that do.
     using Paths = std::map<std::string, std::set<std::string>>;
 
@@ -100,7 +96,6 @@ class Engine {
     [[noreturn]] void refuse_loss(double loss, std::uint64_t step);
     void forward(std::uint32_t unit, std::size_t count);
     Bundle first_run(std::uint32_t unit, SavedActivations& saved);
-    void count_saved(const Bundle& saved, const Bundle& before);
     Bundle run_again(std::uint32_t unit, const SavedActivations& saved) const;
     double backward(std::uint32_t unit, std::size_t count);
     void check_reached(std::uint32_t unit, const std::set<std::string>& wanted) const;
@@ -113,15 +108,14 @@ class Engine {
 
     EngineDeps deps_;
     EngineOptions options_;
-    std::vector<std::vector<SavedActivations>> saved_;  // [unit][micro-batch]
-    std::vector<Bundle> upstream_;                      // [micro-batch]: gradients of the boundary that backward is at
-    std::vector<Paths> paths_;                          // [unit]
-    bool clipped_ = true;                               // the newest step was, or there is none yet
-    bool step_begun_ = false;                           // CoreSession's: its units are updated within backward
-    std::vector<std::uint32_t> complete_at_;            // [unit]: where backward gives it its last gradient
-    std::set<const Parameter*> reached_;                // that a gradient came to in this step
+    Tape tape_;
+    std::vector<Bundle> upstream_;            // [micro-batch]: gradients of the boundary that backward is at
+    std::vector<Paths> paths_;                // [unit]
+    bool clipped_ = true;                     // the newest step was, or there is none yet
+    bool step_begun_ = false;                 // CoreSession's: its units are updated within backward
+    std::vector<std::uint32_t> complete_at_;  // [unit]: where backward gives it its last gradient
+    std::set<const Parameter*> reached_;      // that a gradient came to in this step
     std::string generator_;  // torch's default generators after the newest step; empty: no unit has drawn from them
-    std::uint64_t activation_bytes_ = 0;  // of this step
     std::uint64_t activation_peak_bytes_ = 0;
     std::vector<std::string> notes_;
     bool narrow_sums_noted_ = false;

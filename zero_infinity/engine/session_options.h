@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 namespace penstock::engine {
 
@@ -18,9 +19,14 @@ constexpr auto words_of(Activations) noexcept {
     return std::array{Word{Activations::recompute, "recompute"}, Word{Activations::retain, "keep"}};
 }
 
+inline constexpr std::uint64_t unbounded_graphs = std::numeric_limits<std::uint64_t>::max();
+
 struct EngineOptions {
     double gradient_clipping = 0;  // global norm; 0: none
     Activations activations = Activations::recompute;
+    // Of retain: what kept graphs may take together, outside of the pool. The first step of a run recomputes, and
+    // measures them; then as many units' graphs are kept as fit, of those nearest to the loss (engine/tape.h).
+    std::uint64_t graph_budget_bytes = unbounded_graphs;
 };
 
 struct SessionOptions : zero::CoreOptions {

@@ -95,6 +95,11 @@ TEST(Config, FindsTheStoresDirectory) {
     EXPECT_NE(refusal({}).find("no directory for the checkpoint store"), std::string::npos);
 }
 
+TEST(Config, AGraphBudgetWithoutKeptGraphsIsRefused) {
+    EXPECT_NE(refusal({"run.swap_directory=s", "memory.graph_budget=1GiB"}).find("memory.activations \"keep\""),
+              std::string::npos);
+}
+
 TEST(Config, ChoosesTypesAndTiers) {
     const TrainConfig plain = config({});
     EXPECT_EQ(plain.session.gradient_type, zero::PlaneType::fp32);
@@ -216,8 +221,9 @@ TEST(Config, WhatNobodySaysIsAsTheEngineHasIt) {
 TEST(Config, EveryMemberOfTheSessionThatHasAKeyIsFilled) {
     const engine::SessionOptions made =
         config({"run.name=n", "memory.host_budget=1GiB", "memory.prefetch_depth=7", "memory.staging_tiles=9",
-                "memory.tile_elements=8192", "memory.activations=keep", "memory.device=emulated",
-                "memory.device_budget=2GiB", "memory.emulated_copy_delay_us=11", "run.seed=13", "run.threads=5"})
+                "memory.tile_elements=8192", "memory.activations=keep", "memory.graph_budget=3GiB",
+                "memory.device=emulated", "memory.device_budget=2GiB", "memory.emulated_copy_delay_us=11",
+                "run.seed=13", "run.threads=5"})
             .session;
     EXPECT_EQ(made.swap_directories, std::vector<std::string>{"s"});
     EXPECT_EQ(made.job, "n");
@@ -226,6 +232,7 @@ TEST(Config, EveryMemberOfTheSessionThatHasAKeyIsFilled) {
     EXPECT_EQ(made.staging_tiles, 9U);
     EXPECT_EQ(made.tile_numel, 8192U);
     EXPECT_EQ(made.engine.activations, engine::Activations::retain);
+    EXPECT_EQ(made.engine.graph_budget_bytes, 3ULL << 30);
     EXPECT_EQ(made.device.kind, zero::DeviceKind::emulated);
     EXPECT_EQ(made.device.budget_bytes, 2ULL << 30);
     EXPECT_EQ(made.device.copy_delay, std::chrono::microseconds(11));

@@ -25,6 +25,7 @@ struct Case {
     std::optional<aio::BackendKind> backend = std::nullopt;
     unsigned worker_threads = 1;
     zero::UpdateOrder order = zero::UpdateOrder::after_backward;
+    std::uint64_t graph_budget_bytes = engine::unbounded_graphs;
     std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
 };
 
@@ -51,6 +52,7 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     if (each.order == zero::UpdateOrder::speculative)
         options.session.engine.gradient_clipping = each.micro_batches == 3 ? 1.08 : 1.7;
     options.session.engine.activations = each.activations;
+    options.session.engine.graph_budget_bytes = each.graph_budget_bytes;
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
     options.session.device.copy_delay = std::chrono::microseconds(200);
@@ -140,6 +142,11 @@ INSTANTIATE_TEST_SUITE_P(
          Case{.name = "libaio_backend", .residency = on_nvme, .backend = aio::BackendKind::libaio},
          Case{.name = "threads_backend", .residency = on_nvme, .backend = aio::BackendKind::threads},
          Case{.name = "kept_graphs", .residency = on_nvme, .activations = engine::Activations::retain},
+         Case{.name = "graphs_of_some_units_kept",
+              .residency = on_nvme,
+              .activations = engine::Activations::retain,
+              .micro_batches = 3,
+              .graph_budget_bytes = 300 << 10},
          Case{.name = "kept_graphs_emulated",
               .residency = on_nvme,
               .device = zero::DeviceKind::emulated,

@@ -1,0 +1,60 @@
+// What forward leaves for backward: units' inputs, and graphs where they are kept.
+#pragma once
+
+#include "zero_infinity/engine/bundle.h"
+#include "zero_infinity/engine/session_options.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock::engine {
+
+// Of one unit and micro-batch.
+struct SavedActivations {
+    Bundle input;           // detached from the unit before
+    Bundle output;          // with its graph, when that is kept
+    std::string generator;  // before forward, where that drew from torch's default generators
+};
+
+// The first unit whose graph is kept from forward to backward, where `budget_bytes` bounds what they take together: as
+// many as fit of those that are nearest to the loss, whose memory is taken for the shortest time. The last unit counts
+// for nothing, because its backward follows at once. `graph_bytes`: of one micro-batch, by unit; nothing: not known
+// yet.
+std::uint32_t first_kept_graph(std::span<const std::optional<std::uint64_t>> graph_bytes, std::size_t micro_batches,
+                               std::uint64_t budget_bytes);
+
+// Memory of its tensors, each once, but for those that a unit passes on, which `before` has.
+std::uint64_t own_bytes(const Bundle& bundle, const Bundle& before);
+
+// Of one step; micro-batches are taken unit by unit. Compute thread.
+class Tape {
+   public:
+    Tape(std::size_t units, const EngineOptions& options);
+
+    std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(saved_.size()); }
+    // A new step, whose first unit has these inputs, which are the caller's.
+    void begin(std::vector<Bundle> inputs);
+    SavedActivations& at(std::uint32_t unit, std::size_t micro_batch) { return saved_[unit][micro_batch]; }
+    // What the unit before, which had `before`, has made of it.
+    void set_input(std::uint32_t unit, std::size_t micro_batch, Bundle input, const Bundle& before);
+    void forget(std::uint32_t unit, std::size_t micro_batch) { saved_[unit][micro_batch] = {}; }
+
+    bool keeps_graph(std::uint32_t unit) const noexcept { return unit >= first_kept_; }
+    // What a graph of this unit takes beside its output, of one micro-batch: the next step goes by it.
+    void measured(std::uint32_t unit, std::uint64_t bytes);
+
+    std::uint64_t input_bytes() const noexcept { return input_bytes_; }  // of this step's inputs so far
+    std::uint64_t graph_bytes() const;                                   // of the graphs that this step keeps, as known
+
+   private:
+    EngineOptions options_;
+    std::vector<std::vector<SavedActivations>> saved_;       // [unit][micro-batch]
+    std::vector<std::optional<std::uint64_t>> graph_bytes_;  // of one micro-batch
+    std::uint32_t first_kept_ = 0;
+    std::uint64_t input_bytes_ = 0;
+};
+
+}  // namespace penstock::engine
