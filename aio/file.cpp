@@ -124,22 +124,35 @@ File::File(int directory_fd, const std::string& path, const std::string& shown_p
     // The owner is complete before anything can throw: its destructor would not run for a half-built object.
     File opened;
     opened.fd_ = open_file(directory_fd, path, shown_path, options);
-    opened.device_ = device_of(opened.fd_, shown_path);
-    opened.id_ = next_id();
-    clear_nonblocking(opened.fd_, shown_path);
-    opened.path_ = shown_path;
-    opened.sync_ = options.sync;
-    opened.alignment_ = {1, 1};
-    if (options.caching == Caching::direct) {
-        KernelDirectCalls calls;
-        DirectSupport support = enable_direct(opened.fd_, calls);
-        opened.direct_ = support.direct;
-        opened.alignment_ = support.alignment;
-        if (!support.direct) {
-            opened.fallback_ = fmt::format("{} goes through the page cache, because {}", shown_path, support.reason);
-        }
-    }
+    opened.prepare(shown_path, options);
     *this = std::move(opened);
+}
+
+std::optional<File> File::nameless(int directory_fd, const std::string& shown_path, Caching caching) {
+    File opened;
+    do {
+        opened.fd_ = ::openat(directory_fd, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    } while (opened.fd_ < 0 && errno == EINTR);
+    if (opened.fd_ < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) return std::nullopt;
+    if (opened.fd_ < 0) fail("cannot create", shown_path, errno);
+    opened.prepare(shown_path, {.caching = caching});
+    return opened;
+}
+
+// What there is to know of a file that was just opened.
+void File::prepare(const std::string& shown_path, const FileOptions& options) {
+    device_ = device_of(fd_, shown_path);
+    id_ = next_id();
+    clear_nonblocking(fd_, shown_path);
+    path_ = shown_path;
+    sync_ = options.sync;
+    alignment_ = {1, 1};
+    if (options.caching == Caching::buffered) return;
+    KernelDirectCalls calls;
+    DirectSupport support = enable_direct(fd_, calls);
+    direct_ = support.direct;
+    alignment_ = support.alignment;
+    if (!direct_) fallback_ = fmt::format("{} goes through the page cache, because {}", shown_path, support.reason);
 }
 
 File::~File() {

@@ -4,6 +4,7 @@
 #include "aio/words/shared_text.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace penstock::aio {
@@ -38,6 +39,10 @@ class File {
     File() noexcept = default;
     // `path` is relative to the directory `directory_fd` (AT_FDCWD for none); `shown_path` is what errors print.
     File(int directory_fd, const std::string& path, const std::string& shown_path, FileOptions options);
+    // A new one in that directory that never has a name, mode 0600: nobody else opens it, and its room is free again
+    // once it is closed, however the process ends. Nothing where the file system has no such files. Throws as the
+    // above.
+    static std::optional<File> nameless(int directory_fd, const std::string& shown_path, Caching caching);
     ~File();
     File(File&& other) noexcept;
     File& operator=(File&& other) noexcept;
@@ -61,6 +66,8 @@ class File {
     void reserve(std::uint64_t bytes);
 
    private:
+    void prepare(const std::string& shown_path, const FileOptions& options);
+
     int fd_ = -1;
     SharedText path_;
     bool direct_ = false;

@@ -41,7 +41,7 @@ int list_names(int directory_fd, std::vector<std::string>& names) {
 }
 
 bool may_stand_beside(std::string_view name) noexcept {
-    return name == aio::profile_name || name == snapshot_folder_name || name == "lost+found";
+    return name == aio::profile_name || name == snapshot_folder_name || name == spill_file_name || name == "lost+found";
 }
 
 bool has_name(int directory_fd, const std::string& directory_path, const char* name) {

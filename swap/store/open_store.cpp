@@ -83,7 +83,7 @@ TensorStore& OpenStore::create(CreateOptions options) {
     options.caching = caching_;
     options.remedies = remedies_;
     look_.reset();
-    store_ = TensorStore::create(*io_, pointers(), std::move(options));
+    store_ = TensorStore::create(*io_, directories(), std::move(options));
     return *store_;
 }
 
@@ -93,7 +93,7 @@ TensorStore& OpenStore::open(OpenOptions options) {
     options.remedies = remedies_;
     std::optional<DirectoryLook> look = std::exchange(look_, std::nullopt);
     if (look) options.found = &look->manifests;
-    store_ = TensorStore::open(*io_, pointers(), options);
+    store_ = TensorStore::open(*io_, directories(), options);
     return *store_;
 }
 
@@ -102,7 +102,7 @@ const DirectoryLook& OpenStore::looked() {
     return *look_;
 }
 
-std::vector<StoreDirectory*> OpenStore::pointers() {
+std::vector<StoreDirectory*> OpenStore::directories() {
     std::vector<StoreDirectory*> pointers;
     for (StoreDirectory& directory : directories_) pointers.push_back(&directory);
     return pointers;

@@ -54,6 +54,8 @@ class OpenStore {
     aio::Io& io() const { return *io_; }
     int ready_fd() const noexcept { return ready_fd_; }  // Backend::ready_fd(), of an Io of its own
     const std::string& backend_note() const noexcept { return backend_note_; }  // ChosenBackend::note
+    aio::Caching caching() const noexcept { return caching_; }                  // of start_io()
+    std::vector<StoreDirectory*> directories();                                 // which are this object's
 
     // As those of TensorStore, with the caching of start_io(). REQUIRES: it has an Io and no store
     // yet.
@@ -64,7 +66,6 @@ class OpenStore {
    private:
     OpenStore() = default;
     void take_directory(const std::string& path, const std::string& job);
-    std::vector<StoreDirectory*> pointers();
     const DirectoryLook& looked();
 
     std::vector<StoreDirectory> directories_;

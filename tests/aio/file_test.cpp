@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <optional>
 
 namespace penstock::aio {
 namespace {
@@ -28,6 +31,43 @@ TEST(File, CreatesWithModeForTheOwnerOnlyAndRefusesWhatIsThere) {
     EXPECT_EQ(
         error_of(path, {.mode = FileMode::create}),
         "cannot create " + path + ": File exists (EEXIST); it must not exist yet; choose another place or remove it.");
+}
+
+std::size_t name_count(const std::string& directory) {
+    const std::filesystem::directory_iterator all(directory);
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(File, WithoutANameIsNobodyElsesAndLeavesNothing) {
+    const TemporaryDirectory directory;
+    const int fd = ::open(directory.path().c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    std::optional<File> file = File::nameless(fd, "shown", Caching::direct);
+    if (!file) GTEST_SKIP() << "this file system has no files without a name";
+    EXPECT_EQ(file->path(), "shown");
+    EXPECT_EQ(name_count(directory.path()), 0U);
+    struct stat status = {};
+    ASSERT_EQ(::fstat(file->fd(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777U, 0600U);
+    EXPECT_EQ(status.st_nlink, 0U);
+    EXPECT_NE(
+        ::linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(file->fd())).c_str(), fd, "name", AT_SYMLINK_FOLLOW), 0);
+    file->reserve(1 << 20);
+    EXPECT_EQ(file->bytes(), 1U << 20);
+    const File named(fd, "beside", "beside", {.mode = FileMode::create});
+    EXPECT_EQ(file->direct(), named.direct());
+    EXPECT_EQ(file->alignment().offset_bytes, named.alignment().offset_bytes);
+    EXPECT_EQ(file->device(), named.device());
+    ::close(fd);
+}
+
+TEST(File, WithoutANameIsNoneWhereTheFileSystemHasNoneAndNamesTheDirectoryOtherwise) {
+    if (::geteuid() == 0) {  // nobody else may try in /proc
+        const int proc = ::open("/proc", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+        EXPECT_FALSE(File::nameless(proc, "shown", Caching::direct));
+        ::close(proc);
+    }
+    EXPECT_NE(refusal_of(ExitCode::storage, [] { File::nameless(-1, "shown", Caching::direct); }).find("shown"),
+              std::string::npos);
 }
 
 TEST(File, NamesTheMissingFile) {

@@ -191,6 +191,46 @@ void Driver::write(store::TileId tile, std::span<std::byte> memory) {
     if (s.memory.device_residents().has(tile)) s.renew_device_residents();
 }
 
+store::SpillBlock Driver::allocate_spill(std::uint64_t bytes) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.deps.spill != nullptr, "something is spilled, but the driver has no spill");
+    const std::uint64_t number = s.send({.kind = Order::Kind::allocate_spill, .bytes = bytes});
+    store::SpillBlock block;
+    s.mailbox.wait([&](const Progress& progress) {
+        block = progress.allocated;
+        return progress.orders_done >= number;
+    });
+    return block;
+}
+
+void Driver::spill_out(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) {
+    state_->send_spill({.kind = Order::Kind::spill_out,
+                        .memory = memory,
+                        .block = block,
+                        .urgency = aio::Urgency::write_back,
+                        .unit = unit});
+}
+
+void Driver::spill_in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) {
+    state_->send_spill({.kind = Order::Kind::spill_in,
+                        .memory = memory,
+                        .block = block,
+                        .urgency = aio::Urgency::prefetch,
+                        .unit = unit});
+}
+
+void Driver::wait_for_spill(store::SpillBlock block) {
+    State& s = *state_;
+    const std::uint64_t errands = block.index < s.spill_errands.size() ? s.spill_errands[block.index] : 0;
+    if (s.mailbox.has_spilled(block, errands)) return;
+    s.send({.kind = Order::Kind::await_spill, .block = block});
+    const auto start = Clock::now();
+    const TraceStart from = trace_start(s.deps.trace);
+    s.mailbox.wait_for_spill(block, errands);
+    s.traced(from, {.lane = TraceLane::wait_spill});
+    s.waits.spills += Clock::now() - start;
+}
+
 void Driver::begin_snapshot(const std::string& path) {
     PENSTOCK_CHECK(state_->phase == State::Phase::between && !state_->update_open,
                    "a copy of a generation begins within a pass or an update");

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
+#include "swap/spill/spill.h"
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver_memory.h"
@@ -42,6 +43,7 @@ struct DriverDeps {
     pool::PinnedPool* pool = nullptr;
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;  // which the store holds
+    store::Spill* spill = nullptr;        // on that Io; null: nothing is spilled
     TraceRecorder* trace = nullptr;       // null: nobody records what happens
 };
 
@@ -49,7 +51,8 @@ struct WaitTimes {
     std::chrono::nanoseconds weights{0};  // compute waited for weights
     std::chrono::nanoseconds tiles{0};    // the update waited for a tile
     std::chrono::nanoseconds commit{0};   // for the last writes and the manifest
-    std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit; }
+    std::chrono::nanoseconds spills{0};   // for bytes that were spilled, or for their memory
+    std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit + spills; }
 };
 
 // When a unit that awaits its update is updated within a pass.
@@ -106,6 +109,17 @@ class Driver {
     // After an error a device may still be at the memory. REQUIRES: as begin_update(); of read: it was written.
     void read(store::TileId tile, std::span<std::byte> memory);
     void write(store::TileId tile, std::span<std::byte> memory);
+
+    // Bytes of compute's that leave host memory and come back within this run (swap/spill/spill.h), at any time. A
+    // block is reserved on disk once, which blocks, and goes out and in any number of times, in the order of the calls,
+    // which return at once: its memory, whole granules of the pool, is the driver's until wait_for_spill(). What a
+    // block holds nobody else sees. `unit` names it in the trace. Throws Error: does_not_fit (no room on disk: says
+    // what to do).
+    store::SpillBlock allocate_spill(std::uint64_t bytes);
+    void spill_out(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit = no_trace_index);
+    void spill_in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit = no_trace_index);
+    // Blocks until the block has ended all that it was sent for: what went out may be changed, what came in is there.
+    void wait_for_spill(store::SpillBlock block);
 
     // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
     // go on. What becomes of it, failure included, is told by take_snapshots(). REQUIRES: memory for snapshots was

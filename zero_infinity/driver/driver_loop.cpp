@@ -51,11 +51,13 @@ long long whole_seconds(std::chrono::nanoseconds time) {
 
 DriverLoop::DriverLoop(const DriverLoopDeps& deps, SnapshotCopierDeps snapshots)
     : deps_(deps),
+      spills_(deps.spill, deps.trace),
       weights_(streamer_deps(deps)),
       update_(pipeline_deps(deps, weights_)),
       snapshots_(std::move(snapshots)),
       notes_passed_(deps.store->notes().size()) {
     orders_.reserve(64);
+    for_compute_.mailbox = deps_.mailbox;
     thread_ = std::thread([this] { run(); });
 }
 
@@ -85,6 +87,7 @@ void DriverLoop::run() noexcept {
         advance(weights_.copying() ? std::chrono::nanoseconds(std::chrono::microseconds(50)) : std::chrono::seconds(1));
     }
     snapshots_.stop();
+    spills_.stop();
     // Direct I/O in flight cannot be cancelled: its memory stays leased until it is back.
     while (!stuck_ && !drained()) advance(std::chrono::milliseconds(10));
     if (stuck_) deps_.store->abandon();
@@ -163,6 +166,16 @@ void DriverLoop::obey(const Order& order) {
         case Order::Kind::end_snapshot:
             snapshots_.stop();
             break;
+        case Order::Kind::allocate_spill:
+            progress_.allocated = spills_.spill().allocate(order.bytes);
+            break;
+        case Order::Kind::spill_out:
+        case Order::Kind::spill_in:
+            send_spill(order);
+            break;
+        case Order::Kind::await_spill:
+            spills_.await(order.block);
+            break;
         case Order::Kind::stop:
             break;
     }
@@ -178,6 +191,7 @@ void DriverLoop::pump() {
     update_.pump();
     progress_.written_tiles = update_.written_count();
     fail(update_.error());
+    fail(spills_.error());
     pump_commit();
     pump_transfer();
 }
@@ -223,6 +237,16 @@ void DriverLoop::pump_transfer() {
     if (!failure_) ++progress_.transfers;
 }
 
+void DriverLoop::send_spill(const Order& order) {
+    deps_.mailbox->expect_spill(order.block);
+    spills_.send(order.block,
+                 {.way = order.kind == Order::Kind::spill_out ? SpillErrand::Way::out : SpillErrand::Way::in,
+                  .memory = order.memory,
+                  .urgency = order.urgency,
+                  .listener = &for_compute_,
+                  .unit = order.unit});
+}
+
 void DriverLoop::pump_snapshot() {
     while (auto ended = snapshots_.take_ended()) {
         deps_.mailbox->add_snapshot(std::move(*ended));
@@ -234,6 +258,10 @@ void DriverLoop::pump_snapshot() {
 void DriverLoop::pass_on_notes() {
     const std::vector<std::string>& notes = deps_.store->notes();
     for (; notes_passed_ < notes.size(); ++notes_passed_) deps_.mailbox->add_note(notes[notes_passed_]);
+    if (deps_.spill == nullptr) return;
+    const std::vector<std::string>& of_spill = deps_.spill->notes();
+    for (; spill_notes_passed_ < of_spill.size(); ++spill_notes_passed_)
+        deps_.mailbox->add_note(of_spill[spill_notes_passed_]);
 }
 
 void DriverLoop::advance(std::chrono::nanoseconds timeout) {
@@ -273,7 +301,8 @@ bool DriverLoop::drained() noexcept {
 }
 
 bool DriverLoop::idle() const noexcept {
-    return update_.idle() && snapshots_.idle() && commit_.idle() && transfer_.idle() && weights_.quiet();
+    return update_.idle() && spills_.idle() && snapshots_.idle() && commit_.idle() && transfer_.idle() &&
+           weights_.quiet();
 }
 
 void DriverLoop::fail(ExitCode code, const std::string& message) {

@@ -5,6 +5,7 @@
 #include "aio/words/error.h"
 #include "zero_infinity/driver/mailbox.h"
 #include "zero_infinity/driver/snapshot_copier.h"
+#include "zero_infinity/driver/spill_lane.h"
 #include "zero_infinity/driver/update_pipeline.h"
 #include "zero_infinity/driver/weight_streamer.h"
 #include "zero_infinity/trace/trace_recorder.h"
@@ -25,6 +26,7 @@ struct DriverLoopDeps {
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;
     const DriverMemory* memory = nullptr;
+    store::Spill* spill = nullptr;  // null: nothing is spilled
     Mailbox* mailbox = nullptr;
     TraceRecorder* trace = nullptr;
     std::chrono::seconds deadline = aio::default_deadline;  // for one device copy
@@ -50,6 +52,11 @@ class DriverLoop {
         void tile_done() noexcept override {}
     };
 
+    struct ForCompute final : SpillListener {
+        void spill_ended(store::SpillBlock block) noexcept override { mailbox->spill_ended(block); }
+        Mailbox* mailbox = nullptr;
+    };
+
     void run() noexcept;
     void turn();
     void obey_orders();
@@ -59,6 +66,7 @@ class DriverLoop {
     void pump_commit();
     void begin_transfer(const Order& order);
     void pump_transfer();
+    void send_spill(const Order& order);
     void pump_snapshot();
     void pass_on_notes();
     void advance(std::chrono::nanoseconds timeout);
@@ -69,6 +77,7 @@ class DriverLoop {
     void fail(const std::optional<store::StoreError>& error);
 
     DriverLoopDeps deps_;
+    SpillLane spills_;
     WeightStreamer weights_;
     UpdatePipeline update_;
     SnapshotCopier snapshots_;
@@ -81,7 +90,9 @@ class DriverLoop {
     TraceStart commit_started_;
     Transfer transfer_;
     bool transfer_under_way_ = false;
+    ForCompute for_compute_;
     std::size_t notes_passed_ = 0;
+    std::size_t spill_notes_passed_ = 0;
     std::optional<DriverFailure> failure_;
     bool stopping_ = false;
     std::chrono::steady_clock::time_point next_check_;

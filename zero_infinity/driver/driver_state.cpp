@@ -48,6 +48,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
             .device = deps.device,
             .layout = deps.layout,
             .memory = &memory,
+            .spill = deps.spill,
             .mailbox = &mailbox,
             .trace = deps.trace,
             .deadline = options.deadline},
@@ -181,6 +182,13 @@ void Driver::State::transfer(const Order& order) {
     const std::uint64_t wanted = ++transfers;
     std::chrono::nanoseconds waited{0};  // of nobody's step
     wait(waited, [&](const Progress& progress) { return progress.transfers == wanted; });
+}
+
+void Driver::State::send_spill(const Order& order) {
+    PENSTOCK_CHECK(deps.spill != nullptr, "something is spilled, but the driver has no spill");
+    if (order.block.index >= spill_errands.size()) spill_errands.resize(order.block.index + 1);
+    ++spill_errands[order.block.index];
+    send(order);
 }
 
 // Host memory has new ones.

@@ -54,6 +54,7 @@ struct Driver::State {
     void wait_for_weights();
     void compute_after(Ticket there);
     void transfer(const Order& order);
+    void send_spill(const Order& order);
     void renew_device_residents();
 
     DriverDeps deps;
@@ -80,7 +81,8 @@ struct Driver::State {
     std::uint64_t begun = 0;       // number of the order that began the update: older progress is of another
     std::uint64_t commits = 0;     // begun
     bool committing = false;
-    std::uint64_t transfers = 0, copies = 0;  // begun
+    std::uint64_t transfers = 0, copies = 0;   // begun
+    std::vector<std::uint64_t> spill_errands;  // by block: sent
     bool device_stuck = false;
 
     DriverLoop loop;  // its thread starts last and ends first

@@ -3,10 +3,12 @@
 
 #include "aio/words/error.h"
 #include "swap/format/manifest.h"
+#include "swap/spill/spill.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/residents.h"
 #include "zero_infinity/driver/snapshot_copier.h"
 #include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/trace/trace_recorder.h"
 
 #include <algorithm>
 #include <chrono>
@@ -39,6 +41,10 @@ struct Order {
         write,  // one tile
         snapshot,
         end_snapshot,
+        allocate_spill,
+        spill_out,
+        spill_in,
+        await_spill,  // compute waits for what the block was sent for
         stop
     } kind = Kind::stop;
     Fetch fetch;                                       // of await, await_update, begin_unit, end_unit: its unit
@@ -51,7 +57,11 @@ struct Order {
     std::shared_ptr<const store::ClientState> client;  // of commit
     std::string path;                                  // of snapshot
     store::TileId tile;                                // of read and write
-    std::span<std::byte> memory;                       // of read and write
+    std::span<std::byte> memory;                       // of read, write, spill_out and spill_in
+    std::uint64_t bytes = 0;                           // of allocate_spill
+    store::SpillBlock block;                           // of spill_out, spill_in and await_spill
+    aio::Urgency urgency = aio::Urgency::write_back;   // of spill_out and spill_in
+    std::uint32_t unit = no_trace_index;               // likewise, for the trace
 };
 
 // Why the driver can do no more. Final.
@@ -67,6 +77,7 @@ struct Progress {
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;  // of single tiles
     std::uint64_t ended_copies = 0;
+    store::SpillBlock allocated;  // newest
     SnapshotProgress snapshot;
 };
 
@@ -148,6 +159,13 @@ class Mailbox {
         const std::lock_guard lock(mutex_);
         return progress_;
     }
+    bool has_spilled(store::SpillBlock block, std::uint64_t errands) {  // out and in, since the beginning
+        const std::lock_guard lock(mutex_);
+        return spilled(block) == errands;
+    }
+    void wait_for_spill(store::SpillBlock block, std::uint64_t errands) {
+        wait([&](const Progress&) { return spilled(block) == errands; });
+    }
     std::vector<EndedSnapshot> take_snapshots() {
         const std::lock_guard lock(mutex_);
         return std::exchange(ended_snapshots_, {});
@@ -191,6 +209,14 @@ class Mailbox {
         }
         changed_.notify_one();
     }
+    void expect_spill(store::SpillBlock block) {
+        const std::lock_guard lock(mutex_);
+        if (block.index >= spilled_.size()) spilled_.resize(block.index + 1);
+    }
+    void spill_ended(store::SpillBlock block) noexcept {  // REQUIRES: expected
+        const std::lock_guard lock(mutex_);
+        ++spilled_[block.index];
+    }
     void add_note(const std::string& note) {
         const std::lock_guard lock(mutex_);
         notes_.push_back(note);
@@ -201,6 +227,10 @@ class Mailbox {
     }
 
    private:
+    std::uint64_t spilled(store::SpillBlock block) const {
+        return block.index < spilled_.size() ? spilled_[block.index] : 0;
+    }
+
     std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<Order> orders_;
@@ -209,6 +239,7 @@ class Mailbox {
     std::vector<ArrivedFetch> arrived_;                            // by unit, the last one
     std::vector<std::pair<std::uint64_t, std::byte*>> to_update_;  // by unit: the last fetch for it, and where
     std::vector<std::optional<StagedStates>> staged_;              // by tile
+    std::vector<std::uint64_t> spilled_;                           // by block: errands that have ended
     std::optional<DriverFailure> failure_;
     std::vector<std::string> notes_;
     std::vector<EndedSnapshot> ended_snapshots_;

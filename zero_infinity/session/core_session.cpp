@@ -46,6 +46,8 @@ SessionCounters CoreSession::counters() const {
     const aio::IoStatistics& io = state_->machine->open.io().statistics();
     return {.read_bytes = io.total_read_bytes(),
             .write_bytes = io.total_write_bytes(),
+            .spill_read_bytes = state_->work->spill.read_bytes(),
+            .spill_write_bytes = state_->work->spill.write_bytes(),
             .waits = state_->work->driver.waits(),
             .updating = state_->updating,
             .pool_peak_bytes = state_->pool->peak_bytes(),

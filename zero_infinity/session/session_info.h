@@ -65,6 +65,8 @@ struct SessionInfo {
 struct SessionCounters {
     std::uint64_t read_bytes = 0;
     std::uint64_t write_bytes = 0;
+    std::uint64_t spill_read_bytes = 0;   // of them: what was spilled came back
+    std::uint64_t spill_write_bytes = 0;  // of them
     WaitTimes waits;
     std::chrono::nanoseconds updating{0};  // compute updated units, or waited for their tiles
     std::uint64_t pool_peak_bytes = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
+#include "swap/spill/spill.h"
 #include "swap/store/open_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver.h"
@@ -38,6 +39,7 @@ struct SessionWork {
 
     Workers workers;
     GradientSums gradients;
+    store::Spill spill;  // touches no disk until something is spilled
     Driver driver;
 };
 

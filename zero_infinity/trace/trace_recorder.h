@@ -16,11 +16,14 @@ enum class TraceLane : std::uint8_t {
     wait_weights,  // compute stands still
     wait_tiles,    // likewise, the update
     wait_commit,   // likewise, for the last writes or the manifest
+    wait_spill,    // likewise, for bytes that were spilled, or for their memory
     update,        // of one tile
     read,          // of one tile, from when it was asked for until its hash was found right
     write,         // of one tile
     copy_in,       // of one unit's weights to a device's own memory
     commit,        // flush and manifest
+    spill_out,     // of one block, from when its turn came
+    spill_in,      // likewise
 };
 
 inline constexpr std::uint32_t no_trace_index = ~0U;

@@ -68,7 +68,9 @@ bool FailingBackend::submit(aio::Attempt& attempt) {
         slow_ = &attempt;
         return true;
     }
-    if (attempt.kind == aio::IoKind::flush && faults_->fails_flush.load()) {
+    const bool fails = attempt.kind == aio::IoKind::flush ? faults_->fails_flush.load()
+                                                          : attempt.bytes == faults_->failing_bytes.load();
+    if (fails) {
         attempt.result = -EIO;
         attempt.next = std::exchange(failed_, &attempt);
         return true;
@@ -131,6 +133,8 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                             {.objects = {objects.begin(), objects.end()}, .kind = options.kind});
         write_initial(*io_, *store_, layout_);
     }
+    spill_ = std::make_unique<store::Spill>(*io_, std::vector<store::StoreDirectory*>{directory_.get()},
+                                            store::SpillOptions{});
     device_ = zero::make_device({.kind = options.device, .budget_bytes = 4 << 20, .copy_delay = options.copy_delay});
     zero::MemoryRequest request{.layout = &layout_,
                                 .training = training_,
@@ -154,6 +158,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                                               .pool = pool_.get(),
                                                               .device = device_.get(),
                                                               .layout = &layout_,
+                                                              .spill = spill_.get(),
                                                               .trace = options.trace},
                                              zero::DriverOptions{.window = plan.window,
                                                                  .host_window_bytes = plan.host_window_bytes,

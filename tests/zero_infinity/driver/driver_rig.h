@@ -3,6 +3,7 @@
 #pragma once
 
 #include "aio/io.h"
+#include "swap/spill/spill.h"
 #include "swap/store/tensor_store.h"
 #include "tests/aio/fakes/forwarding_backend.h"
 #include "zero_infinity/driver/driver.h"
@@ -26,6 +27,7 @@ struct DeviceFaults {
     // One write of so many bytes stays with the device until this is 0 again.
     std::atomic<std::uint32_t> slow_write_bytes{0};
     std::atomic<bool> slow_write_met{false};
+    std::atomic<std::uint32_t> failing_bytes{0};  // EIO for reads and writes of so many
 };
 
 class FailingBackend final : public ForwardingBackend {
@@ -93,6 +95,7 @@ class DriverRig {
     std::uint64_t wrong_in_snapshot(const std::string& path, std::uint64_t updates);  // the same of a kept store
     const aio::Io& io() const { return *io_; }
     store::TensorStore& store() { return *store_; }
+    const store::Spill& spill() const { return *spill_; }
     const zero::ModelLayout& layout() const { return layout_; }
     DeviceFaults faults;
 
@@ -107,6 +110,7 @@ class DriverRig {
     std::unique_ptr<store::StoreDirectory> directory_;
     std::unique_ptr<aio::Io> io_;
     std::unique_ptr<store::TensorStore> store_;
+    std::unique_ptr<store::Spill> spill_;
     std::unique_ptr<zero::Device> device_;
     std::unique_ptr<pool::PinnedPool> pool_;
     std::unique_ptr<zero::Driver> driver_;
