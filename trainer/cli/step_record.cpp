@@ -93,6 +93,10 @@ std::string json_of(const StepRecord& record) {
         {"time", time_text(record.time_s)},
     };
     if (record.updated_again) object["updated_again"] = true;
+    if (record.away_bytes > 0) {
+        object["activation_nvme_bytes"] = record.away_bytes;
+        object["wait_spill_s"] = record.wait_spill_seconds;
+    }
     return object.dump();
 }
 

@@ -26,18 +26,21 @@ struct StepRecord {
     double wait_weights_seconds = 0;  // compute waited for weights
     double wait_tiles_seconds = 0;    // the update waited for states
     double wait_commit_seconds = 0;   // for the last writes and the manifest
+    double wait_spill_seconds = 0;    // for activations that went to NVMe
     std::uint64_t read_bytes = 0;     // NVMe, in this step
     std::uint64_t write_bytes = 0;
     std::uint64_t pool_peak_bytes = 0;  // since the start
     std::uint64_t pool_budget_bytes = 0;
-    std::uint64_t activation_bytes = 0;  // kept for backward in this step: outside of the pool
+    std::uint64_t activation_bytes = 0;  // kept for backward in this step: outside of the pool, without a budget
+    std::uint64_t away_bytes = 0;        // of them: went to NVMe and came back
     std::uint64_t peak_rss_bytes = 0;    // of the process, since the start
     double seconds_left = 0;             // to the last step, at the speed of the last ones
 
     double tokens_per_second() const noexcept { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
-    double waited_share() const noexcept {
-        return seconds > 0 ? (wait_weights_seconds + wait_tiles_seconds + wait_commit_seconds) / seconds : 0;
+    double waited_seconds() const noexcept {
+        return wait_weights_seconds + wait_tiles_seconds + wait_commit_seconds + wait_spill_seconds;
     }
+    double waited_share() const noexcept { return seconds > 0 ? waited_seconds() / seconds : 0; }
 };
 
 std::string line_of(const StepRecord& record);  // for a file

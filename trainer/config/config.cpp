@@ -83,6 +83,7 @@ zero::SettingNames setting_names() {
             .gradient_type = "data_types.grad_accum_dtype",
             .resident_weights = "zero_optimization.offload_param.device",
             .resident_states = "zero_optimization.offload_optimizer.device",
+            .activations = "memory.activation_budget",
             .snapshots = "keep.every and keep.folder",
             .codec = "memory.codec",
             .fill = "memory.fill_host_budget"};

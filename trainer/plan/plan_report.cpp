@@ -55,9 +55,14 @@ std::string words_of_bottleneck(const RunPlan& plan) {
 }
 
 std::string text_of_memory(const RunPlan& plan) {
-    std::string text =
-        named("memory", fmt::format("the pool, exactly; and {} of activations for backward, outside of it",
-                                    mebibytes(plan.activation_bytes())));
+    const std::uint64_t kept = plan.activation_bytes();
+    const std::uint64_t budget = plan.way.config.session.activation_bytes;
+    const std::string activations =
+        budget == 0
+            ? fmt::format("the pool, exactly; and {} of activations for backward, outside of it", mebibytes(kept))
+            : fmt::format("the pool, exactly; of {} of activations some {} go to NVMe and come back", mebibytes(kept),
+                          mebibytes(kept - std::min(kept, budget)));
+    std::string text = named("memory", activations);
     std::string table = plan.way.plan->memory.budget.table();
     if (!table.empty() && table.back() != '\n') table += '\n';
     return text + table;

@@ -272,12 +272,18 @@ void OpenedRun::say_start(Console& console) {
     if (opened.resumed) console.info(fmt::format("resumed at step {} of {}", start_.state.step, config_.steps));
 }
 
-// They grow with the whole batch, and no budget bounds them.
+// They grow with the whole batch, and no budget bounds them, unless one is given.
 void OpenedRun::say_activations(Console& console) const {
     const std::uint64_t element_bytes =
         zero::find_codec(config_.session.codec)->weights == zero::PlaneType::fp32 ? 4 : 2;
     const std::int64_t rows = config_.micro_batch_rows * config_.micro_batches;
     const std::uint64_t kept = activation_bytes(config_.model, rows, element_bytes);
+    if (const std::uint64_t budget = config_.session.activation_bytes; budget > 0) {
+        const std::uint64_t away = kept - std::min(kept, budget);
+        console.info(fmt::format("within it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept),
+                                 rows, away == 0 ? "" : fmt::format("; {} of them go to NVMe", mebibytes(away))));
+        return;
+    }
     console.info(fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,
                              config_.session.engine.activations == engine::Activations::retain
                                  ? ", and what memory.activations \"keep\" adds"

@@ -39,11 +39,13 @@ StepRecord StepMeter::measure(const RunProgress& progress, const engine::StepRep
                             .wait_weights_seconds = seconds_of(counters.waits.weights - counters_.waits.weights),
                             .wait_tiles_seconds = seconds_of(counters.waits.tiles - counters_.waits.tiles),
                             .wait_commit_seconds = seconds_of(counters.waits.commit - counters_.waits.commit),
+                            .wait_spill_seconds = seconds_of(counters.waits.spills - counters_.waits.spills),
                             .read_bytes = counters.read_bytes - counters_.read_bytes,
                             .write_bytes = counters.write_bytes - counters_.write_bytes,
                             .pool_peak_bytes = counters.pool_peak_bytes,
                             .pool_budget_bytes = config_.session.host_budget_bytes,
                             .activation_bytes = report.activation_bytes + report.graph_bytes,
+                            .away_bytes = report.away_bytes,
                             .peak_rss_bytes = peak_rss_bytes(),
                             .seconds_left = smooth_seconds_ * static_cast<double>(config_.steps - step)};
     counters_ = counters;

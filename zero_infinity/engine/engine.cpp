@@ -69,7 +69,7 @@ std::vector<std::string> not_reached(const Unit& unit, const std::set<const Para
 }  // namespace
 
 Engine::Engine(const EngineDeps& deps, EngineOptions options)
-    : deps_(deps), options_(options), tape_(deps.model->units().size(), options), paths_(deps.model->units().size()) {
+    : deps_(deps), options_(options), tape_(deps.model->units().size(), options, deps.core->shelf()), paths_(deps.model->units().size()) {
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit) complete_at_.push_back(unit);
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit)
         for (const zero::BorrowedSpec& borrowed : deps.core->layout().unit(unit).spec().borrowed)
@@ -195,6 +195,7 @@ void Engine::forward_and_backward(std::span<const Bundle> micro_batches, std::ui
     for (std::uint32_t unit = 0; unit + 1 < count; ++unit) forward(unit, micro_batches.size());
     report.activation_bytes = tape_.input_bytes();
     report.graph_bytes = tape_.graph_bytes();
+    report.away_bytes = tape_.away_bytes();
     activation_peak_bytes_ = std::max(activation_peak_bytes_, report.activation_bytes + report.graph_bytes);
     const auto backward_start = Clock::now();
     const auto updated_in_forward = deps_.core->counters().updating;
@@ -219,6 +220,7 @@ void Engine::forward(std::uint32_t unit, std::size_t count) {
         std::string generator = generator_state(deps_.device);
         tape_.set_input(unit + 1, index, first_run(unit, saved), saved.input);
         if (generator != generator_state(deps_.device)) saved.generator = std::move(generator);
+        tape_.lay_aside(unit, index);
     }
     release(unit);
 }
@@ -267,6 +269,7 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
     std::set<std::string> wanted;  // inputs that a gradient is wanted of
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
+        tape_.bring_back(unit, index);
         SavedActivations& saved = tape_.at(unit, index);
         wanted.merge(requiring_gradient(saved.input));
         add_gradients(unit, differentiate(unit, saved, upstream_[index], count, loss));

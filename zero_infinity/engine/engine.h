@@ -37,9 +37,10 @@ inline constexpr const char* generator_key = "penstock.generator";
 struct StepReport {
     double loss = 0;           // mean over the micro-batches
     double gradient_norm = 0;  // before clipping
-    // Of the units' inputs that forward keeps for backward, of all micro-batches: outside of every budget. What the
-    // caller gave is not counted.
+    // Of the units' inputs that forward keeps for backward, of all micro-batches: outside of every budget, unless there
+    // is one for them (CoreOptions::activation_bytes). What the caller gave is not counted.
     std::uint64_t activation_bytes = 0;
+    std::uint64_t away_bytes = 0;   // of them: went to NVMe, and came back
     std::uint64_t graph_bytes = 0;  // that graphs took which were kept, as they were measured; outside of every budget
     std::chrono::nanoseconds forward{0};   // without updates within it
     std::chrono::nanoseconds backward{0};  // with the last unit's forward and the norm

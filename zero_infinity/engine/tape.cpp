@@ -1,24 +1,51 @@
 #include "zero_infinity/engine/tape.h"
 
+#include "aio/words/byte_count.h"
+
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace penstock::engine {
+namespace {
+
+// Vector instructions read it best, whatever lies before.
+constexpr std::uint64_t laid_alignment = 64;
+
+using Entry = std::pair<std::string, at::Tensor>;
+
+bool has_memory_of(const Entry& entry, const at::Tensor& tensor) {
+    return entry.second.defined() && entry.second.is_alias_of(tensor);
+}
+
+// Tensors that a unit passes on, or returns twice, have their memory once.
+bool is_first_of_its_memory(const Bundle& bundle, const Entry& entry, const Bundle& before) {
+    const auto same = [&](const Entry& other) { return has_memory_of(other, entry.second); };
+    for (const Entry& earlier : bundle) {
+        if (&earlier == &entry) break;
+        if (same(earlier)) return false;
+    }
+    return std::none_of(before.begin(), before.end(), same);
+}
+
+bool is_alone(const Bundle& bundle, const Entry& entry) {
+    return std::count_if(bundle.begin(), bundle.end(),
+                         [&](const Entry& other) { return has_memory_of(other, entry.second); }) == 1;
+}
+
+at::Tensor on_shelf(std::span<std::byte> memory, const LaidTensor& laid) {
+    return at::from_blob(memory.data() + laid.offset_bytes, laid.shape, laid.strides, laid.options.device(at::kCPU));
+}
+
+}  // namespace
 
 std::uint64_t own_bytes(const Bundle& bundle, const Bundle& before) {
-    const auto has_memory_of = [](const at::Tensor& tensor) {
-        return [&tensor](const auto& other) { return other.second.defined() && other.second.is_alias_of(tensor); };
-    };
     std::uint64_t bytes = 0;
-    for (auto entry = bundle.begin(); entry != bundle.end(); ++entry) {
-        const at::Tensor& tensor = entry->second;
-        if (!tensor.defined() || std::any_of(bundle.begin(), entry, has_memory_of(tensor)) ||
-            std::any_of(before.begin(), before.end(), has_memory_of(tensor)))
-            continue;
-        bytes += tensor.storage().nbytes();
-    }
+    for (const Entry& entry : bundle)
+        if (entry.second.defined() && is_first_of_its_memory(bundle, entry, before))
+            bytes += entry.second.storage().nbytes();
     return bytes;
 }
 
@@ -35,12 +62,14 @@ std::uint32_t first_kept_graph(std::span<const std::optional<std::uint64_t>> gra
     return unit;
 }
 
-Tape::Tape(std::size_t units, const EngineOptions& options) : options_(options), saved_(units), graph_bytes_(units) {}
+Tape::Tape(std::size_t units, const EngineOptions& options, zero::Shelf* shelf)
+    : options_(options), shelf_(shelf), saved_(units), graph_bytes_(units) {}
 
 void Tape::begin(std::vector<Bundle> inputs) {
     for (auto& unit : saved_) unit.assign(inputs.size(), {});
     for (std::size_t index = 0; index < inputs.size(); ++index) saved_[0][index].input = std::move(inputs[index]);
     input_bytes_ = 0;
+    if (shelf_ != nullptr) shelf_->clear();
     first_kept_ = unit_count();
     if (options_.activations == Activations::recompute) return;
     first_kept_ = options_.graph_budget_bytes == unbounded_graphs
@@ -50,7 +79,55 @@ void Tape::begin(std::vector<Bundle> inputs) {
 
 void Tape::set_input(std::uint32_t unit, std::size_t micro_batch, Bundle input, const Bundle& before) {
     input_bytes_ += own_bytes(input, before);
-    saved_[unit][micro_batch].input = std::move(input);
+    SavedActivations& saved = saved_[unit][micro_batch];
+    saved.input = std::move(input);
+    for (const Entry& entry : saved.input)
+        if (entry.second.defined() && entry.second.is_non_overlapping_and_dense() && entry.second.numel() > 0 &&
+            is_alone(saved.input, entry) && is_first_of_its_memory(saved.input, entry, before))
+            saved.own.push_back(entry.first);
+}
+
+// The order in which backward goes through them.
+std::uint64_t Tape::turn_of(std::uint32_t unit, std::size_t micro_batch) const {
+    return std::uint64_t{unit_count() - 1 - unit} * saved_[unit].size() + micro_batch;
+}
+
+void Tape::lay_aside(std::uint32_t unit, std::size_t micro_batch) {
+    SavedActivations& saved = saved_[unit][micro_batch];
+    if (shelf_ == nullptr || saved.own.empty() || keeps_graph(unit)) return;
+    std::uint64_t bytes = 0;
+    for (const std::string& name : saved.own) {
+        const at::Tensor& tensor = saved.input.at(name);
+        saved.laid.push_back({.name = name,
+                              .offset_bytes = bytes,
+                              .shape = tensor.sizes().vec(),
+                              .strides = tensor.strides().vec(),
+                              .options = tensor.options(),
+                              .requires_gradient = tensor.requires_grad()});
+        bytes += round_up(tensor.nbytes(), laid_alignment);
+    }
+    const at::AutoGradMode no_graph(false);
+    const std::span<std::byte> memory = shelf_->lay({.turn = turn_of(unit, micro_batch), .unit = unit, .bytes = bytes});
+    for (const LaidTensor& laid : saved.laid) {
+        on_shelf(memory, laid).copy_(saved.input.at(laid.name));
+        saved.input.set(laid.name, {});
+    }
+}
+
+void Tape::bring_back(std::uint32_t unit, std::size_t micro_batch) {
+    SavedActivations& saved = saved_[unit][micro_batch];
+    if (saved.laid.empty()) return;
+    const std::span<std::byte> memory = shelf_->take(turn_of(unit, micro_batch));
+    for (const LaidTensor& laid : saved.laid) {
+        at::Tensor tensor = on_shelf(memory, laid).to(laid.options.device());
+        saved.input.set(laid.name, tensor.requires_grad_(laid.requires_gradient));
+    }
+}
+
+void Tape::forget(std::uint32_t unit, std::size_t micro_batch) {
+    const bool laid = !saved_[unit][micro_batch].laid.empty();
+    saved_[unit][micro_batch] = {};
+    if (laid) shelf_->drop(turn_of(unit, micro_batch));
 }
 
 void Tape::measured(std::uint32_t unit, std::uint64_t bytes) {

@@ -3,7 +3,11 @@
 
 #include "zero_infinity/engine/bundle.h"
 #include "zero_infinity/engine/session_options.h"
+#include "zero_infinity/session/shelf.h"
 
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,9 +16,20 @@
 
 namespace penstock::engine {
 
+// One tensor of a bundle that was laid aside: all but its bytes.
+struct LaidTensor {
+    std::string name;
+    std::uint64_t offset_bytes = 0;  // in what was laid aside at once
+    std::vector<std::int64_t> shape, strides;
+    at::TensorOptions options;
+    bool requires_gradient = false;
+};
+
 // Of one unit and micro-batch.
 struct SavedActivations {
-    Bundle input;           // detached from the unit before
+    Bundle input;                  // detached from the unit before; what is laid aside is undefined in it
+    std::vector<std::string> own;  // names of the inputs that nobody else needs once forward has left the unit
+    std::vector<LaidTensor> laid;
     Bundle output;          // with its graph, when that is kept
     std::string generator;  // before forward, where that drew from torch's default generators
 };
@@ -29,10 +44,13 @@ std::uint32_t first_kept_graph(std::span<const std::optional<std::uint64_t>> gra
 // Memory of its tensors, each once, but for those that a unit passes on, which `before` has.
 std::uint64_t own_bytes(const Bundle& bundle, const Bundle& before);
 
-// Of one step; micro-batches are taken unit by unit. Compute thread.
+// Of one step; micro-batches are taken unit by unit. Compute thread. With a shelf, inputs are there between their
+// unit's forward and its backward, under its budget; without one they stay where compute has made them. What the
+// caller gave, and what goes through several units, stays there in any case.
 class Tape {
    public:
-    Tape(std::size_t units, const EngineOptions& options);
+    // The shelf, which may be null, outlives it.
+    Tape(std::size_t units, const EngineOptions& options, zero::Shelf* shelf);
 
     std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(saved_.size()); }
     // A new step, whose first unit has these inputs, which are the caller's.
@@ -40,7 +58,9 @@ class Tape {
     SavedActivations& at(std::uint32_t unit, std::size_t micro_batch) { return saved_[unit][micro_batch]; }
     // What the unit before, which had `before`, has made of it.
     void set_input(std::uint32_t unit, std::size_t micro_batch, Bundle input, const Bundle& before);
-    void forget(std::uint32_t unit, std::size_t micro_batch) { saved_[unit][micro_batch] = {}; }
+    void lay_aside(std::uint32_t unit, std::size_t micro_batch);   // forward has left it
+    void bring_back(std::uint32_t unit, std::size_t micro_batch);  // backward is at it: blocks until its input is there
+    void forget(std::uint32_t unit, std::size_t micro_batch);      // backward has left it
 
     bool keeps_graph(std::uint32_t unit) const noexcept { return unit >= first_kept_; }
     // What a graph of this unit takes beside its output, of one micro-batch: the next step goes by it.
@@ -48,9 +68,13 @@ class Tape {
 
     std::uint64_t input_bytes() const noexcept { return input_bytes_; }  // of this step's inputs so far
     std::uint64_t graph_bytes() const;                                   // of the graphs that this step keeps, as known
+    std::uint64_t away_bytes() const { return shelf_ == nullptr ? 0 : shelf_->figures().away_bytes; }  // went to NVMe
 
    private:
+    std::uint64_t turn_of(std::uint32_t unit, std::size_t micro_batch) const;
+
     EngineOptions options_;
+    zero::Shelf* shelf_;
     std::vector<std::vector<SavedActivations>> saved_;       // [unit][micro-batch]
     std::vector<std::optional<std::uint64_t>> graph_bytes_;  // of one micro-batch
     std::uint32_t first_kept_ = 0;

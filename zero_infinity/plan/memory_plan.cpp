@@ -40,6 +40,7 @@ pool::Budget fixed_uses(const MemoryRequest& request, std::uint32_t staging_tile
         if (bytes > 0) budget.add({use, bytes, setting});
     };
     add(gradients_use, request.gradient_bytes, names.gradient_type);
+    add(activations_use, request.activation_bytes, names.activations);
     add(staging_use, staging_tiles * request.layout->staging_tile_bytes(), names.staging);
     add(resident_weights_use, request.layout->resident_weights_bytes(), names.resident_weights);
     add(resident_states_use, request.layout->resident_states_bytes(), names.resident_states);

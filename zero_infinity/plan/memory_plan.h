@@ -21,6 +21,7 @@ struct SettingNames {
     std::string gradient_type = "gradient_type";
     std::string resident_weights = "residency.weights";
     std::string resident_states = "residency.states";
+    std::string activations = "activation_bytes";
     std::string snapshots = "snapshots";
     std::string codec = "codec";
     std::string fill = "fill_host_budget";
@@ -32,6 +33,7 @@ inline constexpr const char* weights_use = "weights";  // MemoryPlan::host_windo
 inline constexpr const char* staging_use = "staging";  // staging_tiles × ModelLayout::staging_tile_bytes()
 inline constexpr const char* resident_weights_use = "resident weights";
 inline constexpr const char* resident_states_use = "resident states";
+inline constexpr const char* activations_use = "activations";  // of a client: Shelf
 inline constexpr const char* snapshot_use = "keep";  // snapshot_bytes()
 
 // How many units' gradients host memory holds at once.
@@ -54,6 +56,7 @@ struct MemoryRequest {
     std::uint32_t staging_tiles = 4;       // the least
     std::uint32_t more_staging_tiles = 0;  // where there is room for them beside the window
     std::uint64_t gradient_bytes = 0;
+    std::uint64_t activation_bytes = 0;   // of a client's shelf
     bool snapshots = false;               // snapshots are copied during training
     std::uint64_t host_budget_bytes = 0;  // or planned_host_budget
     // Of a device with memory of its own.

@@ -45,6 +45,9 @@ struct CoreOptions {
     Residency residency;
     // What the budget leaves, and the machine has, keeps further units' weights in host memory, then their states.
     bool fill_host_budget = false;
+    // Of the host budget, for what a client lays aside between forward and backward (CoreSession::shelf()), and what
+    // has no room there goes to NVMe; 0: there is no shelf.
+    std::uint64_t activation_bytes = 0;
     DeviceOptions device;
     // Safety.
     Durability durability;                                // which steps are committed; a scratch store has one slot

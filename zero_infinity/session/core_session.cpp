@@ -174,6 +174,10 @@ double CoreSession::gradient_norm() {
     return *s.norm;
 }
 
+Shelf* CoreSession::shelf() noexcept {
+    return state_->work->shelf ? &*state_->work->shelf : nullptr;
+}
+
 void CoreSession::begin_step(const UpdateRequest& request) {
     State& s = *state_;
     const Stage before = s.stage;

@@ -32,6 +32,7 @@
 #include "zero_infinity/session/gradient_sums.h"
 #include "zero_infinity/session/session_info.h"
 #include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/session/shelf.h"
 #include "zero_infinity/session/step_pieces.h"
 #include "zero_infinity/weights/read_out.h"
 #include "zero_infinity/weights/write_in.h"
@@ -134,6 +135,11 @@ class CoreSession {
     void clear_gradient(ParameterId parameter);
     // Of all sums as they are, with their loss scale; defined order: gradient_sums.h. REQUIRES: no pass.
     double gradient_norm();
+
+    // Where a client lays aside what it needs again in the other half of a step; null without
+    // CoreOptions::activation_bytes. Within a pass or between passes. After an error of its own only destruction
+    // follows.
+    Shelf* shelf() noexcept;
 
     // Asked once the gradient was found finite; what the client wants to find again with this step. The norm is that of
     // the gradient, before clipping.

@@ -94,7 +94,11 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
               .deadline = plan.options.io_deadline,
               .snapshots = plan.options.snapshots,
               .caching = plan.options.caching,
-              .job = plan.options.job}) {}
+              .job = plan.options.job}),
+      mover(driver) {
+    if (plan.options.activation_bytes > 0)
+        shelf.emplace(pool, pool.use(activations_use), mover, plan.options.names.activations);
+}
 
 SessionInfo info_of(const SessionPlan& plan, const Machine& machine, const ModelStore& opened) {
     return {.resumed = opened.resumed,

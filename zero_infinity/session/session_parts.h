@@ -11,9 +11,14 @@
 #include "zero_infinity/session/model_store.h"
 #include "zero_infinity/session/session_info.h"
 #include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/session/shelf.h"
 #include "zero_infinity/threads/workers.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +38,22 @@ ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& c
                       const store::ClientState& initial_client, const SessionEvents& events);
 std::unique_ptr<pool::PinnedPool> make_pool(const SessionPlan& plan);
 
+class DriverMover final : public ShelfMover {
+   public:
+    explicit DriverMover(Driver& driver) : driver_(driver) {}
+    store::SpillBlock allocate(std::uint64_t bytes) override { return driver_.allocate_spill(bytes); }
+    void out(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) override {
+        driver_.spill_out(block, memory, unit);
+    }
+    void in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) override {
+        driver_.spill_in(block, memory, unit);
+    }
+    void wait(store::SpillBlock block) override { driver_.wait_for_spill(block); }
+
+   private:
+    Driver& driver_;
+};
+
 // What moves and updates: over a store that is open and memory that is there, which outlive it.
 struct SessionWork {
     SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool);
@@ -40,7 +61,10 @@ struct SessionWork {
     Workers workers;
     GradientSums gradients;
     store::Spill spill;  // touches no disk until something is spilled
+    // Before the driver, which may be at its memory until its own end.
+    std::optional<Shelf> shelf;
     Driver driver;
+    DriverMover mover;
 };
 
 // Why host memory is not registered with the ring, or nothing where it is, or need not be.

@@ -222,8 +222,8 @@ TEST(Config, EveryMemberOfTheSessionThatHasAKeyIsFilled) {
     const engine::SessionOptions made =
         config({"run.name=n", "memory.host_budget=1GiB", "memory.prefetch_depth=7", "memory.staging_tiles=9",
                 "memory.tile_elements=8192", "memory.activations=keep", "memory.graph_budget=3GiB",
-                "memory.device=emulated", "memory.device_budget=2GiB", "memory.emulated_copy_delay_us=11",
-                "run.seed=13", "run.threads=5"})
+                "memory.activation_budget=5MiB", "memory.device=emulated", "memory.device_budget=2GiB",
+                "memory.emulated_copy_delay_us=11", "run.seed=13", "run.threads=5"})
             .session;
     EXPECT_EQ(made.swap_directories, std::vector<std::string>{"s"});
     EXPECT_EQ(made.job, "n");
@@ -233,6 +233,7 @@ TEST(Config, EveryMemberOfTheSessionThatHasAKeyIsFilled) {
     EXPECT_EQ(made.tile_numel, 8192U);
     EXPECT_EQ(made.engine.activations, engine::Activations::retain);
     EXPECT_EQ(made.engine.graph_budget_bytes, 3ULL << 30);
+    EXPECT_EQ(made.activation_bytes, 5ULL << 20);
     EXPECT_EQ(made.device.kind, zero::DeviceKind::emulated);
     EXPECT_EQ(made.device.budget_bytes, 2ULL << 30);
     EXPECT_EQ(made.device.copy_delay, std::chrono::microseconds(11));

@@ -111,7 +111,8 @@ TEST_P(EarlierProgram, ItsTrainingGoesOnWithTheSameBits) {
     std::vector<json> wanted = steps_of(left(codec() + ".log"));
     ASSERT_EQ(found.size(), 6U);
     found.push_back(shown());
-    for (const char* since : {"last_norm", "config.model.loss_tokens"}) found.back()["client"].erase(since);  // what it had not
+    // What it had not.
+    for (const char* since : {"last_norm", "config.model.loss_tokens"}) found.back()["client"].erase(since);
     wanted.push_back(of_generation(read_file(left(codec() + ".end"))));
     if (const std::string words = excuse(found, wanted); !words.empty()) GTEST_SKIP() << words;
     EXPECT_EQ(found, wanted);

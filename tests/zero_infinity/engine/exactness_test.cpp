@@ -26,7 +26,8 @@ struct Case {
     unsigned worker_threads = 1;
     zero::UpdateOrder order = zero::UpdateOrder::after_backward;
     std::uint64_t graph_budget_bytes = engine::unbounded_graphs;
-    std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
+    std::uint64_t activation_bytes = 0;  // of a shelf
+    std::uint64_t fill_bytes = 0;        // of host memory beyond what is needed, which units are kept in
 };
 
 void PrintTo(const Case& each, std::ostream* out) {
@@ -53,6 +54,7 @@ RunOptions run_options(const Case& each, const std::string& directory) {
         options.session.engine.gradient_clipping = each.micro_batches == 3 ? 1.08 : 1.7;
     options.session.engine.activations = each.activations;
     options.session.engine.graph_budget_bytes = each.graph_budget_bytes;
+    options.session.activation_bytes = each.activation_bytes;
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
     options.session.device.copy_delay = std::chrono::microseconds(200);
@@ -80,6 +82,7 @@ TEST_P(Exactness, TwentyStepsGiveTheBitsOfThePlainLoop) {
     }
     ASSERT_LT(run.losses.back(), run.losses.front());
     ASSERT_GT(run.norms.front(), options.session.engine.gradient_clipping) << "clipping was not exercised";
+    ASSERT_EQ(run.away_bytes > 0, GetParam().activation_bytes > 0);
     ASSERT_EQ(run.updated_again > 0, GetParam().order == zero::UpdateOrder::speculative);
 
     const Snapshot snapshot = read_snapshot(options.session.swap_directories[0], options.session.job);
@@ -147,6 +150,18 @@ INSTANTIATE_TEST_SUITE_P(
               .activations = engine::Activations::retain,
               .micro_batches = 3,
               .graph_budget_bytes = 300 << 10},
+         Case{.name = "activations_on_nvme", .residency = on_nvme, .micro_batches = 3, .activation_bytes = 16 << 10},
+         Case{.name = "activations_on_nvme_emulated",
+              .residency = on_nvme,
+              .device = zero::DeviceKind::emulated,
+              .tied_head = true,
+              .activation_bytes = 12 << 10},
+         Case{.name = "activations_on_nvme_and_some_graphs_kept",
+              .residency = in_host_memory,
+              .activations = engine::Activations::retain,
+              .micro_batches = 3,
+              .graph_budget_bytes = 100 << 10,
+              .activation_bytes = 16 << 10},
          Case{.name = "kept_graphs_emulated",
               .residency = on_nvme,
               .device = zero::DeviceKind::emulated,

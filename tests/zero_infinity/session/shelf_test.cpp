@@ -1,0 +1,195 @@
+// What was laid aside is what is taken, whatever the budget and the order in which transfers end.
+#include "zero_infinity/session/shelf.h"
+
+#include "aio/words/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace penstock::zero {
+namespace {
+
+constexpr std::uint64_t granule = 4096;
+
+// As late as it may be: bytes move when they are waited for, and until then memory that comes holds something else.
+class LateMover final : public ShelfMover {
+   public:
+    store::SpillBlock allocate(std::uint64_t bytes) override {
+        blocks.emplace_back(bytes);
+        return {static_cast<std::uint32_t>(blocks.size()) - 1};
+    }
+    void out(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t) override {
+        EXPECT_EQ(memory.size(), blocks[block.index].size());
+        moves[block.index].push_back({true, memory});
+        out_bytes += memory.size();
+    }
+    void in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t) override {
+        EXPECT_EQ(memory.size(), blocks[block.index].size());
+        std::fill(memory.begin(), memory.end(), std::byte{0xee});
+        moves[block.index].push_back({false, memory});
+        in_bytes += memory.size();
+    }
+    void wait(store::SpillBlock block) override {
+        for (const auto& [leaves, memory] : std::exchange(moves[block.index], {}))
+            leaves ? std::memcpy(blocks[block.index].data(), memory.data(), memory.size())
+                   : std::memcpy(memory.data(), blocks[block.index].data(), memory.size());
+    }
+
+    struct Move {
+        bool leaves;
+        std::span<std::byte> memory;
+    };
+    std::deque<std::vector<std::byte>> blocks;
+    std::map<std::uint32_t, std::vector<Move>> moves;
+    std::uint64_t out_bytes = 0;
+    std::uint64_t in_bytes = 0;
+};
+
+struct Rig {
+    explicit Rig(std::uint64_t bytes)
+        : pool(
+              [&] {
+                  pool::Budget budget(bytes, "test");
+                  budget.add({"activations", bytes, "activation_budget"});
+                  return budget;
+              }(),
+              pool::MachineMemory::read(), {}),
+          shelf(pool, pool.use("activations"), mover, "activation_budget") {}
+
+    void lay(std::uint64_t turn, std::uint64_t bytes, std::byte value) {
+        const std::span<std::byte> memory = shelf.lay({.turn = turn, .bytes = bytes});
+        ASSERT_EQ(memory.size(), bytes);
+        std::fill(memory.begin(), memory.end(), value);
+    }
+    void take(std::uint64_t turn, std::uint64_t bytes, std::byte value) {
+        const std::span<std::byte> memory = shelf.take(turn);
+        ASSERT_EQ(memory.size(), bytes);
+        ASSERT_TRUE(std::all_of(memory.begin(), memory.end(), [&](std::byte each) { return each == value; }))
+            << "turn " << turn;
+    }
+    std::uint64_t granted() const { return pool.figures(pool.use("activations")).granted_bytes; }
+
+    LateMover mover;
+    pool::PinnedPool pool;
+    Shelf shelf;
+};
+
+std::byte value_of(std::uint64_t turn, std::uint64_t step) {
+    return static_cast<std::byte>(turn * 37 + step * 11 + 1);
+}
+
+TEST(Shelf, MovesNothingThatFits) {
+    Rig rig(10 * granule);
+    for (std::uint64_t turn = 8; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
+    for (std::uint64_t turn = 0; turn < 8; ++turn) {
+        rig.take(turn, granule, value_of(turn, 0));
+        rig.shelf.drop(turn);
+    }
+    EXPECT_EQ(rig.mover.out_bytes, 0U);
+    EXPECT_EQ(rig.shelf.figures().bytes, 8 * granule);
+    EXPECT_EQ(rig.shelf.figures().away_bytes, 0U);
+    EXPECT_EQ(rig.granted(), 0U);
+}
+
+TEST(Shelf, MovesWhatIsTakenLastAndNoMore) {
+    Rig rig(10 * granule);
+    for (std::uint64_t turn = 30; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
+    // All but what there is room for, less the two that make it unnecessary to wait.
+    EXPECT_LE(rig.mover.out_bytes, (30 - 10 + 2) * granule);
+    EXPECT_GE(rig.mover.out_bytes, (30 - 10) * granule);
+    for (std::uint64_t turn = 0; turn < 30; ++turn) {
+        rig.take(turn, granule, value_of(turn, 0));
+        rig.shelf.drop(turn);
+    }
+    EXPECT_LE(rig.mover.in_bytes, rig.mover.out_bytes);
+    EXPECT_EQ(rig.shelf.figures().away_bytes, rig.mover.out_bytes);
+    EXPECT_EQ(rig.granted(), 0U);
+}
+
+TEST(Shelf, ReadsAheadOfWhatIsTaken) {
+    Rig rig(6 * granule);
+    for (std::uint64_t turn = 12; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
+    for (std::uint64_t turn = 0; turn < 12; ++turn) {
+        rig.take(turn, granule, value_of(turn, 0));
+        rig.shelf.drop(turn);
+        if (turn + 4 >= 12) continue;
+        EXPECT_GE(rig.mover.in_bytes + 6 * granule, (turn + 4) * granule) << "nothing was read ahead at " << turn;
+    }
+}
+
+TEST(Shelf, OfManyStepsAllocatesBlocksOnce) {
+    Rig rig(4 * granule);
+    std::size_t blocks = 0;
+    for (std::uint64_t step = 0; step < 5; ++step) {
+        for (std::uint64_t turn = 9; turn-- > 0;) rig.lay(turn, granule - 1, value_of(turn, step));
+        for (std::uint64_t turn = 0; turn < 9; ++turn) {
+            rig.take(turn, granule - 1, value_of(turn, step));
+            rig.shelf.drop(turn);
+        }
+        if (step == 0) blocks = rig.mover.blocks.size();
+        EXPECT_EQ(rig.mover.blocks.size(), blocks);
+        rig.shelf.clear();
+    }
+    EXPECT_GT(blocks, 0U);
+}
+
+// Groups of several things, as of the micro-batches of a unit: laid in the order in which they are taken.
+TEST(Shelf, HoldsAtRandomSizesBudgetsAndGroups) {
+    for (std::uint32_t seed = 0; seed < 600; ++seed) {
+        std::mt19937 draw(seed);
+        const std::uint64_t groups = 1 + draw() % 12, group = 1 + draw() % 4;
+        std::vector<std::uint64_t> bytes;
+        for (std::uint64_t turn = 0; turn < groups * group; ++turn) bytes.push_back(1 + draw() % (3 * granule));
+        Rig rig((3 * (1 + draw() % 3) + 3 * (draw() % 20)) * granule);
+        for (std::uint64_t step = 0; step < 2; ++step) {
+            for (std::uint64_t at = groups; at-- > 0;)
+                for (std::uint64_t index = 0; index < group; ++index) {
+                    const std::uint64_t turn = at * group + index;
+                    rig.lay(turn, bytes[turn], value_of(turn, step));
+                }
+            for (std::uint64_t turn = 0; turn < bytes.size(); ++turn) {
+                rig.take(turn, bytes[turn], value_of(turn, step));
+                rig.shelf.drop(turn);
+                if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
+            }
+            EXPECT_EQ(rig.granted(), 0U) << "seed " << seed;
+            rig.shelf.clear();
+        }
+    }
+}
+
+TEST(Shelf, IsClearedInTheMiddleOfAStep) {
+    Rig rig(4 * granule);
+    for (std::uint64_t turn = 9; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
+    rig.take(0, granule, value_of(0, 0));
+    rig.shelf.clear();
+    EXPECT_EQ(rig.granted(), 0U);
+    EXPECT_EQ(rig.shelf.figures().items, 0U);
+    for (std::uint64_t turn = 9; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 1));
+    rig.take(0, granule, value_of(0, 1));
+}
+
+TEST(Shelf, SaysWhatABudgetMustBe) {
+    Rig rig(2 * granule);
+    rig.lay(1, granule, std::byte{1});
+    rig.take(1, granule, std::byte{1});
+    try {
+        rig.shelf.lay({.turn = 0, .bytes = 2 * granule});
+        FAIL() << "laid aside";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::does_not_fit);
+        EXPECT_EQ(std::string(error.what()),
+                  "8KiB to lay aside find no room in activation_budget beside what is in use: raise it to 12KiB at "
+                  "least");
+    }
+}
+
+}  // namespace
+}  // namespace penstock::zero
