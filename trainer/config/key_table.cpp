@@ -252,8 +252,8 @@ constexpr std::array key_list = {
             "run each unit's forward again in backward, or keep what it computed",
             session_default<&Session::engine, &engine::EngineOptions::activations>},
     KeySpec{"memory.activation_budget", bytes, "(none)", {4 * kibi, 64 * tebi}, {}, free,
-            "of memory.host_budget, for what goes between the units and is kept for backward: what has no room there goes "
-            "to NVMe and comes back; without it all of it stays in memory outside of the pool",
+            "of memory.host_budget, for what goes between the units and is kept for backward: what has no room there "
+            "goes to NVMe and comes back; without it all of it stays in memory outside of the pool",
             session<&Session::activation_bytes>},
     KeySpec{"memory.graph_budget", bytes, "(none)", {0, 64 * tebi}, {}, free,
             "of memory.activations \"keep\": memory outside of the pool that what is kept may take; as many units as "

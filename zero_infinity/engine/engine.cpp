@@ -69,7 +69,10 @@ std::vector<std::string> not_reached(const Unit& unit, const std::set<const Para
 }  // namespace
 
 Engine::Engine(const EngineDeps& deps, EngineOptions options)
-    : deps_(deps), options_(options), tape_(deps.model->units().size(), options, deps.core->shelf()), paths_(deps.model->units().size()) {
+    : deps_(deps),
+      options_(options),
+      tape_(deps.model->units().size(), options, deps.core->shelf()),
+      paths_(deps.model->units().size()) {
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit) complete_at_.push_back(unit);
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit)
         for (const zero::BorrowedSpec& borrowed : deps.core->layout().unit(unit).spec().borrowed)
