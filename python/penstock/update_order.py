@@ -34,5 +34,6 @@ def in_vain(order: str, has_buffers: bool) -> str | None:
     """What to say of an order that a model does not get."""
     if order not in WITHIN or not has_buffers:
         return None
-    return (f"update_order '{order}' is 'after_backward' for this model: its buffers are written before the step that "
-            "they belong to")
+    instead = "after_backward" if order == "in_backward" else "deferred"
+    return (f"update_order '{order}' is '{instead}' for this model: its buffers are written before the step that they "
+            "belong to")

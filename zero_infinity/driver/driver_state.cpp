@@ -139,6 +139,7 @@ void Driver::State::unit_updated() {
         return;
     }
     const ArrivedFetch wanted{done.unit, window.place(done.unit)->fetch};
+    fetched_by_compute[done.unit] = wanted.fetch;  // from now on
     mailbox.wait_for({&wanted, 1});
     compute_after(mailbox.arrived(done.unit).there);
 }

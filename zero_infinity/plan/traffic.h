@@ -41,7 +41,8 @@ enum class UpdateOrder : std::uint8_t {
     // without clipping. The NVMe moves states while backward goes on, and weights are not read for it.
     in_backward,
     // The same with clipping: as if nothing were clipped, and where the norm says otherwise the step is updated again
-    // from what was committed before it. For steps that are all committed, with weights and states on NVMe.
+    // from what was committed before it. For steps that are all committed, with weights and states on NVMe. A step that
+    // nobody speculates on is deferred.
     speculative,
 };
 constexpr auto words_of(UpdateOrder) noexcept {
@@ -69,6 +70,10 @@ struct Traffic {
 // see WindowPlan.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency,
                 UpdateOrder order = UpdateOrder::after_backward);
+// Steps that are not updated within backward.
+constexpr bool may_defer(UpdateOrder order) noexcept {
+    return order == UpdateOrder::deferred || order == UpdateOrder::speculative;
+}
 constexpr bool is_within_backward(UpdateOrder order) noexcept {
     return order == UpdateOrder::in_backward || order == UpdateOrder::speculative;
 }

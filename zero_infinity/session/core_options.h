@@ -40,7 +40,7 @@ struct CoreOptions {
     // Hard limit of the pool: weights window, staging, gradients, resident objects; or planned_host_budget.
     std::uint64_t host_budget_bytes = 0;
     std::uint32_t prefetch_depth = 2;     // visits ahead, as far as the budget allows
-    std::uint32_t staging_tiles = 4;      // the least; UpdateOrder::deferred takes more where the budget has room
+    std::uint32_t staging_tiles = 4;      // the least; where updates overlap with compute, more as the budget has room
     std::uint64_t tile_numel = 1U << 20;  // memory.tile_elements; part of the store: the same at every resume
     Residency residency;
     // What the budget leaves, and the machine has, keeps further units' weights in host memory, then their states.

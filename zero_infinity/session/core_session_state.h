@@ -32,7 +32,12 @@ struct CoreSession::State {
     void begin_update(const UpdateRequest& request, double norm);
     void update_unit(std::uint32_t unit);
     void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at);
+    bool is_within() const noexcept { return step_within && step_within->updates; }
+    bool defers() const noexcept { return may_defer(plan->options.update_order); }
+    bool all_is_committed_or_will_be() const noexcept;
     void begin_step(const UpdateRequest& request);
+    bool may_update_within() const;
+    void update_within();
     void finish_update();
     bool finish_step(const UpdateRequest& request, double gradient_norm);
     void end_of_units();
@@ -83,8 +88,9 @@ struct CoreSession::State {
     store::ClientState newest_user;  // as it was then
     bool commits = false;            // once its last unit is updated
     struct StepWithin {              // begun before its gradients
-        std::uint64_t number = 0;
-        double clip = 0;
+        UpdateRequest request;
+        std::vector<GroupValues> groups;     // the request's
+        bool updates = false;                // its units: those of the step before are all updated, and committed
         std::vector<std::uint32_t> updated;  // by complete()
     };
     std::optional<StepWithin> step_within;

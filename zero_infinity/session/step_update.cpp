@@ -56,6 +56,10 @@ void StepUpdate::check(const UpdateRequest& request) {
                     [this](ParameterId parameter) { return stays(parameter); });
 }
 
+void StepUpdate::check(std::span<const GroupValues> groups) const {
+    pieces_.check(groups);
+}
+
 void StepUpdate::set_values(const UpdateRequest& request, double scale) {
     groups_.assign(request.groups.begin(), request.groups.end());
     tiles_ = {.format = &plan_.layout.format(), .values = request.values, .gradient_scale = static_cast<float>(scale)};
@@ -72,7 +76,6 @@ void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
 }
 
 void StepUpdate::begin_within(const UpdateRequest& request) {
-    pieces_.check(request.groups);
     within_ = true;
     speculative_ = request.clip > 0;
     bad_value_.clear();

@@ -25,10 +25,11 @@ class StepUpdate {
 
     // Whether it can be made, of gradients that are all there. Throws Error: usage; nothing has changed.
     void check(const UpdateRequest& request);
+    void check(std::span<const GroupValues> groups) const;  // those alone
     // Takes the gradients, of that norm. Its units are updated from then on, each once.
     void begin(const UpdateRequest& request, double gradient_norm);
-    // The same before there are gradients, which each unit takes when it is updated, as if nothing were clipped. Throws
-    // Error: usage.
+    // The same before there are gradients, which each unit takes when it is updated, as if nothing were clipped.
+    // REQUIRES: the groups were checked.
     void begin_within(const UpdateRequest& request);
     // What is to be clipped is known: units that are updated from now on are clipped. True: those that were must be
     // updated again. Throws Error: non_finite, of one of those.

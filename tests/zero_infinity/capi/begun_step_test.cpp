@@ -41,6 +41,35 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
     EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE, 1000, {1, 1, 1}), clipped);
 }
 
+TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBeBegun) {
+    const auto trained = [&](const char* name, penstock_update_order order) {
+        SessionCaller caller(path() + name);
+        caller.options.update_order = order;
+        caller.step.clip = 1000;
+        caller.visits_forward = true;
+        EXPECT_OK(caller.open());
+        for (std::uint64_t number = 1; number <= 6; ++number) {
+            caller.step.step = number;
+            int begun = 0;
+            if (number % 3 == 0) {
+                EXPECT_OK(penstock_session_begin_step(caller.session, &caller.step, &begun, &caller.error));
+                EXPECT_EQ(begun, order == PENSTOCK_SPECULATIVE);
+            }
+            caller.backward(number % 2 == 0 ? 2000 : 2, begun != 0);
+            EXPECT_OK(caller.update(number));
+            const bool deferred = order == PENSTOCK_SPECULATIVE && begun == 0;
+            EXPECT_EQ(caller.report.committed, deferred ? 0 : 1);
+            EXPECT_EQ(caller.report.committed_before, 1);
+            EXPECT_EQ(caller.report.updated_again, begun != 0 && number == 6);
+        }
+        std::vector<std::vector<float>> found;
+        for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
+            for (const std::uint32_t unit : {0U, 1U, 2U}) found.push_back(caller.read(unit, 0, what));
+        return found;
+    };
+    EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE), trained("after backward", PENSTOCK_AFTER_BACKWARD));
+}
+
 TEST_F(BegunStepTest, WhatAStepThatWasBegunForbidsIsRefusedAndTheStepGoesOn) {
     SessionCaller caller(path());
     caller.options.update_order = PENSTOCK_IN_BACKWARD;

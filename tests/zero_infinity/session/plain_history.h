@@ -17,6 +17,8 @@ struct Course {
     bool updates_within_backward() const {
         return setting.order == zero::UpdateOrder::in_backward || setting.order == zero::UpdateOrder::speculative;
     }
+    // Else with speculative it is deferred: some of those that strike and some of the others.
+    bool begins(std::uint64_t step) const { return updates_within_backward() && !(clips && step % 3 == 0); }
     bool strikes(std::uint64_t step) const { return clips && step % 2 == 0; }
     // Far below the norm, far above it, or none.
     double clip(std::uint64_t step) const {
@@ -62,7 +64,7 @@ class History {
 inline void train_passes(Client& client, const Course& course, std::uint64_t step, History& history) {
     zero::CoreSession& session = client.session();
     for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
-        const bool completes = course.updates_within_backward() && pass + 1 == course.passes;
+        const bool completes = course.begins(step) && pass + 1 == course.passes;
         if (completes) session.begin_step({.values = {.step = step, .learning_rate = 1e-2}, .clip = course.clip(step)});
         session.begin_pass(Pass::training);
         for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
