@@ -146,7 +146,7 @@ void Driver::State::unit_updated() {
 
 void Driver::State::wait_for_writes() {
     if (!std::exchange(update_open, false)) return;
-    wait(waits.commit, [&](const Progress& progress) { return progress.written_tiles == update_tiles; });
+    wait(waits.commit, [&](const Progress& progress) { return progress.unwritten_tiles == 0; });
 }
 
 void Driver::State::wait_for_weights() {

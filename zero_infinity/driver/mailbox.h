@@ -73,7 +73,7 @@ struct DriverFailure {
 // From the driver to compute.
 struct Progress {
     std::uint64_t orders_done = 0;
-    std::uint64_t written_tiles = 0;
+    std::uint64_t unwritten_tiles = 0;  // of updates that were begun
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;  // of single tiles
     std::uint64_t ended_copies = 0;

@@ -51,6 +51,9 @@ struct CoreOptions {
     store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
     bool snapshots = false;                               // plans memory for begin_snapshot()
     UpdateOrder update_order = UpdateOrder::after_backward;
+    // Of UpdateOrder::balanced: of what updates move, 0 to 1; none: balanced_share() of the forward part.
+    std::optional<double> deferred_share;
+    double forward_part = forward_part_recomputed;
     // Arithmetic. These decide bits.
     std::string codec = "split";                // a codec's name (zero_infinity/codec/codec.h)
     PlaneType gradient_type = PlaneType::bf16;  // of sums; beyond bf16_addends_max: fp32
@@ -72,8 +75,9 @@ struct CoreOptions {
 
 // Whether units may be updated as if nothing were clipped, and again where it is: what they were is then committed and
 // on NVMe, where host memory is changed in place.
-constexpr bool may_update_again(Durability durability, Residency residency) noexcept {
-    return durability == Durability::every_step && residency.weights == Tier::nvme && residency.states == Tier::nvme;
+inline bool may_update_again(const CoreOptions& options) noexcept {
+    return options.durability == Durability::every_step && options.residency.weights == Tier::nvme &&
+           options.residency.states == Tier::nvme && !options.fill_host_budget;
 }
 
 }  // namespace penstock::zero

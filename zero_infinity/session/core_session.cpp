@@ -231,13 +231,14 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
     s.newest = client(report.gradient_norm);
     report.committed_before = s.committed;
     report.updated = true;
-    const bool deferred = !s.step_within && s.defers();
+    const bool deferred = s.defers();
     s.perform([&] {
         const auto update_start = Clock::now();
         if (s.step_within)
             report.updated_again = s.finish_step(request, report.gradient_norm);
         else
             s.begin_update(request, report.gradient_norm);
+        report.update = Clock::now() - update_start;
         if (deferred) return;
         while (const auto unit = s.work->driver.next_awaiting()) s.update_unit(*unit);
         const auto commit_start = Clock::now();
@@ -254,8 +255,9 @@ bool CoreSession::may_begin_step(const UpdateRequest& request) const {
     const CoreOptions& options = s.plan->options;
     if (request.overflow != UpdateRequest::Overflow::refused || request.loss_scale <= 0) return false;
     if (request.clip == 0) return is_within_backward(options.update_order);
-    return options.update_order == UpdateOrder::speculative &&
-           may_update_again(options.durability, options.residency) && s.all_is_committed_or_will_be();
+    const bool speculates =
+        options.update_order == UpdateOrder::speculative || options.update_order == UpdateOrder::balanced;
+    return speculates && may_update_again(options) && s.all_is_committed_or_will_be();
 }
 
 bool CoreSession::committed() {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock::zero {
 namespace {
 
@@ -103,6 +105,12 @@ void CoreSession::State::begin_writes(const std::vector<std::uint32_t>& units, U
     work->driver.begin_update(units, commits ? ResidentTiles::written : ResidentTiles::held_back, at);
 }
 
+// The step that is to be updated, or some units of it.
+bool CoreSession::State::defers() const noexcept {
+    return step_within ? std::find(plan->deferred.begin(), plan->deferred.end(), true) != plan->deferred.end()
+                       : may_defer(plan->options.update_order);
+}
+
 // A deferred step is, in the pass that is to come or under way.
 bool CoreSession::State::all_is_committed_or_will_be() const noexcept {
     return committed || work->driver.commits() || (commits && work->driver.next_awaiting());
@@ -123,14 +131,21 @@ bool CoreSession::State::may_update_within() const {
 
 // From now on, once the step before has ended. REQUIRES: no unit awaits its update.
 void CoreSession::State::update_within() {
-    finish_update();
+    if (work->driver.commits()) finish_commit();
     step_within->updates = true;
     const UpdateRequest& request = step_within->request;
     step_update->begin_within(request);
     commits = plan->options.durability.commits_after(request.values.step);
     norm.reset();
     sums_lent = false;
-    begin_writes(in_order_of_leaving(plan->layout, order.expected(Pass::training)), UpdateAt::departure);
+    begin_writes(
+        those_of(in_order_of_leaving(plan->layout, order.expected(Pass::training)), plan->deferred, false),
+        UpdateAt::departure);
+}
+
+// Of a step that was begun.
+std::vector<std::uint32_t> CoreSession::State::left_to_next_pass() const {
+    return those_of(in_order_of_visits(plan->layout, order.expected(Pass::training)), plan->deferred, true);
 }
 
 // What its pass has left, and what it should have clipped: true.
@@ -151,8 +166,15 @@ bool CoreSession::State::finish_step(const UpdateRequest& request, double gradie
         for (const std::uint32_t unit : units) step_update->update_again(unit);
         updating += Clock::now() - start;
     }
+    const bool leaves = defers();
     step_within.reset();
-    end_of_units();
+    if (!leaves) {
+        end_of_units();
+        return again;
+    }
+    const std::vector<std::uint32_t> units = left_to_next_pass();
+    step_update->leave(units);
+    begin_writes(units, UpdateAt::arrival);
     return again;
 }
 

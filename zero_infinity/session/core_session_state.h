@@ -33,12 +33,13 @@ struct CoreSession::State {
     void update_unit(std::uint32_t unit);
     void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at);
     bool is_within() const noexcept { return step_within && step_within->updates; }
-    bool defers() const noexcept { return may_defer(plan->options.update_order); }
+    bool defers() const noexcept;
     bool all_is_committed_or_will_be() const noexcept;
     void begin_step(const UpdateRequest& request);
     bool may_update_within() const;
     void update_within();
     void finish_update();
+    std::vector<std::uint32_t> left_to_next_pass() const;
     bool finish_step(const UpdateRequest& request, double gradient_norm);
     void end_of_units();
     double norm_of_gradients();

@@ -100,6 +100,18 @@ void StepUpdate::take_gradients(std::uint32_t unit) {
                     non_finite_gradient(tiles_.values.step, work_.gradients.first_non_finite().value_or("their sum")));
 }
 
+void StepUpdate::leave(const std::vector<std::uint32_t>& units) {
+    within_ = false;
+    for (const std::uint32_t unit : units) {
+        refuse_missing(work_.gradients.missing(unit));
+        pieces_.prepare(unit, tiles_.values.step, groups_, skipped_steps_,
+                        [this](ParameterId parameter) { return stays(parameter); });
+        note_skipped(unit);
+    }
+    work_.gradients.lend();
+    work_.gradients.end_step();
+}
+
 void StepUpdate::update(std::uint32_t unit) {
     if (within_) take_gradients(unit);
     update_tiles(unit);

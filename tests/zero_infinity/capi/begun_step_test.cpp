@@ -35,10 +35,12 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
     const auto unclipped = trained("unclipped", PENSTOCK_AFTER_BACKWARD, 0, {0, 0, 0});
     EXPECT_EQ(trained("in backward", PENSTOCK_IN_BACKWARD, 0, {1, 1, 1}), unclipped);
     EXPECT_EQ(trained("speculative, unclipped", PENSTOCK_SPECULATIVE, 0, {1, 1, 1}), unclipped);
+    EXPECT_EQ(trained("balanced, unclipped", PENSTOCK_BALANCED, 0, {1, 1, 1}), unclipped);
     const auto clipped = trained("clipped", PENSTOCK_AFTER_BACKWARD, 1000, {0, 0, 0});
     EXPECT_NE(clipped, unclipped);
     EXPECT_EQ(trained("in backward, clipped", PENSTOCK_IN_BACKWARD, 1000, {0, 0, 0}), clipped);
     EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE, 1000, {1, 1, 1}), clipped);
+    EXPECT_EQ(trained("balanced", PENSTOCK_BALANCED, 1000, {1, 1, 1}), clipped);
 }
 
 TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBeBegun) {

@@ -14,15 +14,21 @@ struct Course {
     std::uint64_t passes = 1;  // of a step
     bool clips = false;        // every other step; not with in_backward
 
-    bool updates_within_backward() const {
-        return setting.order == zero::UpdateOrder::in_backward || setting.order == zero::UpdateOrder::speculative;
+    bool may_clip_within() const {
+        return setting.order == zero::UpdateOrder::speculative ||
+               (setting.order == zero::UpdateOrder::balanced && setting.residency.weights == zero::Tier::nvme &&
+                setting.residency.states == zero::Tier::nvme && setting.fill_bytes == 0 &&
+                setting.durability == zero::Durability::every_step);
     }
-    // Else with speculative it is deferred: some of those that strike and some of the others.
-    bool begins(std::uint64_t step) const { return updates_within_backward() && !(clips && step % 3 == 0); }
+    // Else with speculative and balanced it is deferred: some of those that strike and some of the others.
+    bool begins(std::uint64_t step) const {
+        return is_within_backward(setting.order) && (!clips || (may_clip_within() && step % 3 != 0));
+    }
     bool strikes(std::uint64_t step) const { return clips && step % 2 == 0; }
     // Far below the norm, far above it, or none.
     double clip(std::uint64_t step) const {
         if (setting.order == zero::UpdateOrder::in_backward) return 0;
+        if (setting.order == zero::UpdateOrder::balanced && !clips) return 0;
         return strikes(step) ? 1e-3 : 1e9;
     }
 };
