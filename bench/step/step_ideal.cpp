@@ -13,8 +13,8 @@ StepPhase with_hash(StepPhase phase, const StepCompute& compute) {
 }  // namespace
 
 StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durability, zero::Residency residency,
-                       zero::UpdateOrder order, double trainable_numel) {
-    const zero::Traffic per_parameter = zero::traffic(format, durability, residency, order);
+                       zero::UpdateOrder order, double trainable_numel, double deferred_share) {
+    const zero::Traffic per_parameter = zero::traffic(format, durability, residency, order, deferred_share);
     const double alone = zero::traffic(format, durability, residency, zero::UpdateOrder::after_backward).read_bytes;
     const bool streamed = residency.weights == zero::Tier::nvme;
     const double weights = streamed ? static_cast<double>(format.weights_bytes()) : 0;
@@ -48,6 +48,12 @@ std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& com
         case zero::UpdateOrder::speculative:
             beside(backward);
             phases = {forward, backward};
+            break;
+        case zero::UpdateOrder::balanced:
+            beside(backward);
+            phases = {{.compute = forward.compute + backward.compute,
+                       .read = forward.read + backward.read,
+                       .write = backward.write}};
             break;
     }
     if (again > 0)

@@ -30,7 +30,7 @@ struct StepTraffic {
     double update = 0;  // read by an update that stands alone
 };
 StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durability, zero::Residency residency,
-                       zero::UpdateOrder order, double trainable_numel);
+                       zero::UpdateOrder order, double trainable_numel, double deferred_share = 0);
 
 struct StepPhase {
     double compute = 0;  // seconds
@@ -38,8 +38,8 @@ struct StepPhase {
     double write = 0;
 };
 
-// What of a step runs beside what: the update by itself, beside forward, or beside backward. `again`: the share of
-// steps whose update is made a second time, by itself.
+// What of a step runs beside what: the update by itself, beside forward, or beside backward; balanced, as if the whole
+// step were one phase. `again`: the share of steps whose update is made a second time, by itself.
 std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& compute, const StepTraffic& traffic,
                                  double again = 0);
 double transfer_seconds(const StepPhase& phase, const DeviceRates& rates);

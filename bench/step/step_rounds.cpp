@@ -72,10 +72,10 @@ class StepRounds {
 std::vector<zero::UpdateOrder> StepRounds::allowed() const {
     const engine::SessionOptions& session = runs_.config().session;
     std::vector<zero::UpdateOrder> orders = {zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred};
-    if (session.engine.gradient_clipping == 0)
-        orders.push_back(zero::UpdateOrder::in_backward);
-    else if (zero::may_update_again(session.durability, session.residency))
-        orders.push_back(zero::UpdateOrder::speculative);
+    const bool unclipped = session.engine.gradient_clipping == 0;
+    if (!unclipped && !zero::may_update_again(session)) return orders;
+    orders.push_back(unclipped ? zero::UpdateOrder::in_backward : zero::UpdateOrder::speculative);
+    orders.push_back(zero::UpdateOrder::balanced);
     return orders;
 }
 
@@ -120,8 +120,11 @@ std::vector<StepPhase> StepRounds::phases(const OrderRounds& order, std::size_t 
                               .rest = std::max(0.0, memory.seconds - memory.forward - memory.backward - memory.update),
                               .hash_per_byte = ground_[round].hash_per_byte};
     const engine::SessionOptions& session = runs_.config().session;
-    const StepTraffic traffic =
-        traffic_of(runs_.format(), session.durability, session.residency, order.order, runs_.trainable_numel());
+    const double deferred = session.deferred_share.value_or(
+        zero::balanced_share(runs_.format(), session.durability, session.residency,
+                             engine::core_options(session).forward_part));
+    const StepTraffic traffic = traffic_of(runs_.format(), session.durability, session.residency, order.order,
+                                           runs_.trainable_numel(), deferred);
     return phases_of(order.order, compute, traffic, order.turns[round].updated_again);
 }
 
@@ -176,7 +179,7 @@ void StepRounds::tell(const OrderRounds& order, bool fastest) {
     Figure memory = figure("peak RSS", "GiB", order, &StepTurn::peak_rss_bytes);
     for (double& each : memory.rounds) each /= 0x1p30;
     report_.add(std::move(memory));
-    if (order.order == zero::UpdateOrder::speculative)
+    if (zero::is_within_backward(order.order) && runs_.config().session.engine.gradient_clipping > 0)
         report_.add(figure("steps updated again", "", order, &StepTurn::updated_again));
 }
 

@@ -27,7 +27,8 @@ class Store:
     as the next step first needs it, while states of the next ones are read, and a kill loses the newest finished step,
     too; "in_backward" each as soon as backward has left it, of steps that clip nothing, by the last backward before
     the step (gradient_accumulation_steps says which it is); "speculative" clips, too, with commit_steps 1 and all on
-    NVMe: a step that is clipped after all is updated again. `codec`: how weights and states of 16-bit models are encoded
+    NVMe: a step that is clipped after all is updated again, and the next one deferred; "balanced" takes some units
+    within backward and defers the others, so that the drives are as busy in forward as in backward. `codec`: how weights and states of 16-bit models are encoded
     ("split", "plain_bf16", "plain_fp16", "compact"), None: "split" for bfloat16, else plain.
     """
 
@@ -42,7 +43,7 @@ class Store:
     weights: Tier = "nvme"
     states: Tier = "nvme"
     commit_steps: int = 1
-    update_order: Literal["after_backward", "deferred", "in_backward", "speculative"] = "after_backward"
+    update_order: Literal["after_backward", "deferred", "in_backward", "speculative", "balanced"] = "after_backward"
     verify: Literal["all", "sample", "none"] = "all"
     snapshots: bool = True
     codec: str | None = None

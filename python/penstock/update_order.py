@@ -9,7 +9,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .store import Store
 
-WITHIN = ("in_backward", "speculative")
+WITHIN = ("in_backward", "speculative", "balanced")
 
 
 def check(store: Store, settings: Settings) -> None:
@@ -26,7 +26,7 @@ def check(store: Store, settings: Settings) -> None:
         raise UsageError("update_order 'in_backward' updates units before the norm of the gradient is known: "
                          f"gradient_clipping {settings.clip:g} needs 'speculative', 'deferred' or 'after_backward'")
     if store.commit_steps != 1 or store.weights != "nvme" or store.states != "nvme":
-        raise UsageError("update_order 'speculative' updates again, from what is committed and on NVMe, where a gradient "
+        raise UsageError(f"update_order '{order}' updates again, from what is committed and on NVMe, where a gradient "
                          "is clipped after all: it needs commit_steps 1, and weights and states on 'nvme'")
 
 
@@ -34,5 +34,6 @@ def in_vain(order: str, has_buffers: bool) -> str | None:
     """What to say of an order that a model does not get."""
     if order not in WITHIN or not has_buffers:
         return None
-    return (f"update_order '{order}' is 'after_backward' for this model: its buffers are written before the step that "
-            "they belong to")
+    instead = "after_backward" if order == "in_backward" else "deferred"
+    return (f"update_order '{order}' is '{instead}' for this model: its buffers are written before the step that they "
+            "belong to")

@@ -48,13 +48,13 @@ inline std::vector<Combination> combinations(const std::vector<zero::DeviceKind>
     const auto add = [&](Combination each) {
         if (each.order == UpdateOrder::in_backward && each.clips) return;
         if (each.order == UpdateOrder::speculative && each.held != Held::nvme) return;
+        if (each.order == UpdateOrder::balanced && each.clips && each.held != Held::nvme) return;
         ++turn;
         for (each.depth = 1; each.depth <= 8; ++each.depth)
             if (seed_options().runs || each.depth == 1 + turn % 8) all.push_back(each);
     };
     for (const Held held : {Held::nvme, Held::host, Held::weights_in_host, Held::filled})
-        for (const UpdateOrder order :
-             {UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward, UpdateOrder::speculative})
+        for (const auto& [order, _] : words_of(UpdateOrder{}))
             for (const std::uint64_t accumulation : {1, 4})
                 for (const zero::DeviceKind device : devices)
                     for (const bool clips : {false, true}) add({held, order, accumulation, 1, device, clips});

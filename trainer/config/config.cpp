@@ -86,7 +86,8 @@ zero::SettingNames setting_names() {
             .activations = "memory.activation_budget",
             .snapshots = "keep.every and keep.folder",
             .codec = "memory.codec",
-            .fill = "memory.fill_host_budget"};
+            .fill = "memory.fill_host_budget",
+            .deferred_share = "run.deferred_share"};
 }
 
 void check_update_order(const TrainConfig& config) {
@@ -101,13 +102,13 @@ void check_update_order(const TrainConfig& config) {
         refuse(config,
                "run.update_order \"in_backward\" updates units before the norm of the gradient is known: set "
                "gradient_clipping to 0, or take \"speculative\" or \"deferred\", which clip");
-    if (session.update_order == zero::UpdateOrder::speculative &&
-        !zero::may_update_again(session.durability, session.residency))
-        refuse(
-            config,
-            "run.update_order \"speculative\" updates again, from what is committed and on NVMe, where a gradient is "
-            "clipped: set run.commit_every to 1 and the devices of zero_optimization.offload_param and "
-            "offload_optimizer to \"nvme\", or take \"deferred\"");
+    if (zero::is_within_backward(session.update_order) && !zero::may_update_again(session))
+        refuse(config,
+               fmt::format("run.update_order \"{}\" updates again, from what is committed and on NVMe, where a "
+                           "gradient is clipped: set run.commit_every to 1 and the devices of "
+                           "zero_optimization.offload_param and offload_optimizer to \"nvme\"{}, or take \"deferred\"",
+                           word_of(session.update_order),
+                           session.fill_host_budget ? ", leave memory.fill_host_budget out" : ""));
 }
 
 // The keys that are members as they stand.

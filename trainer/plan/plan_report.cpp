@@ -26,7 +26,8 @@ std::string named(const std::string& name, const std::string& text) {
 }
 
 std::string options_text(const PlannedWay& way) {
-    const bool hopes = way.config.session.update_order == zero::UpdateOrder::speculative;
+    const bool hopes = zero::is_within_backward(way.config.session.update_order) &&
+                       way.config.session.engine.gradient_clipping > 0;
     return fmt::format("--set {}{}", fmt::join(way.changes, " --set "), hopes ? ", where no step is clipped" : "");
 }
 

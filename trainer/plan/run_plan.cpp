@@ -88,6 +88,7 @@ zero::StepForecast forecast_of(const zero::SessionPlan& plan, const Measurements
                                 .staging_tiles = plan.memory.staging_tiles,
                                 .training = plan.model.training,
                                 .order = plan.options.update_order,
+                                .deferred = plan.deferred,
                                 .durability = plan.options.durability},
                                measured.seconds, measured.host, measured.device.rates);
 }
@@ -115,7 +116,8 @@ std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
             if (order.value == zero::UpdateOrder::speculative && session.engine.gradient_clipping == 0) continue;
             std::vector<std::string> changes = place;
             if (order.value != session.update_order) changes.push_back(fmt::format("run.update_order={}", order.text));
-            if (!changes.empty()) ways.push_back(std::move(changes));
+            // Of balanced with another share, too.
+            if (!changes.empty() || order.value == zero::UpdateOrder::balanced) ways.push_back(std::move(changes));
         }
     return ways;
 }
@@ -129,12 +131,33 @@ std::optional<PlannedWay> possible_way(const ConfigSource& source, std::vector<s
     }
 }
 
+constexpr double clearly_faster = 0.99;  // of its seconds
+
+// Of the shares that balanced may defer the one that is clearly the fastest, unless one is given.
+PlannedWay with_best_share(PlannedWay way, const ConfigSource& source, const Measurements& measured) {
+    const engine::SessionOptions& session = way.config.session;
+    if (session.update_order != zero::UpdateOrder::balanced || session.deferred_share) return way;
+    const std::vector<std::string> changes = way.changes;
+    for (int tenths = 1; tenths < 10; ++tenths) {
+        std::vector<std::string> with = changes;
+        with.push_back(fmt::format("run.deferred_share=0.{}", tenths));
+        std::optional<PlannedWay> other = possible_way(source, std::move(with));
+        if (!other) continue;
+        other->forecast = forecast_of(*other->plan, measured);
+        if (other->forecast->seconds < clearly_faster * way.forecast->seconds) way = std::move(*other);
+    }
+    return way;
+}
+
 void add_others(RunPlan& plan, const ConfigSource& source) {
     for (std::vector<std::string>& changes : other_ways(plan.way)) {
         std::optional<PlannedWay> other = possible_way(source, std::move(changes));
         if (!other) continue;
-        if (plan.measured) other->forecast = forecast_of(*other->plan, *plan.measured);
-        plan.others.push_back(std::move(*other));
+        if (plan.measured) {
+            other->forecast = forecast_of(*other->plan, *plan.measured);
+            other = with_best_share(std::move(*other), source, *plan.measured);
+        }
+        if (!other->changes.empty()) plan.others.push_back(std::move(*other));
     }
     std::stable_sort(plan.others.begin(), plan.others.end(), [](const PlannedWay& a, const PlannedWay& b) {
         return a.forecast && b.forecast && a.forecast->seconds < b.forecast->seconds;

@@ -194,7 +194,7 @@ CoreOptions options_of(const penstock_session_options& given) {
                       .index = given.device_index};
     options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
     const int order = number_of(given.update_order);
-    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_SPECULATIVE, "there is no order of updates {}",
+    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}",
             order);
     options.update_order = static_cast<UpdateOrder>(order);
     options.verify = store::scope_of(given.verify);

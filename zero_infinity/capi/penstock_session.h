@@ -154,8 +154,12 @@ typedef enum penstock_update_order {
     // Each as soon as its gradients are there, by penstock_session_complete: for steps without clip and may_skip.
     PENSTOCK_IN_BACKWARD = 2,
     // The same with a clip: as if nothing were clipped; where the norm then says otherwise, update() updates the units
-    // again from what was committed before. With commit_steps 1, weights and states on NVMe.
+    // again from what was committed before. With commit_steps 1, weights and states on NVMe. A step that is not begun
+    // is updated as with DEFERRED.
     PENSTOCK_SPECULATIVE = 3,
+    // Some units as with IN_BACKWARD, or with a clip SPECULATIVE, the others as with DEFERRED, so that forward and
+    // backward each have about as much to move as they compute. To complete one of the others does nothing.
+    PENSTOCK_BALANCED = 4,
 } penstock_update_order;
 
 // What is committed with a step: text or bytes of the client's, found again when the store is opened.
@@ -377,19 +381,20 @@ typedef struct penstock_step_report {
     int updated_again;     // not 0: it was begun, and was clipped after all
 } penstock_step_report;
 
-// Before the training pass that brings a step's last gradients, or within it, with IN_BACKWARD and SPECULATIVE: units
+// Before the training pass that brings a step's last gradients, or within it, unless AFTER_BACKWARD or DEFERRED: units
 // may be updated within it (*begun is 1), or may not, as this step clips, may be skipped, or follows one that is not
-// committed (*begun is 0): nothing has happened then, and update() does it all. Gradients of passes before count. From
-// here to update(), which is for this same step with the same groups, clip and scale, there is no settle, read, write
-// and snapshot; once a unit is complete, no other pass, and nothing is cleared. A session that is closed instead has
-// lost the step, and those before it that were not committed.
+// going to be committed (*begun is 0): nothing has happened then, and update() does it all. Units that the step before
+// has deferred are updated before, by visits of that pass. Gradients of passes before count. From here to update(),
+// which is for this same step with the same groups, clip and scale, there is no settle, read, write and snapshot; once
+// a unit is complete, no other pass, and nothing is cleared. A session that is closed instead has lost the step, and
+// those before it that were not committed.
 penstock_status penstock_session_begin_step(penstock_session* session, const penstock_step* step, int* begun,
                                             penstock_error* error);
 // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute reads
-// them no more in it. The unit is updated now: blocks until its states are there. Units that it is not said of are
-// updated by update(). PENSTOCK_USAGE, where a gradient is missing, and PENSTOCK_NON_FINITE end the session: units
-// before it are updated already; what was committed stays. REQUIRES (else USAGE): the last visit names the unit, or it
-// is resident; then nothing happens.
+// them no more in it. The unit is updated now: blocks until its states are there, and a step that was deferred before
+// is committed. Units that it is not said of are updated by update(). PENSTOCK_USAGE, where a gradient is missing, and
+// PENSTOCK_NON_FINITE end the session: units before it are updated already; what was committed stays. REQUIRES (else
+// USAGE): the last visit names the unit, or it is resident; then nothing happens.
 penstock_status penstock_session_complete(penstock_session* session, uint32_t unit, penstock_error* error);
 
 // One step: unscales, clips, updates, clears the gradients, and commits where that is due, all as

@@ -66,8 +66,8 @@ void Driver::end_pass() {
 
 void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at) {
     State& s = *state_;
-    PENSTOCK_CHECK((s.phase == State::Phase::between || at == UpdateAt::departure) && !s.update_open,
-                   "an update begins within a pass or another update");
+    PENSTOCK_CHECK((s.phase == State::Phase::between || at == UpdateAt::departure) && !next_awaiting() && !commits(),
+                   "an update begins within a pass, another update or a commit");
     if (s.phase == State::Phase::between) {
         s.window.forget();
         s.window_spent = false;
@@ -76,11 +76,7 @@ void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles reside
     s.update_at = at;
     s.update_order = std::move(units);
     s.next_in_order = 0;
-    s.update_tiles = 0;
-    for (const std::uint32_t unit : s.update_order) {
-        s.awaiting[unit] = true;
-        s.update_tiles += s.deps.layout->unit(unit).tile_count();
-    }
+    for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;
     s.update_open = true;
     s.begun = s.send({.kind = Order::Kind::begin_update, .units = s.update_order, .residents = residents});
 }

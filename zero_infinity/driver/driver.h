@@ -80,7 +80,8 @@ class Driver {
     void end_pass();  // compute reads no weights any more
 
     // Of all units with something to train, each once, or of some of them, in the order in which compute is expected to
-    // take them: what an update reads is fetched ahead in that order. REQUIRES: no pass; the last update has ended.
+    // take them: what an update reads is fetched ahead in that order. Writes of the last update may be under way still.
+    // REQUIRES: no pass, or UpdateAt::departure; no unit awaits its update; no commit is under way.
     void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at = UpdateAt::arrival);
     bool awaits_update(std::uint32_t unit) const noexcept;  // not all of its tiles were put back
     std::optional<std::uint32_t> next_awaiting() noexcept;  // the first of that order
@@ -94,7 +95,7 @@ class Driver {
     // them.
     void take_back(const std::vector<std::uint32_t>& units);
     void renew_residents();  // a device's copies of units that are resident by themselves
-    // Blocks until the update's writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
+    // Blocks until the updates' writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
     void end_update();
     // Writes what was held back in host memory, and makes all durable: finish_commit() blocks until it is. REQUIRES: no
     // unit awaits its update, no commit is under way.

@@ -122,8 +122,10 @@ void DriverLoop::obey_orders() {
 bool DriverLoop::may_obey() const {
     if (to_obey_.empty()) return false;
     const Order::Kind kind = to_obey_.front().kind;
-    return weights_.idle() || failure_ ||
-           (kind != Order::Kind::begin_update && kind != Order::Kind::read && kind != Order::Kind::write);
+    if (failure_) return true;
+    if (kind == Order::Kind::begin_update) return weights_.fetched();
+    const bool alone = kind == Order::Kind::read || kind == Order::Kind::write || kind == Order::Kind::take_back;
+    return !alone || weights_.idle();
 }
 
 void DriverLoop::obey(const Order& order) {
@@ -189,7 +191,7 @@ void DriverLoop::pump() {
     weights_.pump();
     fail(weights_.error());
     update_.pump();
-    progress_.written_tiles = update_.written_count();
+    progress_.unwritten_tiles = update_.unwritten_count();
     fail(update_.error());
     fail(spills_.error());
     pump_commit();

@@ -139,13 +139,14 @@ void Driver::State::unit_updated() {
         return;
     }
     const ArrivedFetch wanted{done.unit, window.place(done.unit)->fetch};
+    fetched_by_compute[done.unit] = wanted.fetch;  // from now on
     mailbox.wait_for({&wanted, 1});
     compute_after(mailbox.arrived(done.unit).there);
 }
 
 void Driver::State::wait_for_writes() {
     if (!std::exchange(update_open, false)) return;
-    wait(waits.commit, [&](const Progress& progress) { return progress.written_tiles == update_tiles; });
+    wait(waits.commit, [&](const Progress& progress) { return progress.unwritten_tiles == 0; });
 }
 
 void Driver::State::wait_for_weights() {

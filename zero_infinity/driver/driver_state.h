@@ -68,14 +68,13 @@ struct Driver::State {
     Visit visit;                              // where compute is
     std::vector<std::uint32_t> update_order;  // units of the update under way; those before next_in_order are done with
     std::size_t next_in_order = 0;
-    std::uint64_t update_tiles = 0;  // of the update under way
     UpdateAt update_at = UpdateAt::arrival;
     std::vector<bool> awaiting;                     // by unit
     std::vector<std::uint64_t> fetched_by_compute;  // by unit: the newest fetch that is as compute reads it
     std::vector<std::uint32_t> stale;               // on the device, where they were updated behind compute
     std::optional<InHand> in_hand;
     TraceStart visit_started, tile_started;
-    bool update_open = false;      // its writes may be under way
+    bool update_open = false;      // updates' writes may be under way
     bool window_spent = false;     // by updates: what lies there is not as compute's next pass wants it
     bool updated_in_pass = false;  // units of it, where they lie
     std::uint64_t begun = 0;       // number of the order that began the update: older progress is of another

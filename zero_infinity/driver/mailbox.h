@@ -73,7 +73,7 @@ struct DriverFailure {
 // From the driver to compute.
 struct Progress {
     std::uint64_t orders_done = 0;
-    std::uint64_t written_tiles = 0;
+    std::uint64_t unwritten_tiles = 0;  // of updates that were begun
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;  // of single tiles
     std::uint64_t ended_copies = 0;
@@ -125,12 +125,16 @@ class Mailbox {
         const std::lock_guard lock(mutex_);
         return arrived_[unit];
     }
-    // Until that fetch of the unit is there to be updated; returns where its trainable weights lie.
+    // Until that fetch of the unit is there to be updated; returns where its trainable weights lie. Once: the same
+    // place may be fetched to be updated again.
     std::byte* wait_to_update(const ArrivedFetch& wanted) {
         std::byte* weights = nullptr;
         wait([&](const Progress&) {
-            weights = to_update_[wanted.unit].second;
-            return to_update_[wanted.unit].first == wanted.fetch;
+            auto& [fetch, memory] = to_update_[wanted.unit];
+            if (fetch != wanted.fetch) return false;
+            weights = memory;
+            fetch = 0;
+            return true;
         });
         return weights;
     }

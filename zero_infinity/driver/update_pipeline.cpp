@@ -25,10 +25,11 @@ class UpdatePipeline::Slot {
     State state() const noexcept { return state_; }
     std::uint64_t number() const noexcept { return number_; }
     std::uint32_t unit() const { return tile().unit; }
+    std::uint64_t update() const noexcept { return update_; }
     void give_up() noexcept { state_ = State::empty; }  // REQUIRES: staged, and not handed out
 
     void read(std::uint64_t number) {
-        number_ = number;
+        take(number);
         state_ = State::reading;
         pending_ = 1;  // held until all parts are started: a resident tile is there at once
         if (objects().states && layout().states_tier(tile().unit) == Tier::nvme)
@@ -38,12 +39,11 @@ class UpdatePipeline::Slot {
 
     void write(std::byte* weights) {
         PENSTOCK_CHECK(state_ == State::staged, "tile {} is put back but was not handed out", number_);
-        write_parts(weights,
-                    [work = pipeline_->work_](Tier tier) { return tier == Tier::nvme || work == Work::update; });
+        write_parts(weights, [work = work_](Tier tier) { return tier == Tier::nvme || work == Work::update; });
     }
 
     void write_residents(std::uint64_t number) {
-        number_ = number;
+        take(number);
         write_parts(pipeline_->deps_.memory->resident_weights(number), [](Tier tier) { return tier == Tier::host; });
     }
 
@@ -55,6 +55,12 @@ class UpdatePipeline::Slot {
         TraceLane lane = TraceLane::read;
         std::uint64_t bytes = 0;
     };
+
+    void take(std::uint64_t number) {
+        number_ = number;
+        update_ = pipeline_->updates_;
+        work_ = pipeline_->work_;
+    }
 
     const ModelLayout& layout() const { return *pipeline_->deps_.layout; }
     const UnitTile& tile() const { return layout().tiles()[number_]; }
@@ -123,11 +129,16 @@ class UpdatePipeline::Slot {
     Part states_;
     State state_ = State::empty;
     std::uint64_t number_ = 0;
+    std::uint64_t update_ = 0;  // of all that were begun
+    Work work_ = Work::update;
     std::uint32_t pending_ = 0;
 };
 
 UpdatePipeline::UpdatePipeline(UpdatePipelineDeps deps)
-    : deps_(std::move(deps)), slot_of_(tile_count()), left_(deps_.layout->unit_count()) {
+    : deps_(std::move(deps)),
+      slot_of_(tile_count()),
+      left_(deps_.layout->unit_count()),
+      begun_(deps_.layout->unit_count()) {
     for (std::uint32_t slot = 0; slot < deps_.memory->slots(); ++slot)
         slots_.push_back(std::make_unique<Slot>(*this, slot));
     std::uint64_t first = 0;
@@ -144,24 +155,28 @@ UpdatePipeline::~UpdatePipeline() {
 void UpdatePipeline::begin(std::span<const std::uint32_t> units, ResidentTiles tiles) {
     begin(tiles == ResidentTiles::written ? Work::update : Work::update_holding_back);
     for (const std::uint32_t unit : units) append_tiles(unit);
-    to_write_ = waiting_.size();
     holds_back_ = deps_.layout->has_residents() && tiles == ResidentTiles::held_back;
 }
 
 void UpdatePipeline::write_residents() {
     begin(Work::write_residents);
     for (std::uint32_t unit = 0; unit < left_.size(); ++unit) append_tiles(unit);
-    to_write_ = waiting_.size();
     holds_back_ = false;
 }
 
 void UpdatePipeline::begin(Work work) {
-    PENSTOCK_CHECK(finished(), "an update begins but {} of {} tiles of the last one are written", written_, to_write_);
+    PENSTOCK_CHECK(finished() || (work != Work::write_residents && all_put_back()),
+                   "an update begins but {} of {} tiles of the last one are written", written_, to_write_);
+    if (finished()) to_write_ = written_ = 0;
     work_ = work;
-    written_ = 0;
+    ++updates_;
     demanded_.reset();
-    for (std::uint32_t unit = 0; unit < left_.size(); ++unit)
-        left_[unit] = static_cast<std::uint32_t>(deps_.layout->unit(unit).tile_count());
+}
+
+bool UpdatePipeline::all_put_back() const {
+    return waiting_.empty() && std::all_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+               return slot->state() == Slot::State::empty || slot->state() == Slot::State::writing;
+           });
 }
 
 void UpdatePipeline::take_back(std::span<const std::uint32_t> units) {
@@ -176,8 +191,16 @@ void UpdatePipeline::take_back(std::span<const std::uint32_t> units) {
 }
 
 void UpdatePipeline::append_tiles(std::uint32_t unit) {
-    for (std::uint32_t tile = 0; tile < deps_.layout->unit(unit).tile_count(); ++tile)
-        waiting_.push_back(first_[unit] + tile);
+    const std::uint64_t count = deps_.layout->unit(unit).tile_count();
+    to_write_ += count;
+    for (std::uint64_t tile = 0; tile < count; ++tile) waiting_.push_back(first_[unit] + tile);
+}
+
+// The update before does not write it any more.
+bool UpdatePipeline::may_begin(std::uint32_t unit) const {
+    return std::none_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
+        return slot->state() == Slot::State::writing && slot->unit() == unit && slot->update() != updates_;
+    });
 }
 
 void UpdatePipeline::demand(std::uint32_t unit) {
@@ -194,8 +217,12 @@ void UpdatePipeline::put_back(std::uint64_t number, std::byte* weights) {
 void UpdatePipeline::pump() {
     while (!error_ && !waiting_.empty()) {
         const std::uint64_t number = waiting_.front();
-        Slot* slot = slot_for(deps_.layout->tiles()[number].unit);
+        const std::uint32_t unit = deps_.layout->tiles()[number].unit;
+        if (begun_[unit] != updates_ && !may_begin(unit)) return;
+        Slot* slot = slot_for(unit);
         if (slot == nullptr) return;
+        if (std::exchange(begun_[unit], updates_) != updates_)
+            left_[unit] = static_cast<std::uint32_t>(deps_.layout->unit(unit).tile_count());
         waiting_.pop_front();
         slot_of_[number] = slot;
         work_ == Work::write_residents ? slot->write_residents(number) : slot->read(number);

@@ -35,8 +35,8 @@ class UpdatePipeline {
     explicit UpdatePipeline(UpdatePipelineDeps deps);
     ~UpdatePipeline();
 
-    // Of all units with something to train, each once, in that order; or of some of them. REQUIRES:
-    // finished()
+    // Of all units with something to train, each once, in that order; or of some of them. Those that the last one still
+    // writes wait for that. REQUIRES: finished(), or all of its tiles were put back.
     void begin(std::span<const std::uint32_t> units, ResidentTiles tiles);
     void demand(std::uint32_t unit);  // compute is at it: its tiles come next, in the slots of others where need be
     void take_back(std::span<const std::uint32_t> units);  // what was written of them. REQUIRES: finished()
@@ -45,7 +45,7 @@ class UpdatePipeline {
     void put_back(std::uint64_t number, std::byte* weights);
     void pump();  // starts what has a free slot
     bool finished() const noexcept { return written_ == to_write_; }
-    std::uint64_t written_count() const noexcept { return written_; }  // tiles that are done with
+    std::uint64_t unwritten_count() const noexcept { return to_write_ - written_; }  // tiles that are not done with
     bool holds_back() const noexcept { return holds_back_; }           // host memory is newer than the store
     bool idle() const noexcept { return operations_under_way_ == 0; }
     std::uint64_t tile_count() const noexcept { return deps_.layout->tiles().size(); }
@@ -56,21 +56,25 @@ class UpdatePipeline {
     enum class Work : std::uint8_t { update, update_holding_back, write_residents };
     class Slot;
     void begin(Work work);
+    bool all_put_back() const;
     Slot* slot_for(std::uint32_t unit);
     void append_tiles(std::uint32_t unit);
+    bool may_begin(std::uint32_t unit) const;
     void tile_written(std::uint64_t number);
     void weights_of_tile_written(std::uint32_t unit);
 
     UpdatePipelineDeps deps_;
     std::vector<std::unique_ptr<Slot>> slots_;
     std::vector<Slot*> slot_of_;         // by tile number; null: it has none
-    std::vector<std::uint32_t> left_;    // by unit: tiles whose weights are not written
+    std::vector<std::uint32_t> left_;    // by unit: tiles whose weights are not written, from its first one on
+    std::vector<std::uint64_t> begun_;   // by unit: the last update that it was begun in
     std::vector<std::uint64_t> first_;   // by unit: its first tile
     std::deque<std::uint64_t> waiting_;  // tiles without a slot, the next one first
     std::optional<std::uint32_t> demanded_;
-    std::uint64_t to_write_ = 0;  // tiles, by what was begun last
+    std::uint64_t to_write_ = 0;  // tiles, by what was begun since all were written
     std::uint64_t written_ = 0;
     Work work_ = Work::update;
+    std::uint64_t updates_ = 0;  // begun
     bool holds_back_ = false;
     std::uint32_t operations_under_way_ = 0;
     std::optional<store::StoreError> error_;

@@ -109,9 +109,14 @@ bool WeightStreamer::quiet() const noexcept {
     return std::all_of(under_way_.begin(), under_way_.end(), still);
 }
 
+bool WeightStreamer::fetched() const noexcept {
+    return waiting_.empty() &&
+           std::all_of(under_way_.begin(), under_way_.end(), [](const UnderWay& each) { return each.to_update; });
+}
+
 bool WeightStreamer::idle() const noexcept {
-    return waiting_.empty() && std::all_of(under_way_.begin(), under_way_.end(),
-                                           [](const UnderWay& each) { return each.to_update && !each.updating; });
+    return fetched() &&
+           std::none_of(under_way_.begin(), under_way_.end(), [](const UnderWay& each) { return each.updating; });
 }
 
 void WeightStreamer::await(std::uint32_t unit) {

@@ -53,7 +53,8 @@ class WeightStreamer {
     void take_in();               // device copies that have ended
     bool quiet() const noexcept;  // reads and copies that were begun have ended: what must be so before the end
     bool copying() const noexcept { return !copies_.empty(); }    // device copies are under way: pump again soon
-    bool idle() const noexcept;                                   // all fetches were made
+    bool fetched() const noexcept;  // all that was asked for is there; some may be written
+    bool idle() const noexcept;     // and nothing is written
     std::optional<std::chrono::nanoseconds> oldest_copy() const;  // since when the first copy under way runs
     const std::optional<store::StoreError>& error() const noexcept { return error_; }
 

@@ -101,7 +101,7 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     const auto updating = deps_.core->counters().updating;
     const std::string generator_before = generator_state(deps_.device);
     const zero::UpdateRequest request{.values = values, .clip = options_.gradient_clipping};
-    // Clipping comes in runs: after a step that was clipped, speculation would most likely fail again.
+    // Clipping comes in runs: after a step that was clipped, speculation would most likely fail again; it is deferred.
     step_begun_ = deps_.core->may_begin_step(request) && (request.clip == 0 || !clipped_);
     if (step_begun_) deps_.core->begin_step(request);
     forward_and_backward(micro_batches, values.step, report);

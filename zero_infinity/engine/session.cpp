@@ -5,6 +5,8 @@
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/engine/torch_kernels.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace penstock::engine {
@@ -15,11 +17,11 @@ void check_update_order(const SessionOptions& options) {
     if (options.update_order == zero::UpdateOrder::in_backward)
         throw Error(ExitCode::usage,
                     "gradient_clipping with update_order in_backward: units are updated before the norm is known");
-    if (options.update_order == zero::UpdateOrder::speculative &&
-        !zero::may_update_again(options.durability, options.residency))
+    if (zero::is_within_backward(options.update_order) && !zero::may_update_again(options))
         throw Error(ExitCode::usage,
-                    "gradient_clipping with update_order speculative: units are updated again from what every step has "
-                    "committed, with weights and states on NVMe");
+                    fmt::format("gradient_clipping with update_order {}: units are updated again from what every step "
+                                "has committed, with weights and states on NVMe",
+                                word_of(options.update_order)));
 }
 
 std::unique_ptr<zero::CoreSession> open_core(const Model& model, zero::ParameterGroups optimizers,

@@ -25,6 +25,7 @@ struct SettingNames {
     std::string snapshots = "snapshots";
     std::string codec = "codec";
     std::string fill = "fill_host_budget";
+    std::string deferred_share = "deferred_share";
 };
 
 // Names of the budget's uses: who takes memory from the pool.

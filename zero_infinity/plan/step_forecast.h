@@ -43,6 +43,7 @@ struct StepSetting {
     std::uint32_t staging_tiles = 1;  // MemoryPlan's
     PassVisits training;              // with owners; the last visit of a unit is its backward, the others are forward
     UpdateOrder order = UpdateOrder::after_backward;
+    std::vector<bool> deferred;  // by unit, of UpdateOrder::balanced
     Durability durability;
 };
 

@@ -1,5 +1,8 @@
 #include "zero_infinity/plan/traffic.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace penstock::zero {
 namespace {
 
@@ -18,7 +21,13 @@ double writes_of_residents(Durability durability) noexcept {
 }  // namespace
 
 // What is on NVMe only is written by every update, wherever the next commit is.
-Traffic traffic(const StateFormat& format, Durability durability, Residency residency, UpdateOrder order) {
+Traffic traffic(const StateFormat& format, Durability durability, Residency residency, UpdateOrder order,
+                double deferred_share) {
+    if (order == UpdateOrder::balanced) {
+        const Traffic within = traffic(format, durability, residency, UpdateOrder::in_backward);
+        const Traffic deferred = traffic(format, durability, residency, UpdateOrder::deferred);
+        return {std::lerp(within.read_bytes, deferred.read_bytes, deferred_share), within.write_bytes};
+    }
     const auto weights = static_cast<double>(format.weights_bytes());
     const double states = format.states_bytes().value();
     const auto writes = [&](Tier tier) { return tier == Tier::nvme ? 1 : writes_of_residents(durability); };
@@ -28,6 +37,13 @@ Traffic traffic(const StateFormat& format, Durability durability, Residency resi
     if (residency.states == Tier::nvme) result.read_bytes += states;
     result.write_bytes = writes(residency.weights) * weights + writes(residency.states) * states;
     return result;
+}
+
+double balanced_share(const StateFormat& format, Durability durability, Residency residency, double forward_part) {
+    const double all = traffic(format, durability, residency, UpdateOrder::in_backward).total();
+    const double pass = residency.weights == Tier::nvme ? static_cast<double>(format.weights_bytes()) : 0;
+    const double updates = all - 2 * pass;
+    return updates <= 0 ? 0 : std::clamp((forward_part * all - pass) / updates, 0.0, 1.0);
 }
 
 double StepBytes::mean(Durability durability) const noexcept {

@@ -41,12 +41,18 @@ enum class UpdateOrder : std::uint8_t {
     // without clipping. The NVMe moves states while backward goes on, and weights are not read for it.
     in_backward,
     // The same with clipping: as if nothing were clipped, and where the norm says otherwise the step is updated again
-    // from what was committed before it. For steps that are all committed, with weights and states on NVMe.
+    // from what was committed before it. For steps that are all committed, with weights and states on NVMe. A step that
+    // nobody speculates on is deferred.
     speculative,
+    // Some units within backward, as in_backward or speculative does, and the others deferred, so that forward and
+    // backward each have as much to move as they compute. Which ones the plan says: deferred_units(). A step that is
+    // not updated within backward is deferred as a whole.
+    balanced,
 };
 constexpr auto words_of(UpdateOrder) noexcept {
     return std::array{Word{UpdateOrder::after_backward, "after_backward"}, Word{UpdateOrder::deferred, "deferred"},
-                      Word{UpdateOrder::in_backward, "in_backward"}, Word{UpdateOrder::speculative, "speculative"}};
+                      Word{UpdateOrder::in_backward, "in_backward"}, Word{UpdateOrder::speculative, "speculative"},
+                      Word{UpdateOrder::balanced, "balanced"}};
 }
 
 struct Traffic {
@@ -63,15 +69,34 @@ struct Traffic {
 //   host, host            0 + 12 = 12    0 + 12 = 12    0 + 14 = 14   0     + 5.125 =  5.125
 // Example: split, all on NVMe: forward 2 + backward 2 + update 12 read (states 10, and hi once more), 12 written = 28.
 // Deferred saves one of the reads of weights that come from NVMe: split 14 + 12 = 26, plain_fp32 16 + 12 = 28; in
-// backward the update's, where it has one.
+// backward the update's, where it has one. Of balanced each unit moves what its own order says: split 14 + 12 = 26.
 // Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
 // see WindowPlan.
+// Of balanced with that share of its parameters deferred.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency,
-                UpdateOrder order = UpdateOrder::after_backward);
-constexpr bool is_within_backward(UpdateOrder order) noexcept {
-    return order == UpdateOrder::in_backward || order == UpdateOrder::speculative;
+                UpdateOrder order = UpdateOrder::after_backward, double deferred_share = 0);
+// Steps that are not updated within backward.
+constexpr bool may_defer(UpdateOrder order) noexcept {
+    return order == UpdateOrder::deferred || order == UpdateOrder::speculative || order == UpdateOrder::balanced;
 }
+constexpr bool is_within_backward(UpdateOrder order) noexcept {
+    return order == UpdateOrder::in_backward || order == UpdateOrder::speculative || order == UpdateOrder::balanced;
+}
+// Of one unit, whose order of a balanced step is one of these two.
+constexpr UpdateOrder order_of_unit(UpdateOrder order, bool deferred) noexcept {
+    if (order != UpdateOrder::balanced) return order;
+    return deferred ? UpdateOrder::deferred : UpdateOrder::in_backward;
+}
+
+// What forward takes of the compute of a training pass: backward recomputes it and takes twice as long besides; or has
+// its graph.
+inline constexpr double forward_part_recomputed = 1.0 / 4;
+inline constexpr double forward_part_kept = 1.0 / 3;
+// The share of updates' bytes that is deferred where forward moves as large a part of a step's bytes as it takes of
+// the compute. Example: split, all on NVMe, 1/4: forward moves 2 of 26 bytes, and updates 22 besides what backward
+// reads; 6.5 = 2 + 0.205 × 22.
+double balanced_share(const StateFormat& format, Durability durability, Residency residency, double forward_part);
 
 // What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
 // top.

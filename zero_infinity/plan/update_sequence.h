@@ -1,4 +1,5 @@
-// In which order the units of a step are updated: that in which compute will need them, or has done with them. Pure.
+// Which units of a step are updated when, and in which order: that in which compute will need them, or has done with
+// them. Pure.
 #pragma once
 
 #include "zero_infinity/plan/model_layout.h"
@@ -15,5 +16,15 @@ namespace penstock::zero {
 std::vector<std::uint32_t> in_order_of_visits(const ModelLayout& layout, std::span<const Visit> visits);
 // The same, but as the visits leave them for good.
 std::vector<std::uint32_t> in_order_of_leaving(const ModelLayout& layout, std::span<const Visit> visits);
+
+// Those of UpdateOrder::balanced that are deferred, by unit: of what their updates move to and from NVMe about that
+// share, spread evenly over the model. The first unit, which forward would begin by waiting for, and the last, whose
+// update would come at the turn to backward in any case, only where the share is 1. Never those that are resident by
+// themselves.
+std::vector<bool> deferred_units(const ModelLayout& layout, double share);
+
+// What the one or the other of them has.
+std::vector<std::uint32_t> those_of(const std::vector<std::uint32_t>& units, const std::vector<bool>& wanted,
+                                    bool value);
 
 }  // namespace penstock::zero

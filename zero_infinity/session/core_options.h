@@ -40,7 +40,7 @@ struct CoreOptions {
     // Hard limit of the pool: weights window, staging, gradients, resident objects; or planned_host_budget.
     std::uint64_t host_budget_bytes = 0;
     std::uint32_t prefetch_depth = 2;     // visits ahead, as far as the budget allows
-    std::uint32_t staging_tiles = 4;      // the least; UpdateOrder::deferred takes more where the budget has room
+    std::uint32_t staging_tiles = 4;      // the least; where updates overlap with compute, more as the budget has room
     std::uint64_t tile_numel = 1U << 20;  // memory.tile_elements; part of the store: the same at every resume
     Residency residency;
     // What the budget leaves, and the machine has, keeps further units' weights in host memory, then their states.
@@ -54,6 +54,9 @@ struct CoreOptions {
     store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
     bool snapshots = false;                               // plans memory for begin_snapshot()
     UpdateOrder update_order = UpdateOrder::after_backward;
+    // Of UpdateOrder::balanced: of what updates move, 0 to 1; none: balanced_share() of the forward part.
+    std::optional<double> deferred_share;
+    double forward_part = forward_part_recomputed;
     // Arithmetic. These decide bits.
     std::string codec = "split";                // a codec's name (zero_infinity/codec/codec.h)
     PlaneType gradient_type = PlaneType::bf16;  // of sums; beyond bf16_addends_max: fp32
@@ -75,8 +78,9 @@ struct CoreOptions {
 
 // Whether units may be updated as if nothing were clipped, and again where it is: what they were is then committed and
 // on NVMe, where host memory is changed in place.
-constexpr bool may_update_again(Durability durability, Residency residency) noexcept {
-    return durability == Durability::every_step && residency.weights == Tier::nvme && residency.states == Tier::nvme;
+inline bool may_update_again(const CoreOptions& options) noexcept {
+    return options.durability == Durability::every_step && options.residency.weights == Tier::nvme &&
+           options.residency.states == Tier::nvme && !options.fill_host_budget;
 }
 
 }  // namespace penstock::zero

@@ -105,7 +105,8 @@ void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held)
         throw;
     }
     for (const std::uint32_t unit : whole.units)
-        if (!s.step_within && s.work->driver.awaits_update(unit)) s.update_unit(unit);
+        if (!s.is_within() && s.work->driver.awaits_update(unit)) s.update_unit(unit);
+    if (s.may_update_within()) s.update_within();
     s.stage = Stage::in_pass;
 }
 
@@ -184,17 +185,19 @@ void CoreSession::begin_step(const UpdateRequest& request) {
     PENSTOCK_CHECK((before == Stage::ready || (before == Stage::in_pass && s.pass == Pass::training)) && !s.step_within,
                    "a step begins within a pass or step");
     PENSTOCK_CHECK(may_begin_step(request), "step {} cannot be updated before its norm is known", request.values.step);
-    s.perform([&] {
-        if (before == Stage::ready) s.finish_update();
-        s.begin_step(request);
-    });
+    s.perform([&] { s.begin_step(request); });
     s.stage = before;
 }
 
 void CoreSession::complete(std::uint32_t unit) {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::in_pass && s.step_within, "unit {} is complete, but no step was begun", unit);
-    if (s.plan->layout.unit(unit).spec().resident || !s.work->driver.awaits_update(unit)) return;
+    if (s.plan->layout.unit(unit).spec().resident) return;
+    if (!s.is_within() && s.work->driver.next_awaiting()) return;  // of the step before: it has not ended in this pass
+    s.stage = Stage::failed;
+    if (!s.is_within()) s.update_within();
+    s.stage = Stage::in_pass;
+    if (!s.work->driver.awaits_update(unit)) return;
     s.stage = Stage::failed;
     s.update_unit(unit);
     s.step_within->updated.push_back(unit);
@@ -209,10 +212,13 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
         s.finish_update();
         s.add_borrowed();
     });
-    PENSTOCK_CHECK(
-        !s.step_within || (s.step_within->number == request.values.step && s.step_within->clip == request.clip &&
-                           request.overflow == UpdateRequest::Overflow::refused),
-        "an update of step {}, but step {} was begun", request.values.step, s.step_within->number);
+    if (s.step_within) {
+        const UpdateRequest& begun = s.step_within->request;
+        PENSTOCK_CHECK(begun.values.step == request.values.step && begun.clip == request.clip &&
+                           request.overflow == UpdateRequest::Overflow::refused,
+                       "an update of step {}, but step {} was begun", request.values.step, begun.values.step);
+        if (!s.is_within()) s.step_within.reset();  // none of its units could be updated within its pass
+    }
     if (!s.step_within) s.step_update->check(request);
     UpdateReport report;
     report.gradient_norm = gradient_norm() / request.loss_scale;
@@ -229,13 +235,15 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
     s.newest = client(report.gradient_norm);
     report.committed_before = s.committed;
     report.updated = true;
+    const bool deferred = s.defers();
     s.perform([&] {
         const auto update_start = Clock::now();
         if (s.step_within)
             report.updated_again = s.finish_step(request, report.gradient_norm);
         else
             s.begin_update(request, report.gradient_norm);
-        if (s.plan->options.update_order == UpdateOrder::deferred) return;
+        report.update = Clock::now() - update_start;
+        if (deferred) return;
         while (const auto unit = s.work->driver.next_awaiting()) s.update_unit(*unit);
         const auto commit_start = Clock::now();
         s.finish_update();
@@ -251,8 +259,9 @@ bool CoreSession::may_begin_step(const UpdateRequest& request) const {
     const CoreOptions& options = s.plan->options;
     if (request.overflow != UpdateRequest::Overflow::refused || request.loss_scale <= 0) return false;
     if (request.clip == 0) return is_within_backward(options.update_order);
-    return options.update_order == UpdateOrder::speculative &&
-           may_update_again(options.durability, options.residency) && s.committed;
+    const bool speculates =
+        options.update_order == UpdateOrder::speculative || options.update_order == UpdateOrder::balanced;
+    return speculates && may_update_again(options) && s.all_is_committed_or_will_be();
 }
 
 bool CoreSession::committed() {
@@ -265,7 +274,7 @@ void CoreSession::settle() {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "a commit within a pass, or after an exception");
     PENSTOCK_CHECK(s.plan->options.durability != Durability::scratch, "nothing is committed in scratch");
-    PENSTOCK_CHECK(!s.step_within, "a commit within step {}", s.step_within->number);
+    PENSTOCK_CHECK(!s.step_within, "a commit within step {}", s.step_within->request.values.step);
     s.check_user_keys();
     s.perform([&] { s.finish_update(); });
     if (s.committed) return;

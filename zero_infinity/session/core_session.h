@@ -145,23 +145,26 @@ class CoreSession {
     // the gradient, before clipping.
     using ClientStateOf = std::function<store::ClientState(double gradient_norm)>;
     // Whether units may be updated within backward, before there is a norm: UpdateOrder::in_backward, of a request that
-    // does not clip; or speculative, all of the newest step being committed. No gradient may be skipped.
+    // does not clip; or speculative, all of the newest step being committed, or deferred, and committed then. No
+    // gradient may be skipped.
     bool may_begin_step(const UpdateRequest& request) const;
     // The next training pass, or the one that is under way, is the last one before update() with this same request, and
-    // complete() updates units within it. What fails then ends the session. Throws Error: usage (groups that are not
-    // the model's), storage. REQUIRES: no pass but a training one; may_begin_step().
+    // complete() updates units within it: once what was deferred of the step before is updated, by visits of that pass,
+    // and committed. What fails then ends the session. Throws Error: usage (groups that are not the model's), storage.
+    // REQUIRES: no pass but a training one; may_begin_step().
     void begin_step(const UpdateRequest& request);
     // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
-    // reads them no more: the unit is updated now. Those that it is not said of are updated by update(). Throws as
-    // update() does. REQUIRES: the last visit names it.
+    // reads them no more: the unit is updated now. Waits for the commit of the step before. Those that it is not said
+    // of, or said while units of the step before were not visited, are updated by update(). Throws as update() does.
+    // REQUIRES: the last visit names it.
     void complete(std::uint32_t unit);
     // One step: unscales, clips, updates, clears the gradients; then, after the steps that the durability says, commits
-    // what was updated together with the client's state and user_state(). UpdateOrder::deferred leaves the update of
-    // each unit to the next visit to it, and the commit to the last of them; what fails there is thrown there, and what
-    // is called between passes finishes it first: the next update(), the norm, settle(), read_out(), write_in(). Throws
-    // Error: usage (names parameters that no gradient came to, unless their Unused says what then; groups that are not
-    // the model's; nothing has changed), non_finite (the gradient, and nothing has changed; or a new value), storage.
-    // REQUIRES: no pass, a loss scale above 0.
+    // what was updated together with the client's state and user_state(). UpdateOrder::deferred, and speculative of a
+    // step that was not begun, leave the update of each unit to the next visit to it, and the commit to the last of
+    // them; what fails there is thrown there, and what is called between passes finishes it first: the next update(),
+    // the norm, settle(), read_out(), write_in(). Throws Error: usage (names parameters that no gradient came to,
+    // unless their Unused says what then; groups that are not the model's; nothing has changed), non_finite (the
+    // gradient, and nothing has changed; or a new value), storage. REQUIRES: no pass, a loss scale above 0.
     UpdateReport update(const UpdateRequest& request, const ClientStateOf& client);
     // Whether the newest step is durable. Does not block. Throws Error (storage).
     bool committed();

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock::zero {
 namespace {
 
@@ -74,9 +76,8 @@ void CoreSession::State::begin_update(const UpdateRequest& request, double gradi
     committed = false;
     norm.reset();
     sums_lent = false;
-    const bool deferred = plan->options.update_order == UpdateOrder::deferred;
     const auto units =
-        in_order_of_visits(plan->layout, deferred ? order.expected(Pass::training) : std::span<const Visit>());
+        in_order_of_visits(plan->layout, defers() ? order.expected(Pass::training) : std::span<const Visit>());
     begin_writes(units, UpdateAt::arrival);
     bool any = false;
     for (const std::uint32_t unit : units) {
@@ -91,7 +92,7 @@ void CoreSession::State::update_unit(std::uint32_t unit) {
     const auto start = Clock::now();
     step_update->update(unit);
     updating += Clock::now() - start;
-    if (!step_within && !work->driver.next_awaiting()) end_of_units();
+    if (!is_within() && !work->driver.next_awaiting()) end_of_units();
 }
 
 void CoreSession::State::end_of_units() {
@@ -104,13 +105,47 @@ void CoreSession::State::begin_writes(const std::vector<std::uint32_t>& units, U
     work->driver.begin_update(units, commits ? ResidentTiles::written : ResidentTiles::held_back, at);
 }
 
+// The step that is to be updated, or some units of it.
+bool CoreSession::State::defers() const noexcept {
+    return step_within ? std::find(plan->deferred.begin(), plan->deferred.end(), true) != plan->deferred.end()
+                       : may_defer(plan->options.update_order);
+}
+
+// A deferred step is, in the pass that is to come or under way.
+bool CoreSession::State::all_is_committed_or_will_be() const noexcept {
+    return committed || work->driver.commits() || (commits && work->driver.next_awaiting());
+}
+
 void CoreSession::State::begin_step(const UpdateRequest& request) {
+    step_update->check(request.groups);
+    step_within = {.request = request, .groups = {request.groups.begin(), request.groups.end()}};
+    step_within->request.groups = step_within->groups;
+    if (may_update_within()) update_within();
+}
+
+// Nothing would be waited for.
+bool CoreSession::State::may_update_within() const {
+    return step_within && !step_within->updates && !work->driver.next_awaiting() &&
+           (!work->driver.commits() || work->driver.commit_ended());
+}
+
+// From now on, once the step before has ended. REQUIRES: no unit awaits its update.
+void CoreSession::State::update_within() {
+    if (work->driver.commits()) finish_commit();
+    step_within->updates = true;
+    const UpdateRequest& request = step_within->request;
     step_update->begin_within(request);
     commits = plan->options.durability.commits_after(request.values.step);
     norm.reset();
     sums_lent = false;
-    begin_writes(in_order_of_leaving(plan->layout, order.expected(Pass::training)), UpdateAt::departure);
-    step_within = {.number = request.values.step, .clip = request.clip};
+    begin_writes(
+        those_of(in_order_of_leaving(plan->layout, order.expected(Pass::training)), plan->deferred, false),
+        UpdateAt::departure);
+}
+
+// Of a step that was begun.
+std::vector<std::uint32_t> CoreSession::State::left_to_next_pass() const {
+    return those_of(in_order_of_visits(plan->layout, order.expected(Pass::training)), plan->deferred, true);
 }
 
 // What its pass has left, and what it should have clipped: true.
@@ -131,14 +166,21 @@ bool CoreSession::State::finish_step(const UpdateRequest& request, double gradie
         for (const std::uint32_t unit : units) step_update->update_again(unit);
         updating += Clock::now() - start;
     }
+    const bool leaves = defers();
     step_within.reset();
-    end_of_units();
+    if (!leaves) {
+        end_of_units();
+        return again;
+    }
+    const std::vector<std::uint32_t> units = left_to_next_pass();
+    step_update->leave(units);
+    begin_writes(units, UpdateAt::arrival);
     return again;
 }
 
 // All that there is of the newest step: its updates, its writes, its commit. REQUIRES: no pass.
 void CoreSession::State::finish_update() {
-    if (step_within) return;  // its gradients are not all there
+    if (is_within()) return;  // its gradients are not all there
     while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
     work->driver.commits() ? finish_commit() : work->driver.end_update();
 }

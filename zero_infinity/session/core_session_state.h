@@ -32,8 +32,14 @@ struct CoreSession::State {
     void begin_update(const UpdateRequest& request, double norm);
     void update_unit(std::uint32_t unit);
     void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at);
+    bool is_within() const noexcept { return step_within && step_within->updates; }
+    bool defers() const noexcept;
+    bool all_is_committed_or_will_be() const noexcept;
     void begin_step(const UpdateRequest& request);
+    bool may_update_within() const;
+    void update_within();
     void finish_update();
+    std::vector<std::uint32_t> left_to_next_pass() const;
     bool finish_step(const UpdateRequest& request, double gradient_norm);
     void end_of_units();
     double norm_of_gradients();
@@ -83,8 +89,9 @@ struct CoreSession::State {
     store::ClientState newest_user;  // as it was then
     bool commits = false;            // once its last unit is updated
     struct StepWithin {              // begun before its gradients
-        std::uint64_t number = 0;
-        double clip = 0;
+        UpdateRequest request;
+        std::vector<GroupValues> groups;     // the request's
+        bool updates = false;                // its units: those of the step before are all updated, and committed
         std::vector<std::uint32_t> updated;  // by complete()
     };
     std::optional<StepWithin> step_within;

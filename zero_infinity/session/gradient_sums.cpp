@@ -311,7 +311,7 @@ void GradientSums::lend() {
     PENSTOCK_CHECK(complete_, "gradients are updated with before their norm");
     PENSTOCK_CHECK(options_.memory == GradientMemory::all_units, "all units lend gradients that memory has of one");
     for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
-        units_[unit].lent = layout_->unit(unit).tile_count() > 0;  // who is updated gives back
+        units_[unit].lent = layout_->unit(unit).tile_count() > 0 && !units_[unit].counted;  // who is updated gives back
     clear();
 }
 

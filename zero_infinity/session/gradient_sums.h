@@ -77,9 +77,9 @@ class GradientSums {
     // Of all ranks' gradients, where fresh ones are zero: sums of tiles are added in the order of units, in each of
     // ranks, in each of tiles. REQUIRES: add_borrowed() came after the last addend.
     double norm(Workers& workers, Communicator& communicator);
-    // An update takes the sums: tile() gives them until give_back(), while to all others they are fresh. REQUIRES:
-    // norm() came after the last addend; GradientMemory::all_units. A unit's sums are added to again once they were
-    // given back.
+    // An update takes the sums, but of units that were lent by themselves in this step: tile() gives them until
+    // give_back(), while to all others they are fresh. REQUIRES: norm() came after the last addend;
+    // GradientMemory::all_units. A unit's sums are added to again once they were given back.
     void lend();
     void give_back(std::uint32_t unit);
     // The same of one unit, before there is a norm: no addend comes any more in this step, also of who borrows from it,

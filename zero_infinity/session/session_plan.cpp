@@ -6,6 +6,7 @@
 #include "zero_infinity/driver/device_residents.h"
 #include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/plan/host_room.h"
+#include "zero_infinity/plan/update_sequence.h"
 #include "zero_infinity/session/gradient_sums.h"
 
 #include <fmt/format.h>
@@ -84,6 +85,8 @@ CoreOptions checked(CoreOptions options) {
         refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
     if (options.fill_host_budget && options.update_order == UpdateOrder::speculative)
         refuse(fmt::format("{}: an update that may be made again needs all units on NVMe", options.names.fill));
+    if (options.deferred_share && !(*options.deferred_share >= 0 && *options.deferred_share <= 1))
+        refuse(fmt::format("{} {}: a share is 0 to 1", options.names.deferred_share, *options.deferred_share));
     if (options.gradient_memory == GradientMemory::one_unit && options.update_order != UpdateOrder::in_backward)
         refuse(
             fmt::format("gradient_memory one_unit with update_order {}: it needs in_backward, which updates a unit "
@@ -179,17 +182,24 @@ ModelLayout filled_layout(const ModelSpec& model, const StateFormat& format, con
     return layout_of(model, format, options, partition, fill_room(layout, room, options.update_order));
 }
 
-StepBytes step_bytes_of(const MemoryPlan& memory, const ModelLayout& layout, const StateFormat& format,
-                        UpdateOrder order) {
+std::vector<bool> deferred_of(const ModelLayout& layout, const StateFormat& format, const CoreOptions& options) {
+    if (options.update_order != UpdateOrder::balanced) return std::vector<bool>(layout.unit_count());
+    return deferred_units(layout, options.deferred_share.value_or(balanced_share(
+                                      format, options.durability, options.residency, options.forward_part)));
+}
+
+StepBytes step_bytes_of(const SessionPlan& plan) {
+    const ModelLayout& layout = plan.layout;
     StepBytes bytes;
-    bytes.read = memory.pass_read_bytes;
+    bytes.read = plan.memory.pass_read_bytes;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
         const std::uint64_t states = layout.memory_bytes(layout.objects(unit).states);
         const bool streamed = layout.weights_tier(unit) == Tier::nvme;
         (streamed ? bytes.write : bytes.resident_write) += weights;
         (layout.states_tier(unit) == Tier::nvme ? bytes.write : bytes.resident_write) += states;
-        const bool read = format.codec->master_needs_weights;
+        const bool read = plan.format.codec->master_needs_weights;
         const bool deferred = order == UpdateOrder::deferred;
         if (streamed && read && order == UpdateOrder::after_backward) bytes.read += weights;
         if (streamed && !read && deferred) bytes.read -= weights;  // the pass finds them made by the update
@@ -211,8 +221,9 @@ SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Parti
       format(format_of(options.codec, model.optimizers.others())),
       fingerprint(fingerprint_of(model, options.codec)),
       layout(filled_layout(model, format, options, partition)),
+      deferred(deferred_of(layout, format, options)),
       memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
-      step_bytes(step_bytes_of(memory, layout, format, options.update_order)) {}
+      step_bytes(step_bytes_of(*this)) {}
 
 DeviceOptions SessionPlan::device() const {
     DeviceOptions device = options.device;
@@ -231,12 +242,14 @@ std::uint64_t SessionPlan::store_bytes() const {
 
 // A mean over the elements of all units.
 Traffic SessionPlan::nominal_traffic() const {
-    if (!options.fill_host_budget) return traffic(format, options.durability, options.residency, options.update_order);
+    if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced)
+        return traffic(format, options.durability, options.residency, options.update_order);
     Traffic mean;
     double all = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const Residency residency{layout.weights_tier(unit), layout.states_tier(unit)};
-        const Traffic own = traffic(format, options.durability, residency, options.update_order);
+        const UpdateOrder order = order_of_unit(options.update_order, deferred[unit]);
+        const Traffic own = traffic(format, options.durability, residency, order);
         const auto numel = static_cast<double>(layout.unit(unit).trainable_numel());
         mean.read_bytes += own.read_bytes * numel;
         mean.write_bytes += own.write_bytes * numel;

@@ -44,6 +44,7 @@ struct SessionPlan {
     const StateFormat format;
     const std::string fingerprint;  // of all that decides what the bytes of the objects mean
     const ModelLayout layout;
+    const std::vector<bool> deferred;  // by unit: UpdateOrder::balanced leaves it to the next pass
     const MemoryPlan memory;
     const StepBytes step_bytes;
 };

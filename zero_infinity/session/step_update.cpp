@@ -56,6 +56,10 @@ void StepUpdate::check(const UpdateRequest& request) {
                     [this](ParameterId parameter) { return stays(parameter); });
 }
 
+void StepUpdate::check(std::span<const GroupValues> groups) const {
+    pieces_.check(groups);
+}
+
 void StepUpdate::set_values(const UpdateRequest& request, double scale) {
     groups_.assign(request.groups.begin(), request.groups.end());
     tiles_ = {.format = &plan_.layout.format(), .values = request.values, .gradient_scale = static_cast<float>(scale)};
@@ -72,7 +76,6 @@ void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
 }
 
 void StepUpdate::begin_within(const UpdateRequest& request) {
-    pieces_.check(request.groups);
     within_ = true;
     speculative_ = request.clip > 0;
     bad_value_.clear();
@@ -95,6 +98,18 @@ void StepUpdate::take_gradients(std::uint32_t unit) {
     if (!finite)
         throw Error(ExitCode::non_finite,
                     non_finite_gradient(tiles_.values.step, work_.gradients.first_non_finite().value_or("their sum")));
+}
+
+void StepUpdate::leave(const std::vector<std::uint32_t>& units) {
+    within_ = false;
+    for (const std::uint32_t unit : units) {
+        refuse_missing(work_.gradients.missing(unit));
+        pieces_.prepare(unit, tiles_.values.step, groups_, skipped_steps_,
+                        [this](ParameterId parameter) { return stays(parameter); });
+        note_skipped(unit);
+    }
+    work_.gradients.lend();
+    work_.gradients.end_step();
 }
 
 void StepUpdate::update(std::uint32_t unit) {

@@ -25,15 +25,19 @@ class StepUpdate {
 
     // Whether it can be made, of gradients that are all there. Throws Error: usage; nothing has changed.
     void check(const UpdateRequest& request);
+    void check(std::span<const GroupValues> groups) const;  // those alone
     // Takes the gradients, of that norm. Its units are updated from then on, each once.
     void begin(const UpdateRequest& request, double gradient_norm);
-    // The same before there are gradients, which each unit takes when it is updated, as if nothing were clipped. Throws
-    // Error: usage.
+    // The same before there are gradients, which each unit takes when it is updated, as if nothing were clipped.
+    // REQUIRES: the groups were checked.
     void begin_within(const UpdateRequest& request);
     // What is to be clipped is known: units that are updated from now on are clipped. True: those that were must be
     // updated again. Throws Error: non_finite, of one of those.
     bool clip(const UpdateRequest& request, double gradient_norm);
     void update_again(std::uint32_t unit);  // of what it was before update()
+    // After clip(): these units, which nobody has updated within, take the gradients, and are updated as after begin().
+    // Throws Error: usage (a missing gradient).
+    void leave(const std::vector<std::uint32_t>& units);
     // All tiles of one unit. Throws Error: non_finite (a new value, with unit and parameter; a gradient that nobody has
     // looked at), storage; usage (a missing gradient that nobody has looked for).
     void update(std::uint32_t unit);

@@ -59,6 +59,19 @@ TEST(StepIdeal, TheUpdateStandsWhereItsOrderHasIt) {
     EXPECT_EQ(within[1].compute, 6);
 }
 
+TEST(StepIdeal, ABalancedStepIsOnePhase) {
+    const StepCompute compute{.forward = 1, .backward = 2, .update = 4, .rest = 0.5};
+    for (const double share : {0.0, 0.5}) {
+        const StepTraffic traffic = traffic_of({.codec = &zero::plain_bf16_codec()}, Durability::every_step, on_nvme,
+                                               UpdateOrder::balanced, 10, share);
+        const auto phases = phases_of(UpdateOrder::balanced, compute, traffic);
+        ASSERT_EQ(phases.size(), 1U);
+        EXPECT_DOUBLE_EQ(phases[0].compute, 7.5);
+        EXPECT_DOUBLE_EQ(phases[0].read, 160 - share * 20);
+        EXPECT_DOUBLE_EQ(phases[0].write, 140);
+    }
+}
+
 TEST(StepIdeal, AnUpdateThatIsMadeAgainStandsAlone) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4};
     const auto phases = phases_of(UpdateOrder::speculative, compute, split(UpdateOrder::speculative), 0.25);

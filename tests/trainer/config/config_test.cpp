@@ -159,6 +159,26 @@ TEST(Config, WhatMayBeUpdatedAgainStaysOnNvme) {
     EXPECT_NE(words.find("leave memory.fill_host_budget out"), std::string::npos) << words;
 }
 
+TEST(Config, BalancedUpdatesClipWhereTheyMayBeMadeAgain) {
+    const std::vector<std::string> balanced = {"run.swap_directory=s", "run.update_order=balanced",
+                                               "zero_optimization.offload_param.device=nvme",
+                                               "zero_optimization.offload_optimizer.device=nvme"};
+    EXPECT_FALSE(config(balanced).session.deferred_share);
+    const auto with = [&](const char* more) {
+        std::vector<std::string> all = balanced;
+        all.emplace_back(more);
+        return all;
+    };
+    EXPECT_EQ(config(with("run.deferred_share=0.25")).session.deferred_share, 0.25);
+    for (const char* setting : {"run.commit_every=2", "memory.fill_host_budget=true"}) {
+        EXPECT_NE(refusal(with(setting)).find("or take \"deferred\""), std::string::npos);
+        std::vector<std::string> unclipped = with(setting);
+        unclipped.emplace_back("gradient_clipping=0");
+        EXPECT_EQ(config(unclipped).session.update_order, zero::UpdateOrder::balanced);
+    }
+    EXPECT_NE(refusal(with("run.deferred_share=1.5")).find("run.deferred_share"), std::string::npos);
+}
+
 TEST(Config, RefusesShapesThatCannotBe) {
     EXPECT_NE(refusal({"run.swap_directory=s", "model.hidden=100"}).find("not a multiple of model.heads 8"),
               std::string::npos);

@@ -166,6 +166,18 @@ TEST(Kill, SoDoesOneThatUpdatesSomeStepsAgain) {
                                 {"--set", "gradient_clipping=1.8"});
 }
 
+TEST(Kill, SoDoesOneThatUpdatesSomeUnitsWithinBackwardAndDefersTheOthers) {
+    expect_kills_change_nothing(wanted_kills(12),
+                                {"--set", "run.update_order=balanced", "--set", "run.deferred_share=0.5"},
+                                {"--set", "gradient_clipping=0"});
+}
+
+TEST(Kill, SoDoesOneThatDoesSoAndClips) {
+    expect_kills_change_nothing(wanted_kills(12),
+                                {"--set", "run.update_order=balanced", "--set", "run.deferred_share=0.5"},
+                                {"--set", "gradient_clipping=1.8"});
+}
+
 TEST(Kill, SoDoesOneWhoseUnitsStayInHostMemoryWhereThereIsRoom) {
     expect_kills_change_nothing(wanted_kills(12), {"--set", "memory.fill_host_budget=true", "--set",
                                                    "run.commit_every=2", "--set", "run.update_order=deferred"});

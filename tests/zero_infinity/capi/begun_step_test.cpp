@@ -35,10 +35,41 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
     const auto unclipped = trained("unclipped", PENSTOCK_AFTER_BACKWARD, 0, {0, 0, 0});
     EXPECT_EQ(trained("in backward", PENSTOCK_IN_BACKWARD, 0, {1, 1, 1}), unclipped);
     EXPECT_EQ(trained("speculative, unclipped", PENSTOCK_SPECULATIVE, 0, {1, 1, 1}), unclipped);
+    EXPECT_EQ(trained("balanced, unclipped", PENSTOCK_BALANCED, 0, {1, 1, 1}), unclipped);
     const auto clipped = trained("clipped", PENSTOCK_AFTER_BACKWARD, 1000, {0, 0, 0});
     EXPECT_NE(clipped, unclipped);
     EXPECT_EQ(trained("in backward, clipped", PENSTOCK_IN_BACKWARD, 1000, {0, 0, 0}), clipped);
     EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE, 1000, {1, 1, 1}), clipped);
+    EXPECT_EQ(trained("balanced", PENSTOCK_BALANCED, 1000, {1, 1, 1}), clipped);
+}
+
+TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBeBegun) {
+    const auto trained = [&](const char* name, penstock_update_order order) {
+        SessionCaller caller(path() + name);
+        caller.options.update_order = order;
+        caller.step.clip = 1000;
+        caller.visits_forward = true;
+        EXPECT_OK(caller.open());
+        for (std::uint64_t number = 1; number <= 6; ++number) {
+            caller.step.step = number;
+            int begun = 0;
+            if (number % 3 == 0) {
+                EXPECT_OK(penstock_session_begin_step(caller.session, &caller.step, &begun, &caller.error));
+                EXPECT_EQ(begun, order == PENSTOCK_SPECULATIVE);
+            }
+            caller.backward(number % 2 == 0 ? 2000 : 2, begun != 0);
+            EXPECT_OK(caller.update(number));
+            const bool deferred = order == PENSTOCK_SPECULATIVE && begun == 0;
+            EXPECT_EQ(caller.report.committed, deferred ? 0 : 1);
+            EXPECT_EQ(caller.report.committed_before, 1);
+            EXPECT_EQ(caller.report.updated_again, begun != 0 && number == 6);
+        }
+        std::vector<std::vector<float>> found;
+        for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
+            for (const std::uint32_t unit : {0U, 1U, 2U}) found.push_back(caller.read(unit, 0, what));
+        return found;
+    };
+    EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE), trained("after backward", PENSTOCK_AFTER_BACKWARD));
 }
 
 TEST_F(BegunStepTest, WhatAStepThatWasBegunForbidsIsRefusedAndTheStepGoesOn) {

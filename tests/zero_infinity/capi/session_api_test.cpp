@@ -250,7 +250,7 @@ TEST_F(SessionApiTest, AnOpeningWithWrongArgumentsIsRefusedByName) {
         {"there is no tier 2", [](auto& c) { c.options.weights = static_cast<penstock_tier>(2); }},
         {"there is no device -1", [](auto& c) { c.options.device = static_cast<penstock_device>(-1); }},
         {"there is no order of updates 4",
-         [](auto& c) { c.options.update_order = static_cast<penstock_update_order>(4); }},
+         [](auto& c) { c.options.update_order = static_cast<penstock_update_order>(5); }},
         {"there is no verify 3", [](auto& c) { c.options.verify = static_cast<penstock_verify>(3); }},
         {"there is no backend 8", [](auto& c) { c.options.backend = static_cast<penstock_backend>(8); }},
         {"there is no caching 2", [](auto& c) { c.options.caching = static_cast<penstock_caching>(2); }},

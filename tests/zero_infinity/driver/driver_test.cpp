@@ -197,6 +197,41 @@ TEST_F(DriverTest, WhatIsTakenBackIsAsTheNewestCommitHasIt) {
     }
 }
 
+// Of other units, and of the same: their tiles wait for what is still written of them.
+TEST_F(DriverTest, AnUpdateMayBeginWhileTheOneBeforeIsWritten) {
+    std::mt19937_64 random(4);
+    constexpr zero::Residency weights_in_host_memory{zero::Tier::host, zero::Tier::nvme};
+    constexpr zero::Residency all_in_host_memory{zero::Tier::host, zero::Tier::host};
+    constexpr zero::DeviceKind apart = zero::DeviceKind::emulated;
+    for (const RigOptions& options :
+         {RigOptions{}, RigOptions{.residency = weights_in_host_memory}, RigOptions{.residency = all_in_host_memory},
+          RigOptions{.device = apart}, RigOptions{.residency = weights_in_host_memory, .device = apart},
+          RigOptions{.device = apart, .host_budget_bytes = RigOptions::passage_of_one_unit}}) {
+        std::filesystem::remove_all(path());
+        DriverRig rig(path(), options);
+        std::vector<std::uint32_t> units;
+        for (std::uint32_t unit = 0; unit < rig.layout().unit_count(); ++unit)
+            if (rig.layout().unit(unit).tile_count() > 0) units.push_back(unit);
+        constexpr std::uint64_t updates = 20;
+        for (std::uint64_t update = 1; update <= updates; ++update) {
+            std::shuffle(units.begin(), units.end(), random);
+            const bool last = update == updates;
+            const auto middle = units.begin() + static_cast<std::ptrdiff_t>(1 + random() % (units.size() - 1));
+            for (const std::vector<std::uint32_t>& some :
+                 {std::vector<std::uint32_t>(units.begin(), middle), {middle, units.end()}}) {
+                rig.driver().begin_update(some, last || update % 3 == 0 ? zero::ResidentTiles::written
+                                                                        : zero::ResidentTiles::held_back);
+                for (const std::uint32_t unit : some) rig.update_unit(unit, update);
+            }
+            if (update % 7 == 0) rig.driver().end_update();
+        }
+        rig.driver().commit({{"step", "20"}});
+        EXPECT_EQ(rig.wrong_weights(zero::Pass::training, updates), 0U);
+        rig.end_driver();
+        EXPECT_EQ(rig.wrong_in_store(updates), 0U);
+    }
+}
+
 TEST_F(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
     DriverRig rig(path(), {});
     rig.begin_update();

@@ -147,6 +147,28 @@ TEST(TrafficOf, AnUpdateInBackwardReadsStatesOnly) {
     }
 }
 
+// Each unit moves what its order says; what was deferred of the last step, of which no forward comes, is read at the
+// end.
+TEST(TrafficOf, ABalancedStepReadsWhatItsUnitsOrdersSay) {
+    for (const auto& [codec, bytes] : {std::pair{"split", 26.0}, {"plain_bf16", 29.0}}) {
+        const TemporaryDirectory directory;
+        RunOptions options = traffic_run(directory.path(), on_nvme);
+        options.session.codec = codec;
+        options.session.update_order = zero::UpdateOrder::balanced;
+        options.session.deferred_share = 0.5;
+        options.session.engine.gradient_clipping = 0;
+        options.steps = 10;
+        const RunResult run = run_toy(options);
+        EXPECT_NEAR(run.formula_bytes, bytes, 0.05);
+        const auto of_last = static_cast<double>(run.read_bytes - options.steps * run.predicted.read);
+        EXPECT_NEAR(of_last / static_cast<double>(run.trainable_numel), 1, 0.05) << "weights of half of the units";
+        const double numel = static_cast<double>(run.trainable_numel) * static_cast<double>(options.steps);
+        EXPECT_NEAR((static_cast<double>(run.read_bytes + run.write_bytes) - of_last) / numel / run.formula_bytes, 1,
+                    0.01);
+        tell(std::string(codec) + ", balanced", run, options.steps, run.formula_bytes);
+    }
+}
+
 // The counters of Io are those of the kernel's block layer.
 TEST(TrafficOf, TheKernelCountsTheSameBytes) {
     const TemporaryDirectory directory;

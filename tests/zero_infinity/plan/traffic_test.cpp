@@ -64,5 +64,31 @@ TEST(Traffic, CommitsEveryKStepsWriteResidentsOnceInK) {
     EXPECT_EQ(bytes("compact", {2}, {Tier::host, Tier::nvme}), 3.125 + 3.125 + 1);
 }
 
+TEST(Traffic, OfABalancedStepIsBetweenThoseOfItsUnits) {
+    const StateFormat plain{find_codec("plain_bf16"), 2};
+    const auto total = [&](UpdateOrder order, double share) {
+        return traffic(plain, Durability::every_step, {}, order, share).total();
+    };
+    EXPECT_EQ(total(UpdateOrder::in_backward, 0.25), 30);
+    EXPECT_EQ(total(UpdateOrder::deferred, 0.25), 28);
+    EXPECT_EQ(total(UpdateOrder::balanced, 0), 30);
+    EXPECT_EQ(total(UpdateOrder::balanced, 0.25), 29.5);
+    EXPECT_EQ(total(UpdateOrder::balanced, 1), 28);
+}
+
+// Forward moves its part of the bytes.
+TEST(Traffic, ABalancedShareDividesBytesAsComputeIsDivided) {
+    const StateFormat split{&split_codec(), 2};
+    const double recomputed = balanced_share(split, Durability::every_step, {}, forward_part_recomputed);
+    EXPECT_NEAR(2 + recomputed * 22, 26.0 / 4, 1e-9);
+    const double kept = balanced_share(split, Durability::every_step, {}, forward_part_kept);
+    EXPECT_NEAR(2 + kept * 22, 26.0 / 3, 1e-9);
+    const Residency weights_host{Tier::host, Tier::nvme};
+    EXPECT_NEAR(balanced_share(split, Durability::every_step, weights_host, 0.25), 0.25, 1e-9);
+    EXPECT_EQ(balanced_share(split, Durability::scratch, {Tier::host, Tier::host}, 0.25), 0) << "nothing moves";
+    EXPECT_EQ(balanced_share(split, Durability::every_step, {}, 0), 0);
+    EXPECT_EQ(balanced_share(split, Durability::every_step, {}, 1), 1);
+}
+
 }  // namespace
 }  // namespace penstock::zero

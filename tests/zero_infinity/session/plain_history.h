@@ -14,13 +14,21 @@ struct Course {
     std::uint64_t passes = 1;  // of a step
     bool clips = false;        // every other step; not with in_backward
 
-    bool updates_within_backward() const {
-        return setting.order == zero::UpdateOrder::in_backward || setting.order == zero::UpdateOrder::speculative;
+    bool may_clip_within() const {
+        return setting.order == zero::UpdateOrder::speculative ||
+               (setting.order == zero::UpdateOrder::balanced && setting.residency.weights == zero::Tier::nvme &&
+                setting.residency.states == zero::Tier::nvme && setting.fill_bytes == 0 &&
+                setting.durability == zero::Durability::every_step);
+    }
+    // Else with speculative and balanced it is deferred: some of those that strike and some of the others.
+    bool begins(std::uint64_t step) const {
+        return is_within_backward(setting.order) && (!clips || (may_clip_within() && step % 3 != 0));
     }
     bool strikes(std::uint64_t step) const { return clips && step % 2 == 0; }
     // Far below the norm, far above it, or none.
     double clip(std::uint64_t step) const {
         if (setting.order == zero::UpdateOrder::in_backward) return 0;
+        if (setting.order == zero::UpdateOrder::balanced && !clips) return 0;
         return strikes(step) ? 1e-3 : 1e9;
     }
 };
@@ -62,7 +70,7 @@ class History {
 inline void train_passes(Client& client, const Course& course, std::uint64_t step, History& history) {
     zero::CoreSession& session = client.session();
     for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
-        const bool completes = course.updates_within_backward() && pass + 1 == course.passes;
+        const bool completes = course.begins(step) && pass + 1 == course.passes;
         if (completes) session.begin_step({.values = {.step = step, .learning_rate = 1e-2}, .clip = course.clip(step)});
         session.begin_pass(Pass::training);
         for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);

@@ -189,6 +189,7 @@ struct Setting {
     std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
     zero::GradientMemory gradient_memory = zero::GradientMemory::all_units;
     std::chrono::seconds io_deadline = aio::default_deadline;
+    std::optional<double> deferred_share = {};
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -276,6 +277,7 @@ class Client {
         options.resume_from = setting.resume_from;
         options.update_order = setting.order;
         options.gradient_memory = setting.gradient_memory;
+        options.deferred_share = setting.deferred_share;
         options.io_deadline = setting.io_deadline;
         options.device = {.kind = setting.device,
                           .budget_bytes = setting.device_budget,

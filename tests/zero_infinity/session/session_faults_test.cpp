@@ -64,9 +64,9 @@ class Draw {
 
     Setting setting() {
         Setting setting;
-        setting.order = std::array{UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward,
-                                   UpdateOrder::speculative}
-                            .at(below(4));
+        const auto orders = words_of(UpdateOrder{});
+        setting.order = orders.at(below(orders.size())).value;
+        if (one_in(2)) setting.deferred_share = 0.25 * static_cast<double>(below(5));
         setting.device = devices().at(below(devices().size()));
         setting.depth = static_cast<std::uint32_t>(below(9));
         if (setting.order != UpdateOrder::speculative) {

@@ -30,20 +30,31 @@ struct Speculated {
     double clip = strikes;
     std::set<std::uint32_t> complete = {0, 1, 2, 3, 4};
     std::set<std::uint32_t> without_gradient = {};
+    std::set<std::uint32_t> not_visited = {};
+    bool begins = true;
+    bool in_its_pass = false;  // not before
+    bool forward = true;
 };
 
 zero::UpdateReport run(Client& client, PlainLoop& plain, const Speculated& that) {
-    client.session().begin_step(request_of(that.step, that.clip));
+    const auto begin = [&] {
+        ASSERT_TRUE(client.session().may_begin_step(request_of(that.step, that.clip)));
+        client.session().begin_step(request_of(that.step, that.clip));
+    };
+    if (that.begins && !that.in_its_pass) begin();
     client.session().begin_pass(Pass::training);
-    for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
+    for (std::uint32_t unit = 0; unit < 5 && that.forward; ++unit)
+        if (!that.not_visited.contains(unit)) client.forward(unit);
+    if (that.begins && that.in_its_pass) begin();
     for (std::uint32_t unit = 5; unit-- > 0;) {
+        if (that.not_visited.contains(unit)) continue;
         if (that.without_gradient.contains(unit)) {
             client.forward(unit);
         } else {
             client.backward(unit, that.step);
             plain.backward(unit, that.step);
         }
-        if (that.complete.contains(unit)) client.session().complete(unit);
+        if (that.begins && that.complete.contains(unit)) client.session().complete(unit);
     }
     client.session().end_pass();
     plain.end_pass();
@@ -103,6 +114,29 @@ TEST_P(SpeculativeTest, StepsAreThoseOfThePlainLoop) {
     }
 }
 
+// The next one may be speculated on, from when on all that was deferred is updated.
+TEST_P(SpeculativeTest, AStepThatIsNotBegunIsDeferred) {
+    std::mt19937_64 random(6);
+    PlainLoop plain(units());
+    Client client(path(), GetParam());
+    for (std::uint64_t step = 1; step <= 16; ++step) {
+        const Speculated that{.step = step,
+                              .clip = random() % 2 == 0 ? strikes : misses,
+                              .begins = random() % 2 == 0,
+                              .in_its_pass = random() % 2 == 0,
+                              .forward = random() % 4 != 0};
+        SCOPED_TRACE(step);
+        const zero::UpdateReport report = run(client, plain, that);
+        EXPECT_EQ(report.committed, that.begins);
+        EXPECT_TRUE(report.committed_before);
+        EXPECT_EQ(report.updated_again, that.begins && that.clip == strikes);
+        if (step % 5 == 0) {
+            EXPECT_TRUE(sees(client, plain));
+        }
+    }
+    EXPECT_TRUE(client.state() == plain.parameters());
+}
+
 INSTANTIATE_TEST_SUITE_P(Settings, SpeculativeTest, ::testing::ValuesIn([] {
                              std::vector<Setting> all = device_settings();
                              std::erase_if(all, [](const Setting& each) {
@@ -132,6 +166,21 @@ TEST_F(SpeculativeTest, AParameterThatIsSkippedStaysAsItIs) {
         }
         EXPECT_TRUE(client.state() == plain.parameters());
     }
+}
+
+TEST_F(SpeculativeTest, AStepWhosePassDoesNotComeToAllThatWasDeferredIsDeferredItself) {
+    PlainLoop plain(units(zero::Unused::skipped));
+    Setting setting = speculative();
+    setting.unused = zero::Unused::skipped;
+    Client client(path(), setting);
+    for (std::uint64_t step = 1; step <= 6; ++step) {
+        Speculated that{.step = step, .begins = step % 3 != 1};
+        if (step % 3 == 2) that.not_visited = {2};
+        const zero::UpdateReport report = run(client, plain, that);
+        EXPECT_EQ(report.committed, step % 3 == 0) << step;
+        EXPECT_EQ(report.updated_again, step % 3 == 0) << step;
+    }
+    EXPECT_TRUE(client.state() == plain.parameters());
 }
 
 // Of what is updated again, states and weights once more; here plain_fp32, 8 and 4 bytes.
@@ -229,6 +278,27 @@ TEST_F(SpeculativeTest, OnlyWhatIsCommittedAndOnNvmeIsClippedAfterwards) {
     EXPECT_FALSE(may(speculative(), request));
     request.clip = 0;
     EXPECT_FALSE(may(speculative(), request));
+}
+
+// Its slots are those that an update of the next step writes to: it is committed before, and a kill costs that next
+// step alone.
+TEST_F(SpeculativeTest, ADeferredStepIsCommittedBeforeTheNextIsUpdated) {
+    PlainLoop plain(units());
+    {
+        Client client(path(), speculative());
+        for (const std::uint64_t step : {1, 2}) run(client, plain, {.step = step, .begins = false});
+        const zero::UpdateRequest next = request_of(3, misses);
+        EXPECT_TRUE(client.session().may_begin_step(next)) << "step 2 will be committed";
+        client.session().begin_step(next);
+        client.session().begin_pass(Pass::training);
+        for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
+        client.backward(4, 3);
+        client.session().complete(4);
+        EXPECT_TRUE(client.session().committed());
+    }
+    Client client(path(), speculative());
+    EXPECT_EQ(client.steps(), 2U);
+    EXPECT_TRUE(client.state() == plain.parameters());
 }
 
 // They are on NVMe, and would be taken back with the rest.

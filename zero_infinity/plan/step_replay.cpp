@@ -1,0 +1,375 @@
+#include "zero_infinity/plan/step_replay.h"
+
+#include "aio/words/check.h"
+#include "zero_infinity/plan/update_sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::zero {
+
+StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
+                       const DeviceRates& rates)
+    : setting_(setting),
+      layout_(*setting.layout),
+      seconds_(seconds),
+      host_(host),
+      device_(rates),
+      window_(streamed_units(layout_), setting.window.window_bytes, setting.window.depth),
+      fetched_(layout_.unit_count()),
+      awaiting_(layout_.unit_count()),
+      tiles_(layout_.tiles().size(), TileState::at_rest),
+      begun_(layout_.unit_count()),
+      free_slots_(setting.staging_tiles) {
+    PENSTOCK_CHECK(seconds.size() == layout_.unit_count(), "seconds of {} units for {}", seconds.size(),
+                   layout_.unit_count());
+}
+
+// ---------------------------------------------------------------- virtual time
+
+// What ends meanwhile begins what waited for it.
+void StepReplay::pass(double seconds) {
+    device_.advance(seconds);
+    now_ += seconds;
+    while (const auto transfer = device_.take_ended()) ended(*transfer);
+    if (committing_ && !committed_at_ && unwritten_tiles_ == 0) committed_at_ = now_ + host_.commit;
+}
+
+template <typename Reached>
+void StepReplay::wait(double& waited, Reached reached) {
+    const double start = now_;
+    while (!reached()) {
+        PENSTOCK_CHECK(!device_.idle(), "a step waits for what is not under way, at {} s", now_);
+        pass(device_.seconds_to_next());
+    }
+    waited += now_ - start;
+}
+
+// The driver runs beside it, at what it has to do for the bytes that move.
+void StepReplay::work(double seconds, Dealt dealt) {
+    double left = seconds;
+    while (left > 0) {
+        const double bytes = device_.rate(Direction::read) + device_.rate(Direction::write);
+        const double driver = std::min(1.0, bytes * host_.driver_per_byte);
+        const bool shared = host_.threads >= host_.cores;
+        const double lost = !shared ? 0 : dealt == Dealt::beforehand ? driver : driver / host_.cores;
+        const double speed = std::max(0.1, 1 - lost);
+        const double next = device_.idle() ? left / speed : std::min(left / speed, device_.seconds_to_next());
+        left -= next * speed;
+        if (left < 1e-12) left = 0;
+        pass(next);
+    }
+}
+
+void StepReplay::ended(const VirtualTransfer& transfer) {
+    if (transfer.number >= tiles_.size()) {
+        fetched_[transfer.number - tiles_.size()].arrived = true;
+        return;
+    }
+    TileState& state = tiles_[transfer.number];
+    if (state == TileState::reading) {
+        state = TileState::staged;
+        return;
+    }
+    state = TileState::at_rest;
+    ++free_slots_;
+    --unwritten_tiles_;
+    const std::uint32_t unit = layout_.tiles()[transfer.number].unit;
+    for (Unwritten& place : unwritten_)
+        if (place.unit == unit) --place.tiles;
+    std::erase_if(unwritten_, [](const Unwritten& place) { return place.tiles == 0; });
+    pump_states();
+    pump_fetches();
+}
+
+// ---------------------------------------------------------------- the window
+
+void StepReplay::visit(const Visit& visit, std::span<const Visit> ahead) {
+    if (window_spent_) window_.forget();
+    window_spent_ = false;
+    passing_ = true;
+    begin_fetches(window_.visit(visit, ahead), false);
+    for (const std::uint32_t unit : visit.units)
+        if (!is_to_come(unit)) await_weights(unit);
+}
+
+void StepReplay::begin_fetches(std::span<const Fetch> fetches, bool for_update) {
+    const bool needed = layout_.format().codec->master_needs_weights;
+    for (const Fetch& fetch : fetches) {
+        const bool updated = for_update || is_to_come(fetch.unit);
+        const UnitObjects& objects = layout_.objects(fetch.unit);
+        const std::uint64_t weights = updated && !needed ? 0 : layout_.memory_bytes(objects.weights);
+        const std::uint64_t frozen = for_update ? 0 : layout_.memory_bytes(objects.frozen);
+        fetched_[fetch.unit] = {.fetch = fetch.number, .arrived = false, .of_compute = !updated};
+        waiting_fetches_.push_back({fetch, weights + frozen});
+    }
+    pump_fetches();
+}
+
+void StepReplay::pump_fetches() {
+    while (!waiting_fetches_.empty()) {
+        const auto [fetch, bytes] = waiting_fetches_.front();
+        const auto in_the_way = [&fetch = fetch](const Unwritten& place) {
+            return place.offset_bytes < fetch.offset_bytes + fetch.bytes &&
+                   fetch.offset_bytes < place.offset_bytes + place.bytes;
+        };
+        if (std::any_of(unwritten_.begin(), unwritten_.end(), in_the_way)) return;
+        waiting_fetches_.pop_front();
+        if (bytes == 0) {
+            fetched_[fetch.unit].arrived = true;
+            continue;
+        }
+        device_.begin({Direction::read, tiles_.size() + fetch.unit, static_cast<double>(bytes)});
+        if (fetch.awaited) device_.raise(tiles_.size() + fetch.unit);
+    }
+}
+
+void StepReplay::await_weights(std::uint32_t unit) {
+    if (!streamed(unit)) return;
+    device_.raise(tiles_.size() + unit);
+    wait(report_.wait_weights, [&] { return fetched_[unit].arrived; });
+}
+
+// ---------------------------------------------------------------- the update
+
+void StepReplay::begin_update(std::vector<std::uint32_t> units, At at) {
+    if (!passing_) {
+        window_.forget();
+        window_spent_ = false;
+    }
+    departs_ = at == At::departure;
+    sequence_ = std::move(units);
+    begun_.assign(begun_.size(), false);
+    for (const std::uint32_t unit : sequence_) {
+        awaiting_[unit] = true;
+        unwritten_tiles_ += layout_.unit(unit).tile_count();
+        for (std::uint32_t tile = 0; tile < layout_.unit(unit).tile_count(); ++tile)
+            waiting_tiles_.push_back(layout_.number({unit, tile}));
+    }
+    pump_states();
+}
+
+// Once the step before is committed.
+void StepReplay::update_within() {
+    double waited = 0;  // within the pass
+    if (committing_) finish_update(waited);
+    within_ = true;
+    const std::vector<std::uint32_t> units = in_order_of_leaving(layout_, setting_.training);
+    begin_update(setting_.order == UpdateOrder::balanced ? those_of(units, setting_.deferred, false) : units,
+                 At::departure);
+}
+
+void StepReplay::pump_states() {
+    while (!waiting_tiles_.empty() && free_slots_ > 0) {
+        const std::uint64_t number = waiting_tiles_.front();
+        const UnitTile tile = layout_.tiles()[number];
+        if (!begun_[tile.unit] && is_written(tile.unit)) return;  // by the update before
+        begun_[tile.unit] = true;
+        waiting_tiles_.pop_front();
+        --free_slots_;
+        const auto& states = layout_.objects(tile.unit).states;
+        const bool read = states && layout_.states_tier(tile.unit) == Tier::nvme;
+        tiles_[number] = read ? TileState::reading : TileState::staged;
+        if (read)
+            device_.begin({Direction::read, number, static_cast<double>(layout_.extent_bytes({*states, tile.tile}))});
+    }
+}
+
+bool StepReplay::is_written(std::uint32_t unit) const {
+    const auto first = tiles_.begin() + static_cast<std::ptrdiff_t>(layout_.number({unit, 0}));
+    return std::find(first, first + layout_.unit(unit).tile_count(), TileState::writing) !=
+           first + layout_.unit(unit).tile_count();
+}
+
+void StepReplay::demand(std::uint32_t unit) {
+    std::stable_partition(waiting_tiles_.begin(), waiting_tiles_.end(),
+                          [&](std::uint64_t number) { return layout_.tiles()[number].unit == unit; });
+}
+
+std::optional<std::uint32_t> StepReplay::next_awaiting() const {
+    for (const std::uint32_t unit : sequence_)
+        if (awaiting_[unit]) return unit;
+    return std::nullopt;
+}
+
+void StepReplay::take_in_hand(std::uint32_t unit) {
+    window_spent_ = window_spent_ || !passing_;
+    if (!streamed(unit)) return;
+    const auto place = window_.place(unit);
+    const bool there = place && fetched_[unit].fetch == place->fetch && fetched_[unit].of_compute;
+    if (!passing_ && !there) {
+        std::vector<Visit> ahead;
+        for (const std::uint32_t other : sequence_)
+            if (awaiting_[other] && other != unit && streamed(other)) ahead.push_back({{other}});
+        begin_fetches(window_.visit({{unit}}, ahead), true);
+    }
+    await_weights(unit);
+    const std::uint64_t bytes = layout_.memory_bytes(layout_.objects(unit).weights);
+    unwritten_.push_back({unit, window_.place(unit)->offset_bytes, bytes, layout_.unit(unit).tile_count()});
+}
+
+void StepReplay::update_unit(std::uint32_t unit) {
+    const double start = now_;
+    const double waited_for_weights = report_.wait_weights;
+    take_in_hand(unit);
+    report_.wait_tiles += report_.wait_weights - waited_for_weights;  // as the driver counts it
+    report_.wait_weights = waited_for_weights;
+    demand(unit);
+    const std::uint32_t count = layout_.unit(unit).tile_count();
+    const auto numel = static_cast<double>(layout_.unit(unit).shard_numel());
+    if (departs_) work(seconds_[unit].norm, Dealt::by_piece);
+    for (std::uint32_t tile = 0; tile < count; ++tile) {
+        const std::uint64_t number = layout_.number({unit, tile});
+        wait(report_.wait_tiles, [&] { return tiles_[number] == TileState::staged; });
+        const double share = static_cast<double>(layout_.unit(unit).tile_numel(tile)) / numel;
+        work(seconds_[unit].update * share, Dealt::by_piece);
+        write_tile(number, unit);
+    }
+    report_.updating += seconds_[unit].update;
+    awaiting_[unit] = false;
+    fetched_[unit].of_compute = passing_ && !departs_;
+    if (!passing_ && streamed(unit)) window_.end_visit();
+    report_.update += now_ - start;
+}
+
+void StepReplay::write_tile(std::uint64_t number, std::uint32_t unit) {
+    const std::uint32_t tile = layout_.tiles()[number].tile;
+    const auto bytes = [&](const std::optional<std::uint32_t>& object, Tier tier) -> double {
+        if (!object || (tier == Tier::host && !commits_)) return 0;
+        return static_cast<double>(layout_.extent_bytes({*object, tile}));
+    };
+    const UnitObjects& objects = layout_.objects(unit);
+    const double written =
+        bytes(objects.weights, layout_.weights_tier(unit)) + bytes(objects.states, layout_.states_tier(unit));
+    tiles_[number] = TileState::writing;
+    if (written == 0) return ended({Direction::write, number, 0});
+    device_.begin({Direction::write, number, written});
+}
+
+void StepReplay::update_units_at_rest() {
+    while (const auto unit = next_awaiting()) update_unit(*unit);
+}
+
+bool StepReplay::leaves_any() const {
+    for (const std::uint32_t unit : in_order_of_visits(layout_, {}))
+        if (leaves(unit)) return true;
+    return false;
+}
+
+void StepReplay::end_of_units() {
+    committing_ = commits_;
+    committed_at_.reset();
+    pass(0);
+}
+
+// Nothing is written any more, and where it commits, it is committed.
+void StepReplay::finish_update(double& waited) {
+    wait(waited, [&] { return unwritten_tiles_ == 0; });
+    if (!committing_) return;
+    const double left = std::max(0.0, *committed_at_ - now_);
+    waited += left;
+    work(left, Dealt::by_piece);
+    committing_ = false;
+}
+
+// Of what was not taken within backward.
+void StepReplay::norm() {
+    const double before = now_;
+    for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit)
+        if (!within_ || leaves(unit)) work(seconds_[unit].norm, Dealt::by_piece);
+    report_.backward += now_ - before;
+}
+
+// ---------------------------------------------------------------- the step
+
+// What was deferred is updated, and once all of it is committed, those of this step may be.
+void StepReplay::arrive(const Visit& visit) {
+    for (const std::uint32_t unit : visit.units) {
+        if (departs_ || !awaiting_[unit]) continue;
+        update_unit(unit);
+        if (!next_awaiting()) end_of_units();
+    }
+    const bool committed = !committing_ || (committed_at_ && *committed_at_ <= now_);
+    if (within_backward() && !within_ && !next_awaiting() && committed) update_within();
+}
+
+void StepReplay::depart(std::uint32_t unit) {
+    if (!within_backward() || layout_.unit(unit).spec().resident || (!within_ && next_awaiting())) return;
+    if (!within_) update_within();
+    if (awaiting_[unit]) update_unit(unit);
+}
+
+void StepReplay::make_pass() {
+    const std::span<const Visit> visits = setting_.training;
+    std::vector<std::size_t> last(layout_.unit_count(), 0);
+    for (std::size_t i = 0; i < visits.size(); ++i)
+        for (const std::uint32_t unit : visits[i].units) last[unit] = i;
+    visit({}, visits);
+    for (std::size_t i = 0; i < visits.size(); ++i) {
+        const double start = now_;
+        const double updating = report_.update;
+        visit(visits[i], visits.subspan(i + 1));
+        arrive(visits[i]);
+        const std::uint32_t unit = visits[i].units.empty() ? 0 : visits[i].units.front();
+        const bool backward = !visits[i].units.empty() && last[unit] == i;
+        const double seconds = backward ? seconds_[unit].backward : seconds_[unit].forward;
+        work(visits[i].units.empty() ? 0 : seconds, Dealt::beforehand);
+        if (backward) depart(unit);
+        report_.compute += visits[i].units.empty() ? 0 : seconds;
+        (backward ? report_.backward : report_.forward) += now_ - start - (report_.update - updating);
+    }
+    window_.end_visit();
+    passing_ = false;
+}
+
+// What the pass has left of this step's update, or of the one before; and all of it, or what is not deferred.
+void StepReplay::make_update() {
+    if (!within_) {
+        if (next_awaiting()) {
+            update_units_at_rest();
+            end_of_units();
+        }
+        finish_update(report_.commit);
+    }
+    norm();
+    if (within_) {
+        update_units_at_rest();
+    } else if (!leaves_any()) {
+        begin_update(in_order_of_visits(layout_, {}), At::arrival);
+        update_units_at_rest();
+    }
+    if (!leaves_any()) {
+        end_of_units();
+        return finish_update(report_.commit);
+    }
+    const std::vector<std::uint32_t> units = in_order_of_visits(layout_, setting_.training);
+    begin_update(within_ ? those_of(units, setting_.deferred, true) : units, At::arrival);
+    for (const std::uint32_t unit : sequence_)
+        if (layout_.unit(unit).spec().resident) update_unit(unit);
+    if (!next_awaiting()) end_of_units();
+}
+
+StepForecast StepReplay::step(bool commits) {
+    const double read = device_.moved(Direction::read);
+    const double written = device_.moved(Direction::write);
+    const double reading = device_.busy_seconds(Direction::read);
+    const double writing = device_.busy_seconds(Direction::write);
+    const double start = now_;
+    report_ = {};
+    commits_ = commits;
+    within_ = false;
+    work(host_.rest, Dealt::beforehand);
+    if (within_backward() && !next_awaiting() && !committing_) update_within();
+    make_pass();
+    make_update();
+    for (const UnitSeconds& unit : seconds_) report_.compute += unit.norm;
+    report_.seconds = now_ - start;
+    report_.read_bytes = device_.moved(Direction::read) - read;
+    report_.write_bytes = device_.moved(Direction::write) - written;
+    report_.reading = device_.busy_seconds(Direction::read) - reading;
+    report_.writing = device_.busy_seconds(Direction::write) - writing;
+    report_.driver = (report_.read_bytes + report_.write_bytes) * host_.driver_per_byte;
+    return report_;
+}
+
+}  // namespace penstock::zero

@@ -1,0 +1,119 @@
+// One step after the other of a forecast, in virtual time: what session and driver decide, over a VirtualDevice.
+#pragma once
+
+#include "zero_infinity/plan/step_forecast.h"
+#include "zero_infinity/plan/virtual_device.h"
+#include "zero_infinity/plan/window_plan.h"
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace penstock::zero {
+
+// What takes the time of compute, by how it is dealt out to the cores.
+enum class Dealt : std::uint8_t { beforehand, by_piece };
+
+// What it is given outlives it.
+class StepReplay {
+   public:
+    StepReplay(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
+               const DeviceRates& rates);
+
+    StepForecast step(bool commits);
+
+   private:
+    enum class TileState : std::uint8_t { at_rest, reading, staged, writing };
+    struct Fetched {
+        std::uint64_t fetch = 0;
+        bool arrived = true;
+        bool of_compute = false;  // as compute reads it
+    };
+    // A place in the window from where updated weights are still written.
+    struct Unwritten {
+        std::uint32_t unit = 0;
+        std::uint64_t offset_bytes = 0;
+        std::uint64_t bytes = 0;
+        std::uint32_t tiles = 0;
+    };
+    struct WaitingFetch {
+        Fetch fetch;
+        std::uint64_t bytes = 0;  // that are read for it
+    };
+
+    bool streamed(std::uint32_t unit) const { return window_.units()[unit].bytes > 0; }
+    bool within_backward() const { return is_within_backward(setting_.order); }
+    bool is_to_come(std::uint32_t unit) const { return awaiting_[unit] && !departs_; }
+    bool leaves(std::uint32_t unit) const {
+        return setting_.order == UpdateOrder::balanced ? setting_.deferred[unit]
+                                                       : setting_.order == UpdateOrder::deferred;
+    }
+    bool leaves_any() const;
+
+    // Virtual time.
+    void pass(double seconds);
+    template <typename Reached>
+    void wait(double& waited, Reached reached);
+    void work(double seconds, Dealt dealt);
+    void ended(const VirtualTransfer& transfer);
+
+    // The window.
+    void visit(const Visit& visit, std::span<const Visit> ahead);
+    void begin_fetches(std::span<const Fetch> fetches, bool for_update);
+    void pump_fetches();
+    void await_weights(std::uint32_t unit);
+
+    // The update.
+    enum class At : std::uint8_t { arrival, departure };
+    void begin_update(std::vector<std::uint32_t> units, At at);
+    void update_within();
+    void update_units_at_rest();
+    void update_unit(std::uint32_t unit);
+    void take_in_hand(std::uint32_t unit);
+    void write_tile(std::uint64_t number, std::uint32_t unit);
+    void pump_states();
+    bool is_written(std::uint32_t unit) const;
+    void demand(std::uint32_t unit);
+    std::optional<std::uint32_t> next_awaiting() const;
+    void end_of_units();
+    void finish_update(double& waited);
+    void norm();
+
+    void arrive(const Visit& visit);
+    void depart(std::uint32_t unit);
+    void make_pass();
+    void make_update();
+
+    const StepSetting& setting_;
+    const ModelLayout& layout_;
+    std::span<const UnitSeconds> seconds_;
+    const HostSeconds& host_;
+
+    double now_ = 0;
+    VirtualDevice device_;
+    StepForecast report_;
+
+    WindowPlan window_;
+    bool passing_ = false;
+    bool window_spent_ = false;
+    std::vector<Fetched> fetched_;  // by unit
+    std::deque<WaitingFetch> waiting_fetches_;
+    std::vector<Unwritten> unwritten_;
+
+    bool commits_ = true;
+    bool within_ = false;   // units of this step are updated when backward leaves them
+    bool departs_ = false;  // those that await their update are
+    std::vector<std::uint32_t> sequence_;
+    std::vector<bool> awaiting_;
+    std::vector<TileState> tiles_;  // by number
+    std::vector<bool> begun_;       // by unit, in this update
+    std::deque<std::uint64_t> waiting_tiles_;
+    std::uint32_t free_slots_;
+    std::uint64_t unwritten_tiles_ = 0;
+    std::optional<double> committed_at_;  // the commit under way, once nothing is written any more
+    bool committing_ = false;
+};
+
+}  // namespace penstock::zero
