@@ -16,6 +16,7 @@ Course course_of(const Combination& each) {
     Course course{.passes = each.accumulation, .clips = each.clips};
     course.setting = {.device = each.device, .residency = each.residency(), .depth = each.depth};
     course.setting.order = each.order;
+    course.setting.hash_threads = each.depth % 2 == 0 ? 2 : 0;
     if (each.held == Held::filled) course.setting.fill_bytes = some_states;
     return course;
 }
