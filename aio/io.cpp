@@ -78,6 +78,24 @@ void Io::post(Transfer& transfer) noexcept {
     ++unfinished_;
 }
 
+void Io::lend(Transfer& transfer) noexcept {
+    PENSTOCK_CHECK(transfer.idle(), "the transfer is already started");
+    transfer.request_ = {};
+    transfer.error_.reset();
+    transfer.transition(Transfer::State::lent);
+    ++unfinished_;
+    ++lent_;
+}
+
+// Whoever finds the list empty wakes the owner, who takes all of it.
+void Io::give_back(Transfer& transfer) noexcept {
+    Transfer* before = given_back_.load(std::memory_order_relaxed);
+    do {
+        transfer.next_ = before;
+    } while (!given_back_.compare_exchange_weak(before, &transfer, std::memory_order_release));
+    if (before == nullptr) wake();
+}
+
 void Io::promote(Transfer& transfer, Urgency urgency) noexcept {
     TransferRequest& request = transfer.request_;
     if (!transfer.waits() || request.kind == IoKind::flush || urgency >= *request.urgency) return;
@@ -283,6 +301,26 @@ void Io::reap(std::chrono::nanoseconds timeout) noexcept {
     Attempt* finished = backend_->reap(timeout);
     now_ = backend_->now();
     settle_all(finished);
+    take_given_back();
+}
+
+// In the order in which they came back.
+void Io::take_given_back() noexcept {
+    Transfer* last = given_back_.load(std::memory_order_relaxed);
+    if (last == nullptr) return;
+    last = given_back_.exchange(nullptr, std::memory_order_acquire);
+    Transfer* first = nullptr;
+    while (last != nullptr) {
+        Transfer* const before = std::exchange(last->next_, first);
+        first = std::exchange(last, before);
+    }
+    while (first != nullptr) {
+        Transfer& transfer = *std::exchange(first, first->next_);
+        PENSTOCK_CHECK(transfer.state_ == Transfer::State::lent, "a transfer is given back that was not lent");
+        transfer.transition(Transfer::State::drained);
+        drained_.push(transfer);
+        --lent_;
+    }
 }
 
 void Io::settle_all(Attempt* finished) noexcept {

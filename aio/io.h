@@ -50,9 +50,9 @@ struct OldestTransfer {
     std::string message() const;
 };
 
-// Owned by one thread, which calls everything but wake() and statistics(). Allocates in the constructor and for an
-// error only. start() only queues: the next poll() or wait() hands the work to the kernel, so call one of them, or
-// hand_over(), before computing.
+// Owned by one thread, which calls everything but wake(), give_back() and statistics(). Allocates in the constructor
+// and for an error only. start() only queues: the next poll() or wait() hands the work to the kernel, so call one of
+// them, or hand_over(), before computing.
 //
 // Files on different devices have queues and bounds of their own, for up to max_io_devices devices; further ones share
 // those of the last. On each, demand reads go before prefetch reads, these before write-back, and scrub goes when
@@ -61,7 +61,7 @@ struct OldestTransfer {
 // Direct I/O in flight cannot be cancelled. The destructor waits until all of it is back or has been with the kernel
 // longer than the deadline. Transfers that are not done by then become idle with the error ECANCELED, without a call of
 // done(); those that a stuck device still has become orphaned, with ETIMEDOUT (Transfer::orphaned). The backend is then
-// left to the kernel, and the process can exit.
+// left to the kernel, and the process can exit. What was lent is given back before (checked).
 //
 //   struct Load : Transfer { void done() noexcept override { loaded = !error(); } bool loaded = false; } load;
 //   Io io(open_backend(file.fd(), {}).backend, {});
@@ -81,6 +81,14 @@ class Io {
     // decides itself what becomes of an operation, and tells it where the others are told. REQUIRES: transfer is idle.
     void post(Transfer& transfer) noexcept;
 
+    // The transfer is another thread's until that one gives it back, for work on the memory between two starts; then
+    // done() is called by poll() or wait() as for others, without an error. Nothing of it is with the kernel, and no
+    // deadline holds: such work ends by itself. REQUIRES: transfer is idle.
+    void lend(Transfer& transfer) noexcept;
+    // Any thread, but not during or after the destructor. The transfer is not the caller's any more. What the caller
+    // wrote before is seen by done(). REQUIRES: it was lent.
+    void give_back(Transfer& transfer) noexcept;
+
     // Hands to the kernel what may go there now; delivers nothing. For who computes for longer than a system call takes
     // after start(); also from done(), which may not poll.
     void hand_over() noexcept;
@@ -98,7 +106,9 @@ class Io {
     void wake() noexcept;
 
     bool idle() const noexcept { return unfinished_ == 0; }
-    bool due() const noexcept { return !drained_.empty(); }  // the next poll() delivers something
+    bool due() const noexcept {  // the next poll() delivers something
+        return !drained_.empty() || given_back_.load(std::memory_order_relaxed) != nullptr;
+    }
 
     // wait(), for whoever must notice that a device does not answer: returns what has been with the kernel longest once
     // that is longer than the deadline, and blocks no longer than until it can be. Such a device is stuck: what it has
@@ -141,6 +151,7 @@ class Io {
     void submit_rested() noexcept;
     Time next_timer(Time until) const noexcept;
     void reap(std::chrono::nanoseconds timeout) noexcept;
+    void take_given_back() noexcept;
     void settle_all(Attempt* finished) noexcept;
     void settle(Chunk& chunk) noexcept;
     void fail(Chunk& chunk, int errno_value) noexcept;
@@ -181,10 +192,12 @@ class Io {
     Time now_;                       // read when the owner enters, after each reap and after done() was called
     Time look_after_ = Time::min();  // what is in flight need not be looked at before: nothing is late until then
     std::size_t unfinished_ = 0;
+    std::size_t lent_ = 0;  // of them
     bool delivering_ = false;
 
     // Any thread's.
     std::atomic<bool> woken_{false};
+    std::atomic<Transfer*> given_back_{nullptr};  // the last one first, linked by Transfer::next_
     IoStatistics statistics_;
 };
 

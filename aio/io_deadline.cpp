@@ -122,6 +122,8 @@ Io::~Io() {
     now_ = backend_->now();
     cancel_all();
     await_kernel();
+    take_given_back();
+    PENSTOCK_CHECK(lent_ == 0, "the Io ends while {} transfers are lent", lent_);
     if (handed_over_ > 0) settle_all(backend_->abandon());
     while (Transfer* transfer = drained_.pop()) {
         transfer->fail(ECANCELED);  // also one that ended well: nobody was told

@@ -52,6 +52,7 @@ void Transfer::transition(State to) noexcept {
         (state_ == State::active && to == State::drained) || (state_ == State::drained && to == State::idle) ||
         (state_ == State::queued && to == State::drained) ||  // cancelled before it began, at the end of the Io
         (state_ == State::idle && to == State::drained) ||    // posted
+        (state_ == State::idle && to == State::lent) || (state_ == State::lent && to == State::drained) ||
         (state_ == State::active && to == State::orphaned);
     PENSTOCK_CHECK(allowed, "transfer state {} cannot become {}", static_cast<int>(state_), static_cast<int>(to));
     state_ = to;

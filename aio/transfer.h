@@ -52,9 +52,9 @@ class Transfer {
     const std::optional<IoError>& error() const noexcept { return error_; }
 
    protected:
-    // Called exactly once per start, on the thread that owns the Io, from poll() or wait(); never from start(). May
-    // start any idle transfer, this one too, and may destroy this one; may not poll or wait. (An Io that is destroyed
-    // before the transfer is done does not call it: see Io.)
+    // Called exactly once per start (post or loan), on the thread that owns the Io, from poll() or wait(); never from
+    // start(). May start any idle transfer, this one too, and may destroy this one; may not poll or wait. (An Io that
+    // is destroyed before the transfer is done does not call it: see Io.)
     virtual void done() noexcept = 0;
 
    private:
@@ -66,6 +66,7 @@ class Transfer {
         active,    // some chunks were issued; the rest, if any, waits in its queue
         drained,   // all chunks are back: done() is due
         orphaned,  // a stuck device has it for ever
+        lent,      // another thread's, until Io::give_back()
     };
     void transition(State to) noexcept;
     void fail(int errno_value) noexcept;  // the whole of it

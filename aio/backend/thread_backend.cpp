@@ -1,6 +1,7 @@
 // pread, pwrite and fdatasync on a few threads for each device: works wherever files work.
 #include "aio/backend/attempt_list.h"
 #include "aio/backend/backend_limits.h"
+#include "aio/backend/blocked_signals.h"
 #include "aio/backend/device_activity.h"
 #include "aio/backend/perform.h"
 #include "aio/backend/wake_event.h"
@@ -9,7 +10,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,23 +28,6 @@ namespace {
 
 constexpr std::size_t max_threads = 256;  // per device
 constexpr std::size_t max_crews = 16;     // further devices share the first one's
-
-// Signals belong to the threads of the program, so workers are born with all of them blocked; what the kernel sends to
-// a worker itself (SIGXFSZ) is never delivered.
-class BlockedSignals {
-   public:
-    BlockedSignals() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    BlockedSignals(const BlockedSignals&) = delete;
-    BlockedSignals& operator=(const BlockedSignals&) = delete;
-
-   private:
-    sigset_t before_;
-};
 
 // The workers of one device, and what they have to do: they may all be stuck while another device's go on.
 struct Crew {

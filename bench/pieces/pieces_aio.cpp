@@ -5,6 +5,7 @@
 #include "aio/io.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "bench/io/null_backend.h"
 #include "pinned_pool/region.h"
 
 #include <benchmark/benchmark.h>
@@ -24,25 +25,6 @@ namespace {
 
 constexpr std::size_t batch = 16;  // transfers that are started before the next poll
 constexpr std::uint64_t block_bytes = 4096;
-
-// Every attempt succeeds at the next reap().
-class NullBackend final : public aio::Backend {
-   public:
-    bool submit(aio::Attempt& attempt) override {
-        attempt.result = static_cast<std::int32_t>(attempt.bytes);
-        attempt.next = std::exchange(finished_, &attempt);
-        return true;
-    }
-    aio::Attempt* reap(std::chrono::nanoseconds /*timeout*/) override { return std::exchange(finished_, nullptr); }
-    void wake() noexcept override {}
-    aio::Attempt* abandon() noexcept override { return nullptr; }
-    std::chrono::steady_clock::time_point now() const noexcept override { return std::chrono::steady_clock::now(); }
-    std::size_t depth() const noexcept override { return 64; }
-    const char* name() const noexcept override { return "null"; }
-
-   private:
-    aio::Attempt* finished_ = nullptr;
-};
 
 struct Load final : aio::Transfer {
     void done() noexcept override { benchmark::DoNotOptimize(this); }

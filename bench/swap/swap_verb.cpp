@@ -1,22 +1,30 @@
 // penstock bench swap: what hashes, slots and commits cost beside the same transfers without them.
+#include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "bench/harness/byte_option.h"
 #include "bench/harness/interruption.h"
 #include "bench/harness/verbs.h"
 #include "bench/harness/word_option.h"
+#include "bench/swap/null_rounds.h"
 #include "bench/swap/swap_rounds.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 namespace penstock::bench {
 namespace {
 
+constexpr std::uint64_t most_null_bytes = 1ULL << 40;
+
 struct VerbOptions {
     SwapBenchOptions bench;
     std::string backend = auto_word;
+    bool null = false;
+    std::uint64_t null_rate = 0;              // bytes per second
+    std::uint64_t null_bytes = 128ULL << 20;  // more than most caches hold
 };
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -40,7 +48,16 @@ void run_swap(const VerbOptions& given, Report& report) {
     options.rig.backend = find_word<aio::BackendKind>(given.backend);  // none: auto
     check(options);
     Interruption stop;
-    run_swap_bench(options, stop, report);
+    if (!given.null) return run_swap_bench(options, stop, report);
+    NullBenchOptions null{.rig = {.directory = options.rig.directory,
+                                  .tile_bytes = options.rig.tile_bytes,
+                                  .device_bytes_per_second = static_cast<double>(given.null_rate)},
+                          .rounds = options.rounds,
+                          .seconds = options.seconds};
+    const std::uint64_t tiles = std::min(given.null_bytes, most_null_bytes) / null.rig.tile_bytes;
+    null.rig.tiles = static_cast<std::uint32_t>(
+        round_up(std::max<std::uint64_t>(tiles, 1), std::uint64_t{null.rig.tiles_on_their_way}));
+    run_null_bench(null, stop, report);
 }
 
 }  // namespace
@@ -68,6 +85,18 @@ BenchRun add_swap_verb(CLI::App& app) {
     verb->add_option("--backend", options->backend, auto_or_words_text<aio::BackendKind>())
         ->check(CLI::IsMember(auto_or_words<aio::BackendKind>()))
         ->capture_default_str();
+    verb->add_flag("--null", options->null,
+                   "instead: what one driver's thread carries with hash, and with 1, 2 and 4 threads that hash for it, "
+                   "on devices that take no time; of the options above --tile, --rounds and --seconds count");
+    verb->add_option(
+            "--null-memory", options->null_bytes,
+            "bytes of the tiles of each of --null's stores; few stay in the caches, as what a drive brings may")
+        ->transform(bytes_of_text)
+        ->needs("--null");
+    verb->add_option("--null-rate", options->null_rate,
+                     "bytes that --null's device moves in a second, e.g. 7000000000; 0: it takes no time")
+        ->transform(bytes_of_text)
+        ->needs("--null");
     verb->footer("Example:\n  penstock bench swap --dir /nvme --json\n");
     return [options](Report& report) { run_swap(*options, report); };
 }

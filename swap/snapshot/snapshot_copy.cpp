@@ -136,7 +136,8 @@ std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, TensorStore& from, Sto
                                {.objects = from.layout().objects(),
                                 .kind = StoreKind::snapshot,
                                 .origin = from.origin().value_or(itself),
-                                .caching = caching});
+                                .caching = caching,
+                                .hashers = from.hashers()});
 }
 
 // ---------------------------------------------------------------- all at once

@@ -3,6 +3,7 @@
 #include "aio/file.h"
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "swap/hashing/hash_crew.h"
 
 #include <fmt/format.h>
 
@@ -45,6 +46,7 @@ OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing
 // What it had ends in the order of the destructor.
 OpenStore& OpenStore::operator=(OpenStore&& other) noexcept {
     store_ = std::move(other.store_);
+    crew_ = std::move(other.crew_);
     io_ = std::move(other.io_);
     backend_note_ = std::move(other.backend_note_);
     ready_fd_ = other.ready_fd_;
@@ -69,6 +71,7 @@ void OpenStore::start_io(const StoreIoOptions& options, aio::ChosenBackend chose
     backend_note_ = std::move(chosen.note);
     ready_fd_ = chosen.backend->ready_fd();
     io_ = std::make_shared<aio::Io>(std::move(chosen.backend), options.limits);
+    if (options.hashing.threads > 0) crew_ = std::make_shared<HashCrew>(*io_, options.hashing);
 }
 
 void OpenStore::share_io(const OpenStore& other) {
@@ -76,12 +79,14 @@ void OpenStore::share_io(const OpenStore& other) {
                    other.directory().path());
     caching_ = other.caching_;
     io_ = other.io_;
+    crew_ = other.crew_;
 }
 
 TensorStore& OpenStore::create(CreateOptions options) {
     PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
     options.caching = caching_;
     options.remedies = remedies_;
+    options.hashers = crew_.get();
     look_.reset();
     store_ = TensorStore::create(*io_, directories(), std::move(options));
     return *store_;
@@ -91,6 +96,7 @@ TensorStore& OpenStore::open(OpenOptions options) {
     PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
     options.caching = caching_;
     options.remedies = remedies_;
+    options.hashers = crew_.get();
     std::optional<DirectoryLook> look = std::exchange(look_, std::nullopt);
     if (look) options.found = &look->manifests;
     store_ = TensorStore::open(*io_, directories(), options);

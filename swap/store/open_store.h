@@ -4,6 +4,7 @@
 #include "aio/backend.h"
 #include "aio/io.h"
 #include "swap/directory/store_directory.h"
+#include "swap/hashing/tile_hashers.h"
 #include "swap/store/tensor_store.h"
 
 #include <memory>
@@ -13,10 +14,13 @@
 
 namespace penstock::store {
 
+class HashCrew;  // swap/hashing/hash_crew.h: the implementation's
+
 struct StoreIoOptions {
     aio::Caching caching = aio::Caching::direct;   // of the store's files
     std::optional<aio::BackendKind> backend = {};  // none: the fastest that works
     aio::IoLimits limits = {};
+    Hashing hashing = {};  // of the tiles of all stores on that Io
 };
 
 // Built step by step, because callers look or work between the steps: locked, then with an Io, then open; destroyed in
@@ -75,6 +79,7 @@ class OpenStore {
     int ready_fd_ = -1;
     std::string backend_note_;
     std::shared_ptr<aio::Io> io_;
+    std::shared_ptr<HashCrew> crew_;  // null: there is none
     std::unique_ptr<TensorStore> store_;
 };
 

@@ -105,12 +105,35 @@ void StoreState::start(TileOperation& operation, aio::IoKind kind) {
 
 // Slots of the generation before are overwritten, which counts as long as this one may be lost.
 void StoreState::start_write(TileOperation& operation) noexcept {
-    if (footing == Footing::certain) {
-        operation.stage_ = TileOperation::Stage::writing;
-        return start(operation, aio::IoKind::write);
+    using Stage = TileOperation::Stage;
+    if (footing != Footing::certain) {
+        operation.stage_ = Stage::waiting;
+        operation.next_waiting_ = std::exchange(first_waiting, &operation);
+    } else if (goes_to_hashers(operation)) {
+        give_to_hashers(operation, Stage::hashing);
+    } else {
+        operation.stage_ = Stage::writing;
+        start(operation, aio::IoKind::write);
     }
-    operation.stage_ = TileOperation::Stage::waiting;
-    operation.next_waiting_ = std::exchange(first_waiting, &operation);
+}
+
+bool StoreState::goes_to_hashers(const TileOperation& operation) const noexcept {
+    return hashers != nullptr && hashers->take(operation.memory_.size());
+}
+
+void StoreState::give_to_hashers(TileOperation& operation, TileOperation::Stage meanwhile) noexcept {
+    operation.stage_ = meanwhile;
+    operation.job_ = {.bytes = operation.memory_,
+                      .identity = identity(operation.tile_, operation.generation_),
+                      .transfer = &operation};
+    io.lend(operation);
+    hashers->begin(operation.job_);
+}
+
+void StoreState::hash_taken(TileOperation& write) noexcept {
+    pending.tiles[layout.tile_index(write.tile_)].hash = write.job_.hash;
+    write.stage_ = TileOperation::Stage::writing;
+    start(write, aio::IoKind::write);
 }
 
 // A failed commit may have left a whole manifest, whose generation the next start then takes: its tiles, in the slots
@@ -126,6 +149,7 @@ void StoreState::refuse(TileOperation& operation) {
 void StoreState::tile_finished(TileOperation& operation) noexcept {
     using Stage = TileOperation::Stage;
     if (abandoned) return;
+    if (operation.stage_ == Stage::hashing) return hash_taken(operation);
     if (operation.stage_ == Stage::refused) {
         --reads_in_flight;
         operation.error_ = unwritten(place_of(operation));
@@ -161,13 +185,18 @@ void StoreState::write_finished(TileOperation& operation) noexcept {
 }
 
 bool StoreState::read_finished(TileOperation& operation) noexcept {
-    const bool first = operation.stage_ == TileOperation::Stage::reading;
+    using Stage = TileOperation::Stage;
+    const bool checked = operation.stage_ == Stage::checking || operation.stage_ == Stage::checking_again;
+    const bool first = operation.stage_ == Stage::reading || operation.stage_ == Stage::checking;
     if (const auto& error = operation.Transfer::error()) {
         operation.error_ = unread(place_of(operation), *error);
-    } else if (hash(operation) == operation.hash_) {
+    } else if (!checked && goes_to_hashers(operation)) {
+        give_to_hashers(operation, first ? Stage::checking : Stage::checking_again);
+        return false;
+    } else if ((checked ? operation.job_.hash : hash(operation)) == operation.hash_) {
         if (!first) note_second_reading(place_of(operation));
     } else if (first) {
-        operation.stage_ = TileOperation::Stage::reading_again;
+        operation.stage_ = Stage::reading_again;
         start(operation, aio::IoKind::read);
         return false;
     } else {

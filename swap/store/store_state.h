@@ -61,11 +61,14 @@ struct StoreState final : CommitListener {
     const TileRecord& written_record(TileId tile) const;
     void read_slot(TileOperation& operation, const TileRecord& record, aio::Urgency urgency);
     void start(TileOperation& operation, aio::IoKind kind);
-    void start_write(TileOperation& operation) noexcept;  // or lets it wait for the footing
+    void start_write(TileOperation& operation) noexcept;  // or lets it wait for the footing, or its hash be taken first
+    bool goes_to_hashers(const TileOperation& operation) const noexcept;
+    void give_to_hashers(TileOperation& operation, TileOperation::Stage meanwhile) noexcept;
+    void hash_taken(TileOperation& write) noexcept;
     void refuse(TileOperation& operation);
     void tile_finished(TileOperation& operation) noexcept;
     void write_finished(TileOperation& operation) noexcept;
-    bool read_finished(TileOperation& operation) noexcept;        // false: it is being read again
+    bool read_finished(TileOperation& operation) noexcept;        // false: it is being checked, or read again
     StoreError unwritten(const ReadPlace& place) const noexcept;  // of a poisoned store
     StoreError unread(const ReadPlace& place, const aio::IoError& error) const noexcept;
     StoreError damaged(const ReadPlace& place) const noexcept;
@@ -97,6 +100,7 @@ struct StoreState final : CommitListener {
     Access access;
     aio::Io& io;
     StoreFiles files;
+    TileHashers* hashers = nullptr;
     Layout layout;
     std::unordered_map<std::string_view, std::uint32_t> objects_by_name;
 

@@ -84,16 +84,19 @@ void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::by
     for (std::byte& each : operation.memory_.subspan(layout().tile_bytes(tile)))
         if (each != std::byte{0}) each = std::byte{0};
     ++state.writes_in_flight;
+    const bool hashed_here = !state.goes_to_hashers(operation);  // else before the device has it: hash_taken()
     if (state.pinned && state.pinned->holds(index, slot)) {
         state.pinned->wait(operation);
     } else {
         state.start_write(operation);
-        if (operation.memory_.size() >= long_hash_bytes)
+        if (hashed_here && operation.memory_.size() >= long_hash_bytes)
             state.io.hand_over();  // the device works while the hash is taken
     }
     // Whatever becomes of the write: should it fail, a read finds other bytes than these and says so.
-    state.pending.tiles[index] = {
-        .hash = state.hash(operation), .generation = operation.generation_, .slot = slot, .written = true};
+    state.pending.tiles[index] = {.hash = hashed_here ? state.hash(operation) : TileHash(),
+                                  .generation = operation.generation_,
+                                  .slot = slot,
+                                  .written = true};
 }
 
 void TensorStore::take_back(TileId tile) {
@@ -236,6 +239,9 @@ const ClientState& TensorStore::client() const noexcept {
 }
 const StoreUuid& TensorStore::uuid() const noexcept {
     return state_->pending.store;
+}
+TileHashers* TensorStore::hashers() const noexcept {
+    return state_->hashers;
 }
 const std::optional<Origin>& TensorStore::origin() const noexcept {
     return state_->pending.origin;

@@ -15,6 +15,7 @@
 #include "swap/format/hash.h"
 #include "swap/format/layout.h"
 #include "swap/format/manifest.h"
+#include "swap/hashing/tile_hashers.h"
 #include "swap/store/long_work.h"
 
 #include <array>
@@ -68,10 +69,13 @@ class TileOperation : private aio::Transfer {
     enum class Stage : std::uint8_t {
         idle,           // the caller's
         waiting,        // a write, for a pinned tile or what was found (settle()): not with the Io yet
-        writing,        // with the Io
+        hashing,        // a write, whose hash the hashers take: goes to the device after it
+        writing,        // with the device
         reading,        // likewise
-        reading_again,  // likewise, because the bytes were wrong; an error speaks of two readings then
-        refused,        // a write that touches nothing, because the store is poisoned
+        checking,       // a read that came, whose hash the hashers take
+        reading_again,  // as before, because the bytes were wrong; an error speaks of two readings then
+        checking_again,
+        refused,  // a write that touches nothing, because the store is poisoned
     };
     enum class Version : std::uint8_t { newest, pinned };  // of a read
     void done() noexcept final;
@@ -85,6 +89,7 @@ class TileOperation : private aio::Transfer {
     std::uint64_t offset_bytes_ = 0;
     std::uint64_t generation_ = 0;
     TileHash hash_;  // what a read expects
+    HashJob job_;    // while the hashers have it
     TileOperation* next_waiting_ = nullptr;
     std::optional<StoreError> error_;
 };
@@ -132,6 +137,7 @@ struct CreateOptions {
     WaitNotice waiting = {};  // for what an earlier user had under way
     AgreeOnIncarnation agree = {};
     SharedRemedies remedies = library_remedies();
+    TileHashers* hashers = nullptr;  // as OpenOptions
 };
 
 // How much of the newest generation open() reads before anything is written.
@@ -154,6 +160,9 @@ struct OpenOptions {
     AgreeOnIncarnation agree = {};  // not asked for a store that is only read
     Recovery* found = nullptr;      // of the first directory: taken if it is settled, else open() reads the manifests
     SharedRemedies remedies = library_remedies();
+    // Who hash tiles in the store's place, for the same Io; they outlive the store. Null: the store's own thread does.
+    // A tile is done when its hash is there: it changes no promise, but takes the thread less time.
+    TileHashers* hashers = nullptr;
 };
 
 struct TileLocation {
@@ -287,6 +296,7 @@ class TensorStore {
     std::uint64_t incarnation() const noexcept;
     const ClientState& client() const noexcept;  // of that generation
     const StoreUuid& uuid() const noexcept;
+    TileHashers* hashers() const noexcept;                 // null: it has none
     const std::optional<Origin>& origin() const noexcept;  // of a snapshot
     // Lines for the composition root to log: direct I/O refused, a damaged manifest copy passed over, a tile that was
     // only right when it was read again. At most a hundred.

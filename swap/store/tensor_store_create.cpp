@@ -48,6 +48,7 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
     auto state = std::make_unique<StoreState>(io, std::move(files), std::move(manifest), std::nullopt,
                                               StoreState::Access::read_write);
     state->remedies = options.remedies;
+    state->hashers = options.hashers;
     return std::make_unique<TensorStore>(std::move(state));
 }
 

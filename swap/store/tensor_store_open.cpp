@@ -259,6 +259,7 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
         std::make_unique<StoreState>(io, std::move(files), std::move(*recovery.newest), generation, access));
     StoreState& state = *store->state_;
     state.remedies = options.remedies;
+    state.hashers = options.hashers;
     for (const std::string& problem : recovery.problems(first.path())) {
         state.note(fmt::format("{}; generation {} is used.", problem, generation));
     }

@@ -55,6 +55,8 @@ class IoAllocation : public ::testing::Test {
         start(6, IoKind::read, Urgency::scrub);
         io.promote(transfers_[6], Urgency::prefetch);
         io.start(flush_, {.kind = IoKind::flush, .file = &file_});
+        io.lend(loan_);
+        io.give_back(loan_);
     }
     void run(Io& io, int rounds) {
         const std::uint64_t before = testing::allocations();
@@ -66,6 +68,7 @@ class IoAllocation : public ::testing::Test {
         }
         EXPECT_EQ(testing::allocations() - before, 0U) << io.backend_name();
         EXPECT_EQ(flush_.dones, rounds);
+        EXPECT_EQ(loan_.dones, rounds);
     }
 
     TemporaryDirectory directory_;
@@ -74,6 +77,7 @@ class IoAllocation : public ::testing::Test {
     ScratchMemory memory_{count * part};
     std::array<Repeated, count> transfers_;
     Repeated flush_;
+    Repeated loan_;
 };
 
 class IoAllocationOver : public IoAllocation, public ::testing::WithParamInterface<BackendKind> {};

@@ -1,6 +1,8 @@
 #include "trainer/config/io_settings.h"
 
 #include "aio/profile.h"
+#include "zero_infinity/plan/hash_threads.h"
+#include "zero_infinity/threads/usable_cores.h"
 
 #include <fmt/format.h>
 
@@ -26,6 +28,23 @@ void apply_keys(const TrainConfig& config, aio::DeviceProfile& profile) {
     profile.write_in_flight_bytes = std::max(profile.write_in_flight_bytes, block);
 }
 
+// Of reads or of writes, whichever is faster: a pass only reads. 0: nothing was measured.
+double rate_of(const std::optional<aio::FoundProfile>& found) {
+    if (!found) return 0;
+    return std::max(found->profile.read_bytes_per_second.value_or(0),
+                    found->profile.planned_write_bytes_per_second().value_or(0));
+}
+
+double rate_of_all(const std::vector<SettingDirectory>& directories) {
+    double sum = 0;
+    for (const SettingDirectory& directory : directories) {
+        const double rate = rate_of(aio::find_profile(directory.path));
+        if (rate == 0) return 0;
+        sum += rate;
+    }
+    return sum;
+}
+
 }  // namespace
 
 IoSettings io_settings(const TrainConfig& config) {
@@ -35,6 +54,7 @@ IoSettings io_settings(const TrainConfig& config) {
     if (!config.io_block_bytes || !config.io_queue_depth) {
         const std::optional<aio::FoundProfile> found = aio::find_profile(config.swap_directory(), &settings.warnings);
         if (found) profile = found->profile;
+        settings.bytes_per_second = rate_of_all(config.swap_directories);
         source = found ? fmt::format("from {} of {}", found->path, found->profile.made)
                        : fmt::format("built in, nothing was measured here; `penstock bench io --tune --dir {}` does",
                                      config.swap_directory());
@@ -44,6 +64,12 @@ IoSettings io_settings(const TrainConfig& config) {
     settings.limits.chunk_bytes = profile.block_bytes;
     settings.limits.in_flight = in_flight_limits(profile);
     return settings;
+}
+
+unsigned hash_threads_for(const IoSettings& settings, unsigned compute_threads) {
+    return zero::hash_threads({.bytes_per_second = settings.bytes_per_second,
+                               .cores = zero::UsableCores::read().count,
+                               .compute_threads = compute_threads});
 }
 
 }  // namespace penstock::trainer

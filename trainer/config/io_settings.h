@@ -13,10 +13,14 @@ struct IoSettings {
     aio::IoLimits limits;
     std::string note;                   // one line for the log: where "auto" came from; empty when nothing is auto
     std::vector<std::string> warnings;  // of profiles that were passed over
+    double bytes_per_second = 0;        // of all devices, by their profiles; 0: not measured, or nothing is auto
 };
 
 // Looks for the profile nearest to the store's directory when a key is "auto". Throws Error (usage) for a profile that
 // is not whole (aio/profile.h).
 IoSettings io_settings(const TrainConfig& config);
+
+// Threads that hash tiles beside so many of compute, on the cores that this process may use (plan/hash_threads.h).
+unsigned hash_threads_for(const IoSettings& settings, unsigned compute_threads);
 
 }  // namespace penstock::trainer

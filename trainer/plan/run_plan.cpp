@@ -58,9 +58,10 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     const unsigned threads = way.plan->options.worker_threads;
     at::set_num_threads(static_cast<int>(threads));
     Measurements measured;
+    const IoSettings io = io_settings(way.config);
     question.telling("the device");
     measured.device = measure_device({.directories = way.plan->options.swap_directories,
-                                      .limits = io_settings(way.config).limits,
+                                      .limits = io.limits,
                                       .backend = way.plan->options.backend,
                                       .caching = way.plan->options.caching,
                                       .seconds = question.seconds});
@@ -74,7 +75,8 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
         measured.seconds[unit].norm = numel * host.norm_per_element;
     }
     measured.hash_per_byte = host.hash_per_byte;
-    measured.host = {.driver_per_byte = measured.device.driver_per_byte + host.hash_per_byte,
+    const bool hashed_apart = hash_threads_for(io, threads) > 0;  // on cores that neither compute nor the driver has
+    measured.host = {.driver_per_byte = measured.device.driver_per_byte + (hashed_apart ? 0 : host.hash_per_byte),
                      .commit = measured.device.flush,
                      .rest = 0,
                      .threads = threads,

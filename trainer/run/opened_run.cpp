@@ -149,6 +149,10 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
     for (const std::string& warning : io.warnings) console.warn(warning);
     if (!io.note.empty()) console.info(io.note);
     options.io = io.limits;
+    options.hashing.threads = hash_threads_for(io, threads_);
+    if (options.hashing.threads > 0)
+        console.info(fmt::format("{} threads hash tiles: the devices move {:.1f} GB/s", options.hashing.threads,
+                                 io.bytes_per_second / 1e9));
     if (!from_.resume_from.empty()) {
         options.resume_from = snapshot_to_resume_from(from_.resume_from, config_);
         options.go_back = from_.go_back;

@@ -4,6 +4,7 @@
 #include "aio/backend.h"
 #include "aio/file.h"
 #include "aio/io.h"
+#include "swap/hashing/tile_hashers.h"
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/kernels/plane.h"
@@ -65,6 +66,9 @@ struct CoreOptions {
     GradientMemory gradient_memory = GradientMemory::all_units;
     // Work.
     unsigned worker_threads = 1;
+    // Of the store's tiles: by threads of their own where the driver's would not keep up with the devices
+    // (plan/hash_threads.h).
+    store::Hashing hashing;
     std::optional<aio::BackendKind> backend;  // none: the fastest that works
     aio::IoLimits io;                         // its deadline is io_deadline
     aio::Caching caching = aio::Caching::direct;

@@ -31,7 +31,8 @@ TraceRecorder* named(TraceRecorder* trace, const ModelLayout& layout) {
 Machine::Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams)
     : open(lock_directories(plan.options)) {
     const CoreOptions& options = plan.options;
-    const store::StoreIoOptions io{.caching = options.caching, .backend = options.backend, .limits = options.io};
+    const store::StoreIoOptions io{
+        .caching = options.caching, .backend = options.backend, .limits = options.io, .hashing = options.hashing};
     seams.backend ? open.start_io(io, seams.backend(open.directory())) : open.start_io(io);
     device = make_device(plan.device());
     if (events.device_opened) events.device_opened(*device);

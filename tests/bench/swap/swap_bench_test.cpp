@@ -1,6 +1,7 @@
 #include "aio/words/error.h"
 #include "bench/harness/interruption.h"
 #include "bench/harness/verbs.h"
+#include "bench/swap/null_rounds.h"
 #include "bench/swap/swap_rounds.h"
 #include "tests/aio/fakes/scratch.h"
 
@@ -103,6 +104,43 @@ TEST(SwapBench, StoppedByASignalEndsWithNothingLeft) {
     Report report("swap");
     EXPECT_THROW(run_swap_bench(small(scratch.file("")), stop, report), Error);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.file("")), {}), 1);  // the rig's own
+}
+
+TEST(NullBench, EveryCrewMovesWhatItIsToldAndTheHashesAreRight) {
+    const TemporaryDirectory scratch;
+    for (const unsigned threads : {0U, 3U}) {
+        NullRig rig({.directory = scratch.file(""), .tile_bytes = mib}, threads);
+        for (const TileWork work : {TileWork::read, TileWork::write, TileWork::update, TileWork::read}) {
+            const Moved moved = rig.run(work, 0.02);
+            EXPECT_GE(moved.bytes, 8 * mib) << to_string(work);
+            EXPECT_GE(moved.seconds, 0.02) << to_string(work);
+        }
+        EXPECT_EQ(rig.hash(2, 0).bytes, 16 * mib);
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(scratch.file("")));
+}
+
+TEST(NullBench, ReportsEachNumberOfThreadsBesideTheHashAlone) {
+    const TemporaryDirectory scratch;
+    Interruption stop;
+    Report report("swap");
+    run_null_bench({.rig = {.directory = scratch.file(""), .tile_bytes = mib}, .rounds = 2, .seconds = 0.01}, stop,
+                   report);
+    for (const std::string who : {"the driver's thread hashes", "1 hash thread", "2 hash threads", "4 hash threads"}) {
+        for (const char* figure : {"read: ", "write: ", "update: ", "hash alone, as many threads: ",
+                                   "update ÷ hash alone: ", "update, CPU: "}) {
+            ASSERT_NE(report.find(figure + who), nullptr) << figure << who;
+            EXPECT_EQ(report.find(figure + who)->rounds.size(), 2U) << figure << who;
+        }
+    }
+    ASSERT_TRUE(report.find("update: 1 hash thread")->target);
+    EXPECT_EQ(report.find("update: 1 hash thread")->target->at_least, 12);
+    ASSERT_TRUE(report.find("update: 4 hash threads")->target);
+    EXPECT_EQ(report.find("update: 4 hash threads")->target->at_least, 30);
+    EXPECT_NE(report.find("triad, all cores"), nullptr);
+    ::raise(SIGTERM);
+    EXPECT_THROW(run_null_bench({.rig = {.directory = scratch.file(""), .tile_bytes = mib}}, stop, report), Error);
+    EXPECT_TRUE(std::filesystem::is_empty(scratch.file("")));
 }
 
 TEST(SwapBench, PercentilesAreOfTheValuesThatThereAre) {

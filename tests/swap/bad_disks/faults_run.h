@@ -6,6 +6,7 @@
 #include "tests/aio/fakes/faulty_backend.h"
 #include "tests/swap/bad_disks/faults_matrix.h"
 #include "tests/swap/bad_disks/striker.h"
+#include "tests/swap/hashing/hashers_at_once.h"
 #include "tests/swap/store/exercise.h"
 
 #include <fmt/format.h>
@@ -84,6 +85,8 @@ class FaultsRun {
     aio::FaultyBackend& faulty_;  // within the next
     StruckBackend& device_;       // the Io's
     aio::Io io_;
+    HashersAtOnce hashers_{io_};
+    store::TileHashers* const used_ = random_() % 2 == 0 ? &hashers_ : nullptr;
     std::unique_ptr<store::TensorStore> store_;
 
     std::vector<Versions> history_;  // by generation: what was committed

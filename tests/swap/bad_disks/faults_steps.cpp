@@ -65,7 +65,7 @@ bool FaultsRun::must_not_refuse(const std::string& message) const {
 
 bool FaultsRun::create() {
     try {
-        store_ = store::TensorStore::create(io_, directories_, {.objects = Exercise::objects()});
+        store_ = store::TensorStore::create(io_, directories_, {.objects = Exercise::objects(), .hashers = used_});
     } catch (const Error& error) {
         ++tally_.opens_refused;
         const bool full = disk_.blow == Blow::no_space;
@@ -83,7 +83,7 @@ bool FaultsRun::create() {
 // The model goes back to what was found.
 bool FaultsRun::open(std::uint64_t least, std::uint64_t most, GoingBack going_back) {
     try {
-        store_ = store::TensorStore::open(io_, directories_);
+        store_ = store::TensorStore::open(io_, directories_, {.hashers = used_});
     } catch (const Error& error) {
         ++tally_.opens_refused;
         const bool named = std::string(error.what()).find(paths().front()) != std::string::npos ||

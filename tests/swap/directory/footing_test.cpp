@@ -4,6 +4,7 @@
 #include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
 
+#include "tests/swap/hashing/hashed_by.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
 
@@ -19,11 +20,12 @@
 namespace penstock::testing {
 namespace {
 
-class FootingTest : public ::testing::Test {
+class FootingTest : public ::testing::TestWithParam<HashedBy> {
    protected:
     // Generations 0 to 3 are committed; nothing is written after.
     void SetUp() override {
-        auto store = store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects()});
+        auto store =
+            store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects(), .hashers = hashers.get()});
         place_bytes = manifest_capacity(store->layout());
         for (std::uint64_t generation = 0; generation <= 3; ++generation)
             ASSERT_FALSE(exercise.advance(io, *store, generation));
@@ -33,7 +35,9 @@ class FootingTest : public ::testing::Test {
     void damage(std::uint64_t generation, std::uint32_t copy) const {
         flip_bit(manifest(generation), (copy - 1) * place_bytes + 300);
     }
-    std::unique_ptr<store::TensorStore> reopen() { return store::TensorStore::open(io, {&directory}); }
+    std::unique_ptr<store::TensorStore> reopen() {
+        return store::TensorStore::open(io, {&directory}, {.hashers = hashers.get()});
+    }
     // The paths of all writes from now on.
     void watch() {
         changed.clear();
@@ -55,13 +59,14 @@ class FootingTest : public ::testing::Test {
     store::StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     aio::Io io{device.backend(), {}};
+    std::unique_ptr<store::TileHashers> hashers = hashers_of(GetParam(), io);
     Exercise exercise{7};
     std::uint64_t place_bytes = 0;
     std::vector<std::string> changed;
 };
 
 // In the page cache a manifest may be whole whose way to the disk has failed.
-TEST_F(FootingTest, WhatIsFoundSurvivesAPowerCutOnceItIsBuiltOn) {
+TEST_P(FootingTest, WhatIsFoundSurvivesAPowerCutOnceItIsBuiltOn) {
     auto store = reopen();
     device.synchronous_writes_lie = true;
     ASSERT_FALSE(exercise.advance(io, *store, 4));
@@ -77,7 +82,7 @@ TEST_F(FootingTest, WhatIsFoundSurvivesAPowerCutOnceItIsBuiltOn) {
     EXPECT_EQ(exercise.difference(io, *store, 4), "");
 }
 
-TEST_F(FootingTest, TheCopyBesideAWholeOneIsWrittenAgain) {
+TEST_P(FootingTest, TheCopyBesideAWholeOneIsWrittenAgain) {
     for (const std::uint32_t copy : {1U, 2U}) {
         damage(3, copy);
         settle_blocking(io, *reopen());
@@ -90,7 +95,7 @@ TEST_F(FootingTest, TheCopyBesideAWholeOneIsWrittenAgain) {
 }
 
 // Who opens a store, reads and goes, or is killed before the first write, leaves it as it was and has not waited.
-TEST_F(FootingTest, AnOpeningWritesNothing) {
+TEST_P(FootingTest, AnOpeningWritesNothing) {
     damage(3, 1);
     const std::vector<std::string> before = contents();
     const std::uint64_t changes = device.changes();
@@ -108,7 +113,7 @@ TEST_F(FootingTest, AnOpeningWritesNothing) {
 }
 
 // Before the first tile, and before a commit without one.
-TEST_F(FootingTest, WhatIsFoundIsWrittenAgainAndOnceBeforeAnythingThatIsBuiltOnIt) {
+TEST_P(FootingTest, WhatIsFoundIsWrittenAgainAndOnceBeforeAnythingThatIsBuiltOnIt) {
     for (const bool tiles : {true, false}) {
         SCOPED_TRACE(tiles ? "tiles" : "a commit alone");
         watch();
@@ -127,7 +132,7 @@ TEST_F(FootingTest, WhatIsFoundIsWrittenAgainAndOnceBeforeAnythingThatIsBuiltOnI
 }
 
 // Of every commit without tiles that is cut short.
-TEST_F(FootingTest, ACommitAloneDoesNotLoseWhatWasFound) {
+TEST_P(FootingTest, ACommitAloneDoesNotLoseWhatWasFound) {
     for (std::uint64_t after = 1; after <= 4; ++after) {
         SCOPED_TRACE(after);
         auto store = reopen();
@@ -147,7 +152,7 @@ TEST_F(FootingTest, ACommitAloneDoesNotLoseWhatWasFound) {
     }
 }
 
-TEST_F(FootingTest, ASnapshotIsOfWhatIsDurable) {
+TEST_P(FootingTest, ASnapshotIsOfWhatIsDurable) {
     const auto store = reopen();
     watch();
     store::StoreDirectory target(scratch.file("kept"), "test");
@@ -156,7 +161,7 @@ TEST_F(FootingTest, ASnapshotIsOfWhatIsDurable) {
     EXPECT_EQ(changed[0], manifest(3));
 }
 
-TEST_F(FootingTest, WhatIsGoneBackToIsDurableBeforeAnythingIsErased) {
+TEST_P(FootingTest, WhatIsGoneBackToIsDurableBeforeAnythingIsErased) {
     damage(3, 1);
     damage(3, 2);
     watch();
@@ -166,7 +171,7 @@ TEST_F(FootingTest, WhatIsGoneBackToIsDurableBeforeAnythingIsErased) {
     EXPECT_EQ(changed[1], manifest(3));
 }
 
-TEST_F(FootingTest, WhatCannotBeWrittenAgainIsNotBuiltOn) {
+TEST_P(FootingTest, WhatCannotBeWrittenAgainIsNotBuiltOn) {
     device.hook = [&](aio::Attempt& attempt, const std::string& path) -> std::optional<std::int32_t> {
         if (attempt.kind != aio::IoKind::write) return std::nullopt;
         EXPECT_EQ(path, manifest(3)) << "it was built on";
@@ -192,6 +197,8 @@ TEST_F(FootingTest, WhatCannotBeWrittenAgainIsNotBuiltOn) {
     ASSERT_FALSE(exercise.advance(io, *store, 4));
     EXPECT_EQ(exercise.difference(io, *store, 4), "");
 }
+
+INSTANTIATE_TEST_SUITE_P(HashedBy, FootingTest, ::testing::Values(HashedBy::store, HashedBy::at_once), name_of_hashers);
 
 }  // namespace
 }  // namespace penstock::testing

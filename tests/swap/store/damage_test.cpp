@@ -4,6 +4,7 @@
 #include "swap/directory/recovery.h"
 #include "swap/store/tensor_store.h"
 #include "tests/seeds.h"
+#include "tests/swap/hashing/hashed_by.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
 
@@ -16,11 +17,12 @@
 namespace penstock::testing {
 namespace {
 
-class DamageTest : public ::testing::Test {
+class DamageTest : public ::testing::TestWithParam<HashedBy> {
    protected:
     DamageTest() {
         store = store::TensorStore::create(
-            io, {&directory}, {.objects = Exercise::objects(), .caching = aio::Caching::direct, .progress = {}});
+            io, {&directory},
+            {.objects = Exercise::objects(), .caching = aio::Caching::direct, .hashers = hashers.get()});
         EXPECT_FALSE(exercise.advance(io, *store, 0));
     }
 
@@ -58,11 +60,12 @@ class DamageTest : public ::testing::Test {
     store::StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     aio::Io io{device.backend(), {}};
+    std::unique_ptr<store::TileHashers> hashers = hashers_of(GetParam(), io);
     Exercise exercise{7};
     std::unique_ptr<store::TensorStore> store;
 };
 
-TEST_F(DamageTest, AnyFlippedBitOfAnyTileIsFoundAndNamed) {
+TEST_P(DamageTest, AnyFlippedBitOfAnyTileIsFoundAndNamed) {
     const std::uint64_t seed = first_seed();
     SCOPED_TRACE(replay(seed));
     std::mt19937_64 random(seed);
@@ -80,7 +83,7 @@ TEST_F(DamageTest, AnyFlippedBitOfAnyTileIsFoundAndNamed) {
 }
 
 // What a program's tools can do, its users are told in its words.
-TEST_F(DamageTest, WhatCannotBeOpenedSaysTheProgramsRemedies) {
+TEST_P(DamageTest, WhatCannotBeOpenedSaysTheProgramsRemedies) {
     class Words final : public store::Remedies {
        public:
         std::string of_loss(const std::string& directory) const override { return "lost: " + directory; }
@@ -88,7 +91,8 @@ TEST_F(DamageTest, WhatCannotBeOpenedSaysTheProgramsRemedies) {
     };
     const auto words = std::make_shared<Words>();
     const auto refusal = [&] {
-        return storage_refusal([&] { store::TensorStore::open(io, {&directory}, {.remedies = words}); });
+        return storage_refusal(
+            [&] { store::TensorStore::open(io, {&directory}, {.remedies = words, .hashers = hashers.get()}); });
     };
     const std::string lost = "lost: " + directory.path() + ".";
     store.reset();
@@ -109,13 +113,13 @@ TEST_F(DamageTest, WhatCannotBeOpenedSaysTheProgramsRemedies) {
     EXPECT_NE(refusal().find(lost), std::string::npos) << refusal();
 }
 
-TEST_F(DamageTest, AnUncommittedTileIsCheckedToo) {
+TEST_P(DamageTest, AnUncommittedTileIsCheckedToo) {
     ASSERT_FALSE(exercise.write(io, *store, 1));
     flip(store->location({1, 0}).offset_bytes + 100, 3);
     expect_damaged({1, 0});
 }
 
-TEST_F(DamageTest, ALostWriteIsFound) {
+TEST_P(DamageTest, ALostWriteIsFound) {
     device.hook = [](aio::Attempt& attempt, const std::string&) {
         return attempt.kind == aio::IoKind::write ? std::optional(static_cast<std::int32_t>(attempt.bytes))
                                                   : std::nullopt;
@@ -127,12 +131,12 @@ TEST_F(DamageTest, ALostWriteIsFound) {
     expect_damaged({0, 0});
 }
 
-TEST_F(DamageTest, AMisdirectedWriteIsFound) {
+TEST_P(DamageTest, AMisdirectedWriteIsFound) {
     poke(store->location({0, 1}).offset_bytes, peek(store->location({0, 2}).offset_bytes, store->extent_bytes({0, 1})));
     expect_damaged({0, 1});
 }
 
-TEST_F(DamageTest, AStaleTileOfAnOlderGenerationIsFound) {
+TEST_P(DamageTest, AStaleTileOfAnOlderGenerationIsFound) {
     const std::uint64_t old_place = store->location({1, 1}).offset_bytes;
     aio::ScratchMemory memory(store->extent_bytes({1, 1}));
     exercise.fill(memory.span(), {1, 1}, 1);
@@ -143,7 +147,7 @@ TEST_F(DamageTest, AStaleTileOfAnOlderGenerationIsFound) {
 }
 
 // What swap/FORMAT.md says of the hash, computed from the files alone.
-TEST_F(DamageTest, EveryTileIsHashedWithItsIdentityAsTheFormatSays) {
+TEST_P(DamageTest, EveryTileIsHashedWithItsIdentityAsTheFormatSays) {
     ASSERT_FALSE(exercise.advance(io, *store, 1));
     const store::Manifest manifest = store::recover(directory.fd(), directory.uuid()).newest.value();
     std::uint64_t store_id = 0;
@@ -160,7 +164,7 @@ TEST_F(DamageTest, EveryTileIsHashedWithItsIdentityAsTheFormatSays) {
     }
 }
 
-TEST_F(DamageTest, OneWrongReadIsReadAgainAndNotedTwoAreDamage) {
+TEST_P(DamageTest, OneWrongReadIsReadAgainAndNotedTwoAreDamage) {
     int wrong_reads = 0;
     device.hook = [&](aio::Attempt& attempt, const std::string&) -> std::optional<std::int32_t> {
         if (attempt.kind != aio::IoKind::read || wrong_reads == 0) return std::nullopt;
@@ -178,7 +182,7 @@ TEST_F(DamageTest, OneWrongReadIsReadAgainAndNotedTwoAreDamage) {
     EXPECT_EQ(wrong_reads, 0);
 }
 
-TEST_F(DamageTest, AReadErrorOfTheDeviceIsNamed) {
+TEST_P(DamageTest, AReadErrorOfTheDeviceIsNamed) {
     device.hook = [](aio::Attempt& attempt, const std::string&) {
         return attempt.kind == aio::IoKind::read ? std::optional<std::int32_t>(-EIO) : std::nullopt;
     };
@@ -189,6 +193,8 @@ TEST_F(DamageTest, AReadErrorOfTheDeviceIsNamed) {
     EXPECT_NE(error->message.find("EIO"), std::string::npos) << error->message;
     EXPECT_NE(error->message.find("'block.weights', tile 0"), std::string::npos) << error->message;
 }
+
+INSTANTIATE_TEST_SUITE_P(HashedBy, DamageTest, anybody(), name_of_hashers);
 
 }  // namespace
 }  // namespace penstock::testing

@@ -1,4 +1,5 @@
 // A pinned generation stays readable while the store goes on; writes over it wait.
+#include "tests/swap/hashing/hashed_by.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
 
@@ -15,7 +16,7 @@ struct TestPin final : store::GenerationPin {
     void wanted(store::TileId tile) noexcept override { wished.push_back(tile); }
 };
 
-class PinTest : public ::testing::Test {
+class PinTest : public ::testing::TestWithParam<HashedBy> {
    protected:
     void write_all(store::TensorStore& store, int value) {
         for (std::uint32_t tile = 0; tile < 3; ++tile) {
@@ -39,13 +40,15 @@ class PinTest : public ::testing::Test {
     store::StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     aio::Io io{device.backend(), {}};
+    std::unique_ptr<store::TileHashers> hashers = hashers_of(GetParam(), io);
     aio::ScratchMemory memory{8192};
     aio::ScratchMemory other{8192};
     TestPin pin;
 };
 
-TEST_F(PinTest, APinnedGenerationIsReadableTwoCommitsLaterAndAWriteOverItWaits) {
-    auto store = store::TensorStore::create(io, {&directory}, {.objects = {{"a", 24'576, 8192}}});
+TEST_P(PinTest, APinnedGenerationIsReadableTwoCommitsLaterAndAWriteOverItWaits) {
+    auto store =
+        store::TensorStore::create(io, {&directory}, {.objects = {{"a", 24'576, 8192}}, .hashers = hashers.get()});
     write_all(*store, 10);
     ASSERT_FALSE(commit(io, *store, {}));
     store->pin(pin);
@@ -71,9 +74,10 @@ TEST_F(PinTest, APinnedGenerationIsReadableTwoCommitsLaterAndAWriteOverItWaits) 
     EXPECT_EQ(byte_of(*store, 2), 13);
 }
 
-TEST_F(PinTest, UnpinningStartsAllThatWait) {
-    auto store = store::TensorStore::create(io, {&directory},
-                                            {.objects = {{"a", 24'576, 8192}}, .kind = store::StoreKind::scratch});
+TEST_P(PinTest, UnpinningStartsAllThatWait) {
+    auto store = store::TensorStore::create(
+        io, {&directory},
+        {.objects = {{"a", 24'576, 8192}}, .kind = store::StoreKind::scratch, .hashers = hashers.get()});
     write_all(*store, 1);
     store->pin(pin);
     std::vector<aio::ScratchMemory> memories;
@@ -92,8 +96,9 @@ TEST_F(PinTest, UnpinningStartsAllThatWait) {
     for (std::uint32_t tile = 0; tile < 3; ++tile) EXPECT_EQ(byte_of(*store, tile), 2);
 }
 
-TEST_F(PinTest, TilesThatWereNeverWrittenAreNotPinned) {
-    auto store = store::TensorStore::create(io, {&directory}, {.objects = {{"a", 24'576, 8192}}});
+TEST_P(PinTest, TilesThatWereNeverWrittenAreNotPinned) {
+    auto store =
+        store::TensorStore::create(io, {&directory}, {.objects = {{"a", 24'576, 8192}}, .hashers = hashers.get()});
     ASSERT_FALSE(write_tile(io, *store, {0, 0}, {memory.data(), 8192}));
     ASSERT_FALSE(commit(io, *store, {}));
     store->pin(pin);
@@ -104,6 +109,8 @@ TEST_F(PinTest, TilesThatWereNeverWrittenAreNotPinned) {
     EXPECT_DEATH(pin.~TestPin(), "destroyed while it holds tiles");
     store->unpin();
 }
+
+INSTANTIATE_TEST_SUITE_P(HashedBy, PinTest, anybody(), name_of_hashers);
 
 }  // namespace
 }  // namespace penstock::testing

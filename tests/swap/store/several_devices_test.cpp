@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
 #include "swap/store/open_store.h"
+#include "tests/swap/hashing/hashed_by.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
 
@@ -13,15 +14,17 @@
 namespace penstock::testing {
 namespace {
 
-class SeveralDevicesTest : public ::testing::Test {
+class SeveralDevicesTest : public ::testing::TestWithParam<HashedBy> {
    protected:
     using Directories = std::vector<store::StoreDirectory*>;
     std::unique_ptr<store::TensorStore> create(const Directories& directories) {
         return store::TensorStore::create(
-            io, directories, {.objects = Exercise::objects(), .caching = aio::Caching::direct, .progress = {}});
+            io, directories,
+            {.objects = Exercise::objects(), .caching = aio::Caching::direct, .hashers = hashers.get()});
     }
     std::string refusal_to_open(const Directories& directories) {
-        return refusal_of(ExitCode::storage, [&] { store::TensorStore::open(io, directories); });
+        return refusal_of(ExitCode::storage,
+                          [&] { store::TensorStore::open(io, directories, {.hashers = hashers.get()}); });
     }
 
     TemporaryDirectory scratch;
@@ -31,10 +34,11 @@ class SeveralDevicesTest : public ::testing::Test {
     store::StoreDirectory unused{scratch.file("unused"), "test"};
     PowerDevice device{1};
     aio::Io io{device.backend(), {}};
+    std::unique_ptr<store::TileHashers> hashers = hashers_of(GetParam(), io);
     Exercise exercise{7};
 };
 
-TEST_F(SeveralDevicesTest, TilesLieOnAllAndEachIsFlushedBeforeTheManifest) {
+TEST_P(SeveralDevicesTest, TilesLieOnAllAndEachIsFlushedBeforeTheManifest) {
     auto store = create({&a, &b, &c});
     std::vector<std::string> log;
     device.hook = [&](const aio::Attempt& attempt, const std::string& path) -> std::optional<std::int32_t> {
@@ -48,14 +52,14 @@ TEST_F(SeveralDevicesTest, TilesLieOnAllAndEachIsFlushedBeforeTheManifest) {
     EXPECT_EQ(log, (std::vector<std::string>{"flush data", "flush data", "flush data", "write manifest.0",
                                              "write manifest.0"}));
     store = nullptr;
-    store = store::TensorStore::open(io, {&a, &b, &c});
+    store = store::TensorStore::open(io, {&a, &b, &c}, {.hashers = hashers.get()});
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
     EXPECT_EQ(store->location({0, 0}).path, a.path() + "/data");
     EXPECT_EQ(store->location({0, 1}).path, b.path() + "/data");
     EXPECT_EQ(store->location({0, 2}).path, c.path() + "/data");
 }
 
-TEST_F(SeveralDevicesTest, AFailedFlushOfAnyOneStopsTheCommit) {
+TEST_P(SeveralDevicesTest, AFailedFlushOfAnyOneStopsTheCommit) {
     const auto store = create({&a, &b, &c});
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     device.hook = [&](const aio::Attempt& attempt, const std::string& path) {
@@ -69,7 +73,7 @@ TEST_F(SeveralDevicesTest, AFailedFlushOfAnyOneStopsTheCommit) {
 }
 
 // Empty, as the place of a drive that is not mounted; or not even there.
-TEST_F(SeveralDevicesTest, ADriveThatIsGoneIsRefusedWithWhatHelpsAgainstItsLoss) {
+TEST_P(SeveralDevicesTest, ADriveThatIsGoneIsRefusedWithWhatHelpsAgainstItsLoss) {
     auto store = create({&a, &b, &c});
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     store = nullptr;
@@ -98,7 +102,7 @@ TEST(SeveralDevices, ADirectoryThatCannotBeMadeIsRefusedWithWhatHelpsAgainstTheL
     EXPECT_NE(refusal().find(helps), std::string::npos) << refusal();
 }
 
-TEST_F(SeveralDevicesTest, AnotherOrderOrNumberIsRefused) {
+TEST_P(SeveralDevicesTest, AnotherOrderOrNumberIsRefused) {
     ASSERT_FALSE(exercise.advance(io, *create({&a, &b, &c}), 0));
     EXPECT_NE(refusal_to_open({&b, &a, &c}).find(b.path()), std::string::npos);
     EXPECT_NE(refusal_to_open({&a, &c, &b}).find(c.path() + " is device 2 of 3"), std::string::npos)
@@ -109,22 +113,24 @@ TEST_F(SeveralDevicesTest, AnotherOrderOrNumberIsRefused) {
     EXPECT_EQ(refusal_to_open({&a, &b, &c}), "accepted");
 }
 
-TEST_F(SeveralDevicesTest, NoStoreIsMadeOverADeviceOfAnother) {
+TEST_P(SeveralDevicesTest, NoStoreIsMadeOverADeviceOfAnother) {
     ASSERT_FALSE(exercise.advance(io, *create({&a, &b}), 0));
     EXPECT_THROW(create({&unused, &b}), Error);
     EXPECT_THROW(create({&b, &unused}), Error);
     EXPECT_THROW(create({&a, &b}), Error);
     EXPECT_FALSE(unused.role());
-    const auto store = store::TensorStore::open(io, {&a, &b});
+    const auto store = store::TensorStore::open(io, {&a, &b}, {.hashers = hashers.get()});
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
-TEST_F(SeveralDevicesTest, AnInterruptedCreationIsMadeAgain) {
+TEST_P(SeveralDevicesTest, AnInterruptedCreationIsMadeAgain) {
     create({&a, &b}).reset();
     ASSERT_FALSE(exercise.advance(io, *create({&a, &b}), 0));
-    const auto store = store::TensorStore::open(io, {&a, &b});
+    const auto store = store::TensorStore::open(io, {&a, &b}, {.hashers = hashers.get()});
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
+
+INSTANTIATE_TEST_SUITE_P(HashedBy, SeveralDevicesTest, anybody(), name_of_hashers);
 
 }  // namespace
 }  // namespace penstock::testing

@@ -3,6 +3,7 @@
 #include "aio/words/io_error.h"
 
 #include "swap/store/blocking.h"
+#include "tests/swap/hashing/hashed_by.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
 
@@ -15,22 +16,26 @@ namespace {
 
 using Directories = std::vector<store::StoreDirectory*>;
 
-class TensorStoreTest : public ::testing::Test {
+class TensorStoreTest : public ::testing::TestWithParam<HashedBy> {
    protected:
     std::unique_ptr<store::TensorStore> create() {
         return store::TensorStore::create(
-            io, {&directory}, {.objects = Exercise::objects(), .caching = aio::Caching::direct, .progress = {}});
+            io, {&directory},
+            {.objects = Exercise::objects(), .caching = aio::Caching::direct, .hashers = hashers.get()});
     }
-    std::unique_ptr<store::TensorStore> reopen() { return store::TensorStore::open(io, {&directory}); }
+    std::unique_ptr<store::TensorStore> reopen() {
+        return store::TensorStore::open(io, {&directory}, {.hashers = hashers.get()});
+    }
 
     TemporaryDirectory scratch;
     store::StoreDirectory directory{scratch.file("store"), "test"};
     PowerDevice device{1};
     aio::Io io{device.backend(), {}};
+    std::unique_ptr<store::TileHashers> hashers = hashers_of(GetParam(), io);
     Exercise exercise{7};
 };
 
-TEST_F(TensorStoreTest, WhatWasCommittedIsThereAfterReopening) {
+TEST_P(TensorStoreTest, WhatWasCommittedIsThereAfterReopening) {
     EXPECT_EQ(directory.content(), store::DirectoryContent::nothing);
     auto store = create();
     EXPECT_EQ(directory.content(), store::DirectoryContent::unfinished);
@@ -52,7 +57,7 @@ TEST_F(TensorStoreTest, WhatWasCommittedIsThereAfterReopening) {
     }
 }
 
-TEST_F(TensorStoreTest, PendingWritesAreReadBackButVanishWithoutACommit) {
+TEST_P(TensorStoreTest, PendingWritesAreReadBackButVanishWithoutACommit) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     ASSERT_FALSE(exercise.write(io, *store, 1));
@@ -66,7 +71,7 @@ TEST_F(TensorStoreTest, PendingWritesAreReadBackButVanishWithoutACommit) {
     EXPECT_EQ(exercise.difference(io, *store, 1), "");
 }
 
-TEST_F(TensorStoreTest, RewritingATileInOneGenerationNeverTouchesTheCommittedSlot) {
+TEST_P(TensorStoreTest, RewritingATileInOneGenerationNeverTouchesTheCommittedSlot) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     const std::uint64_t committed = store->location({0, 1}).offset_bytes;
@@ -81,7 +86,7 @@ TEST_F(TensorStoreTest, RewritingATileInOneGenerationNeverTouchesTheCommittedSlo
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
-TEST_F(TensorStoreTest, AWriteThatIsTakenBackIsNoPartOfTheNextGeneration) {
+TEST_P(TensorStoreTest, AWriteThatIsTakenBackIsNoPartOfTheNextGeneration) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     const std::uint64_t bytes = store->extent_bytes({0, 1});
@@ -110,7 +115,7 @@ TEST_F(TensorStoreTest, AWriteThatIsTakenBackIsNoPartOfTheNextGeneration) {
     }
 }
 
-TEST_F(TensorStoreTest, AFailedWriteThatIsTakenBackHoldsTheCommitUpUntilItIsWrittenAgain) {
+TEST_P(TensorStoreTest, AFailedWriteThatIsTakenBackHoldsTheCommitUpUntilItIsWrittenAgain) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     aio::ScratchMemory memory(store->extent_bytes({1, 2}));
@@ -127,7 +132,7 @@ TEST_F(TensorStoreTest, AFailedWriteThatIsTakenBackHoldsTheCommitUpUntilItIsWrit
     EXPECT_EQ(exercise.difference(io, *store, 1), "");
 }
 
-TEST_F(TensorStoreTest, ATileThatWasNeverCommittedIsNeverWrittenOnceItIsTakenBack) {
+TEST_P(TensorStoreTest, ATileThatWasNeverCommittedIsNeverWrittenOnceItIsTakenBack) {
     auto store = create();
     aio::ScratchMemory memory(store->extent_bytes({0, 1}));
     ASSERT_FALSE(write_tile(io, *store, {0, 1}, memory.span()));
@@ -136,7 +141,7 @@ TEST_F(TensorStoreTest, ATileThatWasNeverCommittedIsNeverWrittenOnceItIsTakenBac
     EXPECT_FALSE(store->written({0, 1}));
 }
 
-TEST_F(TensorStoreTest, ACommitWithoutWritesKeepsEveryTileAndTakesTheClientState) {
+TEST_P(TensorStoreTest, ACommitWithoutWritesKeepsEveryTileAndTakesTheClientState) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     ASSERT_FALSE(commit(io, *store, {{"generation", "1"}, {"skipped", "yes"}}));
@@ -148,7 +153,7 @@ TEST_F(TensorStoreTest, ACommitWithoutWritesKeepsEveryTileAndTakesTheClientState
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
-TEST_F(TensorStoreTest, ResultsComeFromPollingAndOnlyOnce) {
+TEST_P(TensorStoreTest, ResultsComeFromPollingAndOnlyOnce) {
     auto store = create();
     TestTile tile;
     TestCommit commit;
@@ -165,7 +170,7 @@ TEST_F(TensorStoreTest, ResultsComeFromPollingAndOnlyOnce) {
     EXPECT_EQ(tile.finished, 1);
 }
 
-TEST_F(TensorStoreTest, ReadsMayGoOnDuringACommit) {
+TEST_P(TensorStoreTest, ReadsMayGoOnDuringACommit) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     ASSERT_FALSE(exercise.write(io, *store, 1));
@@ -177,7 +182,7 @@ TEST_F(TensorStoreTest, ReadsMayGoOnDuringACommit) {
     EXPECT_EQ(exercise.difference(io, *store, 1), "");
 }
 
-TEST_F(TensorStoreTest, AFailedFlushPoisonsForGoodAndIsNotRetried) {
+TEST_P(TensorStoreTest, AFailedFlushPoisonsForGoodAndIsNotRetried) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     int flushes = 0;
@@ -204,7 +209,7 @@ TEST_F(TensorStoreTest, AFailedFlushPoisonsForGoodAndIsNotRetried) {
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
-TEST_F(TensorStoreTest, AFailedManifestWritePoisonsAndTheLastGenerationStaysWhole) {
+TEST_P(TensorStoreTest, AFailedManifestWritePoisonsAndTheLastGenerationStaysWhole) {
     for (const int failing_copy : {1, 2}) {
         auto store = directory.content() == store::DirectoryContent::committed ? reopen() : create();
         const std::uint64_t generation = store->generation() ? *store->generation() + 1 : 0;
@@ -229,7 +234,7 @@ TEST_F(TensorStoreTest, AFailedManifestWritePoisonsAndTheLastGenerationStaysWhol
     }
 }
 
-TEST_F(TensorStoreTest, ATileThatCouldNotBeWrittenHoldsTheCommitUpUntilItIsWrittenAgain) {
+TEST_P(TensorStoreTest, ATileThatCouldNotBeWrittenHoldsTheCommitUpUntilItIsWrittenAgain) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     aio::ScratchMemory memory(store->extent_bytes({1, 2}));
@@ -254,7 +259,7 @@ TEST_F(TensorStoreTest, ATileThatCouldNotBeWrittenHoldsTheCommitUpUntilItIsWritt
     EXPECT_EQ(exercise.difference(io, *store, 1), "");
 }
 
-TEST_F(TensorStoreTest, AClientStateThatIsTooLongChangesNothing) {
+TEST_P(TensorStoreTest, AClientStateThatIsTooLongChangesNothing) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     TestCommit operation;
@@ -265,7 +270,7 @@ TEST_F(TensorStoreTest, AClientStateThatIsTooLongChangesNothing) {
     EXPECT_EQ(exercise.difference(io, *store, 1), "");
 }
 
-TEST_F(TensorStoreTest, ACommittedStoreIsNotCreatedOver) {
+TEST_P(TensorStoreTest, ACommittedStoreIsNotCreatedOver) {
     auto store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     store = nullptr;
@@ -274,12 +279,13 @@ TEST_F(TensorStoreTest, ACommittedStoreIsNotCreatedOver) {
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
-TEST_F(TensorStoreTest, AStoreWithoutACommitIsNotOpenedButCreatedAgainWithOtherObjects) {
+TEST_P(TensorStoreTest, AStoreWithoutACommitIsNotOpenedButCreatedAgainWithOtherObjects) {
     EXPECT_THROW(reopen(), Error);
     create().reset();
     EXPECT_THROW(reopen(), Error);
     auto store = store::TensorStore::create(
-        io, {&directory}, {.objects = {{"other", 70'000, 4096}}, .caching = aio::Caching::direct, .progress = {}});
+        io, {&directory},
+        {.objects = {{"other", 70'000, 4096}}, .caching = aio::Caching::direct, .hashers = hashers.get()});
     store.reset();
     store = create();
     ASSERT_FALSE(exercise.advance(io, *store, 0));
@@ -288,32 +294,34 @@ TEST_F(TensorStoreTest, AStoreWithoutACommitIsNotOpenedButCreatedAgainWithOtherO
     EXPECT_EQ(exercise.difference(io, *store, 0), "");
 }
 
-TEST_F(TensorStoreTest, ThroughThePageCacheItIsTheSame) {
+TEST_P(TensorStoreTest, ThroughThePageCacheItIsTheSame) {
     auto store = store::TensorStore::create(
-        io, {&directory}, {.objects = Exercise::objects(), .caching = aio::Caching::buffered, .progress = {}});
+        io, {&directory},
+        {.objects = Exercise::objects(), .caching = aio::Caching::buffered, .hashers = hashers.get()});
     ASSERT_FALSE(exercise.advance(io, *store, 0));
     ASSERT_FALSE(exercise.advance(io, *store, 1));
     store = nullptr;
-    store = store::TensorStore::open(io, {&directory}, {.caching = aio::Caching::buffered});
+    store = store::TensorStore::open(io, {&directory}, {.caching = aio::Caching::buffered, .hashers = hashers.get()});
     EXPECT_EQ(exercise.difference(io, *store, 1), "");
 }
 
-TEST_F(TensorStoreTest, ObjectsAreFoundByName) {
+TEST_P(TensorStoreTest, ObjectsAreFoundByName) {
     const auto store = create();
     EXPECT_EQ(store->find("frozen"), 2U);
     EXPECT_FALSE(store->find("froze"));
     EXPECT_EQ(store->extent_bytes({3, 0}), store->granule_bytes());
 }
 
-TEST_F(TensorStoreTest, ImpossibleObjectsAreRefusedBeforeAnythingIsTouched) {
-    EXPECT_THROW(store::TensorStore::create(
-                     io, {&directory}, {.objects = {{"a", 0, 1}}, .caching = aio::Caching::direct, .progress = {}}),
-                 Error);
+TEST_P(TensorStoreTest, ImpossibleObjectsAreRefusedBeforeAnythingIsTouched) {
+    EXPECT_THROW(
+        store::TensorStore::create(
+            io, {&directory}, {.objects = {{"a", 0, 1}}, .caching = aio::Caching::direct, .hashers = hashers.get()}),
+        Error);
     EXPECT_EQ(directory.content(), store::DirectoryContent::nothing);
     EXPECT_FALSE(directory.role());
 }
 
-TEST_F(TensorStoreTest, ProgressReachesTheTotal) {
+TEST_P(TensorStoreTest, ProgressReachesTheTotal) {
     std::uint64_t last = 0;
     std::uint64_t total = 1;
     const auto progress = [&](std::uint64_t written, std::uint64_t all) {
@@ -327,7 +335,7 @@ TEST_F(TensorStoreTest, ProgressReachesTheTotal) {
     EXPECT_EQ(total, store->layout().device_bytes(0) + 4 * manifest_capacity(store->layout()));
 }
 
-TEST_F(TensorStoreTest, MisuseIsCaught) {
+TEST_P(TensorStoreTest, MisuseIsCaught) {
     auto store = create();
     TestTile first;
     TestTile second;
@@ -349,6 +357,8 @@ TEST_F(TensorStoreTest, MisuseIsCaught) {
     EXPECT_DEATH(commit.~TestCommit(), "in flight");
     while (!commit.idle()) io.wait(std::chrono::seconds(1));
 }
+
+INSTANTIATE_TEST_SUITE_P(HashedBy, TensorStoreTest, anybody(), name_of_hashers);
 
 }  // namespace
 }  // namespace penstock::testing

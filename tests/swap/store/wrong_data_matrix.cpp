@@ -4,6 +4,7 @@
 #include "swap/store/tensor_store.h"
 #include "tests/aio/fakes/fault_matrix.h"
 #include "tests/aio/fakes/repeatable_backend.h"
+#include "tests/swap/hashing/hashers_at_once.h"
 #include "tests/swap/store/exercise.h"
 
 #include <fcntl.h>
@@ -62,6 +63,8 @@ class Run {
     TemporaryDirectory scratch_{aio::quick_temporary_path()};
     aio::FaultyBackend& device_;  // the Io's
     aio::Io io_;
+    HashersAtOnce hashers_{io_};
+    store::TileHashers* used_ = random_() % 2 == 0 ? &hashers_ : nullptr;
     store::StoreDirectory directory_{scratch_.file("store"), "test"};
     std::unique_ptr<store::TensorStore> store_;
     std::vector<std::uint64_t> written_;  // by tile: the generation whose bytes it must hold
@@ -70,7 +73,7 @@ class Run {
 
 std::vector<std::string> Run::operator()(WrongDataMatrix::Tally& tally) {
     store_ = store::TensorStore::create(io_, {&directory_},
-                                        {.objects = Exercise::objects(), .caching = caching_, .progress = {}});
+                                        {.objects = Exercise::objects(), .caching = caching_, .hashers = used_});
     written_.resize(store_->layout().tile_count());
     write(0, true);
     commit_soundly();
@@ -124,7 +127,7 @@ void Run::commit_soundly() {
 
 void Run::reopen() {
     store_.reset();
-    store_ = store::TensorStore::open(io_, {&directory_}, {.caching = caching_});
+    store_ = store::TensorStore::open(io_, {&directory_}, {.caching = caching_, .hashers = used_});
 }
 
 void Run::check(WrongDataMatrix::Tally& tally) {

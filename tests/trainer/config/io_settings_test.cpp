@@ -76,6 +76,29 @@ TEST_F(IoSettingsTest, AKeyThatIsGivenGoesBeforeTheProfile) {
     EXPECT_EQ(depth.limits.in_flight.write_back_bytes, 6 * mib);
 }
 
+// As far as all of them were measured: one that nobody knows may be the slowest.
+TEST_F(IoSettingsTest, TheDevicesTogetherMoveWhatTheirProfilesSay) {
+    TrainConfig config;
+    for (const char* name : {"one", "two"}) {
+        std::filesystem::create_directory(directory_ / name);
+        aio::write_profile(directory_.file(name) + "/penstock-profile.json",
+                           {.read_bytes_per_second = 7e9,
+                            .overwrite_bytes_per_second = 8e9,
+                            .sustained_write_bytes_per_second = name == std::string("one") ? 5e9 : 9e9});
+        config.swap_directories.push_back({.path = directory_ / name});
+    }
+    EXPECT_EQ(io_settings(config).bytes_per_second, 7e9 + 9e9);
+    config.swap_directories.push_back({.path = directory_ / "three"});
+    const IoSettings unknown = io_settings(config);
+    EXPECT_EQ(unknown.bytes_per_second, 0);
+    EXPECT_EQ(hash_threads_for(unknown, 1), 0U);
+    config.swap_directories.pop_back();
+    EXPECT_EQ(hash_threads_for(io_settings(config), 4096), 0U);  // compute has all cores
+    config.io_block_bytes = 1U << 20;
+    config.io_queue_depth = 8;
+    EXPECT_EQ(io_settings(config).bytes_per_second, 0);
+}
+
 TEST_F(IoSettingsTest, WithBothKeysNoProfileIsLookedAt) {
     std::filesystem::create_directory(directory_ / "nvme");
     testing::write_file(profile_path(), "broken");

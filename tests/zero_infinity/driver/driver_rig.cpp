@@ -125,12 +125,16 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
     io_ = std::make_unique<aio::Io>(
         std::make_unique<FailingBackend>(aio::open_backend(directory_->lock_fd(), {}).backend, faults),
         aio::IoLimits{.deadline = options.deadline});
+    if (RigHashing::threads > 0)
+        crew_ =
+            std::make_unique<store::HashCrew>(*io_, store::Hashing{.threads = RigHashing::threads, .least_bytes = 1});
     if (directory_->content() == store::DirectoryContent::committed) {
-        store_ = store::TensorStore::open(*io_, {directory_.get()});
+        store_ = store::TensorStore::open(*io_, {directory_.get()}, {.hashers = crew_.get()});
     } else {
         const auto objects = layout_.objects();
-        store_ = store::TensorStore::create(*io_, {directory_.get()},
-                                            {.objects = {objects.begin(), objects.end()}, .kind = options.kind});
+        store_ = store::TensorStore::create(
+            *io_, {directory_.get()},
+            {.objects = {objects.begin(), objects.end()}, .kind = options.kind, .hashers = crew_.get()});
         write_initial(*io_, *store_, layout_);
     }
     spill_ = std::make_unique<store::Spill>(*io_, std::vector<store::StoreDirectory*>{directory_.get()},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "aio/io.h"
+#include "swap/hashing/hash_crew.h"
 #include "swap/spill/spill.h"
 #include "swap/store/tensor_store.h"
 #include "tests/aio/fakes/forwarding_backend.h"
@@ -44,6 +45,11 @@ class FailingBackend final : public ForwardingBackend {
     std::vector<aio::Attempt*> held_;
     aio::Attempt* slow_ = nullptr;
     aio::Attempt* failed_ = nullptr;  // to be handed back
+};
+
+// Of the rigs of a test that is run with each.
+struct RigHashing {
+    static inline unsigned threads = 0;  // for tiles of any length; 0: the driver's own
 };
 
 struct RigOptions {
@@ -109,6 +115,7 @@ class DriverRig {
     std::vector<zero::Visit> training_, inference_;
     std::unique_ptr<store::StoreDirectory> directory_;
     std::unique_ptr<aio::Io> io_;
+    std::unique_ptr<store::HashCrew> crew_;
     std::unique_ptr<store::TensorStore> store_;
     std::unique_ptr<store::Spill> spill_;
     std::unique_ptr<zero::Device> device_;

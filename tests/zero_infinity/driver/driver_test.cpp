@@ -19,15 +19,18 @@ namespace {
 constexpr std::uint32_t weights_bytes = 4096 * 2;
 constexpr std::uint32_t states_bytes = 4096 * (2 + 4);
 
-class DriverTest : public ::testing::Test {
+// With tiles hashed by the driver's thread, and by others.
+class DriverTest : public ::testing::TestWithParam<unsigned> {
    protected:
+    DriverTest() { RigHashing::threads = GetParam(); }
+    ~DriverTest() override { RigHashing::threads = 0; }
     std::string path() const { return parent_ / "swap"; }
 
    private:
     const TemporaryDirectory parent_;
 };
 
-TEST_F(DriverTest, EveryVisitSeesTheNewestWeightsOnEveryTierAndDevice) {
+TEST_P(DriverTest, EveryVisitSeesTheNewestWeightsOnEveryTierAndDevice) {
     std::uint64_t updates = 0;
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
         for (const zero::Residency residency : {zero::Residency{}, zero::Residency{zero::Tier::host, zero::Tier::nvme},
@@ -46,7 +49,7 @@ TEST_F(DriverTest, EveryVisitSeesTheNewestWeightsOnEveryTierAndDevice) {
 }
 
 // Passes that go where nobody expected them, and end anywhere, with fetches under way.
-TEST_F(DriverTest, AnyOrderOfVisitsSeesTheNewestWeights) {
+TEST_P(DriverTest, AnyOrderOfVisitsSeesTheNewestWeights) {
     std::mt19937_64 random(7);
     std::uint64_t updates = 0;
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
@@ -77,7 +80,7 @@ TEST_F(DriverTest, AnyOrderOfVisitsSeesTheNewestWeights) {
 }
 
 // Units that a visit holds stay where they are, so that views of them are good until they are let go.
-TEST_F(DriverTest, HeldUnitsStayWhereTheyAre) {
+TEST_P(DriverTest, HeldUnitsStayWhereTheyAre) {
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
         DriverRig rig(path(), {.depth = 1, .device = device});
         rig.driver().visit({{5, 0}}, {});
@@ -91,7 +94,7 @@ TEST_F(DriverTest, HeldUnitsStayWhereTheyAre) {
 }
 
 // Their slots are those that are free: three serve nine tiles while one waits for its write.
-TEST_F(DriverTest, ASlowWriteOfStatesHoldsNoOtherTileBack) {
+TEST_P(DriverTest, ASlowWriteOfStatesHoldsNoOtherTileBack) {
     DriverRig rig(path(), {});
     rig.faults.slow_write_bytes = states_bytes;
     rig.update(1);  // hands out and takes back all tiles
@@ -103,7 +106,7 @@ TEST_F(DriverTest, ASlowWriteOfStatesHoldsNoOtherTileBack) {
 }
 
 // Nothing comes to where weights are still being written from.
-TEST_F(DriverTest, ASlowWriteOfWeightsKeepsThem) {
+TEST_P(DriverTest, ASlowWriteOfWeightsKeepsThem) {
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
         std::filesystem::remove_all(path());
         DriverRig rig(path(), {.depth = 1, .device = device});
@@ -123,7 +126,7 @@ TEST_F(DriverTest, ASlowWriteOfWeightsKeepsThem) {
 }
 
 // Whoever is visited first is updated first, whatever was fetched and staged for others.
-TEST_F(DriverTest, UnitsAreUpdatedWhereComputeVisitsThem) {
+TEST_P(DriverTest, UnitsAreUpdatedWhereComputeVisitsThem) {
     std::mt19937_64 random(3);
     constexpr zero::Residency weights_in_host_memory{zero::Tier::host, zero::Tier::nvme};
     constexpr zero::DeviceKind apart = zero::DeviceKind::emulated;
@@ -161,7 +164,7 @@ TEST_F(DriverTest, UnitsAreUpdatedWhereComputeVisitsThem) {
     }
 }
 
-TEST_F(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
+TEST_P(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
     {
         DriverRig rig(path(), {});
         rig.update(1);
@@ -170,7 +173,7 @@ TEST_F(DriverTest, AnUpdateWithoutCommitIsGoneAtTheNextStart) {
     EXPECT_EQ(rig.wrong_weights(zero::Pass::training, 0), 0U);
 }
 
-TEST_F(DriverTest, WhatIsTakenBackIsAsTheNewestCommitHasIt) {
+TEST_P(DriverTest, WhatIsTakenBackIsAsTheNewestCommitHasIt) {
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
         std::filesystem::remove_all(path());
         DriverRig rig(path(), {.device = device});
@@ -198,7 +201,7 @@ TEST_F(DriverTest, WhatIsTakenBackIsAsTheNewestCommitHasIt) {
 }
 
 // Of other units, and of the same: their tiles wait for what is still written of them.
-TEST_F(DriverTest, AnUpdateMayBeginWhileTheOneBeforeIsWritten) {
+TEST_P(DriverTest, AnUpdateMayBeginWhileTheOneBeforeIsWritten) {
     std::mt19937_64 random(4);
     constexpr zero::Residency weights_in_host_memory{zero::Tier::host, zero::Tier::nvme};
     constexpr zero::Residency all_in_host_memory{zero::Tier::host, zero::Tier::host};
@@ -232,7 +235,7 @@ TEST_F(DriverTest, AnUpdateMayBeginWhileTheOneBeforeIsWritten) {
     }
 }
 
-TEST_F(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
+TEST_P(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
     DriverRig rig(path(), {});
     rig.begin_update();
     const auto first = rig.driver().next_tile(0);
@@ -241,14 +244,14 @@ TEST_F(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
     ASSERT_TRUE(rig.driver().next_tile(0));  // handed out and never put back, as when a step throws
 }
 
-TEST_F(DriverTest, APassLeftHalfwayEndsWithoutHang) {
+TEST_P(DriverTest, APassLeftHalfwayEndsWithoutHang) {
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
         DriverRig rig(path(), {.depth = 3, .device = device});
         rig.driver().visit({{0}}, std::vector<zero::Visit>{{{1}}, {{2}}, {{4}}});
     }
 }
 
-TEST_F(DriverTest, ADamagedTileStopsThePassAndIsNamed) {
+TEST_P(DriverTest, ADamagedTileStopsThePassAndIsNamed) {
     store::TileLocation where;
     {
         DriverRig rig(path(), {});
@@ -269,7 +272,7 @@ TEST_F(DriverTest, ADamagedTileStopsThePassAndIsNamed) {
     }
 }
 
-TEST_F(DriverTest, ACommitWhoseFlushFailsIsAnErrorAndTheLastGenerationStays) {
+TEST_P(DriverTest, ACommitWhoseFlushFailsIsAnErrorAndTheLastGenerationStays) {
     {
         DriverRig rig(path(), {});
         rig.faults.fails_flush = true;
@@ -287,7 +290,7 @@ TEST_F(DriverTest, ACommitWhoseFlushFailsIsAnErrorAndTheLastGenerationStays) {
     EXPECT_EQ(rig.wrong_weights(zero::Pass::training, 0), 0U);
 }
 
-TEST_F(DriverTest, AClientStateThatIsTooLargeIsRefusedAndTheDriverEnds) {
+TEST_P(DriverTest, AClientStateThatIsTooLargeIsRefusedAndTheDriverEnds) {
     DriverRig rig(path(), {});
     try {
         rig.driver().commit({{"text", std::string(1 << 20, 'x')}});
@@ -315,13 +318,13 @@ class StuckDriverTest : public DriverTest {
     }
 };
 
-TEST_F(StuckDriverTest, ADiskThatDoesNotAnswerIsReportedAtTheDeadline) {
+TEST_P(StuckDriverTest, ADiskThatDoesNotAnswerIsReportedAtTheDeadline) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(end_stuck({.deadline = std::chrono::seconds(1)}), ::testing::ExitedWithCode(7),
                 "code 4: read of .*/data at offset .* the device is stuck");
 }
 
-TEST_F(StuckDriverTest, ACopyThatDoesNotEndIsReportedAtTheDeadline) {
+TEST_P(StuckDriverTest, ACopyThatDoesNotEndIsReportedAtTheDeadline) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(end_stuck({.device = zero::DeviceKind::emulated,
                            .copy_delay = std::chrono::hours(1),
@@ -332,7 +335,7 @@ TEST_F(StuckDriverTest, ACopyThatDoesNotEndIsReportedAtTheDeadline) {
 
 // Nobody waits for what hangs here but the driver's end: whoever owns the pool and the store must know before they are
 // destroyed. A step that throws leaves reads under way like that.
-TEST_F(StuckDriverTest, ADiskThatHangsWhileTheDriverEndsIsKnownOnceItIsStopped) {
+TEST_P(StuckDriverTest, ADiskThatHangsWhileTheDriverEndsIsKnownOnceItIsStopped) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
         {
@@ -352,7 +355,7 @@ TEST_F(StuckDriverTest, ADiskThatHangsWhileTheDriverEndsIsKnownOnceItIsStopped) 
         ::testing::ExitedWithCode(7), "kept");
 }
 
-TEST_F(DriverTest, WeightsThatAwaitTheirUpdateAreNotRead) {
+TEST_P(DriverTest, WeightsThatAwaitTheirUpdateAreNotRead) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_DEATH(
         {
@@ -363,6 +366,9 @@ TEST_F(DriverTest, WeightsThatAwaitTheirUpdateAreNotRead) {
         },
         "memory of unit 0, which awaits its update");
 }
+
+INSTANTIATE_TEST_SUITE_P(HashThreads, DriverTest, ::testing::Values(0U, 2U));
+INSTANTIATE_TEST_SUITE_P(HashThreads, StuckDriverTest, ::testing::Values(0U, 2U));
 
 }  // namespace
 }  // namespace penstock::testing

@@ -17,6 +17,7 @@ Course course_of(const Combination& each) {
     course.setting = {.device = each.device, .residency = each.residency(), .depth = each.depth};
     course.setting.order = each.order;
     course.setting.deferred_share = 0.5;
+    course.setting.hash_threads = each.depth % 2 == 0 ? 2 : 0;
     if (each.held == Held::filled) course.setting.fill_bytes = some_states;
     return course;
 }

@@ -190,6 +190,7 @@ struct Setting {
     zero::GradientMemory gradient_memory = zero::GradientMemory::all_units;
     std::chrono::seconds io_deadline = aio::default_deadline;
     std::optional<double> deferred_share = {};
+    unsigned hash_threads = 0;  // for tiles of any length
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -286,6 +287,7 @@ class Client {
         options.codec = "plain_fp32";
         options.gradient_type = zero::PlaneType::fp32;
         options.worker_threads = 2;
+        options.hashing = {.threads = setting.hash_threads, .least_bytes = 1};
         if (setting.fill_bytes > 0) fill(options, setting);
         seams.weights = &source_;
         session_ = std::make_unique<zero::CoreSession>(

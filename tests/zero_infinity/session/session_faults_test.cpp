@@ -80,6 +80,7 @@ class Draw {
             if (one_in(8)) setting.resident_units.push_back(unit);
         if (setting.resident_units.empty() && one_in(2)) setting.device_budget = tight_device_budget;
         setting.seed = static_cast<unsigned>(below(1000));
+        if (one_in(2)) setting.hash_threads = 2;
         return setting;
     }
 
