@@ -310,11 +310,11 @@ std::vector<std::size_t> StepReplay::last_visits() const {
     return last;
 }
 
-void StepReplay::compute(std::size_t visit, bool backward) {
-    const std::vector<std::uint32_t>& units = setting_.training[visit].units;
+void StepReplay::compute(std::size_t index, bool backward) {
+    const std::vector<std::uint32_t>& units = setting_.training[index].units;
     double seconds = 0;
     if (!setting_.visit_seconds.empty()) {
-        seconds = setting_.visit_seconds[visit];
+        seconds = setting_.visit_seconds[index];
     } else if (!units.empty()) {
         seconds = backward ? seconds_[units.front()].backward : seconds_[units.front()].forward;
     }

@@ -85,7 +85,7 @@ class StepReplay {
     void arrive(const Visit& visit);
     void depart(std::uint32_t unit);
     std::vector<std::size_t> last_visits() const;
-    void compute(std::size_t visit, bool backward);
+    void compute(std::size_t index, bool backward);
     void make_pass();
     void make_update();
 
