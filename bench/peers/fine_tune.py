@@ -94,6 +94,22 @@ class Plain:
         self.model.zero_grad()
 
 
+def print_plan(model, optimizer, store, settings, options):
+    import torch
+
+    import penstock
+
+    ids = torch.randint(0, SHAPES[options.shape][5], (1, options.tokens))
+    begin = time.perf_counter()
+    told = penstock.plan(model, store=store, optimizer=optimizer, settings=settings,
+                         batch={"input_ids": ids, "labels": ids, "use_cache": False})
+    print(told, file=sys.stderr)
+    print(json.dumps({"planned_seconds": round(told.forecast.step.seconds, 3),
+                      "planned_forward": round(told.forecast.step.forward_s, 3),
+                      "planned_backward": round(told.forecast.step.backward_s, 3),
+                      "planned_in": round(time.perf_counter() - begin, 1)}), flush=True)
+
+
 def ready_for_penstock(options):
     import torch
 
@@ -107,7 +123,10 @@ def ready_for_penstock(options):
                            update_order=options.update_order,
                            device=options.device,
                            device_budget_bytes=256 << 20 if options.device == "emulated" else 0)
-    engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=penstock.Settings(clip=options.clip))
+    settings = penstock.Settings(clip=options.clip)
+    if options.plan:
+        print_plan(model, optimizer, store, settings, options)
+    engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=settings)
     print(engine.core.memory_table(), file=sys.stderr)
     return engine
 
@@ -164,6 +183,7 @@ def main():
     parser.add_argument("--device", default="cpu", help="of all but DeepSpeed: cpu, cuda")
     parser.add_argument("--buffers", type=int, default=22, help="of DeepSpeed's, each as large as the largest parameter: "
                         "with 40 in fp32 it is killed where there are 24 GB")
+    parser.add_argument("--plan", action="store_true", help="of Penstock: what penstock.plan() says of its steps, first")
     parser.add_argument("--fp32", dest="bf16", action="store_false")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)

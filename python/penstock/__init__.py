@@ -6,13 +6,14 @@ from .errors import (EndedError, FitError, ModelError, NoGradientError, NonFinit
                      ReleasedError, StorageError, UsageError, WeightsError)
 from .initialize import initialize
 from .optimizer import Optimizer
+from .run.forecast import Forecast
 from .run.plan import Plan, plan
 from .settings import Settings
 from .store import Store
 from .units import Unit, units_of
 
 __all__ = [
-    "Core", "EndedError", "Engine", "FitError", "GroupValues", "ModelError", "ModelSpec", "NoGradientError",
+    "Core", "EndedError", "Engine", "FitError", "Forecast", "GroupValues", "ModelError", "ModelSpec", "NoGradientError",
     "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "Plan",
     "ReleasedError", "Settings", "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest",
     "UsageError", "WeightsError", "initialize", "plan", "units_of", "zero",

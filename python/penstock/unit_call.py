@@ -37,7 +37,7 @@ class UnitCall:
         call = Call(self.unit.name, self.unit.reads, parent)
         if parent is None and in_backward():
             return self._in_region(call, args, kwargs)
-        call.foreign = parent is None and torch.is_grad_enabled() and _top_hooks() == "_checkpoint_hook"
+        call.foreign = parent is None and torch.is_grad_enabled() and top_hooks() == "_checkpoint_hook"
         if call.foreign or not torch.is_grad_enabled():
             with ForwardVisit(visits, call):
                 return self.forward(*args, **kwargs)
@@ -158,7 +158,7 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-def _top_hooks() -> str | None:
+def top_hooks() -> str | None:
     """Whose saved-tensor hooks are innermost: torch's checkpoint names its own."""
     packs = innermost()
     return None if packs is None else packs.__qualname__.split(".")[0]
@@ -166,7 +166,7 @@ def _top_hooks() -> str | None:
 
 def _region_key() -> Any:
     """Non-reentrant: the hooks of the recompute; reentrant: the node that is running."""
-    if torch.is_grad_enabled() and _top_hooks() == "_recomputation_hook":
+    if torch.is_grad_enabled() and top_hooks() == "_recomputation_hook":
         return innermost()
     return torch._C._current_autograd_node()
 

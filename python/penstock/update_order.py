@@ -32,8 +32,14 @@ def check(store: Store, settings: Settings) -> None:
 
 def in_vain(order: str, has_buffers: bool) -> str | None:
     """What to say of an order that a model does not get."""
-    if order not in WITHIN or not has_buffers:
+    if taken(order, has_buffers) == order:
         return None
-    instead = "after_backward" if order == "in_backward" else "deferred"
-    return (f"update_order '{order}' is '{instead}' for this model: its buffers are written before the step that they "
-            "belong to")
+    return (f"update_order '{order}' is '{taken(order, has_buffers)}' for this model: its buffers are written before the "
+            "step that they belong to")
+
+
+def taken(order: str, has_buffers: bool) -> str:
+    """What becomes of it."""
+    if order not in WITHIN or not has_buffers:
+        return order
+    return "after_backward" if order == "in_backward" else "deferred"

@@ -47,6 +47,10 @@ def ids(seed: int = 0) -> torch.Tensor:
     return torch.randint(0, 11, (2, 5), generator=torch.Generator().manual_seed(seed))
 
 
+def mean(output: torch.Tensor) -> torch.Tensor:
+    return output.pow(2).mean()
+
+
 def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(model(batch).flatten(0, 1), batch.flatten())
 

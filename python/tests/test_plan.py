@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,141 @@ def test_the_verb_takes_a_directory_of_hugging_face(tmp_path, capsys):
     assert main(["plan", str(tmp_path), "--json"]) == 0
     expected = penstock.plan(transformers.LlamaForCausalLM(config))
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(expected.to_dict()))
+
+
+# ---------------------------------------------------------------- how long a step takes
+
+QUICK = {"batch": small.ids(), "loss": lambda output: output.pow(2).mean(), "seconds": 0.01}
+
+
+def test_a_batch_gives_the_time_of_a_step_in_each_order_and_nothing_stays(tmp_path):
+    told = penstock.plan(small.Stack(), store=tmp_path / "a" / "store", **QUICK, endurance_bytes=1e12)
+    assert list(tmp_path.iterdir()) == [] and told.unmeasured == ""
+    forecast = told.forecast
+    assert list(forecast.orders) == ["after_backward", "deferred", "in_backward", "balanced"]  # nothing is clipped
+    assert forecast.step is forecast.orders["after_backward"] and forecast.rates.places == (str(tmp_path),)
+    for step in forecast.orders.values():
+        parts = step.forward_s + step.backward_s + step.update_s + step.commit_s
+        assert parts <= step.seconds < parts + 0.05  # and what is outside of passes
+        assert step.seconds >= max(step.nvme_s, step.compute_s + step.updating_s)
+        assert step.days_to_endurance * step.written_bytes_per_day == pytest.approx(1e12)
+        assert step.tokens_that_hide_nvme == pytest.approx(10 * step.compute_that_hides_nvme)
+        assert step.bottleneck in ("nvme", "processor", "both", "order")
+    assert told.tokens == 10
+    step = forecast.step
+    assert (step.nvme_read_bytes, step.nvme_write_bytes) == pytest.approx((told.read_bytes, told.write_bytes))
+    assert forecast.orders["deferred"].nvme_read_bytes < step.nvme_read_bytes
+    assert [way.step.seconds for way in forecast.others] == sorted(way.step.seconds for way in forecast.others)
+    assert {"update_order": "deferred"} in [way.store for way in forecast.others]
+    assert {"weights": "cpu", "states": "cpu"} in [way.store for way in forecast.others]
+    assert {} not in [way.store for way in forecast.others]
+
+
+def test_it_is_told_as_the_program_tells_it(tmp_path):
+    told = penstock.plan(small.Stack(), store=tmp_path, **QUICK)
+    names = [each.split(" ", 1)[0] for each in str(told).splitlines()]
+    assert [each for each in names if each] == ["model", "host", "NVMe", "prefetch", "a", "measured", "step", "lanes",
+                                                "decides", "wear", "faster"]
+    again = json.loads(told.json())
+    assert again == told.to_dict() and "text" not in told.json()
+    assert again["forecast"]["orders"]["deferred"]["seconds"] == told.forecast.orders["deferred"].seconds
+
+
+def test_without_a_batch_no_compute_is_made_up(tmp_path):
+    told = penstock.plan(small.Stack(), store=tmp_path, seconds=0.01)
+    assert told.forecast.step is None and dict(told.forecast.orders) == {} and told.forecast.others == ()
+    assert told.forecast.nvme_s > 0 and told.forecast.update_s > 0
+    assert "of NVMe" in str(told) and "not known without a batch" in str(told) and "tokens" not in str(told)
+    assert penstock.plan(small.Stack(), store=tmp_path / "absent").forecast is None
+    unmeasured = penstock.plan(small.Stack(), store=tmp_path, seconds=0)
+    assert unmeasured.forecast is None and "nothing was measured" in str(unmeasured)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_orders_that_a_model_or_its_settings_cannot_have_are_not_told_of(tmp_path):
+    clipped = penstock.plan(small.Stack(), store=tmp_path, settings=penstock.Settings(clip=1.0), **QUICK)
+    assert list(clipped.forecast.orders) == ["after_backward", "deferred", "speculative", "balanced"]
+    assert all(way.hopes == (way.store["update_order"] in ("speculative", "balanced")) for way in clipped.forecast.others
+               if "update_order" in way.store)
+    batch = {**QUICK, "batch": torch.zeros(4, 8)}
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+    store = penstock.Store(tmp_path, update_order="in_backward")
+    assert list(penstock.plan(model, store=store, **batch).forecast.orders) == ["after_backward", "deferred"]
+    with pytest.raises(penstock.UsageError, match="in_backward"):
+        penstock.plan(small.Stack(), store=store, settings=penstock.Settings(clip=1.0), **QUICK)
+
+
+def test_micro_batches_are_passes_of_one_step(tmp_path):
+    one = penstock.plan(small.Stack(), store=tmp_path, **QUICK)
+    four = penstock.plan(small.Stack(), store=tmp_path, settings=penstock.Settings(accumulation=4), **QUICK)
+    assert four.tokens == 4 * one.tokens
+    assert four.forecast.step.nvme_read_bytes > one.forecast.step.nvme_read_bytes
+    assert four.forecast.step.nvme_write_bytes == pytest.approx(one.forecast.step.nvme_write_bytes)
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path):
+    with pytest.raises(penstock.UsageError, match="name the directory"):
+        penstock.plan(small.Stack(), **QUICK)
+    with pytest.raises(penstock.PenstockError, match="/proc/self"):
+        penstock.plan(small.Stack(), store="/proc/self/penstock", **QUICK)
+    with pytest.raises(penstock.UsageError, match="seconds=-1"):
+        penstock.plan(small.Stack(), store=tmp_path, **{**QUICK, "seconds": -1})
+    with pytest.raises(penstock.UsageError, match="measuring for 100"):
+        penstock.plan(small.Stack(), store=tmp_path, seconds=100)
+    apart = penstock.Store(tmp_path, device="emulated", device_budget_bytes=64 << 20)
+    told = penstock.plan(small.Stack(), store=apart, **QUICK)
+    assert told.forecast is None and "memory of its own" in str(told)
+
+
+def test_a_directory_without_room_is_named(tmp_path):
+    """As a quota would have it."""
+    program = f"""
+import resource, penstock, small_models as small
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    penstock.plan(small.Stack(), store={str(tmp_path)!r}, seconds=0.01)
+except penstock.PenstockError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env={
+        **os.environ, "PYTHONPATH": f"{PACKAGE}:{os.path.dirname(os.path.abspath(__file__))}"})
+    assert str(tmp_path) in done.stdout and "256 MiB" in done.stdout, done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_fit_is_told_with_what_would(tmp_path):
+    store = penstock.Store(tmp_path / "store", host_budget_bytes=8192, prefetch_depth=3, states="cpu")
+    with pytest.raises(penstock.FitError) as refused:
+        penstock.plan(small.Stack(), store=store)
+    told = str(refused.value).rpartition("the lightest that fits: ")[2].split(", ")
+    changes = dict(each.split("=") for each in told)
+    assert changes["prefetch_depth"] == "1" and changes["states"] == "nvme"
+    numbers = {key: int(value) if value.isdecimal() else value for key, value in changes.items()}
+    assert penstock.plan(small.Stack(), store=replace(store, **numbers)).pool_bytes <= numbers["host_budget_bytes"]
+
+
+def test_the_verb_forecasts_steps_of_a_batch(tmp_path, capsys):
+    arguments = ["--store", str(tmp_path), "--seconds", "0.01"]
+    given = ["plan", "small_models:Stack", "--batch", "small_models:ids", "--loss", "small_models:mean", *arguments]
+    assert main([*given, "--json", "--endurance", "600"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tokens"] == 10 and told["forecast"]["step"]["days_to_endurance"] > 0
+    assert main(given) == 0 and "decides" in capsys.readouterr().out
+    for wrong in (["--batch", "0x4"], ["--batch", "small_models:absent"], ["--batch", "2x3", "--loss", "nothing"]):
+        assert main(["plan", "small_models:Stack", *arguments, *wrong]) == 2
+        assert wrong[-1] in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_verb_makes_a_batch_of_tokens_for_models_of_transformers(tmp_path, capsys):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=5, vocab_size=64,
+                                      num_attention_heads=2, num_key_value_heads=2, architectures=["LlamaForCausalLM"])
+    config.save_pretrained(tmp_path)
+    assert main(["plan", str(tmp_path), "--batch", "2x12", "--store", str(tmp_path), "--seconds", "0.01",
+                 "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tokens"] == 24 and told["forecast"]["step"]["seconds"] > 0
 
 
 # ---------------------------------------------------------------- verbs of the program

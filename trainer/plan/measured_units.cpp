@@ -1,8 +1,8 @@
 #include "trainer/plan/measured_units.h"
 
 #include "aio/words/error.h"
-#include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/engine/tensor_view.h"
+#include "zero_infinity/measure/measuring_memory.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -14,14 +14,14 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 
 namespace penstock::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* use_name = "measuring";
-constexpr std::uint64_t beyond_caches_bytes = 256ULL << 20;
 constexpr std::uint64_t most_places = 64;  // of small units, whose time is not that of memory
 
 // Units with equal ones are taken to cost the same.
@@ -62,13 +62,9 @@ class UnitMemory {
             gradients_bytes_ += padded(parameter->spec().numel() * zero::bytes_of(question.gradients));
         }
         const std::uint64_t each = weights_bytes_ + gradients_bytes_;
-        places_ = std::clamp<std::uint64_t>(beyond_caches_bytes / each, 1, most_places);
+        places_ = std::clamp<std::uint64_t>(zero::beyond_caches_bytes / each, 1, most_places);
         try {
-            const std::uint64_t bytes = pool::whole_granules(places_ * each);
-            pool::Budget budget(bytes, "");
-            budget.add({use_name, bytes, ""});
-            pool_ = std::make_unique<pool::PinnedPool>(budget, pool::MachineMemory::read(), pool::PoolOptions{});
-            lease_ = pool_->acquire(pool_->use(use_name), bytes);
+            memory_.emplace(places_ * each);
         } catch (const Error& error) {
             throw Error(error.code(), fmt::format("measuring unit '{}': {}", unit.name(), error.what()));
         }
@@ -80,7 +76,7 @@ class UnitMemory {
 
     void bind(std::size_t round) {
         release();
-        place_ = lease_.data() + round % places_ * (weights_bytes_ + gradients_bytes_);
+        place_ = memory_->bytes().data() + round % places_ * (weights_bytes_ + gradients_bytes_);
         for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->bind(place_ + weight_offsets_[i]);
     }
     void release() noexcept {
@@ -129,8 +125,7 @@ class UnitMemory {
     std::uint64_t weights_bytes_ = 0;
     std::uint64_t gradients_bytes_ = 0;
     std::uint64_t places_ = 1;
-    std::unique_ptr<pool::PinnedPool> pool_;
-    pool::Lease lease_;
+    std::optional<zero::MeasuringMemory> memory_;
     std::byte* place_ = nullptr;
 };
 

@@ -76,7 +76,7 @@ std::string plan(const PlanRequest& request, Console& console) {
                        .telling = [&](const std::string& what) { console.live("measuring " + what); }});
     console.settle();
     if (plan.measured)
-        for (const std::string& note : plan.measured->device.notes) console.info(note);
+        for (const std::string& note : plan.measured->rates.device.notes) console.info(note);
     return request.as_json ? json_of(plan) + "\n" : text_of(plan);
 }
 

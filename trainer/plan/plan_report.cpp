@@ -12,47 +12,19 @@ namespace penstock::trainer {
 namespace {
 
 using nlohmann::ordered_json;
+using zero::report_line;
 
 constexpr std::size_t told_others = 4;
 constexpr double worth_telling = 1.03;  // times faster
-constexpr double clearly_longer = 1.1;
 
 double giga(double bytes) {
     return bytes / 1e9;
 }
 
-std::string named(const std::string& name, const std::string& text) {
-    return fmt::format("{:<12} {}\n", name, text);
-}
-
 std::string options_text(const PlannedWay& way) {
-    const bool hopes = zero::is_within_backward(way.config.session.update_order) &&
-                       way.config.session.engine.gradient_clipping > 0;
+    const bool hopes =
+        zero::is_within_backward(way.config.session.update_order) && way.config.session.engine.gradient_clipping > 0;
     return fmt::format("--set {}{}", fmt::join(way.changes, " --set "), hopes ? ", where no step is clipped" : "");
-}
-
-// What the step's time is made of.
-std::string bottleneck_of(const RunPlan& plan) {
-    const double nvme = plan.nvme_seconds();
-    const double processor = plan.processor_seconds();
-    if (plan.way.forecast->seconds > clearly_longer * std::max(nvme, processor)) return "order";
-    if (nvme > clearly_longer * processor) return "nvme";
-    if (processor > clearly_longer * nvme) return "processor";
-    return "both";
-}
-
-std::string words_of_bottleneck(const RunPlan& plan) {
-    const double nvme = plan.nvme_seconds();
-    const double processor = plan.processor_seconds();
-    const std::string seconds = fmt::format("{:.2f} s of NVMe, {:.2f} s of the processor", nvme, processor);
-    const double tokens = plan.tokens_that_hide_nvme();
-    const std::string bottleneck = bottleneck_of(plan);
-    if (bottleneck == "processor") return fmt::format("the processor ({})", seconds);
-    if (bottleneck == "order")
-        return fmt::format("the order of updates: what is left waits for the other ({})", seconds);
-    return fmt::format("{} ({}); from {:.0f} tokens per step on (now {}), compute takes as long as the NVMe",
-                       bottleneck == "nvme" ? "the NVMe" : "both about equally", seconds, tokens,
-                       plan.way.config.tokens_per_step());
 }
 
 std::string text_of_memory(const RunPlan& plan) {
@@ -63,7 +35,7 @@ std::string text_of_memory(const RunPlan& plan) {
             ? fmt::format("the pool, exactly; and {} of activations for backward, outside of it", mebibytes(kept))
             : fmt::format("the pool, exactly; of {} of activations some {} go to NVMe and come back", mebibytes(kept),
                           mebibytes(kept - std::min(kept, budget)));
-    std::string text = named("memory", activations);
+    std::string text = report_line("memory", activations);
     std::string table = plan.way.plan->memory.budget.table();
     if (!table.empty() && table.back() != '\n') table += '\n';
     return text + table;
@@ -72,55 +44,18 @@ std::string text_of_memory(const RunPlan& plan) {
 std::string text_of_traffic(const RunPlan& plan) {
     const zero::StepBytes& bytes = plan.way.plan->step_bytes;
     const auto& options = plan.way.plan->options;
-    std::string text =
-        named("NVMe", fmt::format("a store of {:.2f} GB in {}", giga(static_cast<double>(plan.way.plan->store_bytes())),
-                                  fmt::join(options.swap_directories, ", ")));
+    std::string text = report_line(
+        "NVMe", fmt::format("a store of {:.2f} GB in {}", giga(static_cast<double>(plan.way.plan->store_bytes())),
+                            fmt::join(options.swap_directories, ", ")));
     std::string residents;
     if (bytes.resident_write > 0 && options.durability.commit_steps > 0)
         residents = fmt::format(", and {:.3f} GB more in each step that commits",
                                 giga(static_cast<double>(bytes.resident_write)));
-    return text + named("", fmt::format("each step reads {:.3f} GB and writes {:.3f} GB{}: {:.2f} bytes per trained "
-                                        "parameter",
-                                        giga(static_cast<double>(bytes.read)), giga(static_cast<double>(bytes.write)),
-                                        residents, plan.bytes_per_parameter()));
-}
-
-std::string text_of_measured(const RunPlan& plan) {
-    const Measurements& measured = *plan.measured;
-    const zero::DeviceRates& rates = measured.device.rates;
-    double update = 0;
-    for (const zero::UnitSeconds& unit : measured.seconds) update += unit.update;
-    return named("measured",
-                 fmt::format("device {:.2f} GB/s read, {:.2f} written, {:.2f} both at once (in {}), durable "
-                             "after {:.1f} ms",
-                             giga(rates.read), giga(rates.write), giga(rates.both),
-                             fmt::join(measured.device.places, ", "), measured.host.commit * 1e3)) +
-           named("", fmt::format("hash {:.1f} GB/s, update {:.0f} M parameters/s, with {} threads on {} cores",
-                                 1e-9 / measured.hash_per_byte, static_cast<double>(plan.trainable) / update / 1e6,
-                                 measured.host.threads, measured.host.cores));
-}
-
-std::string days_text(const RunPlan& plan) {
-    if (plan.endurance_bytes <= 0) return {};
-    return fmt::format(": {:.0f} days to the rated {:.0f} TB", plan.endurance_bytes / plan.written_bytes_per_day(),
-                       plan.endurance_bytes / 1e12);
-}
-
-std::string text_of_times(const RunPlan& plan) {
-    const zero::StepForecast& step = *plan.way.forecast;
-    const std::string order{word_of(plan.way.config.session.update_order)};
-    std::string text = named(
-        "step",
-        fmt::format("{:.3f} s, {:.0f} tokens/s, {}: forward {:.3f}, backward {:.3f}, update {:.3f}, commit {:.3f} "
-                    "s; of it waiting for weights {:.3f}, for states {:.3f} s",
-                    step.seconds, static_cast<double>(plan.way.config.tokens_per_step()) / step.seconds, order,
-                    step.forward, step.backward, step.update, step.commit, step.wait_weights, step.wait_tiles));
-    text += named("lanes", fmt::format("compute {:.3f}, update {:.3f}, NVMe reads {:.3f}, writes {:.3f}, hash and "
-                                       "submission {:.3f} s",
-                                       step.compute, step.updating, step.reading, step.writing, step.driver));
-    text += named("decides", words_of_bottleneck(plan));
-    return text + named("wear", fmt::format("{:.2f} TB written per day at this pace{}",
-                                            plan.written_bytes_per_day() / 1e12, days_text(plan)));
+    return text +
+           report_line("", fmt::format("each step reads {:.3f} GB and writes {:.3f} GB{}: {:.2f} bytes per trained "
+                                       "parameter",
+                                       giga(static_cast<double>(bytes.read)), giga(static_cast<double>(bytes.write)),
+                                       residents, plan.bytes_per_parameter()));
 }
 
 std::string text_of_others(const RunPlan& plan) {
@@ -129,10 +64,11 @@ std::string text_of_others(const RunPlan& plan) {
     for (const PlannedWay& other : plan.others) {
         const double ratio = plan.way.forecast->seconds / other.forecast->seconds;
         if (ratio < worth_telling || told++ == told_others) break;
-        text += named(text.empty() ? "faster" : "",
-                      fmt::format("{:.3f} s ({:.2f}x) with {}", other.forecast->seconds, ratio, options_text(other)));
+        text +=
+            report_line(text.empty() ? "faster" : "",
+                        fmt::format("{:.3f} s ({:.2f}x) with {}", other.forecast->seconds, ratio, options_text(other)));
     }
-    return text.empty() ? named("faster", "no other order of updates or place of weights that fits here") : text;
+    return text.empty() ? report_line("faster", "no other order of updates or place of weights that fits here") : text;
 }
 
 ordered_json json_of(const zero::StepForecast& step) {
@@ -153,16 +89,16 @@ ordered_json json_of(const zero::StepForecast& step) {
             {"nvme_write_bytes", step.write_bytes}};
 }
 
-ordered_json json_of_measured(const Measurements& measured) {
-    return {{"read_bytes_per_s", measured.device.rates.read},
-            {"write_bytes_per_s", measured.device.rates.write},
-            {"both_bytes_per_s", measured.device.rates.both},
-            {"flush_s", measured.device.flush},
-            {"hash_bytes_per_s", 1 / measured.hash_per_byte},
-            {"driver_s_per_byte", measured.host.driver_per_byte},
-            {"threads", measured.host.threads},
-            {"cores", measured.host.cores},
-            {"places", measured.device.places}};
+ordered_json json_of(const zero::MachineRates& rates) {
+    return {{"read_bytes_per_s", rates.device.rates.read},
+            {"write_bytes_per_s", rates.device.rates.write},
+            {"both_bytes_per_s", rates.device.rates.both},
+            {"flush_s", rates.device.flush},
+            {"hash_bytes_per_s", 1 / rates.host.hash_per_byte},
+            {"driver_s_per_byte", rates.host_seconds().driver_per_byte},
+            {"threads", rates.threads},
+            {"cores", rates.cores},
+            {"places", rates.device.places}};
 }
 
 ordered_json json_of_pool(const RunPlan& plan) {
@@ -177,21 +113,22 @@ ordered_json json_of_pool(const RunPlan& plan) {
 
 std::string line_of(const RunPlan& plan) {
     if (!plan.measured) return fmt::format("plan: {}", plan.unmeasured);
-    const zero::StepForecast& step = *plan.way.forecast;
+    const zero::ToldStep told = plan.step();
     return fmt::format(
         "plan: a step takes {:.3f} s, {:.2f} s of NVMe and {:.2f} s of the processor; it reads {:.3f} "
         "GB and writes {:.3f} GB. `penstock plan` says more",
-        step.seconds, plan.nvme_seconds(), plan.processor_seconds(), giga(step.read_bytes), giga(step.write_bytes));
+        told.step.seconds, told.lanes.nvme, told.lanes.processor, giga(told.step.read_bytes),
+        giga(told.step.write_bytes));
 }
 
 std::string text_of(const RunPlan& plan) {
-    std::string text = named(
+    std::string text = report_line(
         "model", fmt::format("{:.2f} M parameters, {:.2f} M of them trained, in {} units; {} tokens per step",
                              static_cast<double>(plan.parameters) / 1e6, static_cast<double>(plan.trainable) / 1e6,
                              plan.way.plan->layout.unit_count(), plan.way.config.tokens_per_step()));
     text += text_of_memory(plan) + text_of_traffic(plan);
-    if (!plan.measured) return text + named("step", plan.unmeasured);
-    return text + text_of_measured(plan) + text_of_times(plan) + text_of_others(plan);
+    if (!plan.measured) return text + report_line("step", plan.unmeasured);
+    return text + report_of(plan.measured->rates) + report_of(plan.step()) + text_of_others(plan);
 }
 
 std::string json_of(const RunPlan& plan) {
@@ -211,12 +148,13 @@ std::string json_of(const RunPlan& plan) {
                            {"bytes_per_param_step", plan.bytes_per_parameter()},
                            {"update_order", word_of(own.options.update_order)}};
     if (plan.measured) {
-        object["measured"] = json_of_measured(*plan.measured);
-        object["step"] = json_of(*plan.way.forecast);
-        object["bottleneck"] = bottleneck_of(plan);
-        object["tokens_that_hide_nvme"] = plan.tokens_that_hide_nvme();
-        object["written_bytes_per_day"] = plan.written_bytes_per_day();
-        if (plan.endurance_bytes > 0) object["days_to_endurance"] = plan.endurance_bytes / plan.written_bytes_per_day();
+        const zero::ToldStep told = plan.step();
+        object["measured"] = json_of(plan.measured->rates);
+        object["step"] = json_of(told.step);
+        object["bottleneck"] = word_of(told.lanes.bottleneck);
+        object["tokens_that_hide_nvme"] = told.tokens_that_hide_nvme();
+        object["written_bytes_per_day"] = told.written_bytes_per_day();
+        if (plan.endurance_bytes > 0) object["days_to_endurance"] = told.days_to_endurance();
     } else {
         object["unmeasured"] = plan.unmeasured;
     }

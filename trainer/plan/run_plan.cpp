@@ -4,7 +4,6 @@
 #include "trainer/config/io_settings.h"
 #include "trainer/models/gpt.h"
 #include "trainer/plan/lightest.h"
-#include "trainer/plan/measured_host.h"
 #include "trainer/plan/measured_units.h"
 #include "zero_infinity/threads/usable_cores.h"
 
@@ -22,7 +21,8 @@ namespace {
 PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) {
     PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}};
     way.changes = std::move(changes);
-    way.plan = session_plan_of(way.config, way.config.session);
+    way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session),
+                                                   zero::Partition{});
     return way;
 }
 
@@ -55,44 +55,20 @@ std::vector<zero::UnitSeconds> units_of(const PlannedWay& way, const PlanQuestio
 }
 
 Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
-    const unsigned threads = way.plan->options.worker_threads;
-    at::set_num_threads(static_cast<int>(threads));
+    at::set_num_threads(static_cast<int>(way.plan->options.worker_threads));
     Measurements measured;
     const IoSettings io = io_settings(way.config);
-    question.telling("the device");
-    measured.device = measure_device({.directories = way.plan->options.swap_directories,
-                                      .limits = io.limits,
-                                      .backend = way.plan->options.backend,
-                                      .caching = way.plan->options.caching,
-                                      .seconds = question.seconds});
-    question.telling("the update");
-    zero::Workers workers(threads);
-    const MeasuredHost host = measure_host(*way.plan, workers, question.seconds);
-    measured.seconds = units_of(way, question);
-    for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit) {
-        const auto numel = static_cast<double>(way.plan->layout.unit(unit).shard_numel());
-        measured.seconds[unit].update = numel * host.update_per_element;
-        measured.seconds[unit].norm = numel * host.norm_per_element;
-    }
-    measured.hash_per_byte = host.hash_per_byte;
-    const bool hashed_apart = hash_threads_for(io, threads) > 0;  // on cores that neither compute nor the driver has
-    measured.host = {.driver_per_byte = measured.device.driver_per_byte + (hashed_apart ? 0 : host.hash_per_byte),
-                     .commit = measured.device.flush,
-                     .rest = 0,
-                     .threads = threads,
-                     .cores = zero::UsableCores::read().count};
+    measured.rates =
+        zero::measure_machine(*way.plan, {.limits = io.limits,
+                                          .seconds = question.seconds,
+                                          .hashed_apart = hash_threads_for(io, way.plan->options.worker_threads) > 0,
+                                          .telling = question.telling});
+    measured.compute.units = units_of(way, question);
     return measured;
 }
 
 zero::StepForecast forecast_of(const zero::SessionPlan& plan, const Measurements& measured) {
-    return zero::forecast_step({.layout = &plan.layout,
-                                .window = plan.memory.window,
-                                .staging_tiles = plan.memory.staging_tiles,
-                                .training = plan.model.training,
-                                .order = plan.options.update_order,
-                                .deferred = plan.deferred,
-                                .durability = plan.options.durability},
-                               measured.seconds, measured.host, measured.device.rates);
+    return zero::forecast_of(plan, measured.rates, measured.compute);
 }
 
 std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
@@ -183,11 +159,14 @@ TrainConfig ConfigSource::with(const std::vector<std::string>& changes) const {
     return make_config(Settings::parse(text, file, all));
 }
 
-std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, engine::SessionOptions options) {
-    if (options.worker_threads == 0) options.worker_threads = zero::UsableCores::read().count;
-    return std::make_unique<zero::SessionPlan>(
-        zero::ModelSpec{.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)},
-        engine::core_options(options), zero::Partition{});
+zero::ModelSpec model_of(const TrainConfig& config) {
+    return {.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)};
+}
+
+zero::CoreOptions planned_options(const engine::SessionOptions& options) {
+    zero::CoreOptions core = engine::core_options(options);
+    if (core.worker_threads == 0) core.worker_threads = zero::UsableCores::read().count;
+    return core;
 }
 
 double RunPlan::bytes_per_parameter() const {
@@ -200,33 +179,20 @@ std::uint64_t RunPlan::activation_bytes() const {
                                      zero::bytes_of(way.plan->format.codec->weights));
 }
 
-double RunPlan::nvme_seconds() const {
-    return zero::transfer_seconds(measured->device.rates, way.forecast->read_bytes, way.forecast->write_bytes);
-}
-
-double RunPlan::processor_seconds() const {
-    const zero::HostSeconds& host = measured->host;
-    const bool shared = host.threads >= host.cores;
-    return way.forecast->compute + way.forecast->updating + (shared ? way.forecast->driver : 0);
-}
-
-double RunPlan::tokens_that_hide_nvme() const {
-    const double besides = processor_seconds() - way.forecast->compute;
-    const double wanted = nvme_seconds() - besides;
-    const double each = way.forecast->compute / static_cast<double>(way.config.tokens_per_step());
-    return std::max(0.0, wanted / each);
-}
-
-double RunPlan::written_bytes_per_day() const {
-    return way.forecast->write_bytes / way.forecast->seconds * 86400;
+zero::ToldStep RunPlan::step() const {
+    return {.step = *way.forecast,
+            .lanes = zero::lanes_of(*way.forecast, measured->rates.host_seconds(), measured->rates.device.rates),
+            .order = way.plan->options.update_order,
+            .tokens = static_cast<std::uint64_t>(way.config.tokens_per_step()),
+            .endurance_bytes = endurance_bytes};
 }
 
 RunPlan make_run_plan(const PlanQuestion& question) {
     RunPlan plan{.way = fitting(question.source)};
     plan.endurance_bytes = question.endurance_bytes;
-    const std::unique_ptr<engine::Model> model = make_gpt(plan.way.config.model);
-    plan.parameters = model->parameter_numel();
-    plan.trainable = model->trainable_numel();
+    const zero::ParameterCount count = zero::count_parameters(plan.way.plan->model.units);
+    plan.parameters = count.all;
+    plan.trainable = count.trainable;
     if (plan.way.config.session.device.kind != zero::DeviceKind::cpu)
         plan.unmeasured = "times of a device with memory of its own are not forecast";
     else if (!question.measured)

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "trainer/config/config.h"
-#include "trainer/plan/measured_device.h"
-#include "zero_infinity/plan/step_forecast.h"
+#include "zero_infinity/measure/forecast_report.h"
+#include "zero_infinity/measure/machine_rates.h"
 #include "zero_infinity/session/session_plan.h"
 
 #include <cstdint>
@@ -28,10 +28,8 @@ struct ConfigSource {
 
 // All on the machine that plans.
 struct Measurements {
-    MeasuredDevice device;
-    double hash_per_byte = 0;                // of host.driver_per_byte
-    std::vector<zero::UnitSeconds> seconds;  // by unit
-    zero::HostSeconds host;
+    zero::MachineRates rates;
+    zero::MeasuredCompute compute;
 };
 
 // One way to run it.
@@ -42,9 +40,9 @@ struct PlannedWay {
     std::optional<zero::StepForecast> forecast;  // where times are known
 };
 
-// What a run of this configuration would make of these options, which are its session's but for the memory. Throws as
-// SessionPlan.
-std::unique_ptr<zero::SessionPlan> session_plan_of(const TrainConfig& config, engine::SessionOptions options);
+// What a run of this configuration tells its session.
+zero::ModelSpec model_of(const TrainConfig& config);
+zero::CoreOptions planned_options(const engine::SessionOptions& options);
 
 struct RunPlan {
     PlannedWay way;
@@ -57,12 +55,7 @@ struct RunPlan {
 
     double bytes_per_parameter() const;  // and step
     std::uint64_t activation_bytes() const;
-    // Seconds per step of each lane by itself. REQUIRES: measured.
-    double nvme_seconds() const;
-    double processor_seconds() const;
-    // Per step, from which on compute takes as long as the NVMe; 0: it always does. REQUIRES: measured.
-    double tokens_that_hide_nvme() const;
-    double written_bytes_per_day() const;  // REQUIRES: measured
+    zero::ToldStep step() const;  // REQUIRES: measured
 };
 
 struct PlanQuestion {

@@ -1,25 +1,23 @@
 #include "zero_infinity/capi/c_plan.h"
 
 #include "aio/words/check.h"
+#include "aio/words/error.h"
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_model.h"
+#include "zero_infinity/capi/c_text.h"
+#include "zero_infinity/session/lightest_plan.h"
 #include "zero_infinity/session/session_plan.h"
 
-#include <algorithm>
-#include <cstring>
+#include <fmt/format.h>
+
 #include <iterator>
-#include <string_view>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace penstock::zero {
 namespace {
-
-// The place is zero, and keeps one at its end.
-template <std::size_t Length>
-void put_text(std::string_view text, char (&place)[Length]) {
-    std::memcpy(place, text.data(), std::min(text.size(), Length - 1));
-}
 
 void put_uses(const pool::Budget& budget, penstock_plan& plan) {
     PENSTOCK_CHECK(budget.uses().size() <= std::size(plan.uses), "{} uses of the pool", budget.uses().size());
@@ -30,19 +28,33 @@ void put_uses(const pool::Budget& budget, penstock_plan& plan) {
     }
 }
 
-void count_parameters(const ModelLayout& layout, penstock_plan& plan) {
-    for (const UnitLayout& unit : layout.units())
-        for (const ParameterSpec& parameter : unit.spec().parameters) {
-            plan.parameters += parameter.numel();
-            if (parameter.training == Training::trainable) plan.trainable_parameters += parameter.numel();
-        }
+const char* option_of(Lightening change) {
+    switch (change) {
+        case Lightening::prefetch_one:
+            return "prefetch_depth=1";
+        case Lightening::staging_two:
+            return "staging_tiles=2";
+        case Lightening::states_on_nvme:
+            return "states=nvme";
+        case Lightening::weights_on_nvme:
+            return "weights=nvme";
+        case Lightening::no_prefetch:
+            break;  // 0 is another number's default here
+        case Lightening::gradients_bf16:
+            return "gradient_type=bf16";
+    }
+    return "";
 }
 
-}  // namespace
+std::string lightest_options(const ModelSpec& model, const CoreOptions& options) {
+    const std::optional<LightestPlan> lightest = lightest_plan(model, options, 1);
+    if (!lightest) return "nothing lighter fits this machine's memory: take a smaller model, or another machine";
+    std::string text = fmt::format("the lightest that fits: host_budget_bytes={}", lightest->pool_bytes);
+    for (const Lightening change : lightest->changes) text += fmt::format(", {}", option_of(change));
+    return text;
+}
 
-penstock_plan plan_of(const penstock_model* model, const penstock_session_options* options) {
-    const SessionPlan own(model_of(model), options_of(store::taken(options, least_options_bytes, "options")),
-                          Partition{});
+penstock_plan told(const SessionPlan& own) {
     penstock_plan plan{};
     plan.struct_bytes = sizeof plan;
     plan.pool_bytes = own.memory.budget.limit_bytes();
@@ -53,10 +65,25 @@ penstock_plan plan_of(const penstock_model* model, const penstock_session_option
     plan.write_bytes = own.step_bytes.write;
     plan.resident_write_bytes = own.step_bytes.resident_write;
     plan.planned_bytes = own.step_bytes.mean(own.options.durability);
-    count_parameters(own.layout, plan);
+    const ParameterCount count = count_parameters(own.model.units);
+    plan.parameters = count.all;
+    plan.trainable_parameters = count.trainable;
     put_uses(own.memory.budget, plan);
     put_text(own.memory.budget.table(), plan.memory_table);
     return plan;
+}
+
+}  // namespace
+
+penstock_plan plan_of(const penstock_model* model, const penstock_session_options* options) {
+    const ModelSpec spec = model_of(model);
+    const CoreOptions given = options_of(store::taken(options, least_options_bytes, "options"));
+    try {
+        return told(SessionPlan(spec, given, Partition{}));
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::does_not_fit || given.device.kind != DeviceKind::cpu) throw;
+        throw Error(error.code(), fmt::format("{}\n{}", error.what(), lightest_options(spec, given)));
+    }
 }
 
 }  // namespace penstock::zero

@@ -261,7 +261,7 @@ typedef struct penstock_plan_use {
     uint64_t bytes;
 } penstock_plan_use;
 
-// What a session is going to take. Bytes; texts end with a 0.
+// What a session is going to take. Bytes (how long its steps take: penstock_forecast.h); texts end with a 0.
 typedef struct penstock_plan {
     size_t struct_bytes;  // set by the caller; stays
     // Each tier.
@@ -285,8 +285,8 @@ typedef struct penstock_plan {
 
 // What penstock_session_open would take, decided by the same plan; nothing is opened, made or kept, and values, first
 // weights and what is in the directories are not looked at. Any thread, at any time. USAGE: as opening is.
-// DOES_NOT_FIT: with a table of what takes how much, also where this machine has less memory left now; room in the
-// directories is looked at by opening. On failure *plan is as it was.
+// DOES_NOT_FIT: with a table of what takes how much and the lightest options that fit, also where this machine has less
+// memory left now; room in the directories is looked at by opening. On failure *plan is as it was.
 penstock_status penstock_session_plan(const penstock_model* model, const penstock_session_options* options,
                                       penstock_plan* plan, penstock_error* error);
 

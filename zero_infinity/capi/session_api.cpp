@@ -1,9 +1,12 @@
-// The functions of zero_infinity/capi/penstock_session.h: arguments in, status out. What they mean is in c_session.h.
+// The functions of zero_infinity/capi/penstock_session.h and penstock_forecast.h: arguments in, status out. What they
+// mean is in c_session.h and c_forecast.h.
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
+#include "zero_infinity/capi/c_forecast.h"
 #include "zero_infinity/capi/c_model.h"
 #include "zero_infinity/capi/c_plan.h"
 #include "zero_infinity/capi/c_session.h"
+#include "zero_infinity/capi/penstock_forecast.h"
 #include "zero_infinity/capi/penstock_session.h"
 
 #include <cstddef>
@@ -26,6 +29,8 @@ namespace {
 // What a program cannot be without.
 constexpr std::size_t least_info_bytes = offsetof(penstock_session_info, prefetch_depth);
 constexpr std::size_t least_plan_bytes = sizeof(penstock_plan);
+constexpr std::size_t least_rates_bytes = sizeof(penstock_rates);
+constexpr std::size_t least_forecast_bytes = sizeof(penstock_forecast);
 constexpr std::size_t least_place_bytes = sizeof(penstock_place);
 constexpr std::size_t least_gradient_bytes = sizeof(penstock_gradient);
 constexpr std::size_t least_report_bytes = offsetof(penstock_step_report, update_ns);
@@ -113,6 +118,25 @@ penstock_status penstock_session_plan(const penstock_model* model, const penstoc
     return penstock::store::guarded(error, [&] {
         penstock::store::checked_struct(plan, least_plan_bytes, "plan");
         give(penstock::zero::plan_of(model, options), plan, least_plan_bytes, "plan");
+        return PENSTOCK_OK;
+    });
+}
+
+penstock_status penstock_session_measure(const penstock_model* model, const penstock_session_options* options,
+                                         double seconds, penstock_rates* rates, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        penstock::store::checked_struct(rates, least_rates_bytes, "rates");
+        give(penstock::zero::measured_rates(model, options, seconds), rates, least_rates_bytes, "rates");
+        return PENSTOCK_OK;
+    });
+}
+
+penstock_status penstock_session_forecast(const penstock_model* model, const penstock_session_options* options,
+                                          const penstock_rates* rates, const penstock_compute* compute,
+                                          penstock_forecast* forecast, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        penstock::store::checked_struct(forecast, least_forecast_bytes, "forecast");
+        give(penstock::zero::forecast_of(model, options, rates, compute), forecast, least_forecast_bytes, "forecast");
         return PENSTOCK_OK;
     });
 }

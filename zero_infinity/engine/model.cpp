@@ -136,19 +136,12 @@ std::uint32_t Model::index_of(const Unit& unit) const {
     return static_cast<std::uint32_t>(found - units_.begin());
 }
 
-std::uint64_t Model::parameter_numel() const noexcept {
-    std::uint64_t numel = 0;
-    for (const auto& unit : units_)
-        for (const auto& parameter : unit->parameters()) numel += parameter->spec().numel();
-    return numel;
+std::uint64_t Model::parameter_numel() const {
+    return zero::count_parameters(specs()).all;
 }
 
-std::uint64_t Model::trainable_numel() const noexcept {
-    std::uint64_t numel = 0;
-    for (const auto& unit : units_)
-        for (const auto& parameter : unit->parameters())
-            if (parameter->spec().training == zero::Training::trainable) numel += parameter->spec().numel();
-    return numel;
+std::uint64_t Model::trainable_numel() const {
+    return zero::count_parameters(specs()).trainable;
 }
 
 }  // namespace penstock::engine

@@ -79,8 +79,8 @@ class Model {
     const std::vector<std::unique_ptr<Unit>>& units() const noexcept { return units_; }
     std::vector<zero::UnitSpec> specs() const;
     std::uint32_t index_of(const Unit& unit) const;
-    std::uint64_t parameter_numel() const noexcept;  // each tied parameter once
-    std::uint64_t trainable_numel() const noexcept;
+    std::uint64_t parameter_numel() const;  // each tied parameter once
+    std::uint64_t trainable_numel() const;
 
    private:
     bool comes_before(const Unit* unit, std::uint32_t index) const;

@@ -14,6 +14,7 @@
 #include "zero_infinity/plan/traffic.h"
 #include "zero_infinity/plan/virtual_device.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -45,6 +46,11 @@ struct StepSetting {
     UpdateOrder order = UpdateOrder::after_backward;
     std::vector<bool> deferred;  // by unit, of UpdateOrder::balanced
     Durability durability;
+    std::uint64_t passes = 1;  // before one update, all alike
+    // Compute from each visit of `training` to the next, for clients that measured it so: a unit that is visited more
+    // than twice (a tied head) takes another time at each. Empty: forward and backward of UnitSeconds.
+    std::span<const double> visit_seconds = {};
+    std::size_t forward_visits = 0;  // of these the first so many are forward, the others backward
 };
 
 // Of a step among its like, a mean over the steps of one commit. The parts are those of StepReport and WaitTimes, and
@@ -67,7 +73,8 @@ struct StepForecast {
     double write_bytes = 0;
 };
 
-// `seconds` by unit. REQUIRES: as many as units; the window has room for each visit.
+// `seconds` by unit. REQUIRES: as many as units; the window has room for each visit; visit_seconds are as many as
+// visits.
 StepForecast forecast_step(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
                            const DeviceRates& rates);
 

@@ -23,6 +23,8 @@ StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> 
       free_slots_(setting.staging_tiles) {
     PENSTOCK_CHECK(seconds.size() == layout_.unit_count(), "seconds of {} units for {}", seconds.size(),
                    layout_.unit_count());
+    PENSTOCK_CHECK(setting.visit_seconds.empty() || setting.visit_seconds.size() == setting.training.size(),
+                   "seconds of {} visits for {}", setting.visit_seconds.size(), setting.training.size());
 }
 
 // ---------------------------------------------------------------- virtual time
@@ -290,32 +292,51 @@ void StepReplay::arrive(const Visit& visit) {
         if (!next_awaiting()) end_of_units();
     }
     const bool committed = !committing_ || (committed_at_ && *committed_at_ <= now_);
-    if (within_backward() && !within_ && !next_awaiting() && committed) update_within();
+    if (within_backward() && last_pass_ && !within_ && !next_awaiting() && committed) update_within();
 }
 
 void StepReplay::depart(std::uint32_t unit) {
-    if (!within_backward() || layout_.unit(unit).spec().resident || (!within_ && next_awaiting())) return;
+    if (!within_backward() || !last_pass_ || layout_.unit(unit).spec().resident || (!within_ && next_awaiting()))
+        return;
     if (!within_) update_within();
     if (awaiting_[unit]) update_unit(unit);
 }
 
+// By unit: the visit that is its backward.
+std::vector<std::size_t> StepReplay::last_visits() const {
+    std::vector<std::size_t> last(layout_.unit_count(), 0);
+    for (std::size_t i = 0; i < setting_.training.size(); ++i)
+        for (const std::uint32_t unit : setting_.training[i].units) last[unit] = i;
+    return last;
+}
+
+void StepReplay::compute(std::size_t index, bool backward) {
+    const std::vector<std::uint32_t>& units = setting_.training[index].units;
+    double seconds = 0;
+    if (!setting_.visit_seconds.empty()) {
+        seconds = setting_.visit_seconds[index];
+    } else if (!units.empty()) {
+        seconds = backward ? seconds_[units.front()].backward : seconds_[units.front()].forward;
+    }
+    work(seconds, Dealt::beforehand);
+    report_.compute += seconds;
+}
+
 void StepReplay::make_pass() {
     const std::span<const Visit> visits = setting_.training;
-    std::vector<std::size_t> last(layout_.unit_count(), 0);
-    for (std::size_t i = 0; i < visits.size(); ++i)
-        for (const std::uint32_t unit : visits[i].units) last[unit] = i;
+    const std::vector<std::size_t> last = last_visits();
     visit({}, visits);
     for (std::size_t i = 0; i < visits.size(); ++i) {
+        const std::vector<std::uint32_t>& units = visits[i].units;
         const double start = now_;
         const double updating = report_.update;
         visit(visits[i], visits.subspan(i + 1));
         arrive(visits[i]);
-        const std::uint32_t unit = visits[i].units.empty() ? 0 : visits[i].units.front();
-        const bool backward = !visits[i].units.empty() && last[unit] == i;
-        const double seconds = backward ? seconds_[unit].backward : seconds_[unit].forward;
-        work(visits[i].units.empty() ? 0 : seconds, Dealt::beforehand);
-        if (backward) depart(unit);
-        report_.compute += visits[i].units.empty() ? 0 : seconds;
+        const bool backward =
+            setting_.visit_seconds.empty() ? !units.empty() && last[units.front()] == i : i >= setting_.forward_visits;
+        compute(i, backward);
+        for (const std::uint32_t unit : units)
+            if (last[unit] == i) depart(unit);
         (backward ? report_.backward : report_.forward) += now_ - start - (report_.update - updating);
     }
     window_.end_visit();
@@ -359,8 +380,11 @@ StepForecast StepReplay::step(bool commits) {
     commits_ = commits;
     within_ = false;
     work(host_.rest, Dealt::beforehand);
-    if (within_backward() && !next_awaiting() && !committing_) update_within();
-    make_pass();
+    for (std::uint64_t pass = 1; pass <= setting_.passes; ++pass) {
+        last_pass_ = pass == setting_.passes;
+        if (within_backward() && last_pass_ && !next_awaiting() && !committing_) update_within();
+        make_pass();
+    }
     make_update();
     for (const UnitSeconds& unit : seconds_) report_.compute += unit.norm;
     report_.seconds = now_ - start;

@@ -5,6 +5,7 @@
 #include "zero_infinity/plan/virtual_device.h"
 #include "zero_infinity/plan/window_plan.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -83,6 +84,8 @@ class StepReplay {
 
     void arrive(const Visit& visit);
     void depart(std::uint32_t unit);
+    std::vector<std::size_t> last_visits() const;
+    void compute(std::size_t index, bool backward);
     void make_pass();
     void make_update();
 
@@ -103,8 +106,9 @@ class StepReplay {
     std::vector<Unwritten> unwritten_;
 
     bool commits_ = true;
-    bool within_ = false;   // units of this step are updated when backward leaves them
-    bool departs_ = false;  // those that await their update are
+    bool last_pass_ = true;  // of the step
+    bool within_ = false;    // units of this step are updated when backward leaves them
+    bool departs_ = false;   // those that await their update are
     std::vector<std::uint32_t> sequence_;
     std::vector<bool> awaiting_;
     std::vector<TileState> tiles_;  // by number

@@ -46,6 +46,17 @@ std::uint64_t checked_numel(const UnitSpec& unit, const ParameterSpec& parameter
 
 }  // namespace
 
+ParameterCount count_parameters(std::span<const UnitSpec> units) {
+    ParameterCount count;
+    for (const UnitSpec& unit : units)
+        for (const ParameterSpec& parameter : unit.parameters) {
+            const std::uint64_t numel = parameter.numel();
+            count.all += numel;
+            if (parameter.training == Training::trainable) count.trainable += numel;
+        }
+    return count;
+}
+
 UnitLayout::UnitLayout(UnitSpec spec, Partition partition, std::uint64_t tile_numel)
     : spec_(std::move(spec)), partition_(partition), tile_numel_(tile_numel) {
     PENSTOCK_CHECK(tile_numel > 0 && tile_numel % tile_alignment == 0, "tile_numel {} is no multiple of {}", tile_numel,

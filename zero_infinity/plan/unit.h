@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,13 @@ struct UnitSpec {
     std::optional<PlaneType> frozen_type = {};
     bool resident = false;  // its weights stay in host memory, whatever the residency of the others
 };
+
+// Elements of a model's parameters, each counted where it is owned.
+struct ParameterCount {
+    std::uint64_t all = 0;
+    std::uint64_t trainable = 0;
+};
+ParameterCount count_parameters(std::span<const UnitSpec> units);
 
 inline constexpr std::uint64_t parameter_alignment = 64;  // elements: whole vectors of the widest kind for every plane
 inline constexpr std::uint64_t tile_alignment = 4096;     // elements: so that tiles of weights are granules

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch
 
 def add(verbs: Any) -> None:
     """The verb, with what it takes."""
-    verb = verbs.add_parser("plan", help="what a training of a model takes: memory, room on NVMe, bytes of a step",
+    verb = verbs.add_parser("plan", help="what a training of a model takes: memory, room on NVMe, bytes and time of a step",
                             description="Nothing is made: the model is on meta. Exit code 3: it does not fit.")
     verb.add_argument("model", help="a directory of Hugging Face's (its config.json is read), or MODULE:FUNCTION, "
                                     "which is imported and called and gives the model")
@@ -30,6 +30,14 @@ def add(verbs: Any) -> None:
     verb.add_argument("--store", action="append", help="a directory; once per drive")
     verb.add_argument("--host-budget", type=int, metavar="BYTES", help="limit of the pinned memory")
     verb.add_argument("--dtype", choices=DTYPES, help="what the model is made before it is managed")
+    verb.add_argument("--batch", metavar="ROWSxTOKENS", help="how long a step takes, by measuring one on this machine: of "
+                      "input_ids and labels, as models of transformers take them; or MODULE:FUNCTION, which gives what the "
+                      "model's forward takes")
+    verb.add_argument("--loss", metavar="MODULE:FUNCTION", help="makes the loss of what the model gives")
+    verb.add_argument("--seconds", type=float, default=0.4, help="of each measurement, of which there are some ten "
+                      "(%(default)s); 0: none is made")
+    verb.add_argument("--endurance", type=float, default=0.0, metavar="TB",
+                      help="that the drives together are rated to have written: days until then")
     verb.add_argument("--json", action="store_true", help="one JSON object")
     verb.set_defaults(run=_plan)
 
@@ -45,28 +53,47 @@ def _plan(chosen: argparse.Namespace) -> int:
     settings = read.settings if read else Settings()
     if chosen.dtype is not None:
         settings = replace(settings, dtype=DTYPES[chosen.dtype])
-    told = plan(model_of(chosen.model), chosen.config, place, settings=settings)
-    print(json.dumps(told.to_dict()) if chosen.json else told)
+    model = model_of(chosen.model)
+    batch = None if chosen.batch is None else batch_of(chosen.batch, model)
+    loss = None if chosen.loss is None else _named(chosen.loss)
+    told = plan(model, chosen.config, place, settings=settings, batch=batch, loss=loss, seconds=chosen.seconds,
+                endurance_bytes=chosen.endurance * 1e12)
+    print(told.json() if chosen.json else told)
     return 0
+
+
+def batch_of(given: str, model: nn.Module) -> Any:
+    """Of tokens that mean nothing, or what a function gives."""
+    shape = re.fullmatch(r"([1-9]\d{0,6})x([1-9]\d{0,8})", given)
+    if shape is None:
+        return _named(given)()
+    config: Any = getattr(model, "config", None)
+    vocabulary = getattr(config, "vocab_size", None) or 2
+    ids = torch.randint(0, vocabulary, tuple(map(int, shape.groups())), generator=torch.Generator().manual_seed(1))
+    return {"input_ids": ids, "labels": ids} | ({"use_cache": False} if hasattr(config, "use_cache") else {})
 
 
 def model_of(given: str) -> nn.Module:
     """On meta."""
     if (Path(given) / "config.json").is_file():
         return _of_hugging_face(given)
-    module, _, function = given.partition(":")
-    if not function:
-        raise UsageError(f"'{given}' is neither a directory with a config.json nor MODULE:FUNCTION")
-    try:
-        make = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"'{given}': {error}; name a module that Python finds from here (PYTHONPATH) and a function "
-                         "or class in it") from error
+    make = _named(given, "neither a directory with a config.json nor MODULE:FUNCTION")
     with torch.device("meta"):
         made = make()
     if not isinstance(made, nn.Module):
         raise UsageError(f"'{given}' gives a {type(made).__name__}, not a torch.nn.Module")
     return made
+
+
+def _named(given: str, otherwise: str = "not MODULE:FUNCTION") -> Any:
+    module, _, function = given.partition(":")
+    if not function:
+        raise UsageError(f"'{given}' is {otherwise}")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"'{given}': {error}; name a module that Python finds from here (PYTHONPATH) and a function "
+                         "or class in it") from error
 
 
 def _of_hugging_face(directory: str) -> nn.Module:

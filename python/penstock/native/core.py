@@ -3,108 +3,39 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Hashable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import structs as c
 from .. import update_order
-from ..core import GroupValues, ModelSpec, OpenSum, ParameterSpec, PassKind, ReadWeight, UpdateReport, UpdateRequest
-from ..core import UnitSpec, Visit, What
-from ..errors import ModelError, UsageError, some
-from .session import DTYPES, HOST, TYPES, Handle, NotFound, array, client_state, functions, made, note, values_of, visits_of
+from ..core import ModelSpec, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
+from ..errors import UsageError
+from .described import Described, Part, Place
+from .session import DTYPES, HOST, Handle, NotFound, array, client_state, made, note, values_of, visits_of
 
 if TYPE_CHECKING:
     from ..store import Store
 
-Place = tuple[int, int]
-CODECS = {torch.bfloat16: "split", torch.float16: "plain_fp16", torch.float32: "plain_fp32"}
 NO_VISIT = (ctypes.c_uint32 * 0)()
 
 
-@dataclass(frozen=True)
-class Part:
-    """A unit as the session has it: of one type of frozen weights. A unit of the model's is one or more of them."""
-
-    name: str
-    unit: int
-    indices: tuple[int, ...]  # the unit's parameters
-    frozen: torch.dtype | None
-    resident: bool
-
-
-def parts_of(model: ModelSpec) -> list[Part]:
-    parts = []
-    for number, unit in enumerate(model.units):
-        types: list[torch.dtype | None] = []
-        for each in unit.parameters:
-            if not each.trainable and each.dtype not in types:
-                types.append(each.dtype)
-        first, *others = types or [None]
-        own = tuple(i for i, each in enumerate(unit.parameters) if each.trainable or each.dtype == first)
-        parts.append(Part(unit.name, number, own, first, unit.resident))
-        for dtype in others:
-            of_type = tuple(i for i, each in enumerate(unit.parameters) if not each.trainable and each.dtype == dtype)
-            parts.append(Part(f"{unit.name}:{str(dtype).split('.')[-1]}", number, of_type, dtype, unit.resident))
-    return parts
-
-
-def trained_type(model: ModelSpec) -> torch.dtype:
-    """All trainable parameters' type, because they share a codec."""
-    named = {f"{unit.name}.{each.name}": each.dtype for unit in model.units for each in unit.parameters
-             if each.trainable}
-    types = sorted(set(named.values()), key=str)
-    if len(types) > 1:
-        fewest = min(types, key=lambda dtype: sum(each == dtype for each in named.values()))
-        raise ModelError(f"trainable parameters are of several types ({', '.join(map(str, types))}); of {fewest} are "
-                         f"{some(name for name, dtype in named.items() if dtype == fewest)}: convert the model to one "
-                         "type, or freeze those")
-    return types[0] if types else torch.float32
-
-
-class NativeCore:
+class NativeCore(Described):
     """See penstock.core.Core."""
 
     begun: int | None = None
     _first_notes: list[str]
+    _stream: int  # torch's default one is 0
 
     def __init__(self, model: ModelSpec, first: ReadWeight, store: Store) -> None:
         self.user_state: MutableMapping[str, str] = {}
         self._visited: Visit = ()
         self._extra: torch.Tensor | None = None  # as it was written last
-        self._describe(model, store)
+        super().__init__(model, store)
         self._open(store, first)
         self.resumed: Mapping[str, str] | None = dict(client_state(self._call, self._handle.pointer)) \
             if self.info().resumed else None
-
-    @classmethod
-    def plan(cls, model: ModelSpec, store: Store) -> Any:
-        """What a core of this model would take; nothing is opened."""
-        described = cls.__new__(cls)
-        described._describe(model, store)
-        own, kept = described._c_model()
-        options = described._c_options(store, _first_weights(None, [], None, []), kept, [])
-        plan = made(c.Plan)
-        described._call["plan"](ctypes.byref(own), ctypes.byref(options), ctypes.byref(plan))
-        return plan
-
-    def _describe(self, model: ModelSpec, store: Store) -> None:
-        self.units: Sequence[UnitSpec] = model.units
-        self._model, self._store = model, store
-        self.device = store.torch_device()
-        self._stream = 0  # torch's default one
-        self._call = functions()
-        self._parts = parts_of(model)
-        self._of_unit: list[list[int]] = [[] for _ in model.units]
-        self._place_of: dict[Place, Place] = {}  # of a parameter, in the session's units
-        for number, part in enumerate(self._parts):
-            self._of_unit[part.unit].append(number)
-            self._place_of.update({(part.unit, index): (number, i) for i, index in enumerate(part.indices)})
-        used = sorted({each.group for unit in model.units for each in unit.parameters if each.trainable})
-        self._groups = used or [0]
-        self._type = trained_type(model)
 
     # Passes.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None:
@@ -269,12 +200,6 @@ class NativeCore:
                     group_struct_bytes=ctypes.sizeof(c.Group), clip=request.clip, loss_scale=request.loss_scale,
                     may_skip=request.may_skip, values=values, value_count=len(values))
 
-    def _spec(self, place: Place) -> ParameterSpec:
-        return self.units[place[0]].parameters[place[1]]
-
-    def _parts_of(self, units: Iterable[int]) -> list[int]:
-        return [part for unit in units for part in self._of_unit[unit]]
-
     def _sum(self, device: torch.device) -> torch.Tensor:
         """As the last call gave it."""
         found = self._gradient
@@ -290,12 +215,6 @@ class NativeCore:
         if stream != self._stream:
             self._call["compute_on"](self._pointer, stream)
             self._stream = stream
-
-    def _groups_of(self, groups: Sequence[GroupValues]) -> Any:
-        first = self._model.initial_accumulator
-        return array(c.Group, [c.Group(
-            each.lr, each.weight_decay, *each.betas, each.eps, each.momentum, each.dampening, each.nesterov,
-            each.lr_decay, first) for each in (groups[group] for group in self._groups)])
 
     def _end(self) -> None:
         self._call["end"](self._pointer)
@@ -341,73 +260,6 @@ class NativeCore:
         place = made(c.Place)
         self._call["place"](self._pointer, part, own, ctypes.byref(place))
         return place
-
-    def _c_model(self) -> tuple[Any, list[Any]]:
-        kept: list[Any] = []  # what the structures point at
-
-        def parameter(spec: ParameterSpec) -> Any:
-            shape = array(ctypes.c_int64, spec.shape)
-            kept.append(shape)
-            group = self._groups.index(spec.group) if spec.trainable else 0
-            return c.Parameter(spec.name.encode(), shape, len(spec.shape), not spec.trainable,
-                               c.UNUSED[spec.without_gradient], group)
-
-        def unit(part: Part) -> Any:
-            parameters = array(c.Parameter, [parameter(self._spec((part.unit, index))) for index in part.indices])
-            kept.append(parameters)
-            frozen = c.TYPE_DEFAULT if part.frozen is None else TYPES[part.frozen]
-            return c.Unit(part.name.encode(), parameters, len(parameters), None, 0, frozen, part.resident)
-        units = array(c.Unit, [unit(part) for part in self._parts] + self._c_extra(kept))
-        # Which moments there are is decided here: SGD keeps one where any group has a momentum.
-        groups = self._groups_of(self._model.groups)
-        training = visits_of([self._parts_of(each) for each in self._model.training])
-        inference = visits_of([self._parts_of(each) for each in self._model.inference])
-        kept += [units, groups, training, inference]
-        return made(c.Model, units=units, unit_count=len(units), unit_struct_bytes=ctypes.sizeof(c.Unit),
-                    parameter_struct_bytes=ctypes.sizeof(c.Parameter),
-                    optimizer=c.OPTIMIZERS[self._model.optimizer], groups=groups, group_count=len(groups),
-                    group_struct_bytes=ctypes.sizeof(c.Group), training=training, training_count=len(training),
-                    inference=inference, inference_count=len(inference)), kept
-
-    def _c_extra(self, kept: list[Any]) -> list[Any]:
-        """The bytes beside the weights: a unit behind all others, which no pass visits."""
-        if self._model.extra is None:
-            return []
-        shape = array(ctypes.c_int64, self._model.extra.shape)
-        parameters = array(c.Parameter, [c.Parameter(b"bytes", shape, 1, 1, 0, 0)])
-        kept += [shape, parameters]
-        return [c.Unit(b"penstock.extra", parameters, 1, None, 0, c.U8, 0)]
-
-    def _c_options(self, store: Store, first: Any, kept: list[Any], refused: list[BaseException]) -> Any:
-        paths = array(ctypes.c_char_p, [os.fsencode(path) for path in store.paths()])
-        codec = store.codec or CODECS[self._type]
-        sums = store.gradient_type or ("bf16" if self._type == torch.bfloat16 else "fp32")
-        if codec == "split" and self._type != torch.bfloat16 or codec.endswith("fp32") != (self._type == torch.float32):
-            raise UsageError(f"codec '{codec}' does not give weights of {self._type}, as the model has; there are "
-                             f"'{CODECS[self._type]}', and 'compact' for bfloat16")
-        progress = c.Progress(0)
-        if store.progress is not None:
-            show = store.progress
-
-            def told(what: bytes, done: int, total: int, _: Any) -> None:
-                try:
-                    show(what.decode(), done, total)
-                except (KeyboardInterrupt, SystemExit) as problem:  # raised when the session is open
-                    refused.append(problem)
-            progress = c.Progress(told)
-        kept += [paths, progress, first]
-        snapshot = None if store.resume_from is None else os.fsencode(store.resume_from)
-        return made(c.Options, directories=paths, directory_count=len(paths), job=store.job.encode(),
-                    resume_from=snapshot, go_back=store.go_back, host_budget_bytes=store.host_budget_bytes,
-                    prefetch_depth=store.prefetch_depth, staging_tiles=store.staging_tiles,
-                    tile_elements=store.tile_elements, weights=c.TIERS[store.weights], states=c.TIERS[store.states],
-                    device=c.DEVICES[store.device.partition(":")[0]], device_index=self.device.index or 0,
-                    device_budget_bytes=store.device_budget_bytes,
-                    commit_steps=store.commit_steps, verify=c.VERIFY[store.verify], snapshots=store.snapshots,
-                    codec=codec.encode(), gradient_type=c.FP32 if sums == "fp32" else c.BF16,
-                    threads=store.threads or torch.get_num_threads(),
-                    deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
-                    update_order=c.UPDATE_ORDERS[store.update_order])
 
 
 def _first_weights(first: ReadWeight | None, parts: list[Part], extra: torch.Tensor | None,

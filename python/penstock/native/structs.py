@@ -1,4 +1,4 @@
-"""The structures of zero_infinity/capi/penstock_session.h, member by member."""
+"""The structures of zero_infinity/capi/penstock_session.h and penstock_forecast.h, member by member."""
 from __future__ import annotations
 
 import ctypes
@@ -15,6 +15,7 @@ PASSES = {"training": 0, "inference": 1}
 TIERS = {"nvme": 0, "cpu": 1}
 UPDATE_ORDERS = {"after_backward": 0, "deferred": 1, "in_backward": 2, "speculative": 3, "balanced": 4}
 DEVICES = {"cpu": 0, "emulated": 1, "cuda": 2}
+BOTTLENECKS = ("nvme", "processor", "both", "order")
 VERIFY = {"none": 0, "sample": 1, "all": 2}
 WHAT = {"weight": 0, "master": 1, "moment0": 2, "moment1": 3}
 
@@ -90,6 +91,30 @@ class Plan(Structure):
                 ("trainable_parameters", c_uint64), ("memory_table", c_char * 2048)]
 
 
+class Rates(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("read", c_double), ("write", c_double), ("both", c_double),
+                ("flush_seconds", c_double), ("submit_per_byte", c_double), ("hash_per_byte", c_double),
+                ("update_per_element", c_double), ("norm_per_element", c_double), ("threads", c_uint32),
+                ("cores", c_uint32), ("places", c_char * 1024), ("notes", c_char * 1024), ("text", c_char * 1024)]
+
+
+class Compute(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("visits", POINTER(Visit)), ("visit_count", c_size_t),
+                ("seconds", POINTER(c_double)), ("forward_count", c_size_t), ("passes", c_uint64),
+                ("rest_seconds", c_double), ("tokens", c_uint64), ("endurance_bytes", c_double)]
+
+
+class Forecast(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("nvme_seconds", c_double), ("update_seconds", c_double),
+                ("read_bytes", c_double), ("write_bytes", c_double), ("seconds", c_double),
+                ("forward_seconds", c_double), ("backward_seconds", c_double), ("after_seconds", c_double),
+                ("commit_seconds", c_double), ("wait_weights_seconds", c_double), ("wait_states_seconds", c_double),
+                ("compute_seconds", c_double), ("reading_seconds", c_double), ("writing_seconds", c_double),
+                ("driver_seconds", c_double), ("processor_seconds", c_double), ("bottleneck", c_int),
+                ("hiding_compute", c_double), ("tokens_that_hide_nvme", c_double),
+                ("written_bytes_per_day", c_double), ("days_to_endurance", c_double), ("text", c_char * 2048)]
+
+
 class Place(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("offset_bytes", c_uint64), ("numel", c_uint64), ("type", c_int),
                 ("frozen", c_int)]
@@ -119,6 +144,8 @@ SESSION = c_void_p
 FUNCTIONS = {
     "open": (POINTER(Model), POINTER(Options), POINTER(SESSION)),
     "plan": (POINTER(Model), POINTER(Options), POINTER(Plan)),
+    "measure": (POINTER(Model), POINTER(Options), c_double, POINTER(Rates)),
+    "forecast": (POINTER(Model), POINTER(Options), POINTER(Rates), POINTER(Compute), POINTER(Forecast)),
     "end": (SESSION,),
     "close": (SESSION,),
     "get_info": (SESSION, POINTER(Info)),

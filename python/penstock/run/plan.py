@@ -1,6 +1,7 @@
 """penstock.plan(): what a training is going to take, told before anything is made."""
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,15 +10,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import buffers
+from .. import buffers, update_order
 from ..config import read_config
 from ..core import ModelSpec, UnitSpec
+from ..errors import UsageError
 from ..initialize import check_model, mapped_optimizer, model_spec
-from ..native.core import NativeCore
+from ..native.described import Described
 from ..optimizer_kind import check_cover
 from ..settings import Settings
 from ..store import Store
 from ..units import units_of
+from .forecast import Forecast, forecast_of, line, text_of_others
+from .measured_compute import Loss, measure_compute, tokens_of
 
 NOWHERE = "."  # no directory is named, and none is looked at
 
@@ -43,34 +47,63 @@ class Plan:
     resident_write_bytes: int  # on top in a step that commits: what host memory holds
     commit_steps: int
     planned_bytes: float  # read and written, a mean over the steps of one commit
+    forecast: Forecast | None = None  # how long that takes
+    unmeasured: str = "nothing was measured: no batch was given, and no directory is there"  # why it is not known
+    tokens: int | None = None  # of a step, with a batch
 
     def __str__(self) -> str:
+        return (self._bytes() + self._times()).rstrip("\n")
+
+    def _bytes(self) -> str:
         places = f" in {', '.join(self.directories)}" if self.directories else ""
         per = f", {self.planned_bytes / self.trainable_parameters:.1f} bytes per trainable parameter" \
             if self.trainable_parameters else ""
         later = f", and {amount(self.resident_write_bytes)} more in each that commits (every {self.commit_steps})" \
             if self.resident_write_bytes else ""
-        return "\n".join((
-            f"model     {self.parameters:,} parameters, {self.trainable_parameters:,} of them trainable",
-            f"host      {amount(self.pool_bytes)} of pinned memory:", self.memory_table,
-            *([f"device    {amount(self.device_bytes)} of its memory"] if self.device_bytes else []),
-            f"NVMe      {amount(self.store_bytes)}{places}",
-            f"prefetch  {self.prefetch_depth} visits ahead",
-            f"a step    reads {amount(self.read_bytes)} and writes {amount(self.write_bytes)}{later}{per}"))
+        device = line("device", f"{amount(self.device_bytes)} of its memory") if self.device_bytes else ""
+        return "".join((
+            line("model", f"{self.parameters:,} parameters, {self.trainable_parameters:,} of them trainable"),
+            line("host", f"{amount(self.pool_bytes)} of pinned memory:"), self.memory_table.rstrip("\n"), "\n", device,
+            line("NVMe", f"{amount(self.store_bytes)}{places}"),
+            line("prefetch", f"{self.prefetch_depth} visits ahead"),
+            line("a step", f"reads {amount(self.read_bytes)} and writes {amount(self.write_bytes)}{later}{per}")))
+
+    def _times(self) -> str:
+        if self.forecast is None:
+            return line("step", self.unmeasured)
+        if self.forecast.step is None:
+            known = f"{self.forecast.nvme_s:.3f} s of NVMe and {self.forecast.update_s:.3f} s of updates, at least"
+            return self.forecast.rates.text + line("step", f"{known}; {self.unmeasured}")
+        return self.forecast.rates.text + self.forecast.step.text + text_of_others(self.forecast)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON takes it."""
-        return asdict(self)
+        told: dict[str, Any] = _without_texts(asdict(self))
+        return told
+
+    def json(self) -> str:
+        """The same, on one line."""
+        return json.dumps(self.to_dict())
 
 
 def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
          store: Store | str | os.PathLike[str] | None = None, *, optimizer: torch.optim.Optimizer | None = None,
          model_parameters: Iterable[Any] | None = None, units: Sequence[str] = (), resident: Sequence[str] = (),
-         settings: Settings | None = None) -> Plan:
+         settings: Settings | None = None, batch: Any = None, loss: Loss | None = None, tokens: int | None = None,
+         endurance_bytes: float = 0.0, seconds: float = 0.4) -> Plan:
     """What penstock.initialize() with the same arguments takes. Nothing is made, opened or changed; the model may be on
-    meta, all of it. Raises FitError with the table where the pool does not fit into its budget or this machine, and
-    what initialize() raises for arguments that cannot be. Whether there is room in the directories is looked at by
-    initialize()."""
+    meta, all of it. Raises FitError with the table, and the lightest settings that fit, where the pool does not fit into
+    its budget or this machine, and what initialize() raises for arguments that cannot be. Whether there is room in the
+    directories is looked at by initialize().
+
+    With a `batch`, an example of what the model's forward takes for one micro-batch (a mapping of names, a tuple, or one
+    tensor), also how long a step takes: a copy of the model without values is run with it, on this machine, units that
+    are alike once or twice. `loss` makes the loss of what the model gives; None: its own. `tokens` of the batch; None:
+    elements of its first tensor of integers. `endurance_bytes`: that the devices together are rated to have written.
+    `seconds`: of each measurement, of which there are some ten; 0: none is made. Devices are measured in the store's
+    directories, or where these are not there yet beside them, by a file of 256 MiB without a name. Without a batch that
+    is done where the directory is there, and says what the bytes of a step take. Raises ModelError where the model
+    cannot be copied, or run with the batch."""
     read = None if config is None else read_config(config)
     settings = settings or (read.settings if read else Settings())
     place = read.store_at(store) if read else store
@@ -78,16 +111,51 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
                               or torch.optim.AdamW)
     check_cover(model, mapped)
-    spec = model_spec(units_of(model, units, resident), mapped, _extra_of(model, settings.dtype))
     own = place if isinstance(place, Store) else Store(NOWHERE if place is None else place)
-    told = NativeCore.plan(_as_type(spec, settings.dtype), own)
+    spec = _as_type(model_spec(units_of(model, units, resident), mapped, _extra_of(model, settings.dtype)),
+                    settings.dtype)
+    described = Described(spec, own)
+    told = described.plan()
+    compute, why = None, _unmeasured(own, batch, seconds)
+    if batch is not None and why is None:
+        update_order.check(own, settings)
+        compute = measure_compute(model, spec, described.sums_type(), settings, batch, loss, 5 * seconds, units,
+                                  resident)
+        each = tokens_of(batch) if tokens is None else tokens
+        compute = replace(compute, tokens=each and each * settings.accumulation, endurance_bytes=endurance_bytes)
+    forecast = None if why else forecast_of(spec, own, settings, seconds, compute)
+    if compute is None and why is None:
+        why = "what compute takes beside is not known without a batch"
     beside = 0 if spec.extra is None else spec.extra.numel()  # bytes, which are no parameters
     return Plan(
         told.parameters - beside, told.trainable_parameters, told.pool_bytes, told.device_bytes, told.store_bytes,
         () if own.directories == NOWHERE else tuple(own.paths()),
         {each.name.decode(): each.bytes for each in told.uses[:told.use_count]}, told.memory_table.decode(),
         told.prefetch_depth, told.read_bytes, told.write_bytes, told.resident_write_bytes, own.commit_steps,
-        told.planned_bytes)
+        told.planned_bytes, forecast, why or "", compute.tokens if compute else None)
+
+
+def _unmeasured(store: Store, batch: Any, seconds: float) -> str | None:
+    """Why nothing is measured."""
+    if seconds < 0:
+        raise UsageError(f"penstock.plan(seconds={seconds}): seconds of each measurement, or 0 for none")
+    if store.device != "cpu":
+        return "times of a device with memory of its own are not forecast"
+    if seconds == 0:
+        return "nothing was measured"
+    if batch is not None and store.directories == NOWHERE:
+        raise UsageError("penstock.plan(batch=...): how long a step takes depends on the drive; name the directory that "
+                         "the model is going to be kept in: store=...")
+    if batch is None and (store.directories == NOWHERE or not all(map(os.path.isdir, store.paths()))):
+        return Plan.unmeasured
+    return None
+
+
+def _without_texts(told: Any) -> Any:
+    """What is for readers is left out."""
+    if isinstance(told, Mapping):
+        return {key: _without_texts(value) for key, value in told.items() if key != "text"}
+    return [_without_texts(each) for each in told] if isinstance(told, (list, tuple)) else told
 
 
 def amount(count: float) -> str:

@@ -69,6 +69,17 @@ TEST_F(CPlanTest, APlanThatDoesNotFitIsRefusedWithTheTableAndLeftAsItWas) {
     EXPECT_EQ(ask(caller, plan), PENSTOCK_DOES_NOT_FIT);
     EXPECT_NE(std::string(caller.error.message).find("gradients"), std::string::npos) << caller.error.message;
     EXPECT_EQ(plan.pool_bytes, 7U);
+    const std::string told = caller.error.message;
+    const std::string words = "the lightest that fits: host_budget_bytes=";
+    ASSERT_NE(told.find(words), std::string::npos) << told;
+    EXPECT_NE(told.find("prefetch_depth=1"), std::string::npos) << told;
+    EXPECT_NE(told.find("gradient_type=bf16"), std::string::npos) << told;
+    caller.options.host_budget_bytes = std::stoull(told.substr(told.find(words) + words.size()));
+    caller.options.prefetch_depth = 1;
+    caller.options.staging_tiles = 2;
+    EXPECT_EQ(ask(caller, plan), PENSTOCK_DOES_NOT_FIT) << "with sums in fp32";
+    caller.options.gradient_type = PENSTOCK_BF16;
+    EXPECT_EQ(ask(caller, plan), PENSTOCK_OK) << caller.error.message;
     caller.options.host_budget_bytes = 0;
     plan.struct_bytes = 8;
     EXPECT_EQ(ask(caller, plan), PENSTOCK_USAGE);

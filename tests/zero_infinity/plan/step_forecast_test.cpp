@@ -50,15 +50,25 @@ zero::ParameterGroups adamw() {
     return zero::make_adamw({});
 }
 
+// Of visits, and of passes before an update.
+struct OfVisits {
+    std::vector<double> seconds;
+    std::size_t forward = 0;
+    std::uint64_t passes = 1;
+};
+
 StepForecast forecast(const zero::SessionPlan& plan, std::span<const UnitSeconds> seconds, const HostSeconds& host,
-                      const DeviceRates& rates) {
+                      const DeviceRates& rates, const OfVisits& visits = {}) {
     return forecast_step({.layout = &plan.layout,
                           .window = plan.memory.window,
                           .staging_tiles = plan.memory.staging_tiles,
                           .training = plan.model.training,
                           .order = plan.options.update_order,
                           .deferred = plan.deferred,
-                          .durability = plan.options.durability},
+                          .durability = plan.options.durability,
+                          .passes = visits.passes,
+                          .visit_seconds = visits.seconds,
+                          .forward_visits = visits.forward},
                          seconds, host, rates);
 }
 
@@ -202,6 +212,55 @@ TEST(StepForecast, AFetchWaitsForWhatIsWrittenFromItsPlace) {
     };
     EXPECT_NEAR(seconds_with(0), 5 + 10 + 5 + 10, 1e-6);
     EXPECT_NEAR(seconds_with(1), 5 + 10 + 10, 1e-6);
+}
+
+TEST(StepForecast, SecondsByVisitAreThoseByUnitWhereEachUnitIsVisitedTwice) {
+    for (const UpdateOrder order : orders) {
+        Chain chain(8);
+        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const double rate = bytes_per_step(plan) / 40;
+        const DeviceRates rates{.read = rate, .write = rate, .both = rate};
+        const StepForecast by_unit = forecast(plan, chain.seconds, {}, rates);
+        OfVisits visits{.seconds = std::vector<double>(15, 2), .forward = 7};
+        std::fill_n(visits.seconds.begin(), 7, 1);
+        for (UnitSeconds& unit : chain.seconds) unit = {.forward = 9, .backward = 9, .update = 1, .norm = 0};
+        const StepForecast by_visit = forecast(plan, chain.seconds, {}, rates, visits);
+        EXPECT_EQ(by_visit.seconds, by_unit.seconds) << word_of(order);
+        EXPECT_EQ(by_visit.forward, by_unit.forward) << word_of(order);
+        EXPECT_EQ(by_visit.backward, by_unit.backward) << word_of(order);
+    }
+}
+
+// A tied head is visited as the embedding: four times, each of which takes another time.
+TEST(StepForecast, AUnitMayTakeAnotherTimeAtEachVisit) {
+    for (const UpdateOrder order : orders) {
+        Chain chain(2);
+        chain.spec.training = {{{0}}, {{1}}, {{0}}, {{0}}, {{1}}, {{0}}};
+        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const OfVisits visits{.seconds = {1, 2, 4, 8, 16, 32}, .forward = 3};
+        const StepForecast step =
+            forecast(plan, chain.seconds, {}, {.read = 1e18, .write = 1e18, .both = 1e18}, visits);
+        EXPECT_NEAR(step.forward, 1 + 2 + 4, 1e-6) << word_of(order);
+        EXPECT_NEAR(step.backward, 8 + 16 + 32, 1e-6) << word_of(order);
+        EXPECT_NEAR(step.update, 2, 1e-6) << word_of(order);
+    }
+}
+
+TEST(StepForecast, PassesBeforeAnUpdateEachReadTheWeightsAndCompute) {
+    for (const UpdateOrder order : orders) {
+        const Chain chain(8);
+        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const DeviceRates rates{.read = 1e6, .write = 1e6, .both = 2e6};
+        const OfVisits once{.seconds = std::vector<double>(15, 1), .forward = 7};
+        OfVisits thrice = once;
+        thrice.passes = 3;
+        const StepForecast one = forecast(plan, chain.seconds, {}, rates, once);
+        const StepForecast three = forecast(plan, chain.seconds, {}, rates, thrice);
+        EXPECT_NEAR(three.compute, 3 * one.compute, 1e-9) << word_of(order);
+        EXPECT_NEAR(three.updating, one.updating, 1e-9) << word_of(order);
+        EXPECT_NEAR(three.write_bytes, one.write_bytes, 1e-3) << word_of(order);
+        EXPECT_GT(three.read_bytes, one.read_bytes + 8 * 40960 * 2) << word_of(order);
+    }
 }
 
 struct RandomModel {

@@ -48,6 +48,14 @@ void check_places(const UnitLayout& layout, Training training, std::uint64_t ran
     ASSERT_EQ(range_numel % (parameter_alignment * ranks), 0U);
 }
 
+TEST(ParameterCount, CountsWhatIsThereAndWhatIsTrained) {
+    const UnitSpec one{"one", {{"a", {3, 5}}, {"scale", {}}, {"fixed", {7}, Training::frozen}}};
+    const UnitSpec two{"two", {{"b", {2}}}, {{0, 0}}};
+    const std::vector<UnitSpec> units = {one, two};
+    EXPECT_EQ(count_parameters(units).all, 15U + 1 + 7 + 2);
+    EXPECT_EQ(count_parameters(units).trainable, 15U + 1 + 2);
+}
+
 TEST(UnitLayout, ExampleOfTheHeaderHolds) {
     const UnitLayout layout({"u", {{"norm", {768}}, {"matrix", {100, 100}}}}, {}, 4096);
     EXPECT_EQ(layout.place(0).first, 0U);

@@ -1,7 +1,7 @@
-#include "trainer/plan/measured_device.h"
+#include "zero_infinity/measure/measured_device.h"
 
 #include "aio/words/error.h"
-#include "pinned_pool/pinned_pool.h"
+#include "zero_infinity/measure/measuring_memory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,18 +10,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <random>
 #include <span>
 
-namespace penstock::trainer {
+namespace penstock::zero {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* use_name = "measuring";
 constexpr std::size_t tile_bytes = 4U << 20;     // about what a run moves at once
 constexpr std::size_t tiles_of_each = 4;         // at once, by file and direction
 constexpr std::size_t record_bytes = 64U << 10;  // a manifest's
@@ -63,7 +64,10 @@ aio::File nameless_file(const std::string& directory, const DeviceQuestion& ques
 // A drive that compresses gains nothing.
 void fill_random(std::span<std::byte> memory) {
     std::mt19937_64 random(memory.size());
-    for (std::byte& each : memory) each = static_cast<std::byte>(random());
+    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= memory.size(); at += sizeof(std::uint64_t)) {
+        const std::uint64_t word = random();
+        std::memcpy(memory.data() + at, &word, sizeof word);
+    }
 }
 
 class Prober {
@@ -83,7 +87,7 @@ class Prober {
         Prober* prober = nullptr;
         std::size_t file = 0;
         aio::IoKind kind = aio::IoKind::read;
-        pool::Lease lease;
+        std::byte* data = nullptr;
     };
 
     void start(Mover& mover) noexcept;
@@ -92,7 +96,7 @@ class Prober {
 
     const DeviceQuestion& question_;
     std::vector<aio::File> files_;
-    std::unique_ptr<pool::PinnedPool> pool_;
+    MeasuringMemory memory_;
     std::string backend_note_;
     std::unique_ptr<aio::Io> io_;
     std::vector<std::unique_ptr<Mover>> movers_;
@@ -107,14 +111,14 @@ class Prober {
 };
 
 Prober::Prober(const DeviceQuestion& question)
-    : question_(question), tiles_per_file_(std::max<std::uint64_t>(1, question.file_bytes / tile_bytes)) {
+    : question_(question),
+      memory_(2 * tiles_of_each * question.directories.size() * tile_bytes),
+      tiles_per_file_(std::max<std::uint64_t>(1, question.file_bytes / tile_bytes)) {
     for (const std::string& directory : question.directories)
         files_.push_back(nameless_file(nearest_that_is_there(directory), question));
     next_tile_.resize(files_.size());
+    fill_random(memory_.bytes());
     const std::size_t count = 2 * tiles_of_each * files_.size();
-    pool::Budget budget(count * tile_bytes, "");
-    budget.add({use_name, count * tile_bytes, ""});
-    pool_ = std::make_unique<pool::PinnedPool>(budget, pool::MachineMemory::read(), pool::PoolOptions{});
     aio::ChosenBackend chosen = aio::open_backend(files_.front().fd(), {}, question.backend);
     backend_note_ = chosen.note;
     io_ = std::make_unique<aio::Io>(std::move(chosen.backend), question.limits);
@@ -123,8 +127,7 @@ Prober::Prober(const DeviceQuestion& question)
         mover->prober = this;
         mover->file = i % files_.size();
         mover->kind = i < count / 2 ? aio::IoKind::read : aio::IoKind::write;
-        mover->lease = pool_->acquire(pool_->use(use_name), tile_bytes);
-        fill_random(mover->lease.span());
+        mover->data = memory_.bytes().data() + i * tile_bytes;
         movers_.push_back(std::move(mover));
     }
 }
@@ -132,8 +135,8 @@ Prober::Prober(const DeviceQuestion& question)
 Prober::~Prober() {
     over_ = true;
     io_.reset();
-    for (const auto& mover : movers_)
-        if (mover->orphaned()) mover->lease.orphan();
+    if (std::any_of(movers_.begin(), movers_.end(), [](const auto& mover) { return mover->orphaned(); }))
+        memory_.orphan();
 }
 
 void Prober::start(Mover& mover) noexcept {
@@ -142,7 +145,7 @@ void Prober::start(Mover& mover) noexcept {
     if (over_ || (once_ && next == tiles_per_file_)) return;
     io_->start(mover, {.kind = mover.kind,
                        .file = &files_[mover.file],
-                       .data = mover.lease.data(),
+                       .data = mover.data,
                        .offset_bytes = next++ % tiles_per_file_ * tile_bytes,
                        .bytes = tile_bytes,
                        .urgency = reads ? aio::Urgency::prefetch : aio::Urgency::write_back});
@@ -205,7 +208,7 @@ double Prober::flush_seconds() {
     for (int copy = 0; copy < 2; ++copy) {
         run(flush, {.kind = aio::IoKind::write,
                     .file = &files_.front(),
-                    .data = movers_.front()->lease.data(),
+                    .data = movers_.front()->data,
                     .bytes = record_bytes});
         run(flush, {.kind = aio::IoKind::flush, .file = &files_.front()});
     }
@@ -213,7 +216,7 @@ double Prober::flush_seconds() {
 }
 
 std::vector<std::string> Prober::notes() const {
-    std::vector<std::string> notes = pool_->notes();
+    std::vector<std::string> notes = memory_.notes();
     if (!backend_note_.empty()) notes.push_back(backend_note_);
     for (const aio::File& file : files_)
         if (!file.direct()) notes.push_back(file.fallback());
@@ -237,4 +240,4 @@ MeasuredDevice measure_device(const DeviceQuestion& question) {
     return measured;
 }
 
-}  // namespace penstock::trainer
+}  // namespace penstock::zero

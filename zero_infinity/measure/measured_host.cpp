@@ -1,38 +1,34 @@
-#include "trainer/plan/measured_host.h"
+#include "zero_infinity/measure/measured_host.h"
 
-#include "pinned_pool/pinned_pool.h"
 #include "swap/format/hash.h"
+#include "zero_infinity/measure/measuring_memory.h"
 #include "zero_infinity/optimizer/gradient.h"
 #include "zero_infinity/optimizer/update.h"
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
-namespace penstock::trainer {
+namespace penstock::zero {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* use_name = "measuring";
-constexpr std::uint64_t beyond_caches_bytes = 256ULL << 20;
-
 // As a step meets them: tiles with their weights, states and gradients, one after the other.
 class Tiles {
    public:
-    Tiles(const zero::SessionPlan& plan) : plan_(plan), numel_(plan.options.tile_numel) {
+    Tiles(const SessionPlan& plan) : plan_(plan), numel_(plan.options.tile_numel) {
         const std::uint64_t weights = numel_ * plan.format.weights_bytes();
         const std::uint64_t states = plan.format.states_bytes(numel_);
-        const std::uint64_t gradients = numel_ * zero::bytes_of(plan.options.gradient_type);
+        const std::uint64_t gradients = numel_ * bytes_of(plan.options.gradient_type);
         each_ = pool::whole_granules(weights) + pool::whole_granules(states) + pool::whole_granules(gradients);
         const std::uint64_t count = std::max<std::uint64_t>(2, beyond_caches_bytes / each_);
-        pool::Budget budget(count * each_, "");
-        budget.add({use_name, count * each_, ""});
-        pool_ = std::make_unique<pool::PinnedPool>(budget, pool::MachineMemory::read(), pool::PoolOptions{});
-        lease_ = pool_->acquire(pool_->use(use_name), count * each_);
+        memory_.emplace(count * each_);
         for (std::uint64_t i = 0; i < count; ++i) {
-            std::byte* data = lease_.data() + i * each_;
+            std::byte* data = memory_->bytes().data() + i * each_;
             std::byte* after_weights = data + pool::whole_granules(weights);
             views_.push_back({data, after_weights, numel_});
             gradients_.push_back({after_weights + pool::whole_granules(states), plan.options.gradient_type, numel_});
@@ -42,28 +38,27 @@ class Tiles {
 
     std::size_t count() const noexcept { return views_.size(); }
     std::uint64_t numel() const noexcept { return numel_; }
-    const zero::TileView& view(std::size_t tile) const { return views_[tile % views_.size()]; }
-    const zero::GradientView& gradient(std::size_t tile) const { return gradients_[tile % views_.size()]; }
-    std::span<const std::byte> bytes() const { return lease_.span(); }
+    const TileView& view(std::size_t tile) const { return views_[tile % views_.size()]; }
+    const GradientView& gradient(std::size_t tile) const { return gradients_[tile % views_.size()]; }
+    std::span<const std::byte> bytes() const { return memory_->bytes(); }
 
    private:
     void fill() {
         std::vector<float> values(numel_);
         for (std::uint64_t i = 0; i < numel_; ++i) values[i] = 0.02F * static_cast<float>(i % 97) - 1.0F;
-        const zero::GradientView one{reinterpret_cast<const std::byte*>(values.data()), zero::PlaneType::fp32, numel_};
+        const GradientView one{reinterpret_cast<const std::byte*>(values.data()), PlaneType::fp32, numel_};
         for (std::size_t tile = 0; tile < views_.size(); ++tile) {
-            zero::encode_initial(plan_.format, values.data(), views_[tile]);
-            zero::convert(one, plan_.options.gradient_type, const_cast<std::byte*>(gradients_[tile].data));
+            encode_initial(plan_.format, values.data(), views_[tile]);
+            convert(one, plan_.options.gradient_type, const_cast<std::byte*>(gradients_[tile].data));
         }
     }
 
-    const zero::SessionPlan& plan_;
+    const SessionPlan& plan_;
     std::uint64_t numel_;
     std::uint64_t each_ = 0;
-    std::unique_ptr<pool::PinnedPool> pool_;
-    pool::Lease lease_;
-    std::vector<zero::TileView> views_;
-    std::vector<zero::GradientView> gradients_;
+    std::optional<MeasuringMemory> memory_;
+    std::vector<TileView> views_;
+    std::vector<GradientView> gradients_;
 };
 
 // Seconds of one call, by calls for so long; the first is not counted.
@@ -91,23 +86,23 @@ double hash_per_byte(std::span<const std::byte> memory, double seconds) {
 
 }  // namespace
 
-MeasuredHost measure_host(const zero::SessionPlan& plan, zero::Workers& workers, double seconds) {
+MeasuredHost measure_host(const SessionPlan& plan, Workers& workers, double seconds) {
     const Tiles tiles(plan);
     const auto numel = static_cast<double>(tiles.numel());
-    zero::TileUpdate update{.format = &plan.format, .optimizer = &plan.model.optimizers.others()};
+    TileUpdate update{.format = &plan.format, .optimizer = &plan.model.optimizers.others()};
     update.values = {.step = 1000, .learning_rate = 1e-6};
     MeasuredHost measured;
     measured.update_per_element =
         seconds_of(seconds,
                    [&](std::size_t call) {
-                       static_cast<void>(zero::update_tile(update, tiles.view(call), tiles.gradient(call), workers));
+                       static_cast<void>(update_tile(update, tiles.view(call), tiles.gradient(call), workers));
                    }) /
         numel;
     std::vector<double> sums(tiles.count());
     measured.norm_per_element = seconds_of(seconds,
                                            [&](std::size_t) {
                                                workers.run(tiles.count(), [&](std::size_t tile) {
-                                                   sums[tile] = zero::sum_of_squares(tiles.gradient(tile));
+                                                   sums[tile] = sum_of_squares(tiles.gradient(tile));
                                                });
                                            }) /
                                 (numel * static_cast<double>(tiles.count()));
@@ -115,4 +110,4 @@ MeasuredHost measure_host(const zero::SessionPlan& plan, zero::Workers& workers,
     return measured;
 }
 
-}  // namespace penstock::trainer
+}  // namespace penstock::zero

@@ -1,10 +1,10 @@
-// What the processor takes for the work around compute: updates, norms, hashes. Needs no torch.
+// What the processor takes for the work around compute: updates, norms, hashes.
 #pragma once
 
 #include "zero_infinity/session/session_plan.h"
 #include "zero_infinity/threads/workers.h"
 
-namespace penstock::trainer {
+namespace penstock::zero {
 
 // Seconds, each over memory that no cache holds.
 struct MeasuredHost {
@@ -14,6 +14,6 @@ struct MeasuredHost {
 };
 
 // `seconds` of each. Throws Error (does_not_fit) where the machine has no 256 MiB for it.
-MeasuredHost measure_host(const zero::SessionPlan& plan, zero::Workers& workers, double seconds);
+MeasuredHost measure_host(const SessionPlan& plan, Workers& workers, double seconds);
 
-}  // namespace penstock::trainer
+}  // namespace penstock::zero

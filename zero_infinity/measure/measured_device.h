@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::trainer {
+namespace penstock::zero {
 
 struct DeviceQuestion {
     std::vector<std::string> directories;  // one per device; those that are not there yet: the nearest parent that is
@@ -23,7 +23,7 @@ struct DeviceQuestion {
 };
 
 struct MeasuredDevice {
-    zero::DeviceRates rates;          // of all of them together
+    DeviceRates rates;          // of all of them together
     double driver_per_byte = 0;       // seconds of the thread that submits
     double flush = 0;                 // seconds until what was just written is durable, and a small record after it
     std::vector<std::string> places;  // where it was measured
@@ -34,4 +34,4 @@ struct MeasuredDevice {
 // storage) naming the directory.
 MeasuredDevice measure_device(const DeviceQuestion& question);
 
-}  // namespace penstock::trainer
+}  // namespace penstock::zero

@@ -1,0 +1,207 @@
+"""A model and its options as the session's C interface takes them; and what can be asked of them before a session is
+opened."""
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import structs as c
+from ..core import GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
+from ..errors import ModelError, UsageError, some
+from .session import TYPES, array, functions, made, visits_of
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+Place = tuple[int, int]
+CODECS = {torch.bfloat16: "split", torch.float16: "plain_fp16", torch.float32: "plain_fp32"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A unit as the session has it: of one type of frozen weights. A unit of the model's is one or more of them."""
+
+    name: str
+    unit: int
+    indices: tuple[int, ...]  # the unit's parameters
+    frozen: torch.dtype | None
+    resident: bool
+
+
+def parts_of(model: ModelSpec) -> list[Part]:
+    parts = []
+    for number, unit in enumerate(model.units):
+        types: list[torch.dtype | None] = []
+        for each in unit.parameters:
+            if not each.trainable and each.dtype not in types:
+                types.append(each.dtype)
+        first, *others = types or [None]
+        own = tuple(i for i, each in enumerate(unit.parameters) if each.trainable or each.dtype == first)
+        parts.append(Part(unit.name, number, own, first, unit.resident))
+        for dtype in others:
+            of_type = tuple(i for i, each in enumerate(unit.parameters) if not each.trainable and each.dtype == dtype)
+            parts.append(Part(f"{unit.name}:{str(dtype).split('.')[-1]}", number, of_type, dtype, unit.resident))
+    return parts
+
+
+def trained_type(model: ModelSpec) -> torch.dtype:
+    """All trainable parameters' type, because they share a codec."""
+    named = {f"{unit.name}.{each.name}": each.dtype for unit in model.units for each in unit.parameters
+             if each.trainable}
+    types = sorted(set(named.values()), key=str)
+    if len(types) > 1:
+        fewest = min(types, key=lambda dtype: sum(each == dtype for each in named.values()))
+        raise ModelError(f"trainable parameters are of several types ({', '.join(map(str, types))}); of {fewest} are "
+                         f"{some(name for name, dtype in named.items() if dtype == fewest)}: convert the model to one "
+                         "type, or freeze those")
+    return types[0] if types else torch.float32
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What compute does in a step, as it was measured: by visit of one training pass, from it until the next one."""
+
+    visits: tuple[Visit, ...]
+    seconds: tuple[float, ...]
+    forward_visits: int  # the first so many are forward, the others backward
+    passes: int = 1  # before one update
+    rest_seconds: float = 0.0  # of a step, outside of its passes
+    tokens: int | None = None  # of a step
+    endurance_bytes: float = 0.0  # that the devices are rated to have written; 0: not known
+
+
+class Described:
+    """Stays as it is; any number of questions. Raises what the session's status says."""
+
+    def __init__(self, model: ModelSpec, store: Store) -> None:
+        self.units: Sequence[UnitSpec] = model.units
+        self._model, self._store = model, store
+        self.device = store.torch_device()
+        self._call = functions()
+        self._parts = parts_of(model)
+        self._of_unit: list[list[int]] = [[] for _ in model.units]
+        self._place_of: dict[Place, Place] = {}  # of a parameter, in the session's units
+        for number, part in enumerate(self._parts):
+            self._of_unit[part.unit].append(number)
+            self._place_of.update({(part.unit, index): (number, i) for i, index in enumerate(part.indices)})
+        used = sorted({each.group for unit in model.units for each in unit.parameters if each.trainable})
+        self._groups = used or [0]
+        self._type = trained_type(model)
+
+    # What is asked of what is not opened.
+    def plan(self) -> Any:
+        """What a core takes."""
+        return self._ask("plan", made(c.Plan))
+
+    def measure(self, seconds: float) -> Any:
+        """What the directories' devices and the processor give now, by measurements of so many seconds each."""
+        return self._ask("measure", made(c.Rates), ctypes.c_double(seconds))
+
+    def forecast(self, rates: Any, compute: Compute | None = None) -> Any:
+        """How long a step takes at these rates (of measure())."""
+        given = made(c.Compute) if compute is None else self._c_compute(compute)
+        return self._ask("forecast", made(c.Forecast), ctypes.byref(rates), ctypes.byref(given))
+
+    def sums_type(self) -> torch.dtype:
+        """Of gradients."""
+        sums = self._store.gradient_type or ("bf16" if self._type == torch.bfloat16 else "fp32")
+        return torch.bfloat16 if sums == "bf16" else torch.float32
+
+    # Private.
+    def _ask(self, what: str, answer: Any, *given: Any) -> Any:
+        model, kept = self._c_model()
+        options = self._c_options(self._store, c.FirstWeights(0), kept, [])
+        self._call[what](ctypes.byref(model), ctypes.byref(options), *given, ctypes.byref(answer))
+        return answer
+
+    def _c_compute(self, compute: Compute) -> Any:
+        visits = visits_of([self._parts_of(each) for each in compute.visits])
+        seconds = array(ctypes.c_double, compute.seconds)
+        given = made(c.Compute, visits=visits, visit_count=len(visits), seconds=seconds,
+                     forward_count=compute.forward_visits, passes=compute.passes, rest_seconds=compute.rest_seconds,
+                     tokens=compute.tokens or 0, endurance_bytes=compute.endurance_bytes)
+        given.kept = (visits, seconds)
+        return given
+
+    def _spec(self, place: Place) -> ParameterSpec:
+        return self.units[place[0]].parameters[place[1]]
+
+    def _parts_of(self, units: Iterable[int]) -> list[int]:
+        return [part for unit in units for part in self._of_unit[unit]]
+
+    def _groups_of(self, groups: Sequence[GroupValues]) -> Any:
+        first = self._model.initial_accumulator
+        return array(c.Group, [c.Group(
+            each.lr, each.weight_decay, *each.betas, each.eps, each.momentum, each.dampening, each.nesterov,
+            each.lr_decay, first) for each in (groups[group] for group in self._groups)])
+
+    def _c_model(self) -> tuple[Any, list[Any]]:
+        kept: list[Any] = []  # what the structures point at
+
+        def parameter(spec: ParameterSpec) -> Any:
+            shape = array(ctypes.c_int64, spec.shape)
+            kept.append(shape)
+            group = self._groups.index(spec.group) if spec.trainable else 0
+            return c.Parameter(spec.name.encode(), shape, len(spec.shape), not spec.trainable,
+                               c.UNUSED[spec.without_gradient], group)
+
+        def unit(part: Part) -> Any:
+            parameters = array(c.Parameter, [parameter(self._spec((part.unit, index))) for index in part.indices])
+            kept.append(parameters)
+            frozen = c.TYPE_DEFAULT if part.frozen is None else TYPES[part.frozen]
+            return c.Unit(part.name.encode(), parameters, len(parameters), None, 0, frozen, part.resident)
+        units = array(c.Unit, [unit(part) for part in self._parts] + self._c_extra(kept))
+        # Which moments there are is decided here: SGD keeps one where any group has a momentum.
+        groups = self._groups_of(self._model.groups)
+        training = visits_of([self._parts_of(each) for each in self._model.training])
+        inference = visits_of([self._parts_of(each) for each in self._model.inference])
+        kept += [units, groups, training, inference]
+        return made(c.Model, units=units, unit_count=len(units), unit_struct_bytes=ctypes.sizeof(c.Unit),
+                    parameter_struct_bytes=ctypes.sizeof(c.Parameter),
+                    optimizer=c.OPTIMIZERS[self._model.optimizer], groups=groups, group_count=len(groups),
+                    group_struct_bytes=ctypes.sizeof(c.Group), training=training, training_count=len(training),
+                    inference=inference, inference_count=len(inference)), kept
+
+    def _c_extra(self, kept: list[Any]) -> list[Any]:
+        """The bytes beside the weights: a unit behind all others, which no pass visits."""
+        if self._model.extra is None:
+            return []
+        shape = array(ctypes.c_int64, self._model.extra.shape)
+        parameters = array(c.Parameter, [c.Parameter(b"bytes", shape, 1, 1, 0, 0)])
+        kept += [shape, parameters]
+        return [c.Unit(b"penstock.extra", parameters, 1, None, 0, c.U8, 0)]
+
+    def _c_options(self, store: Store, first: Any, kept: list[Any], refused: list[BaseException]) -> Any:
+        paths = array(ctypes.c_char_p, [os.fsencode(path) for path in store.paths()])
+        codec = store.codec or CODECS[self._type]
+        if codec == "split" and self._type != torch.bfloat16 or codec.endswith("fp32") != (self._type == torch.float32):
+            raise UsageError(f"codec '{codec}' does not give weights of {self._type}, as the model has; there are "
+                             f"'{CODECS[self._type]}', and 'compact' for bfloat16")
+        progress = c.Progress(0)
+        if store.progress is not None:
+            show = store.progress
+
+            def told(what: bytes, done: int, total: int, _: Any) -> None:
+                try:
+                    show(what.decode(), done, total)
+                except (KeyboardInterrupt, SystemExit) as problem:  # raised when the session is open
+                    refused.append(problem)
+            progress = c.Progress(told)
+        kept += [paths, progress, first]
+        snapshot = None if store.resume_from is None else os.fsencode(store.resume_from)
+        return made(c.Options, directories=paths, directory_count=len(paths), job=store.job.encode(),
+                    resume_from=snapshot, go_back=store.go_back, host_budget_bytes=store.host_budget_bytes,
+                    prefetch_depth=store.prefetch_depth, staging_tiles=store.staging_tiles,
+                    tile_elements=store.tile_elements, weights=c.TIERS[store.weights], states=c.TIERS[store.states],
+                    device=c.DEVICES[store.device.partition(":")[0]], device_index=self.device.index or 0,
+                    device_budget_bytes=store.device_budget_bytes,
+                    commit_steps=store.commit_steps, verify=c.VERIFY[store.verify], snapshots=store.snapshots,
+                    codec=codec.encode(), gradient_type=TYPES[self.sums_type()],
+                    threads=store.threads or torch.get_num_threads(),
+                    deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
+                    update_order=c.UPDATE_ORDERS[store.update_order])

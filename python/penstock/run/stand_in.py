@@ -1,0 +1,161 @@
+"""Units that are alike are computed twice in a pass; the others are stood in for, and take as long."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..unit_call import ForwardVisit, UnitCall, top_hooks
+from ..units import Unit
+from ..visits import Call, Visits, in_backward
+from .measuring_core import MeasuringCore
+
+COMPUTED = 2  # of a kind, in each pass
+PLAIN = (type(None), bool, int, float, complex, str, torch.dtype, torch.device, torch.Size)
+
+Kind = tuple[Any, ...]
+
+
+@dataclass
+class Known:
+    """What is known of a kind of unit in this pass."""
+
+    computed: int = 0
+    output: Any = None  # of the last one
+    refused: bool = False  # it does more than to give an output
+
+
+@dataclass
+class Kinds:
+    """Of the units of a model, by class, shapes and what they are called with."""
+
+    allowed: bool = True  # units may be stood in for
+    known: dict[Kind, Known] = field(default_factory=dict)
+    of_unit: dict[str, Kind] = field(default_factory=dict)
+    failed: str | None = None  # the unit whose forward raised
+
+    def begin_pass(self) -> None:
+        self.failed = None
+        for each in self.known.values():
+            each.computed, each.output = 0, None
+
+    def refuse(self, unit: str) -> None:
+        """Its kind is always computed."""
+        if unit in self.of_unit:
+            self.known[self.of_unit[unit]].refused = True
+
+
+class MeasuringVisits(Visits):
+    """Says to the core whose call a visit is of."""
+
+    core: MeasuringCore  # type: ignore[assignment]
+
+    def enter(self, call: Call) -> None:
+        self.core.computing = call.name
+        super().enter(call)
+
+    def leave(self, call: Call) -> None:
+        if call in self.open:  # else it was given up
+            super().leave(call)
+
+    def enter_again(self, call: Call) -> None:
+        self.core.computing = call.name
+        super().enter_again(call)
+
+
+class MeasuredCall(UnitCall):
+    """A unit's forward, or what stands in for it."""
+
+    visits: MeasuringVisits
+
+    def __init__(self, unit: Unit, visits: MeasuringVisits, kinds: Kinds) -> None:
+        super().__init__(unit, visits)
+        self.kinds = kinds
+
+    @torch.compiler.disable
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        visits, core = self.visits, self.visits.core
+        for outer in visits.open:
+            self.kinds.refuse(outer.name)  # it calls other units
+        if visits.open or in_backward() or not torch.is_grad_enabled() or top_hooks() == "_checkpoint_hook":
+            return super().__call__(*args, **kwargs)
+        kind = self._kind(args, kwargs)
+        self.kinds.of_unit[self.unit.name] = kind
+        known = self.kinds.known.setdefault(kind, Known())
+        if self.kinds.allowed and known.computed >= COMPUTED and not known.refused:
+            return self._stand_in(known, args, kwargs)
+        before = len(core.stays)
+        try:
+            output = super().__call__(*args, **kwargs)
+        except Exception:
+            self.kinds.failed = self.unit.name
+            raise
+        known.computed += 1
+        known.output = output
+        known.refused |= (len(core.stays) != before + 1 or not _are_plain(args, kwargs, output)
+                          or self._kind(args, kwargs) != kind)  # a list that it has filled
+        return output
+
+    # Private.
+    def _kind(self, args: Any, kwargs: Any) -> Kind:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        given = tuple((each.shape, each.dtype, each.requires_grad) if isinstance(each, torch.Tensor) else type(each)
+                      for each in leaves)
+        own = tuple((each.parameter.shape, each.parameter.dtype, each.parameter.requires_grad)
+                    for each in self.unit.bound)
+        return (type(self.module), own, given, repr(spec))
+
+    def _stand_in(self, known: Known, args: Any, kwargs: Any) -> Any:
+        call = Call(self.unit.name, self.unit.reads)
+        with _StandingIn(self.visits.core), ForwardVisit(self.visits, call):
+            leaves, spec = pytree.tree_flatten(known.output)
+            places = [at for at, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
+            graded = [at for at in places if leaves[at].requires_grad]
+            for at in places:
+                leaves[at] = leaves[at].detach().clone()
+            if graded:
+                inputs = [each for each in pytree.tree_leaves((args, kwargs))
+                          if isinstance(each, torch.Tensor) and each.requires_grad]
+                own = torch.zeros((), requires_grad=True)  # the unit's parameters
+                given = _StandIn.apply(lambda: self._again(call), [leaves[at] for at in graded], own, *inputs)
+                for at, each in zip(graded, given):
+                    leaves[at] = each
+            return pytree.tree_unflatten(leaves, spec)
+
+    def _again(self, call: Call) -> None:
+        with _StandingIn(self.visits.core):
+            self.visits.enter_again(call)
+            self.visits.leave_again(call)
+
+
+class _StandingIn:
+    def __init__(self, core: MeasuringCore) -> None:
+        self.core = core
+
+    def __enter__(self) -> None:
+        self.core.standing_in = True
+
+    def __exit__(self, *_: Any) -> None:
+        self.core.standing_in = False
+
+
+class _StandIn(torch.autograd.Function):
+    """Outputs that have a gradient as the unit's would, and give one to each input."""
+
+    @staticmethod
+    def forward(ctx: Any, again: Callable[[], None], outputs: list[torch.Tensor], *inputs: torch.Tensor) -> Any:
+        ctx.again, ctx.inputs = again, [(each.shape, each.dtype) for each in inputs]
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        ctx.again()
+        return (None, None, *(torch.full(shape, 1e-3, dtype=dtype) for shape, dtype in ctx.inputs))
+
+
+def _are_plain(*given: Any) -> bool:
+    """Nothing else that it could write into."""
+    return all(isinstance(each, (torch.Tensor, *PLAIN)) for each in pytree.tree_leaves(given))

@@ -1,0 +1,66 @@
+#include "zero_infinity/measure/machine_rates.h"
+
+#include "zero_infinity/threads/usable_cores.h"
+#include "zero_infinity/threads/workers.h"
+
+#include <algorithm>
+
+namespace penstock::zero {
+
+HostSeconds MachineRates::host_seconds() const noexcept {
+    return {.driver_per_byte = device.driver_per_byte + (hashed_apart ? 0 : host.hash_per_byte),
+            .commit = device.flush,
+            .rest = 0,
+            .threads = threads,
+            .cores = cores};
+}
+
+MachineRates measure_machine(const SessionPlan& plan, const MachineQuestion& question) {
+    const auto tell = [&](const char* what) {
+        if (question.telling) question.telling(what);
+    };
+    MachineRates rates;
+    rates.threads = plan.options.worker_threads;
+    rates.cores = UsableCores::read().count;
+    rates.hashed_apart = question.hashed_apart;
+    tell("the device");
+    rates.device = measure_device({.directories = plan.options.swap_directories,
+                                   .limits = question.limits,
+                                   .backend = plan.options.backend,
+                                   .caching = plan.options.caching,
+                                   .seconds = question.seconds});
+    tell("the update");
+    Workers workers(rates.threads);
+    rates.host = measure_host(plan, workers, question.seconds);
+    return rates;
+}
+
+void add_update_seconds(const ModelLayout& layout, const MeasuredHost& host, std::span<UnitSeconds> units) {
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const auto numel = static_cast<double>(layout.unit(unit).shard_numel());
+        units[unit].update += numel * host.update_per_element;
+        units[unit].norm += numel * host.norm_per_element;
+    }
+}
+
+StepForecast forecast_of(const SessionPlan& plan, const MachineRates& rates, const MeasuredCompute& compute) {
+    std::vector<UnitSeconds> units = compute.units;
+    units.resize(plan.layout.unit_count());
+    add_update_seconds(plan.layout, rates.host, units);
+    const PassVisits& visits = compute.visits.empty() ? plan.model.training : compute.visits;
+    HostSeconds host = rates.host_seconds();
+    host.rest = compute.rest;
+    return forecast_step({.layout = &plan.layout,
+                          .window = plan.memory.window,
+                          .staging_tiles = plan.memory.staging_tiles,
+                          .training = visits,
+                          .order = plan.options.update_order,
+                          .deferred = plan.deferred,
+                          .durability = plan.options.durability,
+                          .passes = std::max<std::uint64_t>(compute.passes, 1),
+                          .visit_seconds = compute.visit_seconds,
+                          .forward_visits = compute.forward_visits},
+                         units, host, rates.device.rates);
+}
+
+}  // namespace penstock::zero
