@@ -38,7 +38,9 @@ struct SessionOptions : zero::CoreOptions {
 // all micro-batches of a unit before it goes to the next.
 inline zero::CoreOptions core_options(const SessionOptions& options) {
     zero::CoreOptions core = options;
-    const bool kept = options.engine.activations == Activations::retain;
+    // Where graphs are kept as far as a budget goes, as if none were.
+    const bool kept =
+        options.engine.activations == Activations::retain && options.engine.graph_budget_bytes == unbounded_graphs;
     core.forward_part = kept ? zero::forward_part_kept : zero::forward_part_recomputed;
     if (core.update_order == zero::UpdateOrder::in_backward) core.gradient_memory = zero::GradientMemory::one_unit;
     return core;

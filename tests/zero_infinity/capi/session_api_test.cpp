@@ -249,7 +249,7 @@ TEST_F(SessionApiTest, AnOpeningWithWrongArgumentsIsRefusedByName) {
         {"options.struct_bytes", [](auto& c) { c.options.struct_bytes = 8; }},
         {"there is no tier 2", [](auto& c) { c.options.weights = static_cast<penstock_tier>(2); }},
         {"there is no device -1", [](auto& c) { c.options.device = static_cast<penstock_device>(-1); }},
-        {"there is no order of updates 4",
+        {"there is no order of updates 5",
          [](auto& c) { c.options.update_order = static_cast<penstock_update_order>(5); }},
         {"there is no verify 3", [](auto& c) { c.options.verify = static_cast<penstock_verify>(3); }},
         {"there is no backend 8", [](auto& c) { c.options.backend = static_cast<penstock_backend>(8); }},
