@@ -123,7 +123,8 @@ def ready_for_penstock(options):
                            update_order=options.update_order,
                            device=options.device,
                            device_budget_bytes=256 << 20 if options.device == "emulated" else 0)
-    settings = penstock.Settings(clip=options.clip)
+    settings = penstock.Settings(clip=options.clip, activations=options.activations,
+                                 activation_budget_bytes=options.activation_budget)
     if options.plan:
         print_plan(model, optimizer, store, settings, options)
     engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=settings)
@@ -180,6 +181,8 @@ def main():
     parser.add_argument("--commit-steps", type=int, default=1)
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--update-order", default="after_backward", help="of Penstock")
+    parser.add_argument("--activations", choices=["recompute", "keep"], default="recompute", help="of Penstock")
+    parser.add_argument("--activation-budget", type=int, help="bytes of graphs that are kept; without it all are")
     parser.add_argument("--device", default="cpu", help="of all but DeepSpeed: cpu, cuda")
     parser.add_argument("--buffers", type=int, default=22, help="of DeepSpeed's, each as large as the largest parameter: "
                         "with 40 in fp32 it is killed where there are 24 GB")
@@ -219,6 +222,7 @@ def main():
                       "opened_seconds": round(opened, 1), "median_seconds": round(statistics.median(seconds[1:]), 3),
                       "tokens_per_second": round(options.tokens / statistics.median(seconds[1:]), 1),
                       "peak_rss_mib": peak_rss() >> 20, "beside_pool_or_model_mib": (peak_rss() - kept) >> 20,
+                      "kept_graphs_mib": engine.activations.peak_bytes >> 20 if options.engine == "penstock" else None,
                       "losses": losses}))
 
 

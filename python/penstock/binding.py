@@ -1,6 +1,8 @@
 """The parameters of a model, bound to a core's memory while it is there and released while it is not."""
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import cast
 
@@ -18,6 +20,23 @@ Place = tuple[int, int]  # the core's unit, and the parameter's index in it
 Touched = Callable[[Released, str], None]
 
 
+class Memory:
+    """Where the parameters of a unit lie, at one of its places."""
+
+    def __init__(self, bound: list[tuple[nn.Parameter, torch.Tensor]]) -> None:
+        self.bound = bound
+        self._sorted = sorted(((values.data_ptr(), parameter) for parameter, values in bound), key=lambda each: each[0])
+        self._begins = [begin for begin, _ in self._sorted]
+        self._end = max((values.data_ptr() + values.nbytes for _, values in bound), default=0)
+
+    def parameter_at(self, address: int) -> tuple[nn.Parameter, int] | None:
+        """The one that has the byte at this address, and which of its bytes that is."""
+        if not self._begins or not self._begins[0] <= address < self._end:
+            return None
+        begin, parameter = self._sorted[bisect_right(self._begins, address) - 1]
+        return (parameter, address - begin) if address - begin < parameter.nbytes else None
+
+
 class Binding:
     """Owned by the engine; one caller at a time. From construction on the parameters' values are the core's."""
 
@@ -29,13 +48,15 @@ class Binding:
         self._trainable: list[int] = []  # as parameters: how many
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
-        self.gradient_came = False
+        self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
         self.spoiled: str | None = None  # why the step that was begun cannot be made
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
-        self._bound: dict[tuple[int, Hashable], list[tuple[nn.Parameter, torch.Tensor]]] = {}
+        self._memory: dict[tuple[int, Hashable], Memory] = {}
+        self._there: dict[int, Memory] = {}  # of the units that are bound
+        self._states: Counter[Place] = Counter()  # how often its values became others
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
         self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
@@ -49,16 +70,18 @@ class Binding:
     def bind(self, unit: int) -> None:
         """The unit's parameters are the core's memory. REQUIRES: it is readable."""
         key = (unit, self.core.where(unit))
-        bound = self._bound.get(key)
-        if bound is None:  # a window has few places, and passes of one order find a unit in few of them
-            bound = [(each, self.core.weights(unit, index).view(each.shape))
-                     for index, each in enumerate(self.parameters[unit])]
-            self._bound[key] = bound
-        for parameter, values in bound:
+        memory = self._memory.get(key)
+        if memory is None:  # a window has few places, and passes of one order find a unit in few of them
+            memory = Memory([(each, self.core.weights(unit, index).view(each.shape))
+                             for index, each in enumerate(self.parameters[unit])])
+            self._memory[key] = memory
+        self._there[unit] = memory
+        for parameter, values in memory.bound:
             parameter.__class__ = Managed
             parameter.data = values
 
     def release(self, unit: int) -> None:
+        self._there.pop(unit, None)
         versions = self._versions[unit]
         for index, (parameter, nothing) in enumerate(self._unbound[unit]):
             if parameter._version != versions[index]:
@@ -72,6 +95,23 @@ class Binding:
         for index, parameter in enumerate(self.parameters[unit]):
             torch.autograd.graph.increment_version(parameter)
             self._versions[unit][index] = parameter._version
+
+    def weight_at(self, tensor: torch.Tensor) -> tuple[nn.Parameter, int] | None:
+        """The parameter in whose memory a tensor begins, and at which byte of it; None where it is other memory."""
+        if tensor.numel() > 0:
+            for memory in self._there.values():
+                found = memory.parameter_at(tensor.data_ptr())
+                if found is not None:
+                    return found
+        return None
+
+    def state_of(self, parameter: nn.Parameter) -> int:
+        """Another one after its values were updated or written."""
+        return self._states[self.places[parameter]]
+
+    def updated(self) -> None:
+        """So were those that a gradient has come to."""
+        self._states.update(self.fed)
 
     def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Memory of the caller's stands in, until give_back(). REQUIRES: no pass."""
@@ -89,7 +129,8 @@ class Binding:
 
     def go_back(self, path: str) -> Mapping[str, str]:
         """The model is that of a snapshot, at other addresses. REQUIRES: no pass."""
-        self._bound.clear()
+        self._memory.clear()
+        self._states.update(self.places.values())
         self.end_completing()
         for unit in self.resident:
             self.release(unit)
@@ -107,6 +148,7 @@ class Binding:
         """Its weight becomes these values, if they differ in bits: else a master would lose its lower ones."""
         if not same_bits(self.read(parameter), values.to("cpu", parameter.dtype)):
             self.core.write(*self.places[parameter], "weight", values.detach().reshape(-1))
+            self._states[self.places[parameter]] += 1
 
     # A step whose units are updated within backward.
     def begin_completing(self) -> None:
@@ -250,4 +292,4 @@ class Binding:
             total.copy_(gradient)
         else:
             total.add_(gradient)
-        self.gradient_came = True
+        self.fed.add(place)

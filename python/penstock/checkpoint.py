@@ -64,7 +64,7 @@ def load(engine: Engine, directory: Path, tag: str | None) -> tuple[str | None, 
     if state["loss_scale"] and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
     buffers.take(engine.module, state["buffers"])
-    engine.binding.gradient_came = False
+    engine.binding.fed.clear()
     return str(place), state["client_state"]
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from . import buffers, checkpoint
+from .activations import Activations
 from .binding import Binding
 from .core import Core, PassKind, UpdateReport, Visit, What
 from .errors import NoGradientError, UsageError, some
@@ -46,17 +47,20 @@ class Engine(nn.Module):
         self.lr_scheduler: Any = None
         self.micro_steps = 0
         self.has_buffers = buffers.size(model) > 0
+        self.progress = progress or Progress(settings.steps_per_print)
+        self.activations = Activations(settings.activations == "keep", settings.activation_budget_bytes,
+                                       self.progress.note)
+        self.visits.trained = self.activations.pass_ended
         for unit in units:
             if unit.module is not None:
-                unit.module.forward = UnitCall(unit, self.visits)
+                unit.module.forward = UnitCall(unit, self.visits, self.activations)
         model.register_forward_pre_hook(self._model_is_called)
         model.register_forward_hook(self._model_was_called, always_call=True)
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
         self._ending = Ending(self, core)
-        self.progress = progress or Progress(settings.steps_per_print)
         self.optimizer.told = self._tell
-        self.visits.beginning = lambda: self.is_gradient_accumulation_boundary() and self.optimizer.begin()
+        self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled_in_vain(model, units))
 
     def use_scheduler(self, scheduler: Any) -> None:
@@ -91,7 +95,7 @@ class Engine(nn.Module):
         self.micro_steps += 1
         if self.micro_steps % self.settings.accumulation != 0:
             return
-        if not self.binding.gradient_came:
+        if not self.binding.fed:
             self.micro_steps -= 1
             raise NoGradientError("engine.step(): no gradient has come since the last step; call engine.backward(loss) "
                                   "before it")
@@ -227,6 +231,9 @@ class Engine(nn.Module):
     @torch.compiler.disable
     def _model_was_called(self, *_: Any) -> None:
         self.visits.model_called()
+
+    def _begin_step(self) -> bool:
+        return self.is_gradient_accumulation_boundary() and self.optimizer.begin()
 
     def _client_state(self) -> Mapping[str, str]:
         return checkpoint.committed_state(self)

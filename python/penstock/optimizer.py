@@ -43,7 +43,7 @@ class Optimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Gradients are None, whatever `set_to_none` says; update() does so itself."""
         self._core.clear_gradients()
-        self._binding.gradient_came = False
+        self._binding.fed.clear()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -83,9 +83,10 @@ class Optimizer(torch.optim.Optimizer):
         self.report = self._core.update(replace(
             self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
         self._binding.end_completing()
-        self._binding.gradient_came = False
         if self.report.updated:
             self.updates = step
+            self._binding.updated()
+        self._binding.fed.clear()
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
         self.told(self.report)
@@ -124,7 +125,7 @@ class Optimizer(torch.optim.Optimizer):
                                "snapshots is known: penstock.initialize(snapshots=...)")
         self._visits.end()
         self._binding.go_back(self.snapshot_path(updates))
-        self._binding.gradient_came = False
+        self._binding.fed.clear()
         self.updates = updates
 
 

@@ -12,7 +12,7 @@ _told_by_torch: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_ho
 
 class _Watched(threading.local):
     def __init__(self) -> None:
-        self.inside: list[Any] = []  # the hooks that pack
+        self.inside: list[tuple[Any, Any]] = []
 
 
 _watched = _Watched()
@@ -20,9 +20,14 @@ _watched = _Watched()
 
 def innermost() -> Any:
     """The function that packs, or None."""
+    hooks = innermost_pair()
+    return None if hooks is None else hooks[0]
+
+
+def innermost_pair() -> tuple[Any, Any] | None:
+    """The functions that pack and unpack."""
     if _told_by_torch is not None:
-        hooks = _told_by_torch(True)
-        return None if hooks is None else hooks[0]
+        return _told_by_torch(True)  # type: ignore[no-any-return]
     return _watched.inside[-1] if _watched.inside else None
 
 
@@ -31,7 +36,7 @@ def _watch() -> None:
 
     def entered(self: Any) -> None:
         enter(self)
-        _watched.inside.append(self.pack_hook)
+        _watched.inside.append((self.pack_hook, self.unpack_hook))
 
     def left(self: Any, *args: object) -> None:
         _watched.inside.pop()

@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
+from .errors import UsageError
 from .loss_scale import LossScale
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a configuration says beside optimizer, scheduler and store."""
+    """What a configuration says beside optimizer, scheduler and store. `activations`, to the same bits: "recompute"
+    runs each unit's forward again in backward; "keep" keeps the graphs of as many units as `activation_budget_bytes` has
+    room for, those nearest to the loss first, and recomputes the others (None: keeps all)."""
 
     accumulation: int = 1  # micro-batches of one step
     clip: float = 0.0  # largest global norm of the gradient; 0: none
@@ -19,3 +23,11 @@ class Settings:
     dtype: torch.dtype | None = None  # what the model is made before it is managed; None: as it is
     loss_scale: LossScale | None = None  # of fp16
     steps_per_print: int | None = None  # steps from one line of progress to the next; None: steps are not told of
+    activations: Literal["recompute", "keep"] = "recompute"
+    activation_budget_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.activations not in ("recompute", "keep"):
+            raise UsageError(f"Settings(activations={self.activations!r}): there are 'recompute' and 'keep'")
+        if self.activation_budget_bytes is not None and self.activation_budget_bytes < 0:
+            raise UsageError(f"Settings(activation_budget_bytes={self.activation_budget_bytes}): bytes; None: no limit")

@@ -1,4 +1,5 @@
-"""The forward of a unit: torch's own non-reentrant checkpoint, whose two contexts are visits.
+"""The forward of a unit: torch's own non-reentrant checkpoint, whose two contexts are visits; or, where its graph is
+kept, a visit under hooks for what the graph saves.
 
 So every tensor that crosses a unit's boundary is torch's affair, whatever its shape, and weights are read only between
 a visit and the next one.
@@ -11,11 +12,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
+from .activations import Activations
 from .errors import ModelError, UsageError, some
-from .saved_hooks import innermost
+from .kept_graph import KeptGraph, is_plain
+from .saved_hooks import innermost, innermost_pair
 from .surroundings import Buffers, RandomStates, as_it_was
 from .units import Unit
 from .visits import Call, Visits, in_backward
@@ -24,9 +28,10 @@ from .visits import Call, Visits, in_backward
 class UnitCall:
     """Takes the place of a module's forward. It belongs to one model: neither copied nor pickled."""
 
-    def __init__(self, unit: Unit, visits: Visits) -> None:
+    def __init__(self, unit: Unit, visits: Visits, activations: Activations) -> None:
         assert unit.module is not None
         self.unit, self.visits, self.module = unit, visits, unit.module
+        self.activations = activations
         self.forward: Callable[..., Any] = unit.module.forward
         functools.update_wrapper(self, unit.module.forward)
 
@@ -41,7 +46,31 @@ class UnitCall:
         if call.foreign or not torch.is_grad_enabled():
             with ForwardVisit(visits, call):
                 return self.forward(*args, **kwargs)
-        return self._checkpointed(call, args, kwargs)
+        if self.activations.keep:
+            return self._kept_or_not(call, args, kwargs)
+        return self._checkpointed(call, args, kwargs, ForwardVisit(visits, call))
+
+    def _kept_or_not(self, call: Call, args: Any, kwargs: Any) -> Any:
+        call.given_bytes = sum(each.nbytes for each in pytree.tree_leaves((args, kwargs)) if is_plain(each))
+        if self.activations.keeps(call) and self._may_keep(call):
+            return self._kept(call, args, kwargs)
+        if not self.activations.is_measured(call.name):
+            return self._checkpointed(call, args, kwargs, MeasuredVisit(self.visits, call, self.activations))
+        if not in_backward():
+            self.activations.recomputed(call)
+        return self._checkpointed(call, args, kwargs, ForwardVisit(self.visits, call))
+
+    def _may_keep(self, call: Call) -> bool:
+        own = self.module.__dict__.get("_gradient_checkpointing_func")
+        if own is not None and getattr(self.module, "gradient_checkpointing", True):
+            self.activations.cannot(call.name, "checkpointing within it is switched on")
+            return False
+        inside = innermost()
+        if inside is None or isinstance(getattr(inside, "__self__", None), KeptGraph):
+            return True
+        if call.parent is None:
+            self.activations.cannot(call.name, "it is called within hooks for saved tensors, which would not see them")
+        return False
 
     def _in_region(self, call: Call, args: Any, kwargs: Any) -> Any:
         """A checkpoint of the user's recomputes this unit: once is enough."""
@@ -52,12 +81,22 @@ class UnitCall:
         finally:
             self.visits.leave_again(call)
 
-    def _checkpointed(self, call: Call, args: Any, kwargs: Any) -> Any:
+    def _kept(self, call: Call, args: Any, kwargs: Any) -> Any:
+        graph = KeptGraph(call, self.visits)
+        with graph.hooks(), ForwardVisit(self.visits, call):
+            out = self.forward(*args, **kwargs)
+        self.activations.hold(graph)
+        return self._called(out)
+
+    def _checkpointed(self, call: Call, args: Any, kwargs: Any, forward: ForwardVisit) -> Any:
         run = Run(self._without_own_checkpoint, args, kwargs)
         buffers = Buffers(self.module)
-        contexts = ForwardVisit(self.visits, call), BackwardVisit(self.visits, call, buffers)
+        contexts = forward, BackwardVisit(self.visits, call, buffers)
         out = checkpoint(run, *run.tensors, use_reentrant=False, context_fn=lambda: contexts)
         buffers.called()
+        return self._called(out)
+
+    def _called(self, out: Any) -> Any:
         if torch.is_autocast_enabled(_device_type(self.module)):
             torch.clear_autocast_cache()  # else a copy of every weight stays until autocast ends
         for each in pytree.tree_leaves(out):
@@ -133,6 +172,35 @@ class ForwardVisit:
 
     def __exit__(self, *_: Any) -> None:
         self.visits.leave(self.call)
+
+
+class MeasuredVisit(ForwardVisit):
+    """Beside the checkpoint that recomputes the call: what its graph would have taken if it had been kept."""
+
+    def __init__(self, visits: Visits, call: Call, activations: Activations) -> None:
+        super().__init__(visits, call)
+        self.activations = activations
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        hooks = innermost_pair()
+        assert hooks is not None  # the checkpoint's
+        packs, unpacks = hooks
+        self.graph = KeptGraph(self.call, self.visits)
+        self.saved: list[Any] = []  # so that no two are at one address
+
+        def pack(tensor: torch.Tensor) -> Any:
+            self.saved.append(self.graph.pack(tensor))
+            return packs(tensor)
+        self.hooks = saved_tensors_hooks(pack, unpacks)
+        self.hooks.__enter__()
+
+    def __exit__(self, kind: Any = None, *others: Any) -> None:
+        self.hooks.__exit__(kind, *others)
+        if kind is None:
+            self.activations.measured(self.graph)
+        del self.hooks, self.saved, self.graph
+        super().__exit__(kind, *others)
 
 
 class BackwardVisit:

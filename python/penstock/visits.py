@@ -20,12 +20,13 @@ IN_PLACE = {"__setitem__"} | {f"__i{name}__" for name in (
 
 @dataclass(eq=False)
 class Call:
-    """One call of a unit's forward. `parent` is the call within which it was made."""
+    """One call of a unit's forward. `parent` is the call within which it was made; `given_bytes` are its arguments'."""
 
     name: str
     reads: Visit
     parent: Call | None = None
     foreign: bool = False  # within a checkpoint of the user's
+    given_bytes: int = 0
 
     def ancestors(self) -> Iterable[Call]:
         each = self.parent
@@ -51,6 +52,7 @@ class Visits:
         self.core = core
         self.binding: Binding  # set by the engine, which builds both
         self.beginning: Callable[[], bool] = lambda: False  # a step, with this backward: whether it was
+        self.trained: Callable[[], None] = lambda: None  # a training pass has ended
         self.notes: dict[str, str] = {}  # parameters that were read outside of their units, and by what
         self.kind: PassKind | None = None
         self.open: list[Call] = []
@@ -94,8 +96,10 @@ class Visits:
             self.binding.complete(unit)
         self.core.end_pass()
         self._readable = ()
-        if self.kind == "training" and self._forward:
-            self._last_forward, self._forward = self._forward, []
+        if self.kind == "training":
+            if self._forward:
+                self._last_forward, self._forward = self._forward, []
+            self.trained()
         self.kind, self._in_order = None, False
 
     def give_up(self) -> None:
@@ -135,6 +139,19 @@ class Visits:
     def leave_again(self, call: Call) -> None:
         self.open.remove(call)
 
+    def read_again(self, call: Call) -> None:
+        """A backward comes to a graph of it that was kept: as a recompute, without computing."""
+        self.enter_again(call)
+        self.leave_again(call)
+
+    def bring(self, call: Call, unit: int) -> None:
+        """A kept graph of the call reads a weight of this unit: others may have been read since the call was."""
+        if not self._is_there(unit):
+            self.read_again(call)
+        if not self._is_there(unit):  # it was another call's, which gave it to this one
+            self._arrive((unit,), self._late)
+            self._late.add(unit)
+
     def enter_region(self, call: Call, key: Any) -> None:
         """A checkpoint of the user's recomputes: `key` says which."""
         self._begin_if_none()
@@ -170,6 +187,9 @@ class Visits:
     def _begin_if_none(self) -> None:
         if self.kind is None or (self.kind == "inference" and torch.is_grad_enabled() and not self.open):
             self.begin("training" if torch.is_grad_enabled() or in_backward() else "inference")
+
+    def _is_there(self, unit: int) -> bool:
+        return unit in self._bound or unit in self.binding.resident
 
     def _streamed(self, units: Iterable[int]) -> Visit:
         return tuple(unit for unit in dict.fromkeys(units) if unit not in self.binding.resident)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import penstock
-from cores import WITHIN_BACKWARD, test_core
+from cores import ACTIVATIONS, WITHIN_BACKWARD, test_core
 from penstock.bits import same_bits
 
 Make = Callable[[], nn.Module]
@@ -73,13 +73,14 @@ class Training:
         out.state, out.after = model.state_dict(), torch.rand(()).item()
         return out
 
-    def managed(self, window_bytes: int | None = None, **options: Any) -> Trained:
+    def managed(self, window_bytes: int | None = None, activations: Any = ACTIVATIONS, budget: int | None = None,
+                **options: Any) -> Trained:
         seed()
         model = self.make()
         optimizer = self.optimizer([each for each in model.parameters() if each.requires_grad])
         opener = test_core(window_bytes)
         engine, _, _, _ = penstock.initialize(model, optimizer, core=opener, settings=penstock.Settings(
-            accumulation=self.accumulation), **options)
+            accumulation=self.accumulation, activations=activations, activation_budget_bytes=budget), **options)
         out = Trained(engine=engine, core=opener.last)
         for batch in self.batches:
             loss = self.loss(engine, batch)

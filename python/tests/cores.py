@@ -1,5 +1,6 @@
 """Which core a test trains over: the stand-in, or with PENSTOCK_TEST_CORE=native the one on NVMe, in a folder that goes
-with it; PENSTOCK_TEST_DEVICE says on which device, PENSTOCK_TEST_ORDER in which order units are updated."""
+with it; PENSTOCK_TEST_DEVICE says on which device, PENSTOCK_TEST_ORDER in which order units are updated, and
+PENSTOCK_TEST_ACTIVATIONS=keep that graphs are kept."""
 from __future__ import annotations
 
 import os
@@ -19,6 +20,7 @@ NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
 DEVICE = os.environ.get("PENSTOCK_TEST_DEVICE", "cpu")
 OPTIONS: dict[str, Any] = {} if DEVICE == "cpu" else {"device": DEVICE, "device_budget_bytes": 256 << 20}
 OPTIONS["update_order"] = os.environ.get("PENSTOCK_TEST_ORDER", "after_backward")
+ACTIVATIONS: Any = os.environ.get("PENSTOCK_TEST_ACTIVATIONS", "recompute")
 WITHIN_BACKWARD = OPTIONS["update_order"] in WITHIN  # gradients are not there after it
 
 

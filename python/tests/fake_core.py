@@ -53,7 +53,7 @@ class FakeCore:
         self.expected: dict[PassKind, list[Visit]] = {"training": list(model.training),
                                                       "inference": list(model.inference)}
         self.passes: list[tuple[PassKind, list[Visit]]] = []
-        self.read_bytes = self.peak_bytes = self.updates = 0
+        self.read_bytes = self.peak_bytes = self.updates = self.fetched = 0
         self.expectations: list[tuple[PassKind, list[Visit]]] = []
 
     # Passes.
@@ -219,16 +219,15 @@ class FakeCore:
 
     def _fetch(self, u: int) -> None:
         size = bytes_of(self.units[u])
-        at = 0
-        for offset, end in sorted((o, o + bytes_of(self.units[each])) for each, o in self.stays.items()):
-            if offset - at >= size:
-                break
-            at = end
-        if self.window.numel() - at < size:
+        there = sorted((o, o + bytes_of(self.units[each])) for each, o in self.stays.items())
+        gaps = list(zip([0, *(end for _, end in there)], [*(begin for begin, _ in there), self.window.numel()]))
+        wide = [(begin, end) for begin, end in gaps if end - begin >= size]
+        if not wide:
             there = [self.units[each].name for each in self.stays]
             raise FitError(f"unit '{self.units[u].name}' of {size} bytes finds no room in the window of "
                            f"{self.window.numel()} bytes beside {there}; give it more, or make some resident")
-        self.stays[u] = at
+        self.fetched += 1  # each third at the back, so that a unit comes to lie elsewhere
+        self.stays[u] = wide[0][0] if self.fetched % 3 else (wide[-1][1] - size) // GRANULE * GRANULE
         self.read_bytes += size
         for i in range(len(self.units[u].parameters)):
             self._in_window(u, i).copy_(self.store["weight"][u, i])

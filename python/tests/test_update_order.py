@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 import penstock
 import small_models as small
 from compare import Training, adamw, weights_equal
+from cores import ACTIVATIONS
 from penstock.loss_scale import LossScale
 from penstock.native import library
 
@@ -26,7 +28,8 @@ def open_engine(path, order, make=small.Stack, settings=SETTINGS, **options):
     torch.manual_seed(3)
     model = make()
     return penstock.initialize(model, adamw([each for each in model.parameters() if each.requires_grad]),
-                               store=penstock.Store(path, update_order=order, **options), settings=settings)[0]
+                               store=penstock.Store(path, update_order=order, **options),
+                               settings=replace(settings, activations=ACTIVATIONS))[0]
 
 
 def train(engine, batches=BATCHES):

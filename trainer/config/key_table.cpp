@@ -250,7 +250,8 @@ constexpr std::array key_list = {
             .shared(obeyed),
     KeySpec{"memory.activations", choice, "", {}, all_words<engine::Activations>, free,
             "run each unit's forward again in backward, or keep what it computed",
-            session_default<&Session::engine, &engine::EngineOptions::activations>},
+            session_default<&Session::engine, &engine::EngineOptions::activations>}
+            .shared(obeyed),
     KeySpec{"memory.activation_budget", bytes, "(none)", {4 * kibi, 64 * tebi}, {}, free,
             "of memory.host_budget, for what goes between the units and is kept for backward: what has no room there "
             "goes to NVMe and comes back; without it all of it stays in memory outside of the pool",
@@ -258,7 +259,8 @@ constexpr std::array key_list = {
     KeySpec{"memory.graph_budget", bytes, "(none)", {0, 64 * tebi}, {}, free,
             "of memory.activations \"keep\": memory outside of the pool that what is kept may take; as many units as "
             "fit keep it, those nearest to the loss, and the others are run again",
-            session<&Session::engine, &engine::EngineOptions::graph_budget_bytes>},
+            session<&Session::engine, &engine::EngineOptions::graph_budget_bytes>}
+            .shared(obeyed),
     KeySpec{"memory.device", choice, "", {}, all_words<zero::DeviceKind>, free, "where compute reads weights",
             session_default<&Session::device, &Device::kind>},
     KeySpec{"memory.device_budget", bytes, "", {0, 64 * tebi}, {}, free,

@@ -13,6 +13,8 @@ constexpr std::string_view one_process = "there is one process";
 constexpr std::string_view own_memory = "memory is planned from memory.host_budget and the order of units";
 constexpr std::string_view own_io = "the store chooses blocks and depth by what it reads and writes";
 constexpr std::string_view pinned = "memory that a device copies from is always pinned";
+constexpr std::string_view units_decide =
+    "each unit's forward runs again in backward, unless memory.activations is \"keep\"";
 constexpr std::string_view no_log = "it changes nothing of the training, and the package has no such report";
 
 constexpr PackageRule automatic(std::string_view value) {
@@ -234,18 +236,12 @@ constexpr std::array key_list = {
     without("aio.use_gds", own_io),
 
     // Activations.
-    without("activation_checkpointing.partition_activations",
-            "each unit's forward runs again in backward, and nothing of its activations is kept"),
-    without("activation_checkpointing.cpu_checkpointing",
-            "each unit's forward runs again in backward, and nothing of its activations is kept"),
-    without("activation_checkpointing.contiguous_memory_optimization",
-            "each unit's forward runs again in backward, and nothing of its activations is kept"),
-    without("activation_checkpointing.number_checkpoints",
-            "each unit's forward runs again in backward, and nothing of its activations is kept"),
-    without("activation_checkpointing.synchronize_checkpoint_boundary",
-            "each unit's forward runs again in backward, and nothing of its activations is kept"),
-    without("activation_checkpointing.profile",
-            "each unit's forward runs again in backward, and nothing of its activations is kept"),
+    without("activation_checkpointing.partition_activations", units_decide),
+    without("activation_checkpointing.cpu_checkpointing", units_decide),
+    without("activation_checkpointing.contiguous_memory_optimization", units_decide),
+    without("activation_checkpointing.number_checkpoints", units_decide),
+    without("activation_checkpointing.synchronize_checkpoint_boundary", units_decide),
+    without("activation_checkpointing.profile", units_decide),
 
     // What one process does not do, and logs that the package does not write.
     without("communication_data_type", one_process),

@@ -75,6 +75,10 @@ class Progress:
         """Of the core's long works: what a Store takes as its progress."""
         self._quietly(lambda: self._long(what, done, total))
 
+    def note(self, text: str) -> None:
+        """Of what the engine has decided."""
+        self._quietly(lambda: self._note(text))
+
     def begin(self, core: Core, warning: str | None = None) -> None:
         """It is open: steps are timed from now on."""
         if warning is not None:
@@ -157,9 +161,12 @@ class Progress:
 
     def _notes(self, core: Core) -> None:
         for note in core.notes():
-            if self._terminal is not None:
-                self._terminal.leave()
-            LOGGER.info("%s", note)
+            self._note(note)
+
+    def _note(self, text: str) -> None:
+        if self._terminal is not None:
+            self._terminal.leave()
+        LOGGER.info("%s", text)
 
 
 def waited_ns(core: Core) -> int:

@@ -1,0 +1,473 @@
+"""Graphs that are kept from forward to backward: the bits of plain torch, within a budget, and no weights in them."""
+from __future__ import annotations
+
+import gc
+import logging
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import penstock
+import small_models as small
+from compare import Training, adamw
+from cores import NATIVE
+from cores import test_core as core_of
+
+BLOCK_BYTES = 4 * 10 * small.WIDTH  # of a tensor between blocks
+
+
+def training(make, count=4, loss=small.loss, **options) -> Training:
+    return Training(make, [small.ids(i) for i in range(count)], loss, **options)
+
+
+def kept(make=small.Stack, **options):
+    """The bits of plain torch, and which units' graphs were kept in the end."""
+    check = {key: options.pop(key) for key in ("window_bytes", "budget", "units", "resident") if key in options}
+    found = training(make, **options).check(activations="keep", **check)
+    assert found.engine.activations.held_bytes == 0
+    return found.engine.activations
+
+
+def engine_of(make=small.Stack, budget=None, steps=1, **options):
+    """After a step, in which graphs were measured."""
+    torch.manual_seed(0)
+    model = make()
+    engine = penstock.initialize(model, adamw([each for each in model.parameters() if each.requires_grad]), core=core_of(),
+                                 settings=penstock.Settings(activations="keep", activation_budget_bytes=budget),
+                                 **options)[0]
+    for _ in range(steps):
+        engine.backward(small.loss(engine, small.ids()))
+        engine.step()
+    return engine
+
+
+def count_calls(model) -> list[int]:
+    calls = [0] * len(model.blocks)
+    for at, block in enumerate(model.blocks):
+        block.linear.register_forward_hook(lambda *_, at=at: calls.__setitem__(at, calls[at] + 1))
+    return calls
+
+
+ALL = {"embedding", "blocks.0", "blocks.1", "blocks.2", "norm", "head"}
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_stack_of_blocks_trains_to_the_same_bits(tied, accumulation):
+    assert kept(lambda: small.Stack(tied=tied), accumulation=accumulation, clip=0.5).kept == ALL
+
+
+@pytest.mark.parametrize("make", [
+    small.Twice, small.Skipping, small.NestedStack, small.Sharing, small.Direct,
+    lambda: small.Stack(block=small.Normed), lambda: small.Stack(block=small.Experts),
+    lambda: small.Stack(block=small.Remembering), lambda: small.Stack(block=small.Counting),
+    lambda: small.Twice(block=small.Normed)])
+def test_an_awkward_module_trains_to_the_same_bits(make):
+    assert {"blocks.0", "blocks.1", "blocks.2"} <= kept(make, count=6).kept
+
+
+def test_after_the_first_step_nothing_is_recomputed():
+    engine = engine_of(steps=0)
+    calls = count_calls(engine.module)
+    for _ in range(3):
+        engine.backward(small.loss(engine, small.ids()))
+        engine.step()
+    assert calls == [2 + 1 + 1] * 3
+
+
+def test_recomputing_is_the_default_and_other_words_are_refused():
+    assert penstock.Settings().activations == "recompute"
+    with pytest.raises(penstock.UsageError, match="'recompute' and 'keep'"):
+        penstock.Settings(activations="retain")
+    with pytest.raises(penstock.UsageError, match="activation_budget_bytes=-1"):
+        penstock.Settings(activation_budget_bytes=-1)
+
+
+# The budget.
+@pytest.mark.parametrize("blocks", [0, 1, 2, 3])
+def test_those_nearest_to_the_loss_are_kept_as_far_as_the_budget_goes(blocks):
+    sizes = {unit: own.bytes for unit, own in engine_of().activations._measured.items()}
+    names = [*(f"blocks.{2 - at}" for at in range(blocks)), "norm", "head"]
+    budget = sum(sizes[each] for each in names)
+    for spare, wanted in ((0, set(names)), (sizes["embedding"], {*names, "embedding"})):
+        activations = kept(budget=budget + spare)
+        assert activations.kept == wanted and 0 < activations.peak_bytes <= budget + spare
+
+
+def test_a_kept_linear_layer_keeps_its_input_and_no_weight():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(small.WIDTH, 4 * small.WIDTH), nn.Linear(4 * small.WIDTH, 11)])
+
+        def forward(self, ids):
+            return self.layers[1](self.layers[0](torch.nn.functional.one_hot(ids % small.WIDTH, small.WIDTH).float()))
+    measured = engine_of(Model).activations._measured
+    assert [own.bytes for own in measured.values()] == [BLOCK_BYTES, 4 * BLOCK_BYTES]
+
+
+def test_what_is_held_is_what_was_measured_and_is_given_back():
+    engine = engine_of()
+    activations = engine.activations
+    loss = small.loss(engine, small.ids())
+    assert activations.held_bytes == sum(own.bytes for own in activations._measured.values()) > 0
+    engine.backward(loss)
+    assert activations.held_bytes == 0
+
+
+def test_a_longer_batch_makes_room_for_itself():
+    engine = engine_of(budget=4000)
+    before = engine.activations.kept
+    long = torch.cat([small.ids(1)] * 3, 1)
+    for batch in (long, long, small.ids()):
+        engine.backward(small.loss(engine, batch))
+        engine.step()
+        assert engine.activations.peak_bytes <= 4000
+    assert engine.activations.kept < before and engine.activations.kept
+
+
+def test_two_forwards_before_a_backward_share_the_budget():
+    budget = sum(own.bytes for own in engine_of().activations._measured.values())
+    activations = kept(loss=lambda model, batch: small.loss(model, batch) + small.loss(model, batch.flip(1)), budget=budget)
+    assert 0 < activations.peak_bytes <= budget and activations.kept == ALL
+
+
+def test_a_forward_without_backward_is_given_back():
+    engine = engine_of()
+    for _ in range(3):
+        small.loss(engine, small.ids())
+        assert engine.activations.held_bytes == 0
+    assert engine.activations.kept == ALL
+    with torch.no_grad():
+        small.loss(engine, small.ids())
+
+
+@pytest.mark.afterwards
+@pytest.mark.parametrize("where", ["forward", "between", "backward"])
+def test_an_exception_gives_back_what_was_kept_and_the_model_trains_on(where):
+    engine = engine_of()
+    block = engine.module.blocks[1]
+    hook = None
+    if where == "forward":
+        hook = block.linear.register_forward_hook(lambda *_: 1 / 0)
+    if where == "backward":
+        hook = block.linear.bias.register_hook(lambda _: 1 / 0)
+
+    def step():
+        loss = small.loss(engine, small.ids())
+        if where == "between":
+            raise ZeroDivisionError
+        loss.backward()
+    with pytest.raises(ZeroDivisionError):
+        step()
+    gc.collect()
+    if where != "backward":  # there torch keeps what it has not come to until the next one
+        assert engine.activations.held_bytes == 0
+    if hook:
+        hook.remove()
+    engine.optimizer.zero_grad()
+    engine.backward(small.loss(engine, small.ids()))
+    assert engine.activations.held_bytes == 0
+    engine.step()
+    assert engine.visits.kind is None and engine.activations.kept == ALL
+
+
+# Weights as a graph sees them.
+class Halves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight[1:], weight.t()[:, :1])
+        return x * weight.sum()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, tail, column = ctx.saved_tensors
+        return gradient * (tail.sum() + column.sum()), torch.full((small.WIDTH, small.WIDTH), (gradient * x).sum().item())
+
+
+class Views(small.Block):
+    def forward(self, x):
+        w = self.linear.weight
+        turned = torch.view_as_real(torch.view_as_complex(x.reshape(-1, 4, 2)) * torch.view_as_complex(w.view(-1, 4, 2)[0]))
+        y = torch.tanh(x @ w.t() + (x @ w.detach()[:, ::2]).sum(-1, keepdim=True) * w[2:3, 1:2] + turned.reshape(x.shape))
+        return x + Halves.apply(y, w) * 1e-2
+
+
+def test_views_of_weights_are_where_the_weights_are_now():
+    assert "blocks.0" in kept(lambda: small.Stack(block=Views)).kept
+
+
+class Conjugated(small.Block):
+    def forward(self, x):
+        w = torch.view_as_complex(self.linear.weight.view(-1, 4, 2)[0])
+        return x + torch.tanh(torch.view_as_real(torch.view_as_complex(x.reshape(-1, 4, 2)) * w.conj()).reshape(x.shape))
+
+
+def test_a_weight_that_is_seen_conjugated_is_no_reason_for_wrong_bytes():
+    kept(lambda: small.Stack(block=Conjugated))
+
+
+class Taking(nn.Linear):
+    def forward(self, x, given):
+        return torch.tanh(super().forward(x) * given)
+
+
+class Giving(small.Stack):
+    """Blocks that give of their weights to a unit that they call, and read them before and after."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared = Taking(small.WIDTH, small.WIDTH)
+        for block in self.blocks:
+            block.forward = lambda x, w=block.linear.weight: x + self.shared(torch.tanh(x @ w.t()), w[:1]) @ w
+
+
+class Leaving(small.Stack):
+    """Blocks whose own checkpoint, from the second step on, calls another unit, for which they are left in backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.steps = nn.Linear(small.WIDTH, small.WIDTH), 0
+        for block in self.blocks:
+            block.forward = lambda x, w=block.linear.weight: x + self.inner(torch.tanh(x @ w.t())) @ w
+
+    def inner(self, x):
+        return checkpoint(self.shared, x, use_reentrant=True) if self.steps > 1 else self.shared(x)
+
+    def run(self, x):
+        self.steps += 1
+        return super().run(x)
+
+
+# A reentrant checkpoint has a backward of its own, and each brings a gradient of the unit that all share.
+@pytest.mark.parametrize("make", [Giving, pytest.param(Leaving, marks=pytest.mark.afterwards)])
+def test_other_units_may_be_read_within_a_units_graph(make):
+    assert {"blocks.0", "blocks.1", "blocks.2"} <= kept(make).kept
+
+
+def test_frozen_weights_and_autocast():
+    def make():
+        model = small.Stack()
+        for name, each in model.named_parameters():
+            each.requires_grad_("norm" in name or "head" in name)
+        return model
+
+    def loss(model, batch):
+        with torch.autocast("cpu", torch.bfloat16):
+            return small.loss(model, batch)
+    assert kept(make).kept == ALL
+    assert kept(loss=loss).kept == ALL
+
+
+def test_gradients_of_inputs_and_of_what_is_between():
+    def loss(model, batch):
+        inner = getattr(model, "module", model)
+        x = torch.nn.functional.one_hot(batch % small.WIDTH, small.WIDTH).float().requires_grad_()
+        for block in inner.blocks:
+            x = block(x)
+            x.retain_grad()
+        value = x.pow(2).sum()
+        first, = torch.autograd.grad(value, x, retain_graph=True)
+        return value + first.detach().sum()
+    engine = engine_of()
+    x = torch.randn(2, 5, small.WIDTH, requires_grad=True)
+    for block in engine.module.blocks:
+        block.eval()
+    engine.module.blocks[0](x).sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()
+    kept(loss=loss)
+
+
+@pytest.mark.afterwards
+def test_a_graph_may_be_gone_back_through_twice():
+    def loss(model, batch):
+        value = small.loss(model, batch)
+        value.backward(retain_graph=True)
+        return value
+    kept(loss=loss)
+
+
+def test_a_gradient_that_is_taken_within_a_forward():
+    class Forces(small.Block):
+        def forward(self, x):
+            y = super().forward(x)
+            inner = x.detach().requires_grad_()
+            force, = torch.autograd.grad(torch.tanh(self.linear(inner)).sum(), inner, create_graph=True)
+            return y + force
+    kept(lambda: small.Stack(block=Forces), count=6)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_a_unit_checkpoints_within_itself_is_recomputed_and_the_rest_is_kept(reentrant):
+    class Partly(small.Block):
+        def forward(self, x):
+            y = checkpoint(lambda x: self.dropout(torch.tanh(self.linear(x))), self.norm(x), use_reentrant=reentrant)
+            return torch.tanh(x + y @ self.linear.weight)
+    assert "blocks.0" in kept(lambda: small.Stack(block=Partly)).kept
+
+
+# What cannot be kept.
+class Sparse(small.Block):
+    def forward(self, x):
+        adjacent = torch.eye(10).to_sparse()
+        return x + torch.tanh(self.linear(torch.sparse.mm(adjacent, x.flatten(0, 1)).view_as(x)))
+
+
+def test_a_unit_that_saves_a_sparse_tensor_is_recomputed_and_named(caplog):
+    caplog.set_level(logging.INFO, "penstock")
+
+    def make():
+        model = small.Stack()
+        model.blocks[1] = Sparse()
+        return model
+    assert kept(make).kept == ALL - {"blocks.1"}
+    assert "unit 'blocks.1' is recomputed, its graph is not kept: it saves a tensor of layout torch.sparse_coo" in caplog.text
+    assert "graphs of 5 of 6 units are kept" in caplog.text and "recomputed are 'blocks.1'" in caplog.text
+
+
+def test_a_unit_that_saves_a_tensor_of_a_class_of_its_own_is_recomputed_and_named(caplog):
+    from torch.testing._internal.two_tensor import TwoTensor
+    caplog.set_level(logging.INFO, "penstock")
+
+    class Wrapped(small.Block):
+        def forward(self, x):
+            w = self.linear.weight
+            both = TwoTensor(x, x) * TwoTensor(w[0], w[0])
+            return x + torch.tanh(both.a + both.b)
+    kept(lambda: small.Stack(block=Wrapped), count=2)
+    assert "'blocks.0' is recomputed, its graph is not kept: it saves a tensor of class TwoTensor" in caplog.text
+
+
+@pytest.mark.afterwards
+def test_weights_within_a_layout_that_comes_up_later_are_copied():
+    class Later(small.Block):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls < 3:
+                return super().forward(x)
+            diagonal = torch.arange(10).expand(2, 10)
+            scale = torch.sparse_coo_tensor(diagonal, self.linear.weight.view(-1)[:10], (10, 10), is_coalesced=True)
+            return super().forward(x + torch.tanh(torch.sparse.mm(scale, x.flatten(0, 1)).view_as(x)))
+    engine = engine_of(lambda: small.Stack(block=Later))
+    plain = small.Stack(block=Later)
+    plain.load_state_dict(engine.state_dict())
+    for model in (plain, engine.module):
+        for block in model.blocks:
+            block.dropout.p, block.calls = 0.0, 2
+    small.loss(plain, small.ids()).backward()
+    assert engine.activations.kept == ALL
+    small.loss(engine, small.ids()).backward()
+    expected = {name: each.grad for name, each in plain.named_parameters()}
+    assert all(torch.equal(each.grad, expected[name]) for name, each in engine.module.named_parameters())
+    assert engine.activations.refused.keys() == {"blocks.0", "blocks.1", "blocks.2"}
+
+
+@pytest.mark.afterwards
+def test_a_layer_whose_own_checkpointing_is_on_is_recomputed_and_named(caplog):
+    caplog.set_level(logging.INFO, "penstock")
+    engine = engine_of()
+    calls = count_calls(engine.module)
+    block = engine.module.blocks[0]
+    block._gradient_checkpointing_func, block.gradient_checkpointing = checkpoint, True
+    engine.backward(small.loss(engine, small.ids()))
+    assert calls == [2, 1, 1] and "'blocks.0' is recomputed, its graph is not kept: checkpointing within" in caplog.text
+    block.gradient_checkpointing = False
+    engine.backward(small.loss(engine, small.ids()))
+    assert calls == [3, 2, 2]
+
+
+def test_hooks_of_the_program_see_what_they_saw(caplog):
+    caplog.set_level(logging.INFO, "penstock")
+    seen = []
+
+    def loss(model, batch):
+        seen.append(0)
+
+        def pack(x):
+            seen[-1] += 1
+            return x
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            return small.loss(model, batch)
+    kept(loss=loss, count=3)
+    managed = seen[3:]
+    assert managed[0] == managed[1] == managed[2] > 0 and "within hooks for saved tensors" in caplog.text
+
+
+# Errors instead of other bytes.
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_what_was_changed_in_place_since_the_forward_is_an_error_as_in_torch(name):
+    class Squashed(small.Block):
+        def forward(self, x):
+            return torch.tanh(self.linear(x))
+    engine = engine_of(lambda: small.Stack(block=Squashed))
+    x = torch.randn(2, 5, small.WIDTH)
+    y = engine.module.blocks[0](x)
+    (x if name == "input" else y.detach()).add_(1)
+    with pytest.raises(penstock.UsageError, match="unit 'blocks.0', has been modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.afterwards
+def test_a_graph_from_before_an_update_is_an_error():
+    engine = engine_of()
+    stale = small.loss(engine, small.ids())
+    engine.backward(small.loss(engine, small.ids(1)))
+    engine.step()
+    with pytest.raises(penstock.UsageError, match="call backward before engine.step"):
+        stale.backward()
+    engine.visits.give_up()
+    stale = small.loss(engine, small.ids())
+    engine.set_weight("blocks.1.linear.weight", torch.zeros(small.WIDTH, small.WIDTH))
+    with pytest.raises(penstock.UsageError, match="'blocks.1.linear.weight', needed for a gradient in unit 'blocks.1'"):
+        stale.backward()
+
+
+def test_a_weight_that_is_not_there_is_an_error_and_no_other_bytes(monkeypatch):
+    engine = engine_of()
+    loss = small.loss(engine, small.ids())
+    engine.visits.end()
+    monkeypatch.setattr(engine.visits, "read_again", lambda call: None)
+    monkeypatch.setattr(engine.visits, "bring", lambda call, unit: None)
+    with pytest.raises(penstock.ReleasedError, match="needed for a gradient in unit 'head', and is not there"):
+        loss.backward()
+
+
+def test_create_graph_is_refused():
+    engine = engine_of()
+    with pytest.raises(penstock.UsageError, match="create_graph"):
+        small.loss(engine, small.ids()).backward(create_graph=True)
+
+
+@pytest.mark.fake
+def test_the_window_needs_only_the_units_of_one_visit():
+    found = training(lambda: small.Stack(blocks=6)).check(activations="keep")
+    widest = max(found.core.peak_bytes, 1)
+    training(lambda: small.Stack(blocks=6)).check(activations="keep", window_bytes=widest)
+    training_passes = [visits for kind, visits in found.core.passes if kind == "training"]
+    assert training_passes[0] == training_passes[-1]
+
+
+@pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_a_device_with_memory_of_its_own_has_the_same_bits(tmp_path, device):
+    torch.manual_seed(3)
+    model = small.Stack()
+    engine = penstock.initialize(model, adamw(model.parameters()), settings=penstock.Settings(activations="keep"),
+                                 store=penstock.Store(tmp_path, device=device,
+                                                      device_budget_bytes=0 if device == "cpu" else 64 << 20))[0]
+    for step in range(4):
+        engine.backward(small.loss(engine, small.ids(step)))
+        engine.step()
+    assert engine.activations.kept == ALL
+
+
+def test_a_configuration_may_ask_for_it():
+    engine = penstock.initialize(small.Stack(), config={"memory": {"activations": "keep"}}, core=core_of())[0]
+    assert engine.activations.keep and engine.activations.budget_bytes is None
+    engine = penstock.initialize(small.Stack(), core=core_of(), config={
+        "memory": {"activations": "keep", "graph_budget": "1MiB"}})[0]
+    assert engine.activations.budget_bytes == 1 << 20
