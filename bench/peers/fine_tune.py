@@ -124,7 +124,7 @@ def ready_for_penstock(options):
                            device=options.device,
                            device_budget_bytes=256 << 20 if options.device == "emulated" else 0)
     settings = penstock.Settings(clip=options.clip, activations=options.activations,
-                                 activation_budget_bytes=options.activation_budget)
+                                 graph_budget_bytes=options.graph_budget)
     if options.plan:
         print_plan(model, optimizer, store, settings, options)
     engine, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=settings)
@@ -182,7 +182,7 @@ def main():
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--update-order", default="after_backward", help="of Penstock")
     parser.add_argument("--activations", choices=["recompute", "keep"], default="recompute", help="of Penstock")
-    parser.add_argument("--activation-budget", type=int, help="bytes of graphs that are kept; without it all are")
+    parser.add_argument("--graph-budget", type=int, help="bytes of graphs that are kept; without it all are")
     parser.add_argument("--device", default="cpu", help="of all but DeepSpeed: cpu, cuda")
     parser.add_argument("--buffers", type=int, default=22, help="of DeepSpeed's, each as large as the largest parameter: "
                         "with 40 in fp32 it is killed where there are 24 GB")

@@ -116,5 +116,5 @@ class Activations:
         text = (f"graphs of {len(self.kept)} of {len(self._measured)} units are kept from forward to backward: "
                 f"{total / 2**20:.1f} MiB")
         if self.budget_bytes is not None:
-            text += f" of activation_budget_bytes {self.budget_bytes / 2**20:.1f} MiB"
+            text += f" of graph_budget_bytes {self.budget_bytes / 2**20:.1f} MiB"
         return text + (f"; recomputed are {some(others)}" if others else "")

@@ -48,7 +48,7 @@ class Engine(nn.Module):
         self.micro_steps = 0
         self.has_buffers = buffers.size(model) > 0
         self.progress = progress or Progress(settings.steps_per_print)
-        self.activations = Activations(settings.activations == "keep", settings.activation_budget_bytes,
+        self.activations = Activations(settings.activations == "keep", settings.graph_budget_bytes,
                                        self.progress.note)
         self.visits.trained = self.activations.pass_ended
         for unit in units:

@@ -13,7 +13,7 @@ from .loss_scale import LossScale
 @dataclass(frozen=True)
 class Settings:
     """What a configuration says beside optimizer, scheduler and store. `activations`, to the same bits: "recompute"
-    runs each unit's forward again in backward; "keep" keeps the graphs of as many units as `activation_budget_bytes` has
+    runs each unit's forward again in backward; "keep" keeps the graphs of as many units as `graph_budget_bytes` has
     room for, those nearest to the loss first, and recomputes the others (None: keeps all)."""
 
     accumulation: int = 1  # micro-batches of one step
@@ -24,10 +24,10 @@ class Settings:
     loss_scale: LossScale | None = None  # of fp16
     steps_per_print: int | None = None  # steps from one line of progress to the next; None: steps are not told of
     activations: Literal["recompute", "keep"] = "recompute"
-    activation_budget_bytes: int | None = None
+    graph_budget_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.activations not in ("recompute", "keep"):
             raise UsageError(f"Settings(activations={self.activations!r}): there are 'recompute' and 'keep'")
-        if self.activation_budget_bytes is not None and self.activation_budget_bytes < 0:
-            raise UsageError(f"Settings(activation_budget_bytes={self.activation_budget_bytes}): bytes; None: no limit")
+        if self.graph_budget_bytes is not None and self.graph_budget_bytes < 0:
+            raise UsageError(f"Settings(graph_budget_bytes={self.graph_budget_bytes}): bytes; None: no limit")

@@ -80,7 +80,7 @@ class Training:
         optimizer = self.optimizer([each for each in model.parameters() if each.requires_grad])
         opener = test_core(window_bytes)
         engine, _, _, _ = penstock.initialize(model, optimizer, core=opener, settings=penstock.Settings(
-            accumulation=self.accumulation, activations=activations, activation_budget_bytes=budget), **options)
+            accumulation=self.accumulation, activations=activations, graph_budget_bytes=budget), **options)
         out = Trained(engine=engine, core=opener.last)
         for batch in self.batches:
             loss = self.loss(engine, batch)

@@ -35,7 +35,7 @@ def engine_of(make=small.Stack, budget=None, steps=1, **options):
     torch.manual_seed(0)
     model = make()
     engine = penstock.initialize(model, adamw([each for each in model.parameters() if each.requires_grad]), core=core_of(),
-                                 settings=penstock.Settings(activations="keep", activation_budget_bytes=budget),
+                                 settings=penstock.Settings(activations="keep", graph_budget_bytes=budget),
                                  **options)[0]
     for _ in range(steps):
         engine.backward(small.loss(engine, small.ids()))
@@ -81,8 +81,8 @@ def test_recomputing_is_the_default_and_other_words_are_refused():
     assert penstock.Settings().activations == "recompute"
     with pytest.raises(penstock.UsageError, match="'recompute' and 'keep'"):
         penstock.Settings(activations="retain")
-    with pytest.raises(penstock.UsageError, match="activation_budget_bytes=-1"):
-        penstock.Settings(activation_budget_bytes=-1)
+    with pytest.raises(penstock.UsageError, match="graph_budget_bytes=-1"):
+        penstock.Settings(graph_budget_bytes=-1)
 
 
 # The budget.

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from ..activations import Activations
 from ..unit_call import ForwardVisit, UnitCall, top_hooks
 from ..units import Unit
 from ..visits import Call, Visits, in_backward
@@ -72,7 +73,7 @@ class MeasuredCall(UnitCall):
     visits: MeasuringVisits
 
     def __init__(self, unit: Unit, visits: MeasuringVisits, kinds: Kinds) -> None:
-        super().__init__(unit, visits)
+        super().__init__(unit, visits, Activations(keep=False))  # how many graphs would be kept, only a pass says
         self.kinds = kinds
 
     @torch.compiler.disable
