@@ -81,6 +81,7 @@ zero::SettingNames setting_names() {
             .prefetch_depth = "memory.prefetch_depth",
             .staging = "memory.staging_tiles",
             .gradient_type = "data_types.grad_accum_dtype",
+            .gradient_memory = "memory.gradients",
             .resident_weights = "zero_optimization.offload_param.device",
             .resident_states = "zero_optimization.offload_optimizer.device",
             .activations = "memory.activation_budget",

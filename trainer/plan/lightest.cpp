@@ -24,6 +24,8 @@ const char* setting_of(zero::Lightening change) {
             return "zero_optimization.offload_param.device=nvme";
         case zero::Lightening::no_prefetch:
             return "memory.prefetch_depth=0";
+        case zero::Lightening::gradients_on_nvme:
+            return "memory.gradients=nvme";
         case zero::Lightening::gradients_bf16:
             return "data_types.grad_accum_dtype=bf16";
     }

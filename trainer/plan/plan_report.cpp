@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <numeric>
 
 namespace penstock::trainer {
 namespace {
@@ -41,12 +42,20 @@ std::string text_of_memory(const RunPlan& plan) {
     return text + table;
 }
 
+std::uint64_t spilled_bytes(const zero::SessionPlan& plan) {
+    const std::vector<std::uint64_t> bytes = plan.spilled_gradients();
+    return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+}
+
 std::string text_of_traffic(const RunPlan& plan) {
     const zero::StepBytes& bytes = plan.way.plan->step_bytes;
     const auto& options = plan.way.plan->options;
     std::string text = report_line(
         "NVMe", fmt::format("a store of {:.2f} GB in {}", giga(static_cast<double>(plan.way.plan->store_bytes())),
                             fmt::join(options.swap_directories, ", ")));
+    if (const std::uint64_t spilled = spilled_bytes(*plan.way.plan); spilled > 0)
+        text += report_line(
+            "", fmt::format("and {:.2f} GB of gradients beside it while it runs", giga(static_cast<double>(spilled))));
     std::string residents;
     if (bytes.resident_write > 0 && options.durability.commit_steps > 0)
         residents = fmt::format(", and {:.3f} GB more in each step that commits",
@@ -142,6 +151,7 @@ std::string json_of(const RunPlan& plan) {
                            {"prefetch_depth", own.memory.window.depth},
                            {"staging_tiles", own.memory.staging_tiles},
                            {"store_bytes", own.store_bytes()},
+                           {"spill_bytes", spilled_bytes(own)},
                            {"nvme_read_bytes", own.step_bytes.read},
                            {"nvme_write_bytes", own.step_bytes.write},
                            {"resident_write_bytes", own.step_bytes.resident_write},

@@ -64,7 +64,8 @@ void Driver::end_pass() {
     s.phase = State::Phase::between;
 }
 
-void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at) {
+void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at,
+                          GradientsFrom gradients) {
     State& s = *state_;
     PENSTOCK_CHECK((s.phase == State::Phase::between || at == UpdateAt::departure) && !next_awaiting() && !commits(),
                    "an update begins within a pass, another update or a commit");
@@ -78,7 +79,8 @@ void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles reside
     s.next_in_order = 0;
     for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;
     s.update_open = true;
-    s.begun = s.send({.kind = Order::Kind::begin_update, .units = s.update_order, .residents = residents});
+    s.begun = s.send(
+        {.kind = Order::Kind::begin_update, .units = s.update_order, .residents = residents, .gradients = gradients});
 }
 
 bool Driver::awaits_update(std::uint32_t unit) const noexcept {
@@ -115,7 +117,7 @@ std::optional<StagedTile> Driver::next_tile(std::uint32_t unit) {
     const UnitObjects& objects = s.deps.layout->objects(unit);
     std::byte* weights =
         objects.weights ? s.in_hand->weights + s.deps.layout->offset_bytes({*objects.weights, tile.tile}) : nullptr;
-    return StagedTile{tile, number, {weights, states.data, layout.tile_numel(tile.tile)}};
+    return StagedTile{tile, number, {weights, states.data, layout.tile_numel(tile.tile)}, states.gradient};
 }
 
 void Driver::put_back(const StagedTile& tile) {

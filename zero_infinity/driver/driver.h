@@ -28,9 +28,13 @@
 namespace penstock::zero {
 
 struct DriverOptions {
-    WindowUse window;                                       // in the memory that compute reads
-    std::uint64_t host_window_bytes = 0;                    // MemoryPlan's
-    std::uint32_t staging_tiles = 4;                        // with their states in memory at once during the update
+    WindowUse window;                     // in the memory that compute reads
+    std::uint64_t host_window_bytes = 0;  // MemoryPlan's
+    std::uint32_t staging_tiles = 4;      // with their states in memory at once during the update
+    // Blocks of the spill that hold the gradients of an update, by number of tile; nothing where the caller has them,
+    // and empty where it has all. The longest of them.
+    std::vector<std::optional<store::SpillBlock>> gradients = {};
+    std::uint64_t gradient_tile_bytes = 0;
     std::chrono::seconds deadline = aio::default_deadline;  // for a device copy; the Io has its own
     bool snapshots = false;                       // begin_snapshot() may be called: takes snapshot_bytes() of the pool
     aio::Caching caching = aio::Caching::direct;  // of snapshots
@@ -80,9 +84,11 @@ class Driver {
     void end_pass();  // compute reads no weights any more
 
     // Of all units with something to train, each once, or of some of them, in the order in which compute is expected to
-    // take them: what an update reads is fetched ahead in that order. Writes of the last update may be under way still.
-    // REQUIRES: no pass, or UpdateAt::departure; no unit awaits its update; no commit is under way.
-    void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at = UpdateAt::arrival);
+    // take them: what an update reads is fetched ahead in that order; GradientsFrom::spill: also what was sent out
+    // before. Writes of the last update may be under way still. REQUIRES: no pass, or UpdateAt::departure; no unit
+    // awaits its update; no commit is under way.
+    void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at = UpdateAt::arrival,
+                      GradientsFrom gradients = GradientsFrom::memory);
     bool awaits_update(std::uint32_t unit) const noexcept;  // not all of its tiles were put back
     std::optional<std::uint32_t> next_awaiting() noexcept;  // the first of that order
     // The unit's next tile, in host memory; blocks; nothing after the last, from when on compute may read the unit, at

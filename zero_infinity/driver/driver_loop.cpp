@@ -29,13 +29,17 @@ WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
 }
 
 // What is resident was never fetched.
-UpdatePipelineDeps pipeline_deps(const DriverLoopDeps& deps, WeightStreamer& weights) {
+UpdatePipelineDeps pipeline_deps(const DriverLoopDeps& deps, SpillLane& spills, WeightStreamer& weights) {
     return {.store = deps.store,
             .layout = deps.layout,
             .memory = &deps.memory->staging(),
+            .spills = &spills,
+            .gradients = deps.gradients,
             .trace = deps.trace,
-            .staged = [mailbox = deps.mailbox](std::uint64_t number,
-                                               std::byte* states) { mailbox->staged(number, {states}); },
+            .staged =
+                [mailbox = deps.mailbox](std::uint64_t number, std::byte* states, const std::byte* gradient) {
+                    mailbox->staged(number, {states, gradient});
+                },
             .given_up = [mailbox = deps.mailbox](std::uint64_t number) { mailbox->given_up(number); },
             .weights_written =
                 [memory = &deps.memory->weights(), &weights](std::uint32_t unit) {
@@ -53,7 +57,7 @@ DriverLoop::DriverLoop(const DriverLoopDeps& deps, SnapshotCopierDeps snapshots)
     : deps_(deps),
       spills_(deps.spill, deps.trace),
       weights_(streamer_deps(deps)),
-      update_(pipeline_deps(deps, weights_)),
+      update_(pipeline_deps(deps, spills_, weights_)),
       snapshots_(std::move(snapshots)),
       notes_passed_(deps.store->notes().size()) {
     orders_.reserve(64);
@@ -141,7 +145,7 @@ void DriverLoop::obey(const Order& order) {
             update_.demand(order.fetch.unit);
             break;
         case Order::Kind::begin_update:
-            update_.begin(order.units, order.residents);
+            update_.begin(order.units, order.residents, order.gradients);
             break;
         case Order::Kind::take_back:
             update_.take_back(order.units);

@@ -26,7 +26,8 @@ struct DriverLoopDeps {
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;
     const DriverMemory* memory = nullptr;
-    store::Spill* spill = nullptr;  // null: nothing is spilled
+    store::Spill* spill = nullptr;                            // null: nothing is spilled
+    std::vector<std::optional<store::SpillBlock>> gradients;  // DriverOptions'
     Mailbox* mailbox = nullptr;
     TraceRecorder* trace = nullptr;
     std::chrono::seconds deadline = aio::default_deadline;  // for one device copy

@@ -36,10 +36,13 @@ UnitMemory WeightMemory::unit(std::uint32_t unit, std::uint64_t offset_bytes) co
     return {group, group + layout_->frozen_offset_bytes(unit)};
 }
 
-StagingMemory::StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data,
-                             std::uint32_t slots)
-    : layout_(&layout), residents_(&residents), data_(data), slots_(slots), slot_bytes_(layout.staging_tile_bytes()) {
-    PENSTOCK_CHECK(slots > 0, "the update needs at least one slot");
+StagingMemory::StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data, StagingSlots slots)
+    : layout_(&layout), residents_(&residents), data_(data), slots_(slots) {
+    PENSTOCK_CHECK(slots.count > 0, "the update needs at least one slot");
+}
+
+std::span<std::byte> StagingMemory::gradient(std::uint32_t slot) const {
+    return {data_ + slot * slots_.bytes(*layout_) + layout_->staging_tile_bytes(), slots_.gradient_bytes};
 }
 
 std::span<std::byte> StagingMemory::states(std::uint64_t number, std::uint32_t slot) const {
@@ -48,7 +51,7 @@ std::span<std::byte> StagingMemory::states(std::uint64_t number, std::uint32_t s
     if (!objects.states) return {};
     const store::TileId id{*objects.states, tile.tile};
     std::byte* resident = residents_->states(id);
-    return {resident != nullptr ? resident : data_ + slot * slot_bytes_, layout_->extent_bytes(id)};
+    return {resident != nullptr ? resident : data_ + slot * slots_.bytes(*layout_), layout_->extent_bytes(id)};
 }
 
 std::byte* StagingMemory::resident_weights(std::uint64_t number) const {
@@ -58,12 +61,12 @@ std::byte* StagingMemory::resident_weights(std::uint64_t number) const {
 }
 
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                           const ModelLayout& layout, std::uint32_t staging_tiles, WindowSizes windows)
+                           const ModelLayout& layout, StagingSlots slots, WindowSizes windows)
     : residents_(io, store, pool, layout),
       device_residents_(layout, residents_, device),
       window_(lease_unless_empty(pool, weights_use, windows.host_bytes)),
-      buffers_(lease_unless_empty(pool, staging_use, staging_tiles * layout.staging_tile_bytes())),
+      buffers_(lease_unless_empty(pool, staging_use, slots.count * slots.bytes(layout))),
       weights_(layout, residents_, window_.span(), device_memory(device, device_residents_, windows.device_bytes)),
-      staging_(layout, residents_, buffers_.data(), staging_tiles) {}
+      staging_(layout, residents_, buffers_.data(), slots) {}
 
 }  // namespace penstock::zero

@@ -61,26 +61,35 @@ struct StagedTile {
     UnitTile tile;
     std::uint64_t number = 0;  // in ModelLayout::tiles()
     TileView view;
+    const std::byte* gradient = nullptr;  // that came from the spill, until it is put back; null: none did
 };
 
-// Where the states of tiles lie while they are updated: in a slot, unless they are resident. Their weights are updated
-// where they are: in the window, on their way to a device, or resident.
+// Slots of tiles that are updated at once.
+struct StagingSlots {
+    std::uint32_t count = 0;
+    std::uint64_t gradient_bytes = 0;  // whole granules, of a tile's gradient that comes with its states; 0: none does
+    std::uint64_t bytes(const ModelLayout& layout) const { return layout.staging_tile_bytes() + gradient_bytes; }
+};
+
+// Where the states of tiles lie while they are updated: in a slot, unless they are resident; and their gradients, where
+// they come from the spill. Their weights are updated where they are: in the window, on their way to a device, or
+// resident.
 class StagingMemory {
    public:
-    // Everything outlives it. `data`: slots × layout.staging_tile_bytes(). REQUIRES: slots > 0.
-    StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data, std::uint32_t slots);
+    // Everything outlives it. `data`: slots.count × slots.bytes(layout). REQUIRES: at least one slot.
+    StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data, StagingSlots slots);
 
-    std::uint32_t slots() const noexcept { return slots_; }
+    std::uint32_t slots() const noexcept { return slots_.count; }
     // Of that tile of ModelLayout::tiles(), its extent; empty where the unit has none.
     std::span<std::byte> states(std::uint64_t number, std::uint32_t slot) const;
+    std::span<std::byte> gradient(std::uint32_t slot) const;
     std::byte* resident_weights(std::uint64_t number) const;  // null where they are not
 
    private:
     const ModelLayout* layout_;
     const Residents* residents_;
     std::byte* data_;
-    std::uint32_t slots_;
-    std::uint64_t slot_bytes_;
+    StagingSlots slots_;
 };
 
 struct WindowSizes {
@@ -92,7 +101,7 @@ struct WindowSizes {
 class DriverMemory {
    public:
     DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                 const ModelLayout& layout, std::uint32_t staging_tiles, WindowSizes windows);
+                 const ModelLayout& layout, StagingSlots slots, WindowSizes windows);
     DriverMemory(const DriverMemory&) = delete;
     DriverMemory& operator=(const DriverMemory&) = delete;
 

@@ -37,8 +37,8 @@ WindowSizes window_sizes(const DriverDeps& deps, const DriverOptions& options) {
 Driver::State::State(const DriverDeps& given, const DriverOptions& options)
     : deps(given),
       deadline(options.deadline),
-      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout, options.staging_tiles,
-             window_sizes(deps, options)),
+      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout,
+             {options.staging_tiles, options.gradient_tile_bytes}, window_sizes(deps, options)),
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
       awaiting(deps.layout->unit_count()),
@@ -49,6 +49,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
             .layout = deps.layout,
             .memory = &memory,
             .spill = deps.spill,
+            .gradients = options.gradients,
             .mailbox = &mailbox,
             .trace = deps.trace,
             .deadline = options.deadline},

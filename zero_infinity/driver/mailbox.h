@@ -52,6 +52,7 @@ struct Order {
     Ticket after;                                      // of fetch: when compute has left its place
     std::vector<std::uint32_t> units;                  // of begin_update and take_back
     ResidentTiles residents = ResidentTiles::written;  // of begin_update
+    GradientsFrom gradients = GradientsFrom::memory;   // likewise
     std::uint64_t number = 0;                          // of the tile that is put back
     std::byte* weights = nullptr;                      // of put_back: where the tile's lie; null: it has none
     std::shared_ptr<const store::ClientState> client;  // of commit
@@ -87,9 +88,10 @@ struct ArrivedFetch {
     Ticket there = {};  // when compute may read it; where it reads host memory, from the start
 };
 
-// The states of a tile that may be updated.
+// What was brought of a tile that may be updated.
 struct StagedStates {
-    std::byte* data = nullptr;  // null: the unit has none
+    std::byte* data = nullptr;            // null: the unit has none
+    const std::byte* gradient = nullptr;  // null: it was not brought
 };
 
 class Mailbox {

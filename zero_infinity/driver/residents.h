@@ -18,6 +18,12 @@ enum class ResidentTiles : std::uint8_t {
     held_back,  // they stay in host memory alone, newer than the store, until a commit asks for them
 };
 
+// Where an update has its gradients from.
+enum class GradientsFrom : std::uint8_t {
+    memory,  // the caller has them
+    spill,   // they come with the states, where the tile has a block of the spill
+};
+
 class Residents {
    public:
     // Takes the leases and reads the objects: blocks. REQUIRES: called on the thread that owns the Io. Throws Error

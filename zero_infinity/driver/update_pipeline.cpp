@@ -7,8 +7,9 @@
 
 namespace penstock::zero {
 
-// Memory for one tile's states at a time, and the operations that fill it, empty it and write the tile's weights.
-class UpdatePipeline::Slot {
+// Memory for one tile's states, and its gradient, at a time, and the operations that fill it, empty it and write the
+// tile's weights.
+class UpdatePipeline::Slot final : SpillListener {
    public:
     enum class State : std::uint8_t {
         empty,    // free for the next tile
@@ -34,6 +35,15 @@ class UpdatePipeline::Slot {
         pending_ = 1;  // held until all parts are started: a resident tile is there at once
         if (objects().states && layout().states_tier(tile().unit) == Tier::nvme)
             start_read(states_, *objects().states, states_memory());
+        if (const auto block = pipeline_->gradient_of(number)) {
+            ++pending_;  // the lane's to wait for
+            pipeline_->deps_.spills->send(*block, {.way = SpillErrand::Way::in,
+                                                   .memory = gradient_memory(),
+                                                   .urgency = aio::Urgency::prefetch,
+                                                   .listener = this,
+                                                   .unit = unit(),
+                                                   .tile = tile().tile});
+        }
         part_done();
     }
 
@@ -67,6 +77,8 @@ class UpdatePipeline::Slot {
     const UnitObjects& objects() const { return layout().objects(tile().unit); }
     store::TileId tile_of(std::uint32_t object) const { return {object, tile().tile}; }
     std::span<std::byte> states_memory() const { return pipeline_->deps_.memory->states(number_, index_); }
+    std::span<std::byte> gradient_memory() const { return pipeline_->deps_.memory->gradient(index_); }
+    void spill_ended(store::SpillBlock) noexcept override { part_done(); }
 
     // Those whose tier is `wanted`.
     template <typename Wanted>
@@ -116,7 +128,8 @@ class UpdatePipeline::Slot {
         if (--pending_ > 0) return;
         if (state_ == State::reading) {
             state_ = State::staged;
-            if (!pipeline_->error_) pipeline_->deps_.staged(number_, states_memory().data());
+            const std::byte* gradient = pipeline_->gradient_of(number_) ? gradient_memory().data() : nullptr;
+            if (!pipeline_->error_) pipeline_->deps_.staged(number_, states_memory().data(), gradient);
         } else {
             state_ = State::empty;
             pipeline_->tile_written(number_);
@@ -152,8 +165,9 @@ UpdatePipeline::~UpdatePipeline() {
     PENSTOCK_CHECK(idle(), "{} operations are under way", operations_under_way_);
 }
 
-void UpdatePipeline::begin(std::span<const std::uint32_t> units, ResidentTiles tiles) {
+void UpdatePipeline::begin(std::span<const std::uint32_t> units, ResidentTiles tiles, GradientsFrom gradients) {
     begin(tiles == ResidentTiles::written ? Work::update : Work::update_holding_back);
+    gradients_ = gradients;
     for (const std::uint32_t unit : units) append_tiles(unit);
     holds_back_ = deps_.layout->has_residents() && tiles == ResidentTiles::held_back;
 }
@@ -177,6 +191,11 @@ bool UpdatePipeline::all_put_back() const {
     return waiting_.empty() && std::all_of(slots_.begin(), slots_.end(), [](const auto& slot) {
                return slot->state() == Slot::State::empty || slot->state() == Slot::State::writing;
            });
+}
+
+std::optional<store::SpillBlock> UpdatePipeline::gradient_of(std::uint64_t number) const {
+    if (gradients_ == GradientsFrom::memory || deps_.gradients.empty()) return std::nullopt;
+    return deps_.gradients[number];
 }
 
 void UpdatePipeline::take_back(std::span<const std::uint32_t> units) {

@@ -79,9 +79,11 @@ Engine::Engine(const EngineDeps& deps, EngineOptions options)
             complete_at_[borrowed.owner] = std::min(complete_at_[borrowed.owner], unit);
 }
 
-// Backward is done with the unit, which is still bound. One that a unit before it borrows from is left to update().
+// Backward is done with the unit, which is still bound: it is updated, or its gradient may leave host memory. One that
+// a unit before it borrows from is left to update().
 void Engine::complete(std::uint32_t unit) {
-    if (step_begun_ && complete_at_[unit] == unit) deps_.core->complete(unit);
+    const bool told = step_begun_ || deps_.core->gradient_memory() == zero::GradientMemory::nvme;
+    if (told && complete_at_[unit] == unit) deps_.core->complete(unit);
 }
 
 StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,

@@ -30,7 +30,8 @@ struct EngineOptions {
 };
 
 struct SessionOptions : zero::CoreOptions {
-    std::uint64_t seed = 1;  // of the initial weights
+    std::uint64_t seed = 1;                   // of the initial weights
+    zero::Tier gradients = zero::Tier::host;  // between their uses; not with in_backward, which keeps one unit's
     EngineOptions engine;
 };
 
@@ -42,7 +43,10 @@ inline zero::CoreOptions core_options(const SessionOptions& options) {
     const bool kept =
         options.engine.activations == Activations::retain && options.engine.graph_budget_bytes == unbounded_graphs;
     core.forward_part = kept ? zero::forward_part_kept : zero::forward_part_recomputed;
-    if (core.update_order == zero::UpdateOrder::in_backward) core.gradient_memory = zero::GradientMemory::one_unit;
+    if (core.update_order == zero::UpdateOrder::in_backward)
+        core.gradient_memory = zero::GradientMemory::one_unit;
+    else if (options.gradients == zero::Tier::nvme)
+        core.gradient_memory = zero::GradientMemory::nvme;
     return core;
 }
 

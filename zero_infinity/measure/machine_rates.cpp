@@ -59,7 +59,8 @@ StepForecast forecast_of(const SessionPlan& plan, const MachineRates& rates, con
                           .durability = plan.options.durability,
                           .passes = std::max<std::uint64_t>(compute.passes, 1),
                           .visit_seconds = compute.visit_seconds,
-                          .forward_visits = compute.forward_visits},
+                          .forward_visits = compute.forward_visits,
+                          .spilled_gradients = plan.spilled_gradients()},
                          units, host, rates.device.rates);
 }
 

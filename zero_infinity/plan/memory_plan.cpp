@@ -34,14 +34,21 @@ PassVisits one_by_one(const ModelLayout& layout) {
     return visits;
 }
 
+std::uint64_t slot_bytes(const MemoryRequest& request) {
+    return request.layout->staging_tile_bytes() + request.gradient_tile_bytes;
+}
+
 pool::Budget fixed_uses(const MemoryRequest& request, std::uint32_t staging_tiles, const SettingNames& names) {
     pool::Budget budget(request.host_budget_bytes, names.host_budget);
     const auto add = [&](const char* use, std::uint64_t bytes, const std::string& setting) {
         if (bytes > 0) budget.add({use, bytes, setting});
     };
-    add(gradients_use, request.gradient_bytes, names.gradient_type);
+    add(gradients_use, request.gradient_bytes,
+        request.gradients_may_leave && !names.gradient_memory.empty()
+            ? fmt::format("{}, {}", names.gradient_type, names.gradient_memory)
+            : names.gradient_type);
     add(activations_use, request.activation_bytes, names.activations);
-    add(staging_use, staging_tiles * request.layout->staging_tile_bytes(), names.staging);
+    add(staging_use, staging_tiles * slot_bytes(request), names.staging);
     add(resident_weights_use, request.layout->resident_weights_bytes(), names.resident_weights);
     add(resident_states_use, request.layout->resident_states_bytes(), names.resident_states);
     if (request.snapshots) add(snapshot_use, snapshot_bytes(*request.layout), names.snapshots);
@@ -97,7 +104,7 @@ WindowUse host_window(const std::vector<UnitBytes>& units, std::span<const PassV
 }
 
 std::uint32_t staging_tiles(const MemoryRequest& request, std::uint64_t room) {
-    const std::uint64_t each = pool::whole_granules(request.layout->staging_tile_bytes());
+    const std::uint64_t each = pool::whole_granules(slot_bytes(request));
     const std::uint64_t more = each == 0 ? 0 : std::min<std::uint64_t>(request.more_staging_tiles, room / each);
     return request.staging_tiles + static_cast<std::uint32_t>(more);
 }
@@ -135,6 +142,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
         plan.host_window_bytes = plan.window.window_bytes;
     }
     plan.pass_read_bytes = plan.window.fetched_bytes;
+    plan.gradient_tile_bytes = request.gradient_tile_bytes;
     plan.staging_tiles = staging_tiles(request, room - std::min(room, plan.host_window_bytes));
     plan.budget = fixed_uses(request, plan.staging_tiles, names);
     if (plan.host_window_bytes > 0) plan.budget.add({weights_use, plan.host_window_bytes, names.prefetch_depth});

@@ -19,6 +19,7 @@ struct SettingNames {
     std::string prefetch_depth = "prefetch_depth";
     std::string staging = "staging_tiles";
     std::string gradient_type = "gradient_type";
+    std::string gradient_memory = {};  // empty: the program leaves them in host memory
     std::string resident_weights = "residency.weights";
     std::string resident_states = "residency.states";
     std::string activations = "activation_bytes";
@@ -31,16 +32,18 @@ struct SettingNames {
 // Names of the budget's uses: who takes memory from the pool.
 inline constexpr const char* gradients_use = "gradients";
 inline constexpr const char* weights_use = "weights";  // MemoryPlan::host_window_bytes
-inline constexpr const char* staging_use = "staging";  // staging_tiles × ModelLayout::staging_tile_bytes()
+inline constexpr const char* staging_use = "staging";  // staging_tiles × a tile's states, and gradients where they come
 inline constexpr const char* resident_weights_use = "resident weights";
 inline constexpr const char* resident_states_use = "resident states";
 inline constexpr const char* activations_use = "activations";  // of a client: Shelf
-inline constexpr const char* snapshot_use = "keep";  // snapshot_bytes()
+inline constexpr const char* snapshot_use = "keep";            // snapshot_bytes()
 
-// How many units' gradients host memory holds at once.
+// How many units' gradients host memory holds at once. Besides, those of units that are resident by themselves, and of
+// those that borrow.
 enum class GradientMemory : std::uint8_t {
     all_units,
-    one_unit,  // each is updated before the next one's first gradient; besides, what resident and borrowing units have
+    one_unit,  // each is updated before the next one's first gradient
+    nvme,      // of two units; the others' are on NVMe until they are added to, or updated with
 };
 
 // What copying a snapshot takes: two of the longest extents.
@@ -57,9 +60,11 @@ struct MemoryRequest {
     std::uint32_t staging_tiles = 4;       // the least
     std::uint32_t more_staging_tiles = 0;  // where there is room for them beside the window
     std::uint64_t gradient_bytes = 0;
-    std::uint64_t activation_bytes = 0;   // of a client's shelf
-    bool snapshots = false;               // snapshots are copied during training
-    std::uint64_t host_budget_bytes = 0;  // or planned_host_budget
+    std::uint64_t gradient_tile_bytes = 0;  // that come with a tile's states to be updated
+    bool gradients_may_leave = false;       // for NVMe, and do not
+    std::uint64_t activation_bytes = 0;     // of a client's shelf
+    bool snapshots = false;                 // snapshots are copied during training
+    std::uint64_t host_budget_bytes = 0;    // or planned_host_budget
     // Of a device with memory of its own.
     bool device_has_memory = false;
     std::uint64_t device_budget_bytes = 0;
@@ -73,7 +78,8 @@ struct MemoryPlan {
     WindowUse window;                     // in the memory that compute reads: the host's, or the device's own
     std::uint64_t host_window_bytes = 0;  // that window; or what weights pass through on their way to the device
     std::uint32_t staging_tiles = 0;
-    std::uint64_t pass_read_bytes = 0;  // from NVMe by one training pass
+    std::uint64_t gradient_tile_bytes = 0;  // MemoryRequest's: beside a tile's states
+    std::uint64_t pass_read_bytes = 0;      // from NVMe by one training pass
     std::uint64_t device_gradient_bytes = 0;
     std::uint64_t device_bytes = 0;  // of the device's budget: gradients, resident weights, window
 };

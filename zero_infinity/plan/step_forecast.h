@@ -51,6 +51,8 @@ struct StepSetting {
     // than twice (a tied head) takes another time at each. Empty: forward and backward of UnitSeconds.
     std::span<const double> visit_seconds = {};
     std::size_t forward_visits = 0;  // of these the first so many are forward, the others backward
+    // Bytes by unit that are written in backward of a pass and read by the update; empty: none are.
+    std::vector<std::uint64_t> spilled_gradients = {};
 };
 
 // Of a step among its like, a mean over the steps of one commit. The parts are those of StepReport and WaitTimes, and

@@ -64,6 +64,7 @@ void StepReplay::work(double seconds, Dealt dealt) {
 }
 
 void StepReplay::ended(const VirtualTransfer& transfer) {
+    if (transfer.number >= tiles_.size() + layout_.unit_count()) return leaving_.pop_front();
     if (transfer.number >= tiles_.size()) {
         fetched_[transfer.number - tiles_.size()].arrived = true;
         return;
@@ -170,10 +171,11 @@ void StepReplay::pump_states() {
         waiting_tiles_.pop_front();
         --free_slots_;
         const auto& states = layout_.objects(tile.unit).states;
-        const bool read = states && layout_.states_tier(tile.unit) == Tier::nvme;
-        tiles_[number] = read ? TileState::reading : TileState::staged;
-        if (read)
-            device_.begin({Direction::read, number, static_cast<double>(layout_.extent_bytes({*states, tile.tile}))});
+        double bytes = departs_ ? 0 : spilled_gradient(tile);
+        if (states && layout_.states_tier(tile.unit) == Tier::nvme)
+            bytes += static_cast<double>(layout_.extent_bytes({*states, tile.tile}));
+        tiles_[number] = bytes > 0 ? TileState::reading : TileState::staged;
+        if (bytes > 0) device_.begin({Direction::read, number, bytes});
     }
 }
 
@@ -274,11 +276,27 @@ void StepReplay::finish_update(double& waited) {
     committing_ = false;
 }
 
-// Of what was not taken within backward.
+double StepReplay::spilled_gradient(UnitTile tile) const {
+    const auto bytes = static_cast<double>(spilled_gradient(tile.unit));
+    const UnitLayout& unit = layout_.unit(tile.unit);
+    return bytes * static_cast<double>(unit.tile_numel(tile.tile)) / static_cast<double>(unit.shard_numel());
+}
+
+// Once its squares are summed. Host memory has the gradients of two units.
+void StepReplay::spill_gradient(std::uint32_t unit) {
+    if (spilled_gradient(unit) == 0) return;
+    if (!departs_ || !awaiting_[unit]) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
+    wait(report_.wait_tiles, [&] { return leaving_.empty(); });
+    leaving_.push_back(unit);
+    device_.begin(
+        {Direction::write, tiles_.size() + layout_.unit_count() + unit, static_cast<double>(spilled_gradient(unit))});
+}
+
+// Of what was not taken within backward, and did not leave.
 void StepReplay::norm() {
     const double before = now_;
     for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit)
-        if (!within_ || leaves(unit)) work(seconds_[unit].norm, Dealt::by_piece);
+        if ((!within_ || leaves(unit)) && spilled_gradient(unit) == 0) work(seconds_[unit].norm, Dealt::by_piece);
     report_.backward += now_ - before;
 }
 
@@ -335,6 +353,8 @@ void StepReplay::make_pass() {
         const bool backward =
             setting_.visit_seconds.empty() ? !units.empty() && last[units.front()] == i : i >= setting_.forward_visits;
         compute(i, backward);
+        for (const std::uint32_t unit : units)
+            if (last[unit] == i) spill_gradient(unit);
         for (const std::uint32_t unit : units)
             if (last[unit] == i) depart(unit);
         (backward ? report_.backward : report_.forward) += now_ - start - (report_.update - updating);

@@ -80,6 +80,11 @@ class StepReplay {
     std::optional<std::uint32_t> next_awaiting() const;
     void end_of_units();
     void finish_update(double& waited);
+    std::uint64_t spilled_gradient(std::uint32_t unit) const {
+        return setting_.spilled_gradients.empty() ? 0 : setting_.spilled_gradients[unit];
+    }
+    double spilled_gradient(UnitTile tile) const;
+    void spill_gradient(std::uint32_t unit);
     void norm();
 
     void arrive(const Visit& visit);
@@ -104,6 +109,7 @@ class StepReplay {
     std::vector<Fetched> fetched_;  // by unit
     std::deque<WaitingFetch> waiting_fetches_;
     std::vector<Unwritten> unwritten_;
+    std::deque<std::uint32_t> leaving_;  // units whose gradients are being written
 
     bool commits_ = true;
     bool last_pass_ = true;  // of the step

@@ -22,20 +22,20 @@ double writes_of_residents(Durability durability) noexcept {
 
 // What is on NVMe only is written by every update, wherever the next commit is.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency, UpdateOrder order,
-                double deferred_share) {
+                double deferred_share, double gradient_bytes) {
     if (order == UpdateOrder::balanced) {
-        const Traffic within = traffic(format, durability, residency, UpdateOrder::in_backward);
-        const Traffic deferred = traffic(format, durability, residency, UpdateOrder::deferred);
+        const Traffic within = traffic(format, durability, residency, UpdateOrder::in_backward, 0, gradient_bytes);
+        const Traffic deferred = traffic(format, durability, residency, UpdateOrder::deferred, 0, gradient_bytes);
         return {std::lerp(within.read_bytes, deferred.read_bytes, deferred_share), within.write_bytes};
     }
     const auto weights = static_cast<double>(format.weights_bytes());
     const double states = format.states_bytes().value();
     const auto writes = [&](Tier tier) { return tier == Tier::nvme ? 1 : writes_of_residents(durability); };
 
-    Traffic result;
+    Traffic result{.read_bytes = is_within_backward(order) ? 0 : gradient_bytes, .write_bytes = gradient_bytes};
     if (residency.weights == Tier::nvme) result.read_bytes += reads_of_weights(*format.codec, order) * weights;
     if (residency.states == Tier::nvme) result.read_bytes += states;
-    result.write_bytes = writes(residency.weights) * weights + writes(residency.states) * states;
+    result.write_bytes += writes(residency.weights) * weights + writes(residency.states) * states;
     return result;
 }
 

@@ -74,6 +74,10 @@ PlaneType CoreSession::gradient_type() const noexcept {
     return state_->work->gradients.type();
 }
 
+GradientMemory CoreSession::gradient_memory() const noexcept {
+    return state_->plan->options.gradient_memory;
+}
+
 void CoreSession::expect(Pass pass, const PassVisits& visits) {
     state_->expect_pass(pass, visits);
 }
@@ -151,6 +155,12 @@ GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
 
 std::optional<ParameterMemory> CoreSession::gradient(ParameterId parameter) {
     GradientSums& gradients = state_->work->gradients;
+    if (gradients.leaves(parameter.unit))
+        throw Error(
+            ExitCode::usage,
+            fmt::format("the gradient of unit '{}' stays at no address, because it is on NVMe between its uses: "
+                        "keep gradients in host memory",
+                        state_->plan->layout.unit(parameter.unit).spec().name));
     if (gradients.is_fresh(parameter)) return std::nullopt;
     GradientSums::Sum sum;
     state_->change_sums([&] { sum = gradients.sum(parameter); });
@@ -191,13 +201,19 @@ void CoreSession::begin_step(const UpdateRequest& request) {
 
 void CoreSession::complete(std::uint32_t unit) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == Stage::in_pass && s.step_within, "unit {} is complete, but no step was begun", unit);
+    const bool leaves = gradient_memory() == GradientMemory::nvme;
+    PENSTOCK_CHECK(s.stage == Stage::in_pass && (s.step_within || leaves), "unit {} is complete, but no step was begun",
+                   unit);
+    const auto leave = [&] {
+        if (leaves) s.change_sums([&] { s.work->gradients.complete(unit); });
+    };
+    if (!s.step_within) return leave();
     if (s.plan->layout.unit(unit).spec().resident) return;
-    if (!s.is_within() && s.work->driver.next_awaiting()) return;  // of the step before: it has not ended in this pass
+    if (!s.is_within() && s.work->driver.next_awaiting()) return leave();  // of the step before: not in this pass
     s.stage = Stage::failed;
     if (!s.is_within()) s.update_within();
     s.stage = Stage::in_pass;
-    if (!s.work->driver.awaits_update(unit)) return;
+    if (!s.work->driver.awaits_update(unit)) return leave();
     s.stage = Stage::failed;
     s.update_unit(unit);
     s.step_within->updated.push_back(unit);

@@ -27,9 +27,9 @@
 
 #include "swap/format/manifest.h"
 #include "zero_infinity/driver/driver.h"
+#include "zero_infinity/gradients/gradient_sums.h"
 #include "zero_infinity/plan/visit_order.h"
 #include "zero_infinity/session/core_options.h"
-#include "zero_infinity/session/gradient_sums.h"
 #include "zero_infinity/session/session_info.h"
 #include "zero_infinity/session/session_plan.h"
 #include "zero_infinity/session/shelf.h"
@@ -98,6 +98,7 @@ class CoreSession {
     // A client that computes on a stream of its own names it by compute_on(), before each visit or gradient on another.
     Device& device() noexcept;
     PlaneType gradient_type() const noexcept;
+    GradientMemory gradient_memory() const noexcept;
 
     // Replaces what was learned from the last pass of that kind; within such a pass, what it makes from here on.
     void expect(Pass pass, const PassVisits& visits);
@@ -128,7 +129,8 @@ class CoreSession {
     // holds nothing yet and is to be written whole; from now on it counts as there.
     GradientSums::Open open_gradient(ParameterId parameter);
     // The sum in host memory, at the same address for ever; nothing when no addend has come. REQUIRES, of
-    // GradientMemory::one_unit: the unit is not updated yet. Waits for copies. May be
+    // GradientMemory::one_unit: the unit is not updated yet. Throws Error (usage), and nothing has changed, of
+    // GradientMemory::nvme: the unit's gradients have no such address. Waits for copies. May be
     // changed in place until the gradients are cleared, but for that of a device with memory of its own within a pass.
     std::optional<ParameterMemory> gradient(ParameterId parameter);
     void clear_gradients();
@@ -156,7 +158,9 @@ class CoreSession {
     // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
     // reads them no more: the unit is updated now. Waits for the commit of the step before. Those that it is not said
     // of, or said while units of the step before were not visited, are updated by update(). Throws as update() does.
-    // REQUIRES: the last visit names it.
+    // REQUIRES: the last visit names it. Of GradientMemory::nvme also without a begun step: where the unit is not
+    // updated now, its gradients leave host memory, and not only once another unit's come; nothing is lost where more
+    // of them come after all.
     void complete(std::uint32_t unit);
     // One step: unscales, clips, updates, clears the gradients; then, after the steps that the durability says, commits
     // what was updated together with the client's state and user_state(). UpdateOrder::deferred, and speculative of a

@@ -78,7 +78,7 @@ void CoreSession::State::begin_update(const UpdateRequest& request, double gradi
     sums_lent = false;
     const auto units =
         in_order_of_visits(plan->layout, defers() ? order.expected(Pass::training) : std::span<const Visit>());
-    begin_writes(units, UpdateAt::arrival);
+    begin_writes(units, UpdateAt::arrival, GradientsFrom::spill);
     bool any = false;
     for (const std::uint32_t unit : units) {
         if (!plan->layout.unit(unit).spec().resident) break;
@@ -100,9 +100,9 @@ void CoreSession::State::end_of_units() {
     if (commits) begin_commit(newest_user);
 }
 
-void CoreSession::State::begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at) {
+void CoreSession::State::begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at, GradientsFrom gradients) {
     barrier.before_write();
-    work->driver.begin_update(units, commits ? ResidentTiles::written : ResidentTiles::held_back, at);
+    work->driver.begin_update(units, commits ? ResidentTiles::written : ResidentTiles::held_back, at, gradients);
 }
 
 // The step that is to be updated, or some units of it.
@@ -138,9 +138,8 @@ void CoreSession::State::update_within() {
     commits = plan->options.durability.commits_after(request.values.step);
     norm.reset();
     sums_lent = false;
-    begin_writes(
-        those_of(in_order_of_leaving(plan->layout, order.expected(Pass::training)), plan->deferred, false),
-        UpdateAt::departure);
+    begin_writes(those_of(in_order_of_leaving(plan->layout, order.expected(Pass::training)), plan->deferred, false),
+                 UpdateAt::departure, GradientsFrom::memory);
 }
 
 // Of a step that was begun.
@@ -161,7 +160,7 @@ bool CoreSession::State::finish_step(const UpdateRequest& request, double gradie
         const std::vector<std::uint32_t> units = step_within->updated;
         work->driver.end_update();
         work->driver.take_back(units);
-        work->driver.begin_update(units, ResidentTiles::written);
+        work->driver.begin_update(units, ResidentTiles::written, UpdateAt::arrival, GradientsFrom::spill);
         const auto start = Clock::now();
         for (const std::uint32_t unit : units) step_update->update_again(unit);
         updating += Clock::now() - start;
@@ -174,7 +173,7 @@ bool CoreSession::State::finish_step(const UpdateRequest& request, double gradie
     }
     const std::vector<std::uint32_t> units = left_to_next_pass();
     step_update->leave(units);
-    begin_writes(units, UpdateAt::arrival);
+    begin_writes(units, UpdateAt::arrival, GradientsFrom::spill);
     return again;
 }
 

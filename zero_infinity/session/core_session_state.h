@@ -31,7 +31,7 @@ struct CoreSession::State {
     void add_borrowed();
     void begin_update(const UpdateRequest& request, double norm);
     void update_unit(std::uint32_t unit);
-    void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at);
+    void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at, GradientsFrom gradients);
     bool is_within() const noexcept { return step_within && step_within->updates; }
     bool defers() const noexcept;
     bool all_is_committed_or_will_be() const noexcept;

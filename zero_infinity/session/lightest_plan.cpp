@@ -8,7 +8,8 @@ namespace penstock::zero {
 namespace {
 
 constexpr Lightening in_order[] = {Lightening::prefetch_one,    Lightening::staging_two, Lightening::states_on_nvme,
-                                   Lightening::weights_on_nvme, Lightening::no_prefetch, Lightening::gradients_bf16};
+                                   Lightening::weights_on_nvme, Lightening::no_prefetch, Lightening::gradients_on_nvme,
+                                   Lightening::gradients_bf16};
 
 // Whether the options are other ones now.
 bool apply(Lightening change, std::uint32_t least_prefetch, CoreOptions& options) {
@@ -23,6 +24,9 @@ bool apply(Lightening change, std::uint32_t least_prefetch, CoreOptions& options
             return std::exchange(options.residency.weights, Tier::nvme) == Tier::host;
         case Lightening::no_prefetch:
             return options.prefetch_depth > least_prefetch && (options.prefetch_depth = least_prefetch, true);
+        case Lightening::gradients_on_nvme:
+            return !options.names.gradient_memory.empty() && options.gradient_memory == GradientMemory::all_units &&
+                   (options.gradient_memory = GradientMemory::nvme, true);
         case Lightening::gradients_bf16:
             return std::exchange(options.gradient_type, PlaneType::bf16) == PlaneType::fp32;
     }

@@ -16,6 +16,7 @@ enum class Lightening : std::uint8_t {
     states_on_nvme,
     weights_on_nvme,
     no_prefetch,
+    gradients_on_nvme,  // where the client has a setting for it: SettingNames::gradient_memory
     gradients_bf16,
 };
 

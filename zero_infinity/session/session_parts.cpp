@@ -26,6 +26,11 @@ TraceRecorder* named(TraceRecorder* trace, const ModelLayout& layout) {
     return trace;
 }
 
+std::string instead_of_spilling(const CoreOptions& options) {
+    if (options.gradient_memory != GradientMemory::nvme || options.names.gradient_memory.empty()) return {};
+    return fmt::format("Or keep gradients in host memory ({}).", options.names.gradient_memory);
+}
+
 }  // namespace
 
 Machine::Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams)
@@ -74,14 +79,19 @@ std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool) {
 
 SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool)
     : workers(plan.options.worker_threads),
+      spill(machine.open.io(), machine.open.directories(),
+            {.caching = plan.options.caching,
+             .shares = plan.options.swap_shares,
+             .instead = instead_of_spilling(plan.options)}),
       gradients(plan.layout,
                 {.type = plan.options.gradient_type,
                  .memory = plan.options.gradient_memory,
                  .device_bytes = plan.memory.device_gradient_bytes,
-                 .deadline = plan.options.io_deadline},
+                 .deadline = plan.options.io_deadline,
+                 .spill = &spill,
+                 .driver = &driver,
+                 .workers = &workers},
                 pool, *machine.device),
-      spill(machine.open.io(), machine.open.directories(),
-            {.caching = plan.options.caching, .shares = plan.options.swap_shares}),
       driver({.io = &machine.open.io(),
               .store = opened.store,
               .pool = &pool,
@@ -92,6 +102,8 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
              {.window = plan.memory.window,
               .host_window_bytes = plan.memory.host_window_bytes,
               .staging_tiles = plan.memory.staging_tiles,
+              .gradients = gradients.blocks(),
+              .gradient_tile_bytes = plan.memory.gradient_tile_bytes,
               .deadline = plan.options.io_deadline,
               .snapshots = plan.options.snapshots,
               .caching = plan.options.caching,

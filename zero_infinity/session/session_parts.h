@@ -7,7 +7,7 @@
 #include "swap/store/open_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver.h"
-#include "zero_infinity/session/gradient_sums.h"
+#include "zero_infinity/gradients/gradient_sums.h"
 #include "zero_infinity/session/model_store.h"
 #include "zero_infinity/session/session_info.h"
 #include "zero_infinity/session/session_plan.h"
@@ -59,8 +59,8 @@ struct SessionWork {
     SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool);
 
     Workers workers;
-    GradientSums gradients;
     store::Spill spill;  // touches no disk until something is spilled
+    GradientSums gradients;
     // Before the driver, which may be at its memory until its own end.
     std::optional<Shelf> shelf;
     Driver driver;

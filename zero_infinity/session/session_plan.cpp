@@ -4,10 +4,10 @@
 #include "swap/directory/store_files.h"
 #include "swap/format/layout.h"
 #include "zero_infinity/driver/device_residents.h"
+#include "zero_infinity/gradients/gradient_memory.h"
 #include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/plan/host_room.h"
 #include "zero_infinity/plan/update_sequence.h"
-#include "zero_infinity/session/gradient_sums.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -161,6 +161,10 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .staging_tiles = options.staging_tiles,
             .more_staging_tiles = more_staging_tiles(layout, options.update_order),
             .gradient_bytes = gradient_bytes(layout, options.gradient_type, options.gradient_memory),
+            .gradient_tile_bytes = options.gradient_memory == GradientMemory::nvme
+                                       ? spilled_gradient_tile_bytes(layout, options.gradient_type)
+                                       : 0,
+            .gradients_may_leave = options.gradient_memory == GradientMemory::all_units,
             .activation_bytes = options.activation_bytes,
             .snapshots = options.snapshots,
             .host_budget_bytes = options.host_budget_bytes,
@@ -196,6 +200,9 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
         const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
         const std::uint64_t states = layout.memory_bytes(layout.objects(unit).states);
+        const std::uint64_t gradients = plan.spilled_gradient_bytes(unit);
+        if (!is_within_backward(order)) bytes.read += gradients;
+        bytes.write += gradients;
         const bool streamed = layout.weights_tier(unit) == Tier::nvme;
         (streamed ? bytes.write : bytes.resident_write) += weights;
         (layout.states_tier(unit) == Tier::nvme ? bytes.write : bytes.resident_write) += states;
@@ -240,16 +247,29 @@ std::uint64_t SessionPlan::store_bytes() const {
     return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
 }
 
+std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
+    if (options.gradient_memory != GradientMemory::nvme) return 0;
+    return zero::spilled_gradient_bytes(layout, unit, options.gradient_type);
+}
+
+std::vector<std::uint64_t> SessionPlan::spilled_gradients() const {
+    std::vector<std::uint64_t> bytes;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) bytes.push_back(spilled_gradient_bytes(unit));
+    return bytes;
+}
+
 // A mean over the elements of all units.
 Traffic SessionPlan::nominal_traffic() const {
-    if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced)
+    if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced &&
+        options.gradient_memory != GradientMemory::nvme)
         return traffic(format, options.durability, options.residency, options.update_order);
     Traffic mean;
     double all = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const Residency residency{layout.weights_tier(unit), layout.states_tier(unit)};
         const UpdateOrder order = order_of_unit(options.update_order, deferred[unit]);
-        const Traffic own = traffic(format, options.durability, residency, order);
+        const double gradients = spilled_gradient_bytes(unit) > 0 ? bytes_of(options.gradient_type) : 0;
+        const Traffic own = traffic(format, options.durability, residency, order, 0, gradients);
         const auto numel = static_cast<double>(layout.unit(unit).trainable_numel());
         mean.read_bytes += own.read_bytes * numel;
         mean.write_bytes += own.write_bytes * numel;

@@ -38,6 +38,9 @@ struct SessionPlan {
     DeviceOptions device() const;  // with a budget of what is used of it
     Traffic nominal_traffic() const;
     std::uint64_t store_bytes() const;  // on disk, of the store that would be made
+    // What its gradients take on NVMe, and are written and read in a step; 0: they stay in host memory.
+    std::uint64_t spilled_gradient_bytes(std::uint32_t unit) const;
+    std::vector<std::uint64_t> spilled_gradients() const;  // by unit
 
     const CoreOptions options;  // checked
     const ModelSpec model;

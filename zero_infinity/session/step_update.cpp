@@ -125,7 +125,8 @@ void StepUpdate::update_again(std::uint32_t unit) {
 void StepUpdate::update_tiles(std::uint32_t unit) {
     while (const auto staged = work_.driver.next_tile(unit)) {
         tiles_.pieces = pieces_.of(staged->tile);
-        if (const auto bad = update_tile(tiles_, staged->view, work_.gradients.tile(staged->tile), work_.workers)) {
+        const GradientView gradient = work_.gradients.tile(staged->tile, staged->gradient);
+        if (const auto bad = update_tile(tiles_, staged->view, gradient, work_.workers)) {
             const std::string found = refusal(unit, tiles_.pieces.first + *bad);
             if (!speculative_) throw Error(ExitCode::non_finite, found);
             if (bad_value_.empty()) bad_value_ = found;  // which a clipped gradient may not give

@@ -235,7 +235,9 @@ TEST_F(SpillTest, ALostWriteIsFound) {
     };
     put(block, 1);
     aio::ScratchMemory memory(4096);
-    EXPECT_EQ(read(block, memory.span())->kind, store::StoreError::Kind::damaged);
+    const auto error = read(block, memory.span());
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind, store::StoreError::Kind::damaged);
 }
 
 TEST_F(SpillTest, AnErrorOfTheDeviceIsNamedAndTheBlockMayBeWrittenAgain) {

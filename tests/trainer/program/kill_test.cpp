@@ -183,6 +183,11 @@ TEST(Kill, SoDoesOneWhoseUnitsStayInHostMemoryWhereThereIsRoom) {
                                                    "run.commit_every=2", "--set", "run.update_order=deferred"});
 }
 
+TEST(Kill, SoDoesOneWhoseGradientsLeaveHostMemory) {
+    expect_kills_change_nothing(wanted_kills(12),
+                                {"--set", "memory.gradients=nvme", "--set", "run.update_order=deferred"});
+}
+
 TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {
     expect_kills_change_nothing(wanted_kills(24), {"--set", "run.update_order=deferred"});
 }

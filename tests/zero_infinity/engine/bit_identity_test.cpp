@@ -21,6 +21,7 @@ RunOptions run_of(const Combination& each, const std::string& directory) {
     options.session.prefetch_depth = each.depth;
     options.session.update_order = each.order;
     options.session.deferred_share = 0.5;
+    options.session.gradients = each.gradients;
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
     // Some steps are clipped, or none; speculation needs a bound.

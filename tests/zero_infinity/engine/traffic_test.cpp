@@ -169,6 +169,24 @@ TEST(TrafficOf, ABalancedStepReadsWhatItsUnitsOrdersSay) {
     }
 }
 
+TEST(TrafficOf, GradientsOnNvmeAreWrittenOnceAndReadOnce) {
+    for (const std::size_t micro_batches : {1, 4}) {
+        const TemporaryDirectory directory;
+        RunOptions options = traffic_run(directory.path(), on_nvme);
+        options.session.codec = "split";
+        options.session.gradient_type = zero::PlaneType::bf16;
+        options.session.gradients = zero::Tier::nvme;
+        options.micro_batches = micro_batches;
+        const RunResult run = run_toy(options);
+        EXPECT_EQ(run.read_bytes, options.steps * run.predicted.read);
+        EXPECT_NEAR(run.formula_bytes, 32, 0.5) << "what borrows, or lends later, stays in host memory";
+        const double numel = static_cast<double>(run.trainable_numel) * static_cast<double>(options.steps);
+        EXPECT_NEAR(static_cast<double>(run.read_bytes + run.write_bytes) / numel / run.formula_bytes, 1, 0.01);
+        tell(fmt::format("split, gradients on NVMe, {} micro-batches", micro_batches), run, options.steps,
+             run.formula_bytes);
+    }
+}
+
 // The counters of Io are those of the kernel's block layer.
 TEST(TrafficOf, TheKernelCountsTheSameBytes) {
     const TemporaryDirectory directory;

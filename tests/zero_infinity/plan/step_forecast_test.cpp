@@ -68,7 +68,8 @@ StepForecast forecast(const zero::SessionPlan& plan, std::span<const UnitSeconds
                           .durability = plan.options.durability,
                           .passes = visits.passes,
                           .visit_seconds = visits.seconds,
-                          .forward_visits = visits.forward},
+                          .forward_visits = visits.forward,
+                          .spilled_gradients = plan.spilled_gradients()},
                          seconds, host, rates);
 }
 
@@ -117,6 +118,26 @@ TEST(StepForecast, WithFastComputeAStepTakesWhatItsBytesTake) {
         const double all = bytes_per_step(plan) / 1e6;
         EXPECT_GE(step.seconds, all * 0.999) << word_of(order);
         EXPECT_LE(step.seconds, all * 1.25) << word_of(order);  // with the first reads and the last writes alone
+    }
+}
+
+// Where they are the bottleneck, they take their time: backward cannot run ahead of what leaves.
+TEST(StepForecast, GradientsOnNvmeTakeTheirBytesAndTheirTime) {
+    for (const UpdateOrder order : {UpdateOrder::after_backward, UpdateOrder::deferred}) {
+        Chain chain(16);
+        zero::CoreOptions options = options_of(order);
+        const zero::SessionPlan host(chain.spec, options, {});
+        options.gradient_memory = zero::GradientMemory::nvme;
+        const zero::SessionPlan nvme(chain.spec, options, {});
+        const double gradients = 16 * 40960 * 2;
+        const DeviceRates rates{.read = 1e9, .write = gradients / 200, .both = 1e9};  // far longer than backward
+        const StepForecast without = forecast(host, chain.seconds, {}, rates);
+        const StepForecast with = forecast(nvme, chain.seconds, {}, rates);
+        EXPECT_NEAR(with.read_bytes - without.read_bytes, gradients, 1) << word_of(order);
+        EXPECT_NEAR(with.write_bytes - without.write_bytes, gradients, 1) << word_of(order);
+        EXPECT_NEAR(static_cast<double>(nvme.step_bytes.write - host.step_bytes.write), gradients, 1);
+        EXPECT_GT(with.backward, without.backward + 100) << word_of(order);
+        EXPECT_GT(with.seconds, without.seconds + 100) << word_of(order);
     }
 }
 

@@ -44,6 +44,13 @@ TEST(Traffic, CountsTheMomentsThatTheOptimizerKeeps) {
     EXPECT_EQ(result.total(), 20);
 }
 
+TEST(Traffic, GradientsOnNvmeAreWrittenOnceAndReadOnce) {
+    const StateFormat format{&split_codec(), 2};
+    const Traffic result = traffic(format, Durability::every_step, {}, UpdateOrder::after_backward, 0, 4);
+    EXPECT_EQ(result.read_bytes, 16 + 4);
+    EXPECT_EQ(result.write_bytes, 12 + 4);
+}
+
 double bytes(const char* codec, Durability durability, Residency residency) {
     return traffic({find_codec(codec), 2}, durability, residency).total();
 }

@@ -1,6 +1,7 @@
 // How the budget of a device with memory of its own is divided, before there is a device.
 #include "tests/refusal.h"
 #include "tests/zero_infinity/session/session_client.h"
+#include "zero_infinity/gradients/gradient_memory.h"
 
 #include <gtest/gtest.h>
 

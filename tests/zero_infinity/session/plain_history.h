@@ -76,7 +76,8 @@ inline void train_passes(Client& client, const Course& course, std::uint64_t ste
         for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
         for (std::uint32_t unit = 5; unit-- > 0;) {
             client.backward(unit, History::time_of(step, pass));
-            if (completes) session.complete(unit);
+            const bool leaves = course.setting.gradient_memory == zero::GradientMemory::nvme && unit % 2 == 0;
+            if (completes || leaves) session.complete(unit);
         }
         session.end_pass();
     }

@@ -76,6 +76,8 @@ class Draw {
         }
         if (setting.order == UpdateOrder::in_backward && one_in(2))
             setting.gradient_memory = zero::GradientMemory::one_unit;
+        if (setting.order != UpdateOrder::in_backward && one_in(3))
+            setting.gradient_memory = zero::GradientMemory::nvme;
         for (std::uint32_t unit = 0; unit < 5; ++unit)
             if (one_in(8)) setting.resident_units.push_back(unit);
         if (setting.resident_units.empty() && one_in(2)) setting.device_budget = tight_device_budget;

@@ -5,6 +5,7 @@
 #include "aio/io.h"
 #include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/device/device.h"
+#include "zero_infinity/gradients/spilled_sums.h"
 #include "zero_infinity/optimizer/gradient.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/model_layout.h"
@@ -21,32 +22,37 @@
 
 namespace penstock::zero {
 
-// Bytes that the budget's use gradients_use must have.
-std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, GradientMemory memory);
-// The least that a device with memory of its own gives for gradients on their way to the host: two windows of the
-// largest unit, or, where that is less, what all units take: then all stay there until host memory is looked at.
-std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type);
-
 struct GradientSumsOptions {
     PlaneType type = PlaneType::fp32;
     GradientMemory memory = GradientMemory::all_units;
-    std::uint64_t device_bytes = 0;                         // one of the two above
+    std::uint64_t device_bytes = 0;                         // gradient_window_bytes(), or of all units
     std::chrono::seconds deadline = aio::default_deadline;  // of a copy
+    // Of GradientMemory::nvme: who moves them, which is not called before the first gradient, and who sums their
+    // squares.
+    store::Spill* spill = nullptr;
+    Driver* driver = nullptr;
+    Workers* workers = nullptr;
 };
 
 // The sums of one step. Compute thread only. GradientMemory::one_unit: units share memory, which a unit has from its
-// first gradient until give_back(); calls that want more of them at once are refused by a check. One rank holds whole
-// units so far; with more, closing a unit becomes the reduce-scatter.
+// first gradient until give_back(); calls that want more of them at once are refused by a check. GradientMemory::nvme:
+// what a call needs is read, which blocks; a unit's sums are written once another unit's are added to. One rank holds
+// whole units so far; with more, closing a unit becomes the reduce-scatter.
 class GradientSums {
    public:
-    // Everything outlives it. Takes its leases here; allocates no memory later. A copy to or from host memory that
-    // takes longer than the deadline is an Error (internal).
+    // Everything outlives it, but for the driver, which ends before its memory. Takes its leases here, and reserves
+    // room on disk; allocates no memory later. A copy to or from host memory that takes longer than the deadline is an
+    // Error (internal).
     GradientSums(const ModelLayout& layout, const GradientSumsOptions& options, pool::PinnedPool& pool, Device& device);
     ~GradientSums();
     GradientSums(const GradientSums&) = delete;
     GradientSums& operator=(const GradientSums&) = delete;
 
     PlaneType type() const noexcept { return options_.type; }
+    // Its sums have no place of their own in host memory.
+    bool leaves(std::uint32_t unit) const noexcept { return spilled_ && spilled_->has(unit); }
+    // By number of tile, where an update reads gradients from; empty: all are in host memory.
+    std::vector<std::optional<store::SpillBlock>> blocks() const;
 
     // Where compute adds to a sum, until another unit's is opened or host memory is looked at. `fresh`: it holds
     // nothing yet and is to be written whole; from now on it counts as there. REQUIRES: the parameter is trainable; no
@@ -70,7 +76,9 @@ class GradientSums {
         std::byte* data = nullptr;
         std::uint64_t numel = 0;
     };
-    Sum sum(ParameterId parameter);  // REQUIRES: not fresh, nor of a unit that gave its memory back
+    Sum sum(ParameterId parameter);  // REQUIRES: not fresh, nor of a unit that leaves or gave its memory back
+    // No gradient comes to this unit for now: where its sums leave, they do so now.
+    void complete(std::uint32_t unit);
     // Adds the sums of borrowed parameters to their owners', in the order of the units that borrow them, and clears
     // them; false: there were none.
     bool add_borrowed();
@@ -78,8 +86,8 @@ class GradientSums {
     // ranks, in each of tiles. REQUIRES: add_borrowed() came after the last addend.
     double norm(Workers& workers, Communicator& communicator);
     // An update takes the sums, but of units that were lent by themselves in this step: tile() gives them until
-    // give_back(), while to all others they are fresh. REQUIRES: norm() came after the last addend;
-    // GradientMemory::all_units. A unit's sums are added to again once they were given back.
+    // give_back(), while to all others they are fresh. REQUIRES: norm() came after the last addend; not
+    // GradientMemory::one_unit. A unit's sums are added to again once they were given back.
     void lend();
     void give_back(std::uint32_t unit);
     // The same of one unit, before there is a norm: no addend comes any more in this step, also of who borrows from it,
@@ -88,7 +96,8 @@ class GradientSums {
     bool lend(std::uint32_t unit, Workers& workers);
     void lend_again(std::uint32_t unit);  // which was lent in this step by itself, and given back
     void end_step();
-    GradientView tile(UnitTile tile) const;  // REQUIRES: lent
+    // REQUIRES: lent. `elsewhere`: where the update has its gradients from; null: the sums are here.
+    GradientView tile(UnitTile tile, const std::byte* elsewhere = nullptr) const;
     // "unit NAME, parameter NAME" of the first one with an element that is not finite, in unit order; nothing when all
     // are.
     std::optional<std::string> first_non_finite();
@@ -124,6 +133,11 @@ class GradientSums {
     Range& range(ParameterId parameter);
     void take_memory(pool::PinnedPool& pool);
     void take_shared(std::uint32_t unit);
+    std::byte* memory_of(std::uint32_t unit) const;  // null: its sums are not there
+    std::byte* take(std::uint32_t unit);             // the same, to be changed
+    const std::byte* look(std::uint32_t unit);
+    void settle(std::uint32_t unit);
+    void make_whole(std::uint32_t unit, Workers& workers);
     bool is_there(std::uint32_t unit) const noexcept { return !units_[unit].shared || holder_ == unit; }
     void make_windows();
     bool all_stay() const noexcept { return windows_.size() == units_.size(); }
@@ -135,6 +149,7 @@ class GradientSums {
     void wait_for(Ticket ticket) const;
     void add_borrowed(Range& borrowed, const UnitSums& unit);
     void add_borrowed_from(std::uint32_t owner);
+    bool awaits_borrowed(std::uint32_t owner) const;
     void clear_gaps(std::uint32_t unit);
     void sum_squares(std::size_t first_tile, std::size_t count, Workers& workers);
     GradientView view(UnitTile tile) const;
@@ -146,6 +161,8 @@ class GradientSums {
     std::vector<pool::Lease> leases_;
     std::vector<UnitSums> units_;
     std::optional<std::uint32_t> holder_;  // whose sums the shared memory has
+    std::optional<SpilledSums> spilled_;   // of GradientMemory::nvme, where any leave
+    std::optional<std::uint32_t> opened_;  // of them, the one that was changed last
     std::vector<Window> windows_;          // none, two, or one per unit
     Ticket last_out_;                      // the newest copy to host memory
     std::vector<double> sums_;             // one per tile of every rank, in the order in which they are added; own ones

@@ -1,7 +1,8 @@
-#include "zero_infinity/session/gradient_sums.h"
+#include "zero_infinity/gradients/gradient_sums.h"
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "zero_infinity/gradients/gradient_memory.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,52 +12,6 @@
 #include <cstring>
 
 namespace penstock::zero {
-namespace {
-
-const ParameterSpec& borrowed_spec(const ModelLayout& layout, const BorrowedSpec& borrowed) {
-    return layout.unit(borrowed.owner).spec().parameters.at(borrowed.parameter);
-}
-
-std::uint64_t own_bytes(const UnitLayout& unit, PlaneType type) {
-    return pool::whole_granules(unit.trainable_numel() * bytes_of(type));
-}
-
-std::uint64_t unit_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
-    std::uint64_t bytes = own_bytes(layout.unit(unit), type);
-    for (const BorrowedSpec& borrowed : layout.unit(unit).spec().borrowed)
-        if (const ParameterSpec& spec = borrowed_spec(layout, borrowed); spec.training == Training::trainable)
-            bytes += pool::whole_granules(spec.numel() * bytes_of(type));
-    return bytes;
-}
-
-// Those that hand theirs on before the next unit's come: not what is lent to an owner later, or updated after all
-// passes.
-bool may_share(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
-    const UnitLayout& own = layout.unit(unit);
-    return !own.spec().resident && unit_bytes(layout, unit, type) == own_bytes(own, type);
-}
-
-}  // namespace
-
-std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, GradientMemory memory) {
-    std::uint64_t bytes = 0;
-    std::uint64_t shared = 0;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (const std::uint64_t own = unit_bytes(layout, unit, type);
-            memory == GradientMemory::one_unit && may_share(layout, unit, type))
-            shared = std::max(shared, own);
-        else
-            bytes += own;
-    return bytes + shared;
-}
-
-std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type) {
-    std::uint64_t largest = 0;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        largest = std::max(largest, unit_bytes(layout, unit, type));
-    return std::min(2 * largest, gradient_bytes(layout, type, GradientMemory::all_units));
-}
-
 GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions& options, pool::PinnedPool& pool,
                            Device& device)
     : layout_(&layout),
@@ -77,9 +32,9 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
                                    .trainable = place.training == Training::trainable,
                                    .owner = {index, parameter}});
         }
-        std::uint64_t offset_bytes = own_bytes(unit, type);
+        std::uint64_t offset_bytes = own_gradient_bytes(unit, type);
         for (const BorrowedSpec& borrowed : unit.spec().borrowed) {
-            const ParameterSpec& spec = borrowed_spec(layout, borrowed);
+            const ParameterSpec& spec = layout.unit(borrowed.owner).spec().parameters.at(borrowed.parameter);
             const bool trainable = spec.training == Training::trainable;
             sums.ranges.push_back({.offset_bytes = offset_bytes,
                                    .numel = spec.numel(),
@@ -88,7 +43,7 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
             if (trainable) offset_bytes += pool::whole_granules(spec.numel() * bytes_of(type));
         }
         sums.bytes = offset_bytes;
-        sums.shared = options.memory == GradientMemory::one_unit && may_share(layout, index, type);
+        sums.shared = options.memory == GradientMemory::one_unit && may_share_gradients(layout, index, type);
     }
     take_memory(pool);
     if (options.device_bytes > 0) make_windows();
@@ -101,15 +56,68 @@ void GradientSums::take_memory(pool::PinnedPool& pool) {
         return leases_.back().data();
     };
     std::uint64_t largest = 0;
-    for (UnitSums& unit : units_)
-        if (unit.shared)
-            largest = std::max(largest, unit.bytes);
-        else if (unit.bytes > 0)
+    std::vector<std::uint32_t> sharing;
+    for (std::uint32_t index = 0; index < units_.size(); ++index) {
+        UnitSums& unit = units_[index];
+        if (unit.bytes == 0) continue;
+        if (options_.memory == GradientMemory::all_units || !may_share_gradients(*layout_, index, type())) {
             unit.memory = take(unit.bytes);
-    if (largest == 0) return;
-    std::byte* memory = take(largest);
-    for (UnitSums& unit : units_)
-        if (unit.shared) unit.memory = memory;
+            continue;
+        }
+        sharing.push_back(index);
+        largest = std::max(largest, unit.bytes);
+    }
+    if (sharing.empty()) return;
+    const std::uint64_t bytes = largest * std::min<std::uint64_t>(sharing.size(), gradients_at_once(options_.memory));
+    std::byte* memory = take(bytes);
+    if (options_.memory == GradientMemory::nvme) {
+        spilled_.emplace(SpilledSumsDeps{.layout = layout_,
+                                         .units = std::move(sharing),
+                                         .element_bytes = bytes_of(type()),
+                                         .memory = {memory, bytes},
+                                         .slot_bytes = largest,
+                                         .spill = options_.spill,
+                                         .driver = options_.driver});
+        return;
+    }
+    for (const std::uint32_t unit : sharing) units_[unit].memory = memory;
+}
+
+std::vector<std::optional<store::SpillBlock>> GradientSums::blocks() const {
+    if (!spilled_) return {};
+    return {spilled_->blocks().begin(), spilled_->blocks().end()};
+}
+
+std::byte* GradientSums::memory_of(std::uint32_t unit) const {
+    return leaves(unit) ? spilled_->memory(unit) : units_[unit].memory;
+}
+
+std::byte* GradientSums::take(std::uint32_t unit) {
+    if (!leaves(unit)) return units_[unit].memory;
+    if (opened_ && *opened_ != unit) settle(*opened_);
+    opened_ = unit;
+    return spilled_->open(unit);
+}
+
+const std::byte* GradientSums::look(std::uint32_t unit) {
+    if (!leaves(unit)) return units_[unit].memory;
+    if (opened_ && *opened_ != unit) settle(*opened_);
+    return spilled_->look(unit);
+}
+
+// What was summed of it is whole, as far as anybody knows: its squares are those of the bytes that leave.
+void GradientSums::settle(std::uint32_t unit) {
+    if (!leaves(unit) || !spilled_->is_changed(unit)) return;
+    clear_gaps(unit);
+    sum_squares(layout_->number({unit, 0}), layout_->unit(unit).tile_count(), *options_.workers);
+    spilled_->write(unit);
+}
+
+void GradientSums::complete(std::uint32_t unit) {
+    if (!leaves(unit) || awaits_borrowed(unit)) return;
+    for (Window& window : windows_)
+        if (window.unit == unit) close(window);
+    settle(unit);
 }
 
 // The sums that were there have been updated with.
@@ -174,7 +182,7 @@ GradientSums::Open GradientSums::open(ParameterId parameter) {
                    parameter.unit);
     take_shared(parameter.unit);
     complete_ = false;
-    std::byte* base = device_->shares_host_memory() ? units_[parameter.unit].memory : window_of(parameter.unit).data;
+    std::byte* base = device_->shares_host_memory() ? take(parameter.unit) : window_of(parameter.unit).data;
     return {base + sum.offset_bytes, sum.numel, std::exchange(sum.fresh, false)};
 }
 
@@ -186,7 +194,10 @@ GradientSums::Window& GradientSums::window_of(std::uint32_t unit) {
     const auto& ranges = units_[unit].ranges;
     if (std::any_of(ranges.begin(), ranges.end(), [](const Range& range) { return range.trainable && !range.fresh; })) {
         if (device_->computes_on_caller()) wait_for(last_out_);
-        compute_after(device_->copy_in(window.data, units_[unit].memory, units_[unit].bytes, last_out_));
+        const Ticket in =
+            device_->copy_in(window.data, const_cast<std::byte*>(look(unit)), units_[unit].bytes, last_out_);
+        compute_after(in);
+        if (leaves(unit)) wait_for(in);  // then others may have that memory
     }
     window.unit = unit;
     return window;
@@ -204,9 +215,11 @@ GradientSums::Window& GradientSums::free_window(std::uint32_t unit) {
 
 void GradientSums::close(Window& window) {
     if (!window.unit) return;
-    const UnitSums& unit = units_[*window.unit];
-    window.copied = last_out_ = device_->copy_out(unit.memory, window.data, unit.bytes);
-    window.unit.reset();
+    const std::uint32_t unit = *std::exchange(window.unit, std::nullopt);
+    window.copied = last_out_ = device_->copy_out(take(unit), window.data, units_[unit].bytes);
+    if (!leaves(unit)) return;
+    wait_for(window.copied);
+    if (!awaits_borrowed(unit)) settle(unit);  // else it would leave twice
 }
 
 void GradientSums::close_all() {
@@ -239,19 +252,24 @@ void GradientSums::add(ParameterId parameter, const GradientView& addend) {
 void GradientSums::clear() {
     complete_ = false;
     holder_.reset();
-    for (UnitSums& unit : units_)
-        for (Range& range : unit.ranges) range.fresh = true;
+    for (std::uint32_t index = 0; index < units_.size(); ++index) {
+        for (Range& range : units_[index].ranges) range.fresh = true;
+        if (leaves(index)) spilled_->clear(index);
+    }
 }
 
 void GradientSums::clear(ParameterId parameter) {
     complete_ = false;
-    range(parameter).fresh = true;
+    if (std::exchange(range(parameter).fresh, true) || !leaves(parameter.unit)) return;
+    close_all();
+    take(parameter.unit);  // its squares are others now
 }
 
 GradientSums::Sum GradientSums::sum(ParameterId parameter) {
     const Range& sum = range(parameter);
     PENSTOCK_CHECK(!sum.fresh, "unit {}: parameter {} has no gradient yet", parameter.unit, parameter.index);
-    PENSTOCK_CHECK(is_there(parameter.unit), "unit {}: parameter {} is updated and has no gradient any more",
+    PENSTOCK_CHECK(is_there(parameter.unit) && !leaves(parameter.unit),
+                   "unit {}: parameter {} is updated and has no gradient any more, or none that stays in host memory",
                    parameter.unit, parameter.index);
     for (Window& window : windows_)
         if (window.unit == parameter.unit) close(window);
@@ -279,9 +297,17 @@ void GradientSums::add_borrowed(Range& borrowed, const UnitSums& unit) {
     take_shared(borrowed.owner.unit);
     Range& owner = range(borrowed.owner);
     const GradientView addend{unit.memory + borrowed.offset_bytes, type(), borrowed.numel};
-    std::byte* sum = units_[borrowed.owner.unit].memory + owner.offset_bytes;
+    std::byte* sum = take(borrowed.owner.unit) + owner.offset_bytes;
     std::exchange(owner.fresh, false) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
     borrowed.fresh = true;
+}
+
+// Somebody who borrows from it has a sum that is still to be added to its own.
+bool GradientSums::awaits_borrowed(std::uint32_t owner) const {
+    const auto lends = [&](const Range& range) { return range.owner.unit == owner && range.trainable && !range.fresh; };
+    return std::any_of(units_.begin(), units_.end(), [&](const UnitSums& unit) {
+        return std::any_of(unit.ranges.begin() + static_cast<std::ptrdiff_t>(unit.own), unit.ranges.end(), lends);
+    });
 }
 
 void GradientSums::add_borrowed_from(std::uint32_t owner) {
@@ -296,20 +322,21 @@ void GradientSums::add_borrowed_from(std::uint32_t owner) {
 void GradientSums::clear_gaps(std::uint32_t index) {
     UnitSums& unit = units_[index];
     if (unit.bytes == 0) return;
+    std::byte* memory = memory_of(index);
     const std::uint64_t own = layout_->unit(index).trainable_numel() * bytes_of(type());
     std::uint64_t end = 0;  // of what is right
     for (std::size_t at = 0; at < unit.own; ++at) {
         const Range& range = unit.ranges[at];
         if (!range.trainable || range.fresh) continue;
-        std::memset(unit.memory + end, 0, range.offset_bytes - end);
+        std::memset(memory + end, 0, range.offset_bytes - end);
         end = range.offset_bytes + range.numel * bytes_of(type());
     }
-    std::memset(unit.memory + end, 0, own - end);
+    std::memset(memory + end, 0, own - end);
 }
 
 void GradientSums::lend() {
     PENSTOCK_CHECK(complete_, "gradients are updated with before their norm");
-    PENSTOCK_CHECK(options_.memory == GradientMemory::all_units, "all units lend gradients that memory has of one");
+    PENSTOCK_CHECK(options_.memory != GradientMemory::one_unit, "all units lend gradients that memory has of one");
     for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
         units_[unit].lent = layout_->unit(unit).tile_count() > 0 && !units_[unit].counted;  // who is updated gives back
     clear();
@@ -327,8 +354,8 @@ bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
     take_shared(unit);
     close_all();
     add_borrowed_from(unit);
-    clear_gaps(unit);
-    sum_squares(layout_->number({unit, 0}), layout.tile_count(), workers);
+    make_whole(unit, workers);
+    look(unit);
     sums.lent = sums.counted = true;
     const std::size_t first = place_of(layout_->number({unit, 0}));
     return std::all_of(sums_.begin() + static_cast<std::ptrdiff_t>(first),
@@ -343,10 +370,22 @@ void GradientSums::lend_again(std::uint32_t unit) {
 }
 
 void GradientSums::end_step() {
-    for (UnitSums& unit : units_) {
-        for (std::size_t at = 0; unit.counted && at < unit.own; ++at) unit.ranges[at].fresh = true;
-        unit.counted = false;
+    for (std::uint32_t index = 0; index < units_.size(); ++index) {
+        UnitSums& unit = units_[index];
+        if (!std::exchange(unit.counted, false)) continue;
+        for (std::size_t at = 0; at < unit.own; ++at) unit.ranges[at].fresh = true;
+        if (leaves(index)) spilled_->clear(index);
     }
+}
+
+// Its squares are summed, also where no gradient came to it. Where its sums leave, they do.
+void GradientSums::make_whole(std::uint32_t unit, Workers& workers) {
+    if (leaves(unit)) {
+        if (spilled_->is_empty(unit)) take(unit);
+        return settle(unit);
+    }
+    if (is_there(unit)) clear_gaps(unit);
+    sum_squares(layout_->number({unit, 0}), layout_->unit(unit).tile_count(), workers);
 }
 
 void GradientSums::sum_squares(std::size_t first_tile, std::size_t count, Workers& workers) {
@@ -362,12 +401,8 @@ double GradientSums::norm(Workers& workers, Communicator& communicator) {
     PENSTOCK_CHECK(std::none_of(units_.begin(), units_.end(), is_lent),
                    "the norm of gradients that an update works with");
     close_all();
-    for (std::uint32_t unit = 0; unit < units_.size(); ++unit) {
-        const std::size_t count = layout_->unit(unit).tile_count();
-        if (count == 0 || units_[unit].counted) continue;
-        if (is_there(unit)) clear_gaps(unit);
-        sum_squares(layout_->number({unit, 0}), count, workers);
-    }
+    for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
+        if (layout_->unit(unit).tile_count() > 0 && !units_[unit].counted) make_whole(unit, workers);
     complete_ = true;
     all_sums_ = sums_;
     communicator.all_reduce(all_sums_);  // only one rank's addend of each is not zero: no bit changes
@@ -376,15 +411,17 @@ double GradientSums::norm(Workers& workers, Communicator& communicator) {
     return std::sqrt(sum);
 }
 
-GradientView GradientSums::tile(UnitTile tile) const {
+GradientView GradientSums::tile(UnitTile tile, const std::byte* elsewhere) const {
     PENSTOCK_CHECK(units_[tile.unit].lent, "a tile of gradients of unit {}, which are not lent", tile.unit);
+    if (elsewhere != nullptr) return {elsewhere, type(), layout_->unit(tile.unit).tile_numel(tile.tile)};
     return view(tile);
 }
 
 GradientView GradientSums::view(UnitTile tile) const {
     const UnitLayout& unit = layout_->unit(tile.unit);
-    return {units_[tile.unit].memory + tile.tile * unit.tile_numel() * bytes_of(type()), type(),
-            unit.tile_numel(tile.tile)};
+    const std::byte* memory = memory_of(tile.unit);
+    PENSTOCK_CHECK(memory != nullptr, "gradients of unit {}, which are not in host memory", tile.unit);
+    return {memory + tile.tile * unit.tile_numel() * bytes_of(type()), type(), unit.tile_numel(tile.tile)};
 }
 
 // All ranks have as many tiles of a unit as this one, and the tiles before a unit are those before its first.
@@ -402,7 +439,7 @@ std::optional<std::string> GradientSums::first_non_finite() {
         for (std::size_t at = 0; at < unit.own; ++at) {
             const Range& range = unit.ranges[at];
             if (!range.trainable || range.fresh || !is_there(index)) continue;
-            const GradientView sum{unit.memory + range.offset_bytes, type(), range.numel};
+            const GradientView sum{look(index) + range.offset_bytes, type(), range.numel};
             if (std::isfinite(sum_of_squares(sum))) continue;
             const UnitSpec& spec = layout_->unit(index).spec();
             return fmt::format("unit '{}', parameter '{}'", spec.name, spec.parameters[at].name);
