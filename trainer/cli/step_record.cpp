@@ -93,10 +93,8 @@ std::string json_of(const StepRecord& record) {
         {"time", time_text(record.time_s)},
     };
     if (record.updated_again) object["updated_again"] = true;
-    if (record.away_bytes > 0) {
-        object["activation_nvme_bytes"] = record.away_bytes;
-        object["wait_spill_s"] = record.wait_spill_seconds;
-    }
+    if (record.wait_spill_seconds > 0) object["wait_spill_s"] = record.wait_spill_seconds;
+    if (record.away_bytes > 0) object["activation_nvme_bytes"] = record.away_bytes;
     return object.dump();
 }
 

@@ -26,7 +26,7 @@ struct StepRecord {
     double wait_weights_seconds = 0;  // compute waited for weights
     double wait_tiles_seconds = 0;    // the update waited for states
     double wait_commit_seconds = 0;   // for the last writes and the manifest
-    double wait_spill_seconds = 0;    // for activations that went to NVMe
+    double wait_spill_seconds = 0;    // for what left memory within the step
     std::uint64_t read_bytes = 0;     // NVMe, in this step
     std::uint64_t write_bytes = 0;
     std::uint64_t pool_peak_bytes = 0;  // since the start

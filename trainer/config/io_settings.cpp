@@ -1,7 +1,7 @@
 #include "trainer/config/io_settings.h"
 
 #include "aio/profile.h"
-#include "zero_infinity/plan/hash_threads.h"
+#include "zero_infinity/threads/hash_threads.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <fmt/format.h>

@@ -20,7 +20,7 @@ struct IoSettings {
 // is not whole (aio/profile.h).
 IoSettings io_settings(const TrainConfig& config);
 
-// Threads that hash tiles beside so many of compute, on the cores that this process may use (plan/hash_threads.h).
+// Threads that hash tiles beside so many of compute, on the cores that this process may use (threads/hash_threads.h).
 unsigned hash_threads_for(const IoSettings& settings, unsigned compute_threads);
 
 }  // namespace penstock::trainer

@@ -67,7 +67,7 @@ struct CoreOptions {
     // Work.
     unsigned worker_threads = 1;
     // Of the store's tiles: by threads of their own where the driver's would not keep up with the devices
-    // (plan/hash_threads.h).
+    // (threads/hash_threads.h).
     store::Hashing hashing;
     std::optional<aio::BackendKind> backend;  // none: the fastest that works
     aio::IoLimits io;                         // its deadline is io_deadline

@@ -1,4 +1,4 @@
-#include "zero_infinity/plan/hash_threads.h"
+#include "zero_infinity/threads/hash_threads.h"
 
 #include <algorithm>
 #include <cmath>
