@@ -211,7 +211,7 @@ class BackwardVisit:
         self.random_states = RandomStates()
 
     def __enter__(self) -> None:
-        self.visits.enter_again(self.call)
+        self.visits.recompute(self.call)
         self.after, self.now = RandomStates(), self.buffers.restore()
         self.random_states.restore()
 

@@ -130,11 +130,16 @@ class Visits:
         if not any(each.foreign for each in ancestors):
             self._region = Region()
         self._arrive(call.reads, _reads(ancestors))
-        if not self.binding.large.isdisjoint(call.reads):
-            heap.give_back_free_pages()
         self._late = {*call.reads, *_reads(ancestors)}
         self._watch()
         self.open.append(call)
+
+    def recompute(self, call: Call) -> None:
+        """As enter_again(). A kept graph does not come here: where graphs are kept, memory is fullest before the first
+        of them is freed, and the next forward wants those pages again."""
+        self.enter_again(call)
+        if not self.binding.large.isdisjoint(call.reads):
+            heap.give_back_free_pages()
 
     def leave_again(self, call: Call) -> None:
         self.open.remove(call)

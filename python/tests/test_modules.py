@@ -213,17 +213,27 @@ def test_outputs_in_evaluation_are_those_of_plain_torch():
     assert found.core.passes[-1] == ("inference", list(found.core.model.inference))
     assert found.core.kind is None
 
-def test_free_pages_go_back_before_a_large_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once per recompute of a large unit, and at no other."""
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+def test_free_pages_go_back_before_a_large_gradient(monkeypatch: pytest.MonkeyPatch, activations: str) -> None:
+    """Once per recompute of a large unit, and at no other; a unit whose graph is kept is recomputed in its first pass."""
     trims: list[None] = []
     monkeypatch.setattr(heap, "LARGE_BYTES", 4 * 64 * 8)
     monkeypatch.setattr(heap, "give_back_free_pages", lambda: trims.append(None))
     model = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))
-    engine, _, _, _ = penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), core=core_of())
+    engine, _, _, _ = penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), core=core_of(),
+                                          settings=penstock.Settings(activations=activations))  # type: ignore[arg-type]
     for step in range(1, 3):
         engine.backward(engine(torch.arange(10)).sum())
         engine.step()
-        assert len(trims) == step
+        assert len(trims) == (step if activations == "recompute" else 1)
+
+
+@pytest.mark.parametrize("environment, kept", [
+    ({}, False), ({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}, False),
+    ({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.trim_threshold=1099511627776"}, True),
+    ({"MALLOC_TRIM_THRESHOLD_": "1099511627776"}, True)])
+def test_free_pages_stay_where_glibc_is_told_to_keep_them(environment: dict[str, str], kept: bool) -> None:
+    assert heap.is_to_be_kept(environment) is kept
 
 
 class Renormed(torch.nn.Module):

@@ -94,7 +94,6 @@ class Prober {
     void ended(Mover& mover) noexcept;
     void finish();
 
-    const DeviceQuestion& question_;
     std::vector<aio::File> files_;
     MeasuringMemory memory_;
     std::string backend_note_;
@@ -111,8 +110,7 @@ class Prober {
 };
 
 Prober::Prober(const DeviceQuestion& question)
-    : question_(question),
-      memory_(2 * tiles_of_each * question.directories.size() * tile_bytes),
+    : memory_(2 * tiles_of_each * question.directories.size() * tile_bytes),
       tiles_per_file_(std::max<std::uint64_t>(1, question.file_bytes / tile_bytes)) {
     for (const std::string& directory : question.directories)
         files_.push_back(nameless_file(nearest_that_is_there(directory), question));

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace penstock::zero {
@@ -31,12 +32,14 @@ class TileMemory {
         try {
             transfer(tile, part);
         } catch (...) {
-            static_cast<void>(region_.release());
+            leave(std::move(region_));
             throw;
         }
     }
 
    private:
+    static void leave(std::unique_ptr<pool::Region> region) noexcept;
+
     std::vector<float> values_;
     std::uint64_t weights_bytes_;
     std::unique_ptr<pool::Region> region_;
