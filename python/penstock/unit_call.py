@@ -42,7 +42,10 @@ class UnitCall:
         call = Call(self.unit.name, self.unit.reads, parent)
         if parent is None and in_backward():
             return self._in_region(call, args, kwargs)
-        call.foreign = parent is None and torch.is_grad_enabled() and top_hooks() == "_checkpoint_hook"
+        call.foreign = _in_checkpoint(parent)
+        if parent is not None and (call.foreign or not torch.is_grad_enabled()):  # a reentrant one has no gradients
+            for each in call.ancestors():
+                each.calls_in_checkpoints = True
         if call.foreign or not torch.is_grad_enabled():
             with ForwardVisit(visits, call):
                 return self.forward(*args, **kwargs)
@@ -74,11 +77,12 @@ class UnitCall:
 
     def _in_region(self, call: Call, args: Any, kwargs: Any) -> Any:
         """A checkpoint of the user's recomputes this unit: once is enough."""
-        call.foreign = True
+        call.foreign, call.hooks = True, innermost()
         self.visits.enter_region(call, _region_key())
         try:
             return self.forward(*args, **kwargs)
         finally:
+            call.hooks = None
             self.visits.leave_again(call)
 
     def _kept(self, call: Call, args: Any, kwargs: Any) -> Any:
@@ -168,9 +172,11 @@ class ForwardVisit:
         self.visits, self.call = visits, call
 
     def __enter__(self) -> None:
+        self.call.hooks = innermost()
         self.visits.enter(self.call)
 
     def __exit__(self, *_: Any) -> None:
+        self.call.hooks = None  # they hold the graph
         self.visits.leave(self.call)
 
 
@@ -211,6 +217,7 @@ class BackwardVisit:
         self.random_states = RandomStates()
 
     def __enter__(self) -> None:
+        self.call.hooks = innermost()
         self.visits.recompute(self.call)
         self.after, self.now = RandomStates(), self.buffers.restore()
         self.random_states.restore()
@@ -219,6 +226,7 @@ class BackwardVisit:
         self.after.restore()
         self.buffers.undo(self.now)
         del self.after, self.now
+        self.call.hooks = None
         self.visits.leave_again(self.call)
 
 
@@ -230,6 +238,13 @@ def top_hooks() -> str | None:
     """Whose saved-tensor hooks are innermost: torch's checkpoint names its own."""
     packs = innermost()
     return None if packs is None else packs.__qualname__.split(".")[0]
+
+
+def _in_checkpoint(parent: Call | None) -> bool:
+    """Of the user's: it is not the one in which the calling unit itself runs."""
+    if not torch.is_grad_enabled() or top_hooks() != "_checkpoint_hook":
+        return False
+    return parent is None or innermost() is not parent.hooks
 
 
 def _region_key() -> Any:

@@ -20,13 +20,16 @@ IN_PLACE = {"__setitem__"} | {f"__i{name}__" for name in (
 
 @dataclass(eq=False)
 class Call:
-    """One call of a unit's forward. `parent` is the call within which it was made; `given_bytes` are its arguments'."""
+    """One call of a unit's forward. `parent` is the call within which it was made; `given_bytes` are its arguments';
+    `hooks` packs what it saves, while it runs."""
 
     name: str
     reads: Visit
     parent: Call | None = None
     foreign: bool = False  # within a checkpoint of the user's
+    calls_in_checkpoints: bool = False  # other units, in checkpoints of its own
     given_bytes: int = 0
+    hooks: Any = None
 
     def ancestors(self) -> Iterable[Call]:
         each = self.parent
@@ -60,6 +63,7 @@ class Visits:
         self._bound: set[int] = set()
         self._outside: Visit = ()
         self._region = Region()
+        self._left: Call | None = None  # whose graph backward came to last
         self._late: set[int] = set()  # read by the backward that is under way, until the next visit
         self._watched: set[int] = set()  # backwards whose end will be told
         self._forward: list[Visit] = []
@@ -89,6 +93,7 @@ class Visits:
         if self.kind is None:
             return
         outside, self._outside, self._region, self._late = self._outside, (), Region(), set()
+        self._left = None
         self._leave_all_but(set())
         for unit in outside:
             self.binding.invalidate(unit)
@@ -131,6 +136,7 @@ class Visits:
             self._region = Region()
         self._arrive(call.reads, _reads(ancestors))
         self._late = {*call.reads, *_reads(ancestors)}
+        self._left = call
         self._watch()
         self.open.append(call)
 
@@ -158,13 +164,17 @@ class Visits:
             self._late.add(unit)
 
     def enter_region(self, call: Call, key: Any) -> None:
-        """A checkpoint of the user's recomputes: `key` says which."""
+        """A checkpoint of the user's recomputes: `key` says which. It may be one within the unit whose backward is under
+        way, which then goes on reading its weights."""
         self._begin_if_none()
         if self._region.key is not key:
             self._region = Region(key)
-        self._arrive(call.reads, ())
+        around: Visit = ()
+        if self._left is not None and self._left.calls_in_checkpoints:
+            around = (*self._left.reads, *_reads(self._left.ancestors()))
+        self._arrive(call.reads, around)
         self._region.units = tuple(dict.fromkeys((*self._region.units, *call.reads)))
-        self._late = set(self._region.units)
+        self._late = {*self._region.units, *around}
         self._watch()
         self.open.append(call)
 

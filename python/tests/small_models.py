@@ -113,6 +113,26 @@ class Sharing(Stack):
                 block.linear(torch.tanh(self.shared(block.norm(x)))))
 
 
+class SharingWithin(Stack):
+    """The same within a checkpoint that each block has of its own; `all_of_it`: its own weights are read there, too."""
+
+    def __init__(self, reentrant: bool, all_of_it: bool) -> None:
+        super().__init__()
+        self.shared = nn.Linear(WIDTH, WIDTH)
+
+        def of(block: Block) -> Any:
+            def inner(x: torch.Tensor) -> torch.Tensor:
+                y = torch.tanh(self.shared(x))
+                return block.linear(y) if all_of_it else y
+
+            def forward(x: torch.Tensor) -> torch.Tensor:
+                y = checkpoint(inner, block.norm(x), use_reentrant=reentrant)
+                return x + torch.tanh(y if all_of_it else block.linear(y))
+            return forward
+        for block in self.blocks:
+            block.forward = of(block)
+
+
 class Functional(Stack):
     """Weights that are read without their module being called."""
 

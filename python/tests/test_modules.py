@@ -36,6 +36,14 @@ def test_an_awkward_module_trains_to_the_same_bits(make):
     training(make, count=6).check()
 
 
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+@pytest.mark.parametrize("all_of_it", [False, True])
+# A reentrant one has a backward of its own, and each brings a gradient of the unit that all share.
+@pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.afterwards)])
+def test_a_units_own_checkpoint_may_call_another_unit(reentrant, all_of_it, activations):
+    training(lambda: small.SharingWithin(reentrant, all_of_it)).check(window_bytes=8192, activations=activations)
+
+
 def test_pythons_generator_is_as_it_was_in_the_recompute():
     def make():
         random.seed(3)
