@@ -62,7 +62,7 @@ BenchRun add_step_verb(CLI::App& app) {
     verb->add_option("--set", bench.overrides, "KEY=VALUE of the configuration; may be repeated")
         ->allow_extra_args(false);
     verb->add_option("--orders", options->orders,
-                     "some of after_backward,deferred,in_backward,speculative (all that the configuration allows)")
+                     "some of them (all that the configuration allows)")
         ->delimiter(',')
         ->check(CLI::IsMember(
             std::vector<std::string>(all_words<zero::UpdateOrder>.begin(), all_words<zero::UpdateOrder>.end())));
