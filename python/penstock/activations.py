@@ -63,6 +63,18 @@ class Activations:
         if call.name in self._measured:
             self._called(call.name)
 
+    def as_another(self, graph: KeptGraph, like: str) -> None:
+        """A graph that was not made, of a unit whose graphs take what those of `like` do."""
+        unit = graph.call.name
+        if like in self.refused:
+            self.refused[unit] = self.refused[like]
+        elif like in self._measured:
+            graph.bytes, graph.call.given_bytes = self._measured[like].bytes, self._measured[like].given_bytes
+            if unit in self.kept:
+                self.hold(graph)
+            else:
+                self.measured(graph)
+
     def hold(self, graph: KeptGraph) -> None:
         """It counts until nobody has it any more."""
         self.measured(graph)
@@ -72,6 +84,11 @@ class Activations:
         self.held_bytes += graph.bytes
         self.peak_bytes = max(self.held_bytes, self.peak_bytes)
         weakref.finalize(graph, self._release, own, graph.bytes).atexit = False
+
+    @property
+    def expected_bytes(self) -> int:
+        """Of the graphs that the next pass keeps."""
+        return sum(self._measured[unit].bytes * self._measured[unit].most for unit in self.kept)
 
     def cannot(self, unit: str, why: str) -> None:
         """This call of it is recomputed; told once."""
@@ -91,7 +108,7 @@ class Activations:
                 total += needed
         if chosen != self.kept:
             self.kept = frozenset(chosen)
-            self._tell(self._choice(total))
+            self._tell(self._choice())
 
     # Private.
     def _fits(self, total: float) -> bool:
@@ -111,10 +128,10 @@ class Activations:
         self.kept -= {unit}
         self.cannot(unit, why)
 
-    def _choice(self, total: int) -> str:
+    def _choice(self) -> str:
         others = [unit for unit in self._measured if unit not in self.kept]
         text = (f"graphs of {len(self.kept)} of {len(self._measured)} units are kept from forward to backward: "
-                f"{total / 2**20:.1f} MiB")
+                f"{self.expected_bytes / 2**20:.1f} MiB")
         if self.budget_bytes is not None:
             text += f" of graph_budget_bytes {self.budget_bytes / 2**20:.1f} MiB"
         return text + (f"; recomputed are {some(others)}" if others else "")

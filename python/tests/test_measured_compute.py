@@ -115,6 +115,38 @@ def test_units_that_are_alike_are_computed_twice_in_a_pass_and_the_others_take_a
     assert len(blocks) == 24 and all(0.01 <= each < 0.05 for each in blocks), blocks
 
 
+def graph_bytes_of_the_engine(model, settings):
+    engine, *_ = penstock.initialize(model, core=lambda spec, first: Watched(spec, first, window_bytes=1 << 16),
+                                     settings=settings)
+    for _ in range(2):
+        engine.backward(engine(small.ids()).float().pow(2).mean())
+        engine.step()
+    return engine.activations.peak_bytes, tuple(engine.core.seen)
+
+
+@pytest.mark.parametrize("budget", [None, 20_000, 0])
+@pytest.mark.parametrize("name", ["Stack", "tied", "Twice", "long", "BatchNorm", "Functional"])
+def test_graphs_are_kept_as_the_engine_keeps_them(name, budget):
+    torch.manual_seed(3)
+    model, settings = MODELS[name](), penstock.Settings(activations="keep", graph_budget_bytes=budget)
+    compute = measured(copy.deepcopy(model), settings=settings)
+    assert measured(copy.deepcopy(model)).graph_bytes == 0
+    assert (compute.graph_bytes, compute.visits) == graph_bytes_of_the_engine(model, settings)
+
+
+def test_units_whose_graphs_are_kept_are_computed_once_and_the_others_twice():
+    one = measured(small.Stack(blocks=12), settings=penstock.Settings(activations="keep")).graph_bytes // 14
+    Slow.calls = 0
+    settings = penstock.Settings(activations="keep", graph_budget_bytes=7 * one)  # about half of the blocks
+    compute = measured(small.Stack(blocks=12, block=Slow), settings=settings)
+    blocks = [seconds for visit, seconds in zip(compute.visits, compute.seconds) if 1 <= visit[0] <= 12]
+    forward, backward = blocks[:12], blocks[12:]
+    assert all(0.01 <= each < 0.05 for each in forward)
+    kept = [each < 0.008 for each in backward]
+    assert 3 <= sum(kept) <= 9 and kept == sorted(kept, reverse=True), backward  # the last ones
+    assert Slow.calls == 2 * 2 + 2 * (2 + 2 * 2)  # the first pass; then two that are kept and two that are not
+
+
 def test_units_of_other_shapes_are_of_another_kind():
     Slow.calls = 0
     model = small.Stack(blocks=6, block=Slow)

@@ -16,6 +16,7 @@ import penstock
 import small_models as small
 from penstock.__main__ import main
 from penstock.native import library
+from penstock.run import plan
 
 try:
     library.library()
@@ -151,7 +152,22 @@ def test_a_batch_gives_the_time_of_a_step_in_each_order_and_nothing_stays(tmp_pa
     assert [way.step.seconds for way in forecast.others] == sorted(way.step.seconds for way in forecast.others)
     assert {"update_order": "deferred"} in [way.store for way in forecast.others]
     assert {"weights": "cpu", "states": "cpu"} in [way.store for way in forecast.others]
-    assert {} not in [way.store for way in forecast.others]
+    assert ({}, {}) not in [(way.store, way.settings) for way in forecast.others]
+
+
+def test_graphs_that_are_kept_are_told_of_where_there_is_memory(tmp_path, monkeypatch):
+    def kept(told):
+        return [way for way in told.forecast.others if way.settings == {"activations": "keep"}]
+    told = penstock.plan(small.Stack(), store=tmp_path, **QUICK)
+    ways = kept(told)
+    assert sorted(way.store.get("update_order", "after_backward") for way in ways) == sorted(told.forecast.orders)
+    assert told.graph_bytes == 0 and "\ngraphs " not in str(told)
+    keeping = penstock.plan(small.Stack(), store=tmp_path, settings=penstock.Settings(activations="keep"), **QUICK)
+    assert {way.graph_bytes for way in ways} == {keeping.graph_bytes} and keeping.graph_bytes > 0
+    assert kept(keeping) == [] and "\ngraphs " in str(keeping)
+    assert "Settings(activations='keep'), which takes 0 MiB beside the pool" in str(ways[0])
+    monkeypatch.setattr(plan, "available_bytes", lambda: told.pool_bytes)
+    assert kept(penstock.plan(small.Stack(), store=tmp_path, **QUICK)) == []
 
 
 def test_it_is_told_as_the_program_tells_it(tmp_path):

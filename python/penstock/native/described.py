@@ -73,6 +73,7 @@ class Compute:
     rest_seconds: float = 0.0  # of a step, outside of its passes
     tokens: int | None = None  # of a step
     endurance_bytes: float = 0.0  # that the devices are rated to have written; 0: not known
+    graph_bytes: int = 0  # of graphs that are kept from forward to backward, in torch's memory
 
 
 class Described:

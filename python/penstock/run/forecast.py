@@ -67,15 +67,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Way:
-    """To run it otherwise, to the same bits: what Store is to be told."""
+    """To run it otherwise, to the same bits: what Store and Settings are to be told."""
 
     store: Mapping[str, Any]
     step: Step
     hopes: bool = False  # that no step is clipped
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    graph_bytes: int = 0  # that are kept from forward to backward then, beside the pool
 
     def __str__(self) -> str:
-        hopes = ", where no step is clipped" if self.hopes else ""
-        return f"Store({', '.join(f'{key}={value!r}' for key, value in self.store.items())}){hopes}"
+        told = [f"{name}({', '.join(f'{key}={value!r}' for key, value in said.items())})"
+                for name, said in (("Store", self.store), ("Settings", self.settings)) if said]
+        graphs = f", which takes {self.graph_bytes / 2**20:,.0f} MiB beside the pool" if self.graph_bytes else ""
+        return " and ".join(told) + graphs + (", where no step is clipped" if self.hopes else "")
 
 
 @dataclass(frozen=True)
@@ -90,23 +94,30 @@ class Forecast:
     others: tuple[Way, ...] = ()  # that fit this machine, the fastest first
 
 
-def forecast_of(spec: ModelSpec, store: Store, settings: Settings, seconds: float, compute: Compute | None) -> Forecast:
-    """Measures the store's devices for `seconds` at a time. Raises FitError and StorageError, as they do."""
+def forecast_of(spec: ModelSpec, store: Store, settings: Settings, seconds: float, compute: Compute | None,
+                keeping: Compute | None = None) -> Forecast:
+    """Measures the store's devices for `seconds` at a time. `keeping`: compute where graphs are kept, if that is another
+    way. Raises FitError and StorageError, as they do."""
     described = Described(spec, store)
     measured = described.measure(seconds)
     known = described.forecast(measured)
     bare = Forecast(_rates(measured), known.nvme_seconds, known.update_seconds)
     if compute is None:
         return bare
-    ways = []
+    ways: list[Way] = []
+    kept: list[Way] = []
     for changes in _ways(spec, store, settings):
         other = replace(store, **changes)
         step = _step(Described(spec, other).forecast(measured, compute), compute)
-        ways.append(Way(changes, step, settings.clip > 0 and other.update_order in update_order.WITHIN))
+        hopes = settings.clip > 0 and other.update_order in update_order.WITHIN
+        ways.append(Way(changes, step, hopes))
+        if keeping is not None and changes.keys() <= {"update_order"}:
+            step = _step(Described(spec, other).forecast(measured, keeping), keeping)
+            kept.append(Way(changes, step, hopes, {"activations": "keep"}, keeping.graph_bytes))
     own = update_order.taken(store.update_order, spec.extra is not None)
     orders = {way.store.get("update_order", store.update_order): way.step for way in ways
               if way.store.keys() <= {"update_order"}}
-    others = sorted((way for way in ways if way.store and way.step is not orders[own]),
+    others = sorted((*(way for way in ways if way.store and way.step is not orders[own]), *kept),
                     key=lambda way: way.step.seconds)
     return replace(bare, step=orders[own], orders=orders, others=tuple(others))
 

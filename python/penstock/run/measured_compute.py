@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..activations import Activations
 from ..binding import Binding
 from ..core import ModelSpec
 from ..errors import ModelError, PenstockError, UsageError
@@ -39,13 +40,16 @@ class ComputeProbe:
         self.core = MeasuringCore(spec.units, sums, adds=settings.accumulation > 1)
         self.visits = MeasuringVisits(self.core)  # type: ignore[arg-type]
         self.visits.binding = Binding(self.model, cut, self.core, self.visits.touched)  # type: ignore[arg-type]
+        self.activations = Activations(settings.activations == "keep", settings.graph_budget_bytes)
+        self.visits.trained = self.activations.pass_ended
         self.kinds = Kinds()
         for unit in cut:
             if unit.module is not None:
-                unit.module.forward = MeasuredCall(unit, self.visits, self.kinds)
+                unit.module.forward = MeasuredCall(unit, self.visits, self.activations, self.kinds)
 
     def measure(self, batch: Any, loss: Loss | None, seconds: float) -> Compute:
-        """Passes for so long, two at least where they are short; the first is not counted."""
+        """Passes for so long, two at least where they are short; the first, which also says which graphs are kept, is
+        not counted."""
         args, kwargs = _arguments(batch)
         begin = time.perf_counter()
         self._first_pass(args, kwargs, loss)
@@ -108,7 +112,7 @@ class ComputeProbe:
                               else [each[at].seconds for each in alike]) for at, stay in enumerate(last))
         forward = next((at for at, stay in enumerate(last) if stay.backward), len(last))
         return Compute(tuple(stay.visit for stay in last), seconds, forward, self.settings.accumulation,
-                       rest * self.settings.accumulation)
+                       rest * self.settings.accumulation, graph_bytes=self.activations.expected_bytes)
 
     def _kind(self, stay: Stay) -> Any:
         return self.kinds.of_unit.get(stay.unit), stay.backward

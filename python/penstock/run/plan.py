@@ -15,7 +15,7 @@ from ..config import read_config
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
 from ..initialize import check_model, mapped_optimizer, model_spec
-from ..native.described import Described
+from ..native.described import Compute, Described
 from ..optimizer_kind import check_cover
 from ..settings import Settings
 from ..store import Store
@@ -50,6 +50,7 @@ class Plan:
     forecast: Forecast | None = None  # how long that takes
     unmeasured: str = "nothing was measured: no batch was given, and no directory is there"  # why it is not known
     tokens: int | None = None  # of a step, with a batch
+    graph_bytes: int = 0  # that torch keeps from forward to backward, with a batch and activations "keep"
 
     def __str__(self) -> str:
         return (self._bytes() + self._times()).rstrip("\n")
@@ -64,6 +65,8 @@ class Plan:
         return "".join((
             line("model", f"{self.parameters:,} parameters, {self.trainable_parameters:,} of them trainable"),
             line("host", f"{amount(self.pool_bytes)} of pinned memory:"), self.memory_table.rstrip("\n"), "\n", device,
+            line("graphs", f"{amount(self.graph_bytes)} are kept from forward to backward, beside the pool")
+            if self.graph_bytes else "",
             line("NVMe", f"{amount(self.store_bytes)}{places}"),
             line("prefetch", f"{self.prefetch_depth} visits ahead"),
             line("a step", f"reads {amount(self.read_bytes)} and writes {amount(self.write_bytes)}{later}{per}")))
@@ -116,14 +119,23 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
                     settings.dtype)
     described = Described(spec, own)
     told = described.plan()
-    compute, why = None, _unmeasured(own, batch, seconds)
+    compute: Compute | None = None
+    keeping: Compute | None = None
+    why = _unmeasured(own, batch, seconds)
     if batch is not None and why is None:
         update_order.check(own, settings)
-        compute = measure_compute(model, spec, described.sums_type(), settings, batch, loss, 5 * seconds, units,
-                                  resident)
         each = tokens_of(batch) if tokens is None else tokens
-        compute = replace(compute, tokens=each and each * settings.accumulation, endurance_bytes=endurance_bytes)
-    forecast = None if why else forecast_of(spec, own, settings, seconds, compute)
+
+        def computed(settings: Settings) -> Compute:
+            measured = measure_compute(model, spec, described.sums_type(), settings, batch, loss, 5 * seconds, units,
+                                       resident)
+            return replace(measured, tokens=each and each * settings.accumulation, endurance_bytes=endurance_bytes)
+        compute = computed(settings)
+        if settings.activations == "recompute":
+            keeping = computed(replace(settings, activations="keep"))
+            if keeping.graph_bytes > available_bytes() - told.pool_bytes:
+                keeping = None
+    forecast = None if why else forecast_of(spec, own, settings, seconds, compute, keeping)
     if compute is None and why is None:
         why = "what compute takes beside is not known without a batch"
     beside = 0 if spec.extra is None else spec.extra.numel()  # bytes, which are no parameters
@@ -132,7 +144,8 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
         () if own.directories == NOWHERE else tuple(own.paths()),
         {each.name.decode(): each.bytes for each in told.uses[:told.use_count]}, told.memory_table.decode(),
         told.prefetch_depth, told.read_bytes, told.write_bytes, told.resident_write_bytes, own.commit_steps,
-        told.planned_bytes, forecast, why or "", compute.tokens if compute else None)
+        told.planned_bytes, forecast, why or "", compute.tokens if compute else None,
+        compute.graph_bytes if compute else 0)
 
 
 def _unmeasured(store: Store, batch: Any, seconds: float) -> str | None:
@@ -164,6 +177,15 @@ def amount(count: float) -> str:
             return f"{count:,.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def available_bytes() -> int:
+    """Of this machine's memory, now."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as told:
+            return next(int(each.split()[1]) * 1024 for each in told if each.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return 0
 
 
 def _as_type(spec: ModelSpec, dtype: torch.dtype | None) -> ModelSpec:

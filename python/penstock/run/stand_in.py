@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..activations import Activations
+from ..kept_graph import KeptGraph
 from ..unit_call import ForwardVisit, UnitCall, top_hooks
 from ..units import Unit
 from ..visits import Call, Visits, in_backward
@@ -25,13 +26,14 @@ class Known:
     """What is known of a kind of unit in this pass."""
 
     computed: int = 0
-    output: Any = None  # of the last one
+    unit: str = ""  # the last one
+    output: Any = None  # its
     refused: bool = False  # it does more than to give an output
 
 
 @dataclass
 class Kinds:
-    """Of the units of a model, by class, shapes and what they are called with."""
+    """Of the units of a model, by class, shapes, what they are called with, and whether their graphs are kept."""
 
     allowed: bool = True  # units may be stood in for
     known: dict[Kind, Known] = field(default_factory=dict)
@@ -72,8 +74,8 @@ class MeasuredCall(UnitCall):
 
     visits: MeasuringVisits
 
-    def __init__(self, unit: Unit, visits: MeasuringVisits, kinds: Kinds) -> None:
-        super().__init__(unit, visits, Activations(keep=False))  # how many graphs would be kept, only a pass says
+    def __init__(self, unit: Unit, visits: MeasuringVisits, activations: Activations, kinds: Kinds) -> None:
+        super().__init__(unit, visits, activations)
         self.kinds = kinds
 
     @torch.compiler.disable
@@ -95,7 +97,7 @@ class MeasuredCall(UnitCall):
             self.kinds.failed = self.unit.name
             raise
         known.computed += 1
-        known.output = output
+        known.unit, known.output = self.unit.name, output
         known.refused |= (len(core.stays) != before + 1 or not _are_plain(args, kwargs, output)
                           or self._kind(args, kwargs) != kind)  # a list that it has filled
         return output
@@ -107,10 +109,12 @@ class MeasuredCall(UnitCall):
                       for each in leaves)
         own = tuple((each.parameter.shape, each.parameter.dtype, each.parameter.requires_grad)
                     for each in self.unit.bound)
-        return (type(self.module), own, given, repr(spec))
+        return (type(self.module), self.unit.name in self.activations.kept, own, given, repr(spec))
 
     def _stand_in(self, known: Known, args: Any, kwargs: Any) -> Any:
         call = Call(self.unit.name, self.unit.reads)
+        graph = KeptGraph(call, self.visits)
+        self.activations.as_another(graph, known.unit)
         with _StandingIn(self.visits.core), ForwardVisit(self.visits, call):
             leaves, spec = pytree.tree_flatten(known.output)
             places = [at for at, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
@@ -121,15 +125,14 @@ class MeasuredCall(UnitCall):
                 inputs = [each for each in pytree.tree_leaves((args, kwargs))
                           if isinstance(each, torch.Tensor) and each.requires_grad]
                 own = torch.zeros((), requires_grad=True)  # the unit's parameters
-                given = _StandIn.apply(lambda: self._again(call), [leaves[at] for at in graded], own, *inputs)
+                given = _StandIn.apply(lambda: self._again(graph), [leaves[at] for at in graded], own, *inputs)
                 for at, each in zip(graded, given):
                     leaves[at] = each
             return pytree.tree_unflatten(leaves, spec)
 
-    def _again(self, call: Call) -> None:
+    def _again(self, graph: KeptGraph) -> None:
         with _StandingIn(self.visits.core):
-            self.visits.enter_again(call)
-            self.visits.leave_again(call)
+            self.visits.read_again(graph.call)
 
 
 class _StandingIn:
