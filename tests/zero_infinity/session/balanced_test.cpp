@@ -1,7 +1,7 @@
 // Steps of which some units are updated within backward, and the others by the next pass.
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
-#include "tests/zero_infinity/session/session_client.h"
+#include "tests/zero_infinity/session/begun_step.h"
 #include "zero_infinity/plan/update_sequence.h"
 
 #include <gtest/gtest.h>
@@ -14,9 +14,6 @@
 namespace penstock::testing {
 namespace {
 
-constexpr double strikes = 1e-3;  // the gradient is longer
-constexpr double misses = 1e9;
-
 class BalancedTest : public ComputeTest, public ::testing::WithParamInterface<Setting> {
    protected:
     std::string path() const { return parent_ / "swap"; }
@@ -27,62 +24,6 @@ Setting balanced(double share = 0.5) {
     Setting setting{.device = zero::DeviceKind::cpu, .order = zero::UpdateOrder::balanced};
     setting.deferred_share = share;
     return setting;
-}
-
-struct Balanced {
-    std::uint64_t step = 1;
-    double clip = 0;
-    std::set<std::uint32_t> complete = {0, 1, 2, 3, 4};
-    bool begins = true;
-    bool in_its_pass = false;  // not before
-    bool forward = true;
-    std::set<std::uint32_t> without_gradient = {};
-};
-
-zero::UpdateReport run(Client& client, PlainLoop& plain, const Balanced& that) {
-    zero::CoreSession& session = client.session();
-    const auto begin = [&] {
-        session.begin_step({.values = {.step = that.step, .learning_rate = 1e-2}, .clip = that.clip});
-    };
-    if (that.begins && !that.in_its_pass) begin();
-    session.begin_pass(Pass::training);
-    for (std::uint32_t unit = 0; unit < 5 && that.forward; ++unit) client.forward(unit);
-    if (that.begins && that.in_its_pass) begin();
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        if (that.without_gradient.contains(unit)) {
-            client.forward(unit);
-        } else {
-            client.backward(unit, that.step);
-            plain.backward(unit, that.step);
-        }
-        if (that.begins && that.complete.contains(unit)) session.complete(unit);
-    }
-    session.end_pass();
-    plain.end_pass();
-    const zero::UpdateReport report = client.update(that.step, that.clip);
-    plain.update(that.step, zero::clip_factor(report.gradient_norm, that.clip));
-    return report;
-}
-
-void add_a_pass(Client& client, PlainLoop& plain, std::uint64_t time) {
-    client.session().begin_pass(Pass::training);
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        client.backward(unit, time);
-        plain.backward(unit, time);
-    }
-    client.session().end_pass();
-    plain.end_pass();
-}
-
-bool sees(Client& client, const PlainLoop& plain) {
-    client.session().begin_pass(Pass::inference);
-    bool right = true;
-    for (const auto& [id, parameter] : plain.parameters()) {
-        client.forward(id.first);
-        right = right && holds(client.session().weights({id.first, id.second}), parameter.value);
-    }
-    client.session().end_pass();
-    return right;
 }
 
 bool may_clip(const Setting& setting) {
@@ -104,7 +45,7 @@ TEST_P(BalancedTest, StepsAreThoseOfThePlainLoop) {
         bool pending = false;
         for (std::uint64_t step = 8 * life + 1; step <= 8 * life + 8; ++step) {
             SCOPED_TRACE(step);
-            Balanced that{.step = step, .in_its_pass = one_in(2), .forward = !one_in(4)};
+            BegunStep that{.step = step, .in_its_pass = one_in(2), .forward = !one_in(4)};
             if (one_in(2)) that.clip = one_in(2) ? strikes : misses;
             that.begins = !one_in(4) && (that.clip == 0 || may_clip(GetParam()));
             for (std::uint32_t unit = 0; unit < 5; ++unit)
@@ -218,7 +159,7 @@ TEST_F(BalancedTest, AParameterThatIsSkippedStaysAsItIs) {
         for (std::uint64_t life = 0; life < 2; ++life) {
             Client client(parent / "swap", setting);
             for (std::uint64_t step = 4 * life + 1; step <= 4 * life + 4; ++step) {
-                Balanced that{.step = step, .clip = std::array{0.0, strikes, misses}.at(step % 3)};
+                BegunStep that{.step = step, .clip = std::array{0.0, strikes, misses}.at(step % 3)};
                 if (step % 2 == 0) that.without_gradient = {2};
                 run(client, plain, that);
             }

@@ -1,7 +1,7 @@
 // Units that are updated within the pass that gives them their last gradient.
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
-#include "tests/zero_infinity/session/session_client.h"
+#include "tests/zero_infinity/session/begun_step.h"
 
 #include <gtest/gtest.h>
 
@@ -51,17 +51,6 @@ void step(Client& client, PlainLoop& plain, std::uint64_t number, const Complete
     plain.update(number, 1);
 }
 
-bool sees(Client& client, const PlainLoop& plain) {
-    client.session().begin_pass(Pass::inference);
-    bool right = true;
-    for (const auto& [id, parameter] : plain.parameters()) {
-        client.forward(id.first);
-        right = right && holds(client.session().weights({id.first, id.second}), parameter.value);
-    }
-    client.session().end_pass();
-    return right;
-}
-
 TEST_P(InBackwardTest, StepsAreThoseOfThePlainLoop) {
     std::mt19937_64 random(5);
     PlainLoop plain(units());
@@ -69,10 +58,7 @@ TEST_P(InBackwardTest, StepsAreThoseOfThePlainLoop) {
         Client client(path(), GetParam());
         for (std::uint64_t number = 4 * life + 1; number <= 4 * life + 4; ++number) {
             if (number % 3 == 0) {  // gradients of a pass before
-                client.session().begin_pass(Pass::training);
-                for (std::uint32_t unit = 5; unit-- > 0;) backward(client, plain, unit, number + 100);
-                client.session().end_pass();
-                plain.end_pass();
+                add_a_pass(client, plain, number + 100);
             }
             step(client, plain, number, [&](std::uint32_t) { return number % 2 == 0 || random() % 2 == 0; });
             if (number % 4 != 1) {

@@ -1,7 +1,7 @@
 // Units that are updated within backward as if nothing were clipped, and again where it is.
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
-#include "tests/zero_infinity/session/session_client.h"
+#include "tests/zero_infinity/session/begun_step.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,6 @@
 namespace penstock::testing {
 namespace {
 
-constexpr double strikes = 1e-3;  // the gradient is longer
-constexpr double misses = 1e9;
-
 class SpeculativeTest : public ComputeTest, public ::testing::WithParamInterface<Setting> {
    protected:
     std::string path() const { return parent_ / "swap"; }
@@ -23,55 +20,6 @@ class SpeculativeTest : public ComputeTest, public ::testing::WithParamInterface
 
 zero::UpdateRequest request_of(std::uint64_t step, double clip) {
     return {.values = {.step = step, .learning_rate = 1e-2}, .clip = clip};
-}
-
-struct Speculated {
-    std::uint64_t step = 1;
-    double clip = strikes;
-    std::set<std::uint32_t> complete = {0, 1, 2, 3, 4};
-    std::set<std::uint32_t> without_gradient = {};
-    std::set<std::uint32_t> not_visited = {};
-    bool begins = true;
-    bool in_its_pass = false;  // not before
-    bool forward = true;
-};
-
-zero::UpdateReport run(Client& client, PlainLoop& plain, const Speculated& that) {
-    const auto begin = [&] {
-        ASSERT_TRUE(client.session().may_begin_step(request_of(that.step, that.clip)));
-        client.session().begin_step(request_of(that.step, that.clip));
-    };
-    if (that.begins && !that.in_its_pass) begin();
-    client.session().begin_pass(Pass::training);
-    for (std::uint32_t unit = 0; unit < 5 && that.forward; ++unit)
-        if (!that.not_visited.contains(unit)) client.forward(unit);
-    if (that.begins && that.in_its_pass) begin();
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        if (that.not_visited.contains(unit)) continue;
-        if (that.without_gradient.contains(unit)) {
-            client.forward(unit);
-        } else {
-            client.backward(unit, that.step);
-            plain.backward(unit, that.step);
-        }
-        if (that.begins && that.complete.contains(unit)) client.session().complete(unit);
-    }
-    client.session().end_pass();
-    plain.end_pass();
-    const zero::UpdateReport report = client.update(that.step, that.clip);
-    plain.update(that.step, zero::clip_factor(report.gradient_norm, that.clip));
-    return report;
-}
-
-bool sees(Client& client, const PlainLoop& plain) {
-    client.session().begin_pass(Pass::inference);
-    bool right = true;
-    for (const auto& [id, parameter] : plain.parameters()) {
-        client.forward(id.first);
-        right = right && holds(client.session().weights({id.first, id.second}), parameter.value);
-    }
-    client.session().end_pass();
-    return right;
 }
 
 std::set<std::uint32_t> some_units(std::mt19937_64& random) {
@@ -88,16 +36,10 @@ TEST_P(SpeculativeTest, StepsAreThoseOfThePlainLoop) {
         Client client(path(), GetParam());
         for (std::uint64_t step = 6 * life + 1; step <= 6 * life + 6; ++step) {
             if (step % 4 == 0) {  // gradients of a pass before
-                client.session().begin_pass(Pass::training);
-                for (std::uint32_t unit = 5; unit-- > 0;) {
-                    client.backward(unit, step + 100);
-                    plain.backward(unit, step + 100);
-                }
-                client.session().end_pass();
-                plain.end_pass();
+                add_a_pass(client, plain, step + 100);
             }
             const double clip = std::array{strikes, misses, 0.0}.at(random() % 3);
-            const Speculated that{.step = step, .clip = clip, .complete = some_units(random)};
+            const BegunStep that{.step = step, .clip = clip, .complete = some_units(random)};
             const zero::UpdateReport report = run(client, plain, that);
             EXPECT_TRUE(report.committed);
             std::set<std::uint32_t> within = that.complete;
@@ -120,7 +62,7 @@ TEST_P(SpeculativeTest, AStepThatIsNotBegunIsDeferred) {
     PlainLoop plain(units());
     Client client(path(), GetParam());
     for (std::uint64_t step = 1; step <= 16; ++step) {
-        const Speculated that{.step = step,
+        const BegunStep that{.step = step,
                               .clip = random() % 2 == 0 ? strikes : misses,
                               .begins = random() % 2 == 0,
                               .in_its_pass = random() % 2 == 0,
@@ -160,7 +102,7 @@ TEST_F(SpeculativeTest, AParameterThatIsSkippedStaysAsItIs) {
     for (std::uint64_t life = 0; life < 2; ++life) {
         Client client(path(), setting);
         for (std::uint64_t step = 4 * life + 1; step <= 4 * life + 4; ++step) {
-            Speculated that{.step = step, .clip = step % 3 == 0 ? misses : strikes};
+            BegunStep that{.step = step, .clip = step % 3 == 0 ? misses : strikes};
             if (step % 2 == 0) that.without_gradient = {2};
             EXPECT_EQ(run(client, plain, that).updated_again, that.clip == strikes);
         }
@@ -174,7 +116,7 @@ TEST_F(SpeculativeTest, AStepWhosePassDoesNotComeToAllThatWasDeferredIsDeferredI
     setting.unused = zero::Unused::skipped;
     Client client(path(), setting);
     for (std::uint64_t step = 1; step <= 6; ++step) {
-        Speculated that{.step = step, .begins = step % 3 != 1};
+        BegunStep that{.step = step, .clip = strikes, .begins = step % 3 != 1};
         if (step % 3 == 2) that.not_visited = {2};
         const zero::UpdateReport report = run(client, plain, that);
         EXPECT_EQ(report.committed, step % 3 == 0) << step;
@@ -286,7 +228,7 @@ TEST_F(SpeculativeTest, ADeferredStepIsCommittedBeforeTheNextIsUpdated) {
     PlainLoop plain(units());
     {
         Client client(path(), speculative());
-        for (const std::uint64_t step : {1, 2}) run(client, plain, {.step = step, .begins = false});
+        for (const std::uint64_t step : {1, 2}) run(client, plain, {.step = step, .clip = strikes, .begins = false});
         const zero::UpdateRequest next = request_of(3, misses);
         EXPECT_TRUE(client.session().may_begin_step(next)) << "step 2 will be committed";
         client.session().begin_step(next);
@@ -314,7 +256,7 @@ TEST_F(SpeculativeTest, ValuesThatWereWrittenAreCommittedBeforeAnythingIsSpecula
     EXPECT_FALSE(client.session().may_begin_step(request_of(1, strikes)));
     client.session().settle();
     EXPECT_TRUE(client.session().may_begin_step(request_of(1, strikes)));
-    EXPECT_TRUE(run(client, plain, {.step = 1}).updated_again);
+    EXPECT_TRUE(run(client, plain, {.step = 1, .clip = strikes}).updated_again);
     EXPECT_TRUE(client.state() == plain.parameters());
 }
 
@@ -325,11 +267,11 @@ TEST_F(SpeculativeTest, ASnapshotIsOfTheStepBefore) {
     setting.snapshots = true;
     {
         Client client(path(), setting);
-        run(client, plain, {.step = 1});
+        run(client, plain, {.step = 1, .clip = strikes});
         const auto kept = plain.parameters();
         client.session().begin_snapshot(parent_ / "kept");
-        run(client, plain, {.step = 2});
-        run(client, plain, {.step = 3});
+        run(client, plain, {.step = 2, .clip = strikes});
+        run(client, plain, {.step = 3, .clip = strikes});
         client.session().finish_snapshot([](const zero::SnapshotProgress&) { return true; });
         EXPECT_TRUE(client.state() == plain.parameters());
         plain.parameters() = kept;
