@@ -188,6 +188,12 @@ TEST(Kill, SoDoesOneWhoseGradientsLeaveHostMemory) {
                                 {"--set", "memory.gradients=nvme", "--set", "run.update_order=deferred"});
 }
 
+// Half of the inputs of units, and all gradients.
+TEST(Kill, SoDoesOneWhoseActivationsLeaveHostMemoryToo) {
+    expect_kills_change_nothing(wanted_kills(12), {"--set", "memory.activation_budget=8KiB", "--set",
+                                                   "memory.gradients=nvme", "--set", "run.update_order=deferred"});
+}
+
 TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {
     expect_kills_change_nothing(wanted_kills(24), {"--set", "run.update_order=deferred"});
 }
