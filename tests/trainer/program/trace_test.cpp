@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -144,6 +145,23 @@ TEST_F(Trace, WhatIsNoFileOrNoRangeIsRefusedBeforeAnythingBegins) {
         EXPECT_FALSE(std::filesystem::exists(directory_ / "swap"));
         EXPECT_FALSE(std::filesystem::exists(directory_ / "trace.json"));
     }
+}
+
+TEST_F(Trace, AStepIsDrawnAsText) {
+    ASSERT_EQ(train({"--trace", "trace.json", "--trace-steps", "1..6"}).code, 0);
+    const auto drawn = [&](const std::string& step) {
+        return run_command(directory_.path(), {"/usr/bin/env", "python3", PENSTOCK_SOURCE_DIR "/bench/trace_picture.py",
+                                               "trace.json", "--step", step, "--width", "60"});
+    };
+    const Ended third = drawn("3");
+    ASSERT_EQ(third.code, 0) << third.errors;
+    std::istringstream lines(third.output);
+    for (const std::string name : {"step 3: ", "compute", "update", "wait", "NVMe read", "NVMe write", "commit"}) {
+        std::string line;
+        std::getline(lines, line);
+        EXPECT_TRUE(line.starts_with(name)) << line;
+    }
+    EXPECT_NE(drawn("7").code, 0);
 }
 
 }  // namespace
