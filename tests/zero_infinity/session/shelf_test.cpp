@@ -27,19 +27,34 @@ class LateMover final : public ShelfMover {
     }
     void out(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t) override {
         EXPECT_EQ(memory.size(), blocks[block.index].size());
+        EXPECT_FALSE(has(memory)) << "memory that is sent out is not there yet";
         moves[block.index].push_back({true, memory});
         out_bytes += memory.size();
+        ++outs[block.index];
     }
     void in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t) override {
         EXPECT_EQ(memory.size(), blocks[block.index].size());
+        EXPECT_FALSE(has(memory)) << "memory that something comes to is on its way out, or another's";
         std::fill(memory.begin(), memory.end(), std::byte{0xee});
         moves[block.index].push_back({false, memory});
         in_bytes += memory.size();
     }
     void wait(store::SpillBlock block) override {
-        for (const auto& [leaves, memory] : std::exchange(moves[block.index], {}))
+        const auto ended = moves.extract(block.index);
+        if (ended.empty()) return;
+        for (const auto& [leaves, memory] : ended.mapped())
             leaves ? std::memcpy(blocks[block.index].data(), memory.data(), memory.size())
                    : std::memcpy(memory.data(), blocks[block.index].data(), memory.size());
+    }
+
+    // Moves that were begun and not waited for.
+    bool has(std::span<const std::byte> memory) const {
+        for (const auto& [block, under_way] : moves)
+            for (const Move& move : under_way)
+                if (move.memory.data() < memory.data() + memory.size() &&
+                    memory.data() < move.memory.data() + move.memory.size())
+                    return true;
+        return false;
     }
 
     struct Move {
@@ -48,6 +63,7 @@ class LateMover final : public ShelfMover {
     };
     std::deque<std::vector<std::byte>> blocks;
     std::map<std::uint32_t, std::vector<Move>> moves;
+    std::map<std::uint32_t, std::uint64_t> outs;  // by block
     std::uint64_t out_bytes = 0;
     std::uint64_t in_bytes = 0;
 };
@@ -66,6 +82,7 @@ struct Rig {
     void lay(std::uint64_t turn, std::uint64_t bytes, std::byte value) {
         const std::span<std::byte> memory = shelf.lay({.turn = turn, .bytes = bytes});
         ASSERT_EQ(memory.size(), bytes);
+        ASSERT_FALSE(mover.has(memory)) << "turn " << turn;
         std::fill(memory.begin(), memory.end(), value);
     }
     void take(std::uint64_t turn, std::uint64_t bytes, std::byte value) {
@@ -113,6 +130,18 @@ TEST(Shelf, MovesWhatIsTakenLastAndNoMore) {
     EXPECT_EQ(rig.granted(), 0U);
 }
 
+// Two small things go for the long one: those that are taken last.
+TEST(Shelf, WhatIsTakenFirstStaysWhereRoomIsMadeAtOnce) {
+    Rig rig(4 * granule);
+    for (const std::uint64_t turn : {9, 8, 7}) rig.lay(turn, granule, value_of(turn, 0));
+    rig.lay(6, 2 * granule, value_of(6, 0));
+    for (const std::uint64_t turn : {6, 7, 8, 9}) {
+        rig.take(turn, turn == 6 ? 2 * granule : granule, value_of(turn, 0));
+        rig.shelf.drop(turn);
+    }
+    EXPECT_EQ(rig.mover.in_bytes, 2 * granule);
+}
+
 TEST(Shelf, ReadsAheadOfWhatIsTaken) {
     Rig rig(6 * granule);
     for (std::uint64_t turn = 12; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
@@ -145,10 +174,10 @@ TEST(Shelf, HoldsAtRandomSizesBudgetsAndGroups) {
     for (std::uint32_t seed = 0; seed < 600; ++seed) {
         std::mt19937 draw(seed);
         const std::uint64_t groups = 1 + draw() % 12, group = 1 + draw() % 4;
-        std::vector<std::uint64_t> bytes;
-        for (std::uint64_t turn = 0; turn < groups * group; ++turn) bytes.push_back(1 + draw() % (3 * granule));
         Rig rig((3 * (1 + draw() % 3) + 3 * (draw() % 20)) * granule);
-        for (std::uint64_t step = 0; step < 2; ++step) {
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            std::vector<std::uint64_t> bytes(groups * group);
+            for (std::uint64_t& each : bytes) each = 1 + draw() % (3 * granule);
             for (std::uint64_t at = groups; at-- > 0;)
                 for (std::uint64_t index = 0; index < group; ++index) {
                     const std::uint64_t turn = at * group + index;
@@ -160,6 +189,8 @@ TEST(Shelf, HoldsAtRandomSizesBudgetsAndGroups) {
                 if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
             }
             EXPECT_EQ(rig.granted(), 0U) << "seed " << seed;
+            for (const auto& [block, count] : std::exchange(rig.mover.outs, {}))
+                EXPECT_EQ(count, 1U) << "seed " << seed << ": what a block has was not changed";
             rig.shelf.clear();
         }
     }
