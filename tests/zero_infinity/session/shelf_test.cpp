@@ -200,8 +200,12 @@ TEST(Shelf, IsClearedInTheMiddleOfAStep) {
     Rig rig(4 * granule);
     for (std::uint64_t turn = 9; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
     rig.take(0, granule, value_of(0, 0));
+    rig.shelf.drop(0);
+    rig.take(1, granule, value_of(1, 0));
+    EXPECT_GT(rig.mover.in_bytes, 0U) << "nothing was on its way";
     rig.shelf.clear();
     EXPECT_EQ(rig.granted(), 0U);
+    EXPECT_TRUE(rig.mover.moves.empty());
     EXPECT_EQ(rig.shelf.figures().items, 0U);
     for (std::uint64_t turn = 9; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 1));
     rig.take(0, granule, value_of(0, 1));
