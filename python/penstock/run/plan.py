@@ -133,7 +133,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
         compute = computed(settings)
         if settings.activations == "recompute":
             keeping = computed(replace(settings, activations="keep"))
-            if keeping.graph_bytes > available_bytes() - told.pool_bytes:
+            if not 0 < keeping.graph_bytes <= available_bytes() - told.pool_bytes:
                 keeping = None
     forecast = None if why else forecast_of(spec, own, settings, seconds, compute, keeping)
     if compute is None and why is None:
