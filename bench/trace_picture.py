@@ -53,13 +53,11 @@ class Picture:
         return [count / self.column / 1e3 for count in moved]  # bytes per microsecond: MB/s
 
     def text(self):
-        compute = self.busy(self.of("compute"))
-        update, wait = self.busy(self.of("update")), self.busy(self.of(*WAITS))
+        compute, update = self.busy(self.of("compute")), self.busy(self.of("update"))
         rows = [("compute", "".join(fill(a - b) for a, b in zip(compute, update))), ("update", "".join(map(fill, update))),
-                ("wait", "".join(map(fill, wait)))]
-        rows += [(name, "".join(digit(each) for each in self.rates(self.of(name)))) for name in
-                 ("NVMe read", "NVMe write") if self.of(name)]
-        rows += [(name, "".join("|" if each > 0 else " " for each in self.busy(self.of(name)))) for name in ("commit",)]
+                ("wait", "".join(map(fill, self.busy(self.of(*WAITS)))))]
+        rows += [(name, "".join(map(digit, self.rates(self.of(name))))) for name in ("NVMe read", "NVMe write")]
+        rows.append(("commit", "".join("|" if each > 0 else " " for each in self.busy(self.of("commit")))))
         return "\n".join(f"{name:<11}{row.rstrip()}" for name, row in rows)
 
 

@@ -77,12 +77,11 @@ class UnitCall:
 
     def _in_region(self, call: Call, args: Any, kwargs: Any) -> Any:
         """A checkpoint of the user's recomputes this unit: once is enough."""
-        call.foreign, call.hooks = True, innermost()
+        call.foreign = True
         self.visits.enter_region(call, _region_key())
         try:
             return self.forward(*args, **kwargs)
         finally:
-            call.hooks = None
             self.visits.leave_again(call)
 
     def _kept(self, call: Call, args: Any, kwargs: Any) -> Any:
@@ -172,11 +171,9 @@ class ForwardVisit:
         self.visits, self.call = visits, call
 
     def __enter__(self) -> None:
-        self.call.hooks = innermost()
         self.visits.enter(self.call)
 
     def __exit__(self, *_: Any) -> None:
-        self.call.hooks = None  # they hold the graph
         self.visits.leave(self.call)
 
 
@@ -217,7 +214,6 @@ class BackwardVisit:
         self.random_states = RandomStates()
 
     def __enter__(self) -> None:
-        self.call.hooks = innermost()
         self.visits.recompute(self.call)
         self.after, self.now = RandomStates(), self.buffers.restore()
         self.random_states.restore()
@@ -226,7 +222,6 @@ class BackwardVisit:
         self.after.restore()
         self.buffers.undo(self.now)
         del self.after, self.now
-        self.call.hooks = None
         self.visits.leave_again(self.call)
 
 

@@ -12,6 +12,7 @@ from .binding import Binding
 from .core import Core, PassKind, Visit
 from .errors import ModelError, ReleasedError
 from .parameter import Released
+from .saved_hooks import innermost
 
 
 IN_PLACE = {"__setitem__"} | {f"__i{name}__" for name in (
@@ -121,10 +122,10 @@ class Visits:
         self._arrive(call.reads, _reads(call.ancestors()))
         if self._streamed(call.reads):
             self._forward.append(self._streamed(call.reads))
-        self.open.append(call)
+        self._opened(call)
 
     def leave(self, call: Call) -> None:
-        self.open.remove(call)
+        self._closed(call)
         self._leave_all_but(self._needed())
 
     def enter_again(self, call: Call) -> None:
@@ -138,7 +139,7 @@ class Visits:
         self._late = {*call.reads, *_reads(ancestors)}
         self._left = call
         self._watch()
-        self.open.append(call)
+        self._opened(call)
 
     def recompute(self, call: Call) -> None:
         """As enter_again(). A kept graph does not come here: where graphs are kept, memory is fullest before the first
@@ -148,7 +149,7 @@ class Visits:
             heap.give_back_free_pages()
 
     def leave_again(self, call: Call) -> None:
-        self.open.remove(call)
+        self._closed(call)
 
     def read_again(self, call: Call) -> None:
         """A backward comes to a graph of it that was kept: as a recompute, without computing."""
@@ -176,7 +177,7 @@ class Visits:
         self._region.units = tuple(dict.fromkeys((*self._region.units, *call.reads)))
         self._late = {*self._region.units, *around}
         self._watch()
-        self.open.append(call)
+        self._opened(call)
 
     def touched(self, parameter: Released, operation: str) -> None:
         """Within a pass a parameter that is read outside of its unit stays until the step; else it is an error."""
@@ -199,6 +200,14 @@ class Visits:
             self._watch()
 
     # Private.
+    def _opened(self, call: Call) -> None:
+        call.hooks = innermost()
+        self.open.append(call)
+
+    def _closed(self, call: Call) -> None:
+        call.hooks = None  # they hold the graph
+        self.open.remove(call)
+
     def _begin_if_none(self) -> None:
         if self.kind is None or (self.kind == "inference" and torch.is_grad_enabled() and not self.open):
             self.begin("training" if torch.is_grad_enabled() or in_backward() else "inference")

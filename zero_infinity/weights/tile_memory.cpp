@@ -39,12 +39,10 @@ void TileMemory::leave(std::unique_ptr<pool::Region> region) noexcept {
     static auto& left = *new std::vector<std::unique_ptr<pool::Region>>;
     const std::lock_guard lock(one_at_a_time);
     try {
-        left.emplace_back();
+        left.push_back(std::move(region));  // or it stays here
     } catch (const std::bad_alloc&) {
         static_cast<void>(region.release());
-        return;
     }
-    left.back() = std::move(region);
 }
 
 std::uint64_t TileMemory::bytes_for(const ModelLayout& layout) {

@@ -51,7 +51,7 @@ TEST_P(BalancedTest, StepsAreThoseOfThePlainLoop) {
             for (std::uint32_t unit = 0; unit < 5; ++unit)
                 if (one_in(4)) that.complete.erase(unit);
             if (one_in(4)) {
-                add_a_pass(client, plain, step + 100);
+                backward_pass(client, plain, step + 100);
                 pending = false;
             }
             const zero::UpdateReport report = run(client, plain, that);

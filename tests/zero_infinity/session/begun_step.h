@@ -3,6 +3,8 @@
 
 #include "tests/zero_infinity/session/session_client.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <set>
 
@@ -25,11 +27,15 @@ struct BegunStep {
 inline zero::UpdateReport run(Client& client, PlainLoop& plain, const BegunStep& that) {
     zero::CoreSession& session = client.session();
     const zero::UpdateRequest request{.values = {.step = that.step, .learning_rate = 1e-2}, .clip = that.clip};
-    if (that.begins && !that.in_its_pass) session.begin_step(request);
+    const auto begin = [&] {
+        ASSERT_TRUE(session.may_begin_step(request));
+        session.begin_step(request);
+    };
+    if (that.begins && !that.in_its_pass) begin();
     session.begin_pass(Pass::training);
     for (std::uint32_t unit = 0; unit < 5 && that.forward; ++unit)
         if (!that.not_visited.contains(unit)) client.forward(unit);
-    if (that.begins && that.in_its_pass) session.begin_step(request);
+    if (that.begins && that.in_its_pass) begin();
     for (std::uint32_t unit = 5; unit-- > 0;) {
         if (that.not_visited.contains(unit)) continue;
         if (that.without_gradient.contains(unit)) {
@@ -45,17 +51,6 @@ inline zero::UpdateReport run(Client& client, PlainLoop& plain, const BegunStep&
     const zero::UpdateReport report = client.update(that.step, that.clip);
     plain.update(that.step, zero::clip_factor(report.gradient_norm, that.clip));
     return report;
-}
-
-// Gradients of a pass before the last one of a step.
-inline void add_a_pass(Client& client, PlainLoop& plain, std::uint64_t time) {
-    client.session().begin_pass(Pass::training);
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        client.backward(unit, time);
-        plain.backward(unit, time);
-    }
-    client.session().end_pass();
-    plain.end_pass();
 }
 
 // Whether a pass reads what the plain loop has.

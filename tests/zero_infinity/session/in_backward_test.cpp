@@ -57,9 +57,7 @@ TEST_P(InBackwardTest, StepsAreThoseOfThePlainLoop) {
     for (std::uint64_t life = 0; life < 2; ++life) {
         Client client(path(), GetParam());
         for (std::uint64_t number = 4 * life + 1; number <= 4 * life + 4; ++number) {
-            if (number % 3 == 0) {  // gradients of a pass before
-                add_a_pass(client, plain, number + 100);
-            }
+            if (number % 3 == 0) backward_pass(client, plain, number + 100);  // of the same step
             step(client, plain, number, [&](std::uint32_t) { return number % 2 == 0 || random() % 2 == 0; });
             if (number % 4 != 1) {
                 EXPECT_TRUE(sees(client, plain)) << number;
@@ -76,10 +74,7 @@ TEST_P(InBackwardTest, AStepThatWasNotBegunIsUpdatedByItsUpdate) {
     Client client(path(), GetParam());
     const auto always = [](std::uint32_t) { return true; };
     step(client, plain, 1, always);
-    client.session().begin_pass(Pass::training);
-    for (std::uint32_t unit = 5; unit-- > 0;) backward(client, plain, unit, 7);
-    client.session().end_pass();
-    plain.end_pass();
+    backward_pass(client, plain, 7);
     const double norm = client.session().gradient_norm();
     EXPECT_EQ(client.update(2, norm / 2).gradient_norm, norm);
     plain.update(2, zero::clip_factor(norm, norm / 2));

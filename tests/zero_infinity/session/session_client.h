@@ -367,4 +367,15 @@ class Client {
     std::unique_ptr<zero::CoreSession> session_;
 };
 
+// Of all units, without a forward; the plain loop goes with it.
+inline void backward_pass(Client& client, PlainLoop& plain, std::uint64_t time) {
+    client.session().begin_pass(Pass::training);
+    for (std::uint32_t unit = 5; unit-- > 0;) {
+        client.backward(unit, time);
+        plain.backward(unit, time);
+    }
+    client.session().end_pass();
+    plain.end_pass();
+}
+
 }  // namespace penstock::testing

@@ -35,9 +35,7 @@ TEST_P(SpeculativeTest, StepsAreThoseOfThePlainLoop) {
     for (std::uint64_t life = 0; life < 2; ++life) {
         Client client(path(), GetParam());
         for (std::uint64_t step = 6 * life + 1; step <= 6 * life + 6; ++step) {
-            if (step % 4 == 0) {  // gradients of a pass before
-                add_a_pass(client, plain, step + 100);
-            }
+            if (step % 4 == 0) backward_pass(client, plain, step + 100);  // of the same step
             const double clip = std::array{strikes, misses, 0.0}.at(random() % 3);
             const BegunStep that{.step = step, .clip = clip, .complete = some_units(random)};
             const zero::UpdateReport report = run(client, plain, that);
@@ -63,10 +61,10 @@ TEST_P(SpeculativeTest, AStepThatIsNotBegunIsDeferred) {
     Client client(path(), GetParam());
     for (std::uint64_t step = 1; step <= 16; ++step) {
         const BegunStep that{.step = step,
-                              .clip = random() % 2 == 0 ? strikes : misses,
-                              .begins = random() % 2 == 0,
-                              .in_its_pass = random() % 2 == 0,
-                              .forward = random() % 4 != 0};
+                             .clip = random() % 2 == 0 ? strikes : misses,
+                             .begins = random() % 2 == 0,
+                             .in_its_pass = random() % 2 == 0,
+                             .forward = random() % 4 != 0};
         SCOPED_TRACE(step);
         const zero::UpdateReport report = run(client, plain, that);
         EXPECT_EQ(report.committed, that.begins);

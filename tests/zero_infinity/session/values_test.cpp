@@ -21,13 +21,7 @@ class ValuesTest : public ComputeTest, public ::testing::WithParamInterface<Sett
 };
 
 void step(Client& client, PlainLoop& plain, std::uint64_t number) {
-    client.session().begin_pass(Pass::training);
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        client.backward(unit, number);
-        plain.backward(unit, number);
-    }
-    client.session().end_pass();
-    plain.end_pass();
+    backward_pass(client, plain, number);
     client.update(number);
     plain.update(number, 1);
 }
