@@ -79,7 +79,6 @@ class KeptGraph:
         if binding.state_of(parameter) != kept.state:
             raise UsageError(f"parameter '{name}', needed for a gradient in unit '{self.call.name}', was updated or "
                              "written after the forward of this graph: call backward before engine.step()")
-        self._visits.bring(self.call, binding.places[parameter][0])
         if isinstance(parameter, Released):
             raise ReleasedError(f"parameter '{name}' is needed for a gradient in unit '{self.call.name}', and is not "
                                 "there: this should not be; take activations 'recompute', and tell us")

@@ -48,7 +48,7 @@ class UnitCall:
                 each.calls_in_checkpoints = True
         if call.foreign or not torch.is_grad_enabled():
             with ForwardVisit(visits, call):
-                return self.forward(*args, **kwargs)
+                return self._forward(*args, **kwargs)
         if self.activations.keep:
             return self._kept_or_not(call, args, kwargs)
         return self._checkpointed(call, args, kwargs, ForwardVisit(visits, call))
@@ -76,18 +76,18 @@ class UnitCall:
         return False
 
     def _in_region(self, call: Call, args: Any, kwargs: Any) -> Any:
-        """A checkpoint of the user's recomputes this unit: once is enough."""
+        """A checkpoint of the user's recomputes this unit: once is enough. Or a hook calls it."""
         call.foreign = True
-        self.visits.enter_region(call, _region_key())
+        self.visits.enter_region(call, *_region())
         try:
-            return self.forward(*args, **kwargs)
+            return self._forward(*args, **kwargs)
         finally:
             self.visits.leave_again(call)
 
     def _kept(self, call: Call, args: Any, kwargs: Any) -> Any:
         graph = KeptGraph(call, self.visits)
         with graph.hooks(), ForwardVisit(self.visits, call):
-            out = self.forward(*args, **kwargs)
+            out = self._forward(*args, **kwargs)
         self.activations.hold(graph)
         return self._called(out)
 
@@ -107,14 +107,26 @@ class UnitCall:
                 each.register_hook(_refuse_second_order)
         return out
 
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What it gives out outlives the visit, so no part of it lies in weights: a parameter itself is read outside,
+        and held for that; a view of one is copied."""
+        out = self.forward(*args, **kwargs)
+        if not any(self._is_view_of_weight(each) for each in pytree.tree_leaves(out)):
+            return out
+        return pytree.tree_map(lambda each: each.clone() if self._is_view_of_weight(each) else each, out)
+
+    def _is_view_of_weight(self, value: Any) -> bool:
+        return type(value) is torch.Tensor and value.layout == torch.strided and not value.is_nested and (
+            self.visits.binding.weight_at(value) is not None)
+
     def _without_own_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
         """Layers of transformers checkpoint within their forward, by this attribute: once is enough."""
         own = self.module.__dict__.get("_gradient_checkpointing_func")
         if own is None:
-            return self.forward(*args, **kwargs)
+            return self._forward(*args, **kwargs)
         self.module._gradient_checkpointing_func = _call  # type: ignore[assignment]
         try:
-            return self.forward(*args, **kwargs)
+            return self._forward(*args, **kwargs)
         finally:
             self.module._gradient_checkpointing_func = own
 
@@ -242,11 +254,12 @@ def _in_checkpoint(parent: Call | None) -> bool:
     return parent is None or innermost() is not parent.hooks
 
 
-def _region_key() -> Any:
-    """Non-reentrant: the hooks of the recompute; reentrant: the node that is running."""
-    if torch.is_grad_enabled() and top_hooks() == "_recomputation_hook":
-        return innermost()
-    return torch._C._current_autograd_node()
+def _region() -> tuple[Any, bool]:
+    """Which, and whether it is a checkpoint's. Non-reentrant: the hooks of the recompute; else the node that is running."""
+    node, recomputes = torch._C._current_autograd_node(), top_hooks() == "_recomputation_hook"
+    if recomputes and torch.is_grad_enabled():
+        return innermost(), True
+    return node, recomputes or (node is not None and node.name() == "CheckpointFunctionBackward")
 
 
 def _device_type(module: nn.Module) -> str:

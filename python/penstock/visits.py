@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from .parameter import Released
 from .saved_hooks import innermost
 
 
+NONE = -1  # no backward is running
 IN_PLACE = {"__setitem__"} | {f"__i{name}__" for name in (
     "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")}
 
@@ -47,6 +48,15 @@ class Region:
     units: Visit = ()
 
 
+@dataclass
+class Backward:
+    """One that is under way; another may run within its nodes. `left` is the call whose graph it came to last, `reads`
+    are the units that it goes on reading until its next visit."""
+
+    left: Call | None = None
+    reads: set[int] = field(default_factory=set)
+
+
 class Visits:
     """One caller at a time, on any thread. `bound` are the units whose parameters point to memory; the core's readable
     ones are these and some that have been left since the last visit."""
@@ -64,9 +74,7 @@ class Visits:
         self._bound: set[int] = set()
         self._outside: Visit = ()
         self._region = Region()
-        self._left: Call | None = None  # whose graph backward came to last
-        self._late: set[int] = set()  # read by the backward that is under way, until the next visit
-        self._watched: set[int] = set()  # backwards whose end will be told
+        self._backwards: dict[int, Backward] = {}  # the end of each will be told
         self._forward: list[Visit] = []
         self._last_forward: list[Visit] = list(forward)
         self._in_order = False  # this pass's backward has been foretold
@@ -75,7 +83,7 @@ class Visits:
     def begin(self, kind: PassKind) -> None:
         """The model is called. An inference pass that nobody ended, ends; a training pass goes on."""
         if not in_backward():
-            self._watched.clear()  # of a backward that raised
+            self._backwards.clear()  # they raised
             if self.open:
                 return
         if self.kind == "inference" and not self.open:
@@ -93,8 +101,8 @@ class Visits:
         """No unit is bound any more. Called before whatever comes between passes."""
         if self.kind is None:
             return
-        outside, self._outside, self._region, self._late = self._outside, (), Region(), set()
-        self._left = None
+        outside, self._outside, self._region = self._outside, (), Region()
+        self._backwards.clear()
         self._leave_all_but(set())
         for unit in outside:
             self.binding.invalidate(unit)
@@ -119,7 +127,7 @@ class Visits:
         self._begin_if_none()
         if not call.foreign and call.parent is None:
             self._region = Region()
-        self._arrive(call.reads, _reads(call.ancestors()))
+        self._arrive(call.reads, (*_reads(call.ancestors()), *(self._read_late() if in_backward() else ())))
         if self._streamed(call.reads):
             self._forward.append(self._streamed(call.reads))
         self._opened(call)
@@ -135,10 +143,8 @@ class Visits:
         ancestors = list(call.ancestors())
         if not any(each.foreign for each in ancestors):
             self._region = Region()
-        self._arrive(call.reads, _reads(ancestors))
-        self._late = {*call.reads, *_reads(ancestors)}
-        self._left = call
-        self._watch()
+        self._arrive_late(call.reads, (*self._region.units, *_reads(ancestors)))
+        self._this_backward().left = call
         self._opened(call)
 
     def recompute(self, call: Call) -> None:
@@ -156,27 +162,18 @@ class Visits:
         self.enter_again(call)
         self.leave_again(call)
 
-    def bring(self, call: Call, unit: int) -> None:
-        """A kept graph of the call reads a weight of this unit: others may have been read since the call was."""
-        if not self._is_there(unit):
-            self.read_again(call)
-        if not self._is_there(unit):  # it was another call's, which gave it to this one
-            self._arrive((unit,), self._late)
-            self._late.add(unit)
-
-    def enter_region(self, call: Call, key: Any) -> None:
-        """A checkpoint of the user's recomputes: `key` says which. It may be one within the unit whose backward is under
-        way, which then goes on reading its weights."""
+    def enter_region(self, call: Call, key: Any, checkpoint: bool) -> None:
+        """A checkpoint of the user's recomputes, `key` says which, or a hook calls. Where that is within a unit's
+        backward, the unit goes on reading its weights."""
         self._begin_if_none()
         if self._region.key is not key:
             self._region = Region(key)
         around: Visit = ()
-        if self._left is not None and self._left.calls_in_checkpoints:
-            around = (*self._left.reads, *_reads(self._left.ancestors()))
-        self._arrive(call.reads, around)
+        left = self._this_backward().left
+        if left is not None and (left.calls_in_checkpoints or not checkpoint):
+            around = (*left.reads, *_reads(left.ancestors()))
+        self._arrive_late(call.reads, (*self._region.units, *around))
         self._region.units = tuple(dict.fromkeys((*self._region.units, *call.reads)))
-        self._late = {*self._region.units, *around}
-        self._watch()
         self._opened(call)
 
     def touched(self, parameter: Released, operation: str) -> None:
@@ -195,9 +192,9 @@ class Visits:
                 f"would not see that; change it between steps, within engine.gathered(parameter, modify=True)")
         self.notes.setdefault(name, operation)
         self._outside = (*self._outside, unit)
-        self._arrive((unit,), self._late)
+        self._arrive((unit,), self._read_late())
         if in_backward():
-            self._watch()
+            self._this_backward()
 
     # Private.
     def _opened(self, call: Call) -> None:
@@ -212,8 +209,22 @@ class Visits:
         if self.kind is None or (self.kind == "inference" and torch.is_grad_enabled() and not self.open):
             self.begin("training" if torch.is_grad_enabled() or in_backward() else "inference")
 
-    def _is_there(self, unit: int) -> bool:
-        return unit in self._bound or unit in self.binding.resident
+    def _this_backward(self) -> Backward:
+        task = _backward()
+        if task not in self._backwards:
+            self._backwards[task] = Backward()
+            if task != NONE:
+                torch.autograd.Variable._execution_engine.queue_callback(lambda: self._backward_ended(task))
+        return self._backwards[task]
+
+    def _read_late(self) -> Visit:
+        return tuple(unit for each in self._backwards.values() for unit in each.reads)
+
+    def _arrive_late(self, reads: Visit, beside: Iterable[int]) -> None:
+        """In this backward, which may run within the nodes of others."""
+        this = self._this_backward()
+        this.reads = {*reads, *beside}
+        self._arrive(reads, self._read_late())
 
     def _streamed(self, units: Iterable[int]) -> Visit:
         return tuple(unit for unit in dict.fromkeys(units) if unit not in self.binding.resident)
@@ -222,9 +233,10 @@ class Visits:
         wanted = self._streamed(reads)
         if not wanted:
             return
-        held = self._streamed((*self._outside, *self._region.units, *_reads(self.open), *beside))
+        held = self._streamed((*self._outside, *_reads(self.open), *beside))
         held = tuple(unit for unit in held if unit in self._readable and unit not in wanted)
-        self._late &= {*wanted, *held}
+        for each in self._backwards.values():
+            each.reads &= {*wanted, *held}
         self._leave_all_but({*wanted, *held})
         for unit in self._readable:
             if unit not in wanted and unit not in held:
@@ -247,7 +259,7 @@ class Visits:
             self._bound.discard(unit)
 
     def _needed(self) -> set[int]:
-        return {*self._outside, *self._late, *_reads(self.open)}
+        return {*self._outside, *self._read_late(), *_reads(self.open)}
 
     def _foretell(self) -> None:
         """Once backward begins the rest is known, whatever the model did this time."""
@@ -259,16 +271,11 @@ class Visits:
         if self.beginning():
             self.binding.begin_completing()
 
-    def _watch(self) -> None:
-        task = torch._C._current_graph_task_id()
-        if task != -1 and task not in self._watched:
-            self._watched.add(task)
-            torch.autograd.Variable._execution_engine.queue_callback(lambda: self._backward_ended(task))
-
     def _backward_ended(self, task: int) -> None:
-        self._watched.discard(task)
-        if not self._watched and not self.open:
-            self._late, self._region = set(), Region()
+        self._backwards.pop(task, None)
+        self._backwards.pop(NONE, None)
+        if not self._backwards and not self.open:
+            self._region = Region()
             if self._outside:
                 self._leave_all_but(self._needed())  # a graph may still have what was read outside: until the step
             else:
@@ -286,5 +293,10 @@ def _reads(calls: Iterable[Call]) -> Iterable[int]:
     return (unit for each in calls for unit in each.reads)
 
 
+def _backward() -> int:
+    """Which is running on this thread; within another's nodes it is one of its own."""
+    return torch._C._current_graph_task_id()
+
+
 def in_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1
+    return _backward() != NONE

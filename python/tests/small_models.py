@@ -214,3 +214,91 @@ class Checkpointing(Stack):
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=self.reentrant)
         return x
+
+
+class Giving(Stack):
+    """A unit gives its weight out, which others read: itself, a view or a part of a container."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(block=Scaled)
+        self.gives = Gives(how)
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        scale = self.gives()
+        scale = scale["scale"] if isinstance(scale, dict) else scale
+        for block in self.blocks:
+            x = block(x, scale)
+        return x
+
+
+class Gives(nn.Module):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.scale, self.how = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH)), how
+
+    def forward(self) -> torch.Tensor | dict[str, Any]:
+        if self.how == "container":
+            return {"scale": self.scale.view(1, -1), "width": WIDTH}
+        return {"itself": self.scale, "view": self.scale[None], "detached": self.scale.detach()}[self.how]
+
+
+class Scaled(Block):
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * scale
+
+
+class GoingBackThrough(Stack):
+    """Within the backward of blocks another one's graph is gone back through."""
+
+    def __init__(self) -> None:
+        super().__init__(block=GoesBackThrough)
+        self.blocks[0] = Block()
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.blocks[0](x.detach())
+        for block in self.blocks[1:]:
+            block.through = first
+            x = block(x)
+            block.through = None
+        return x
+
+
+class GoesBackThrough(Block):
+    through: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        between, other = torch.tanh(self.linear(self.norm(x))), self.through
+        if other is not None:  # it is no recompute
+            between.register_hook(lambda gradient: other.backward(gradient, retain_graph=True))
+        return x + self.linear(between)
+
+
+class Asking(Stack):
+    """Within the backward of blocks a hook calls another one, with gradients or without; `told` by what came out."""
+
+    def __init__(self, gradients: bool) -> None:
+        super().__init__(block=Asks)
+        self.blocks[0] = Block(dropout=0.0)
+        self.gradients = gradients
+        self.told: list[float] = []
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks[1:]:
+            block.ask = self.ask
+            x = block(x)
+            del block.ask
+        return x
+
+    def ask(self, gradient: torch.Tensor) -> torch.Tensor:
+        with torch.set_grad_enabled(self.gradients):
+            out = self.blocks[0](gradient)
+        self.told.append(out.sum().item())
+        return out.detach()
+
+
+class Asks(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        between = torch.tanh(self.linear(self.norm(x)))
+        if hasattr(self, "ask"):  # it is no recompute
+            between.register_hook(self.ask)
+        return x + self.linear(between)

@@ -247,6 +247,25 @@ def test_other_units_may_be_read_within_a_units_graph(make):
     assert {"blocks.0", "blocks.1", "blocks.2"} <= kept(make).kept
 
 
+def test_each_unit_is_visited_once_in_a_backward_before_its_first_node(monkeypatch):
+    class Shifted(nn.Module):  # no node of it reads a weight
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(small.WIDTH))
+
+        def forward(self, x):
+            return torch.tanh(x + self.bias)
+    engine = engine_of(lambda: small.Stack(block=Shifted))
+    visit, visits = engine.core.visit, []
+    monkeypatch.setattr(engine.core, "visit", lambda wanted, held: (visits.append((*wanted, *held)), visit(wanted, held)))
+    engine.backward(small.loss(engine, small.ids()))
+    assert engine.activations.kept == ALL
+    names = [[engine.core.units[unit].name for unit in each] for each in visits]
+    assert names[:6] == [["embedding"], ["blocks.0"], ["blocks.1"], ["blocks.2"], ["norm"], ["head"]]
+    assert names[6:] == [*reversed(names[:5])] or names[6:] == [*reversed(names[:6])]
+    engine.step()
+
+
 def test_frozen_weights_and_autocast():
     def make():
         model = small.Stack()
@@ -431,7 +450,6 @@ def test_a_weight_that_is_not_there_is_an_error_and_no_other_bytes(monkeypatch):
     loss = small.loss(engine, small.ids())
     engine.visits.end()
     monkeypatch.setattr(engine.visits, "read_again", lambda call: None)
-    monkeypatch.setattr(engine.visits, "bring", lambda call, unit: None)
     with pytest.raises(penstock.ReleasedError, match="needed for a gradient in unit 'head', and is not there"):
         loss.backward()
 

@@ -44,6 +44,22 @@ def test_a_units_own_checkpoint_may_call_another_unit(reentrant, all_of_it, acti
     training(lambda: small.SharingWithin(reentrant, all_of_it)).check(window_bytes=8192, activations=activations)
 
 
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+# One that is read outside of its unit has its gradient with all others.
+@pytest.mark.parametrize("how", [pytest.param("itself", marks=pytest.mark.afterwards), "view", "detached", "container"])
+def test_a_unit_may_give_its_weight_out(how, activations):
+    training(lambda: small.Giving(how)).check(activations=activations)
+
+
+@pytest.mark.parametrize("activations", ["recompute", "keep"])
+# What is gone back through twice brings several gradients.
+@pytest.mark.parametrize("make", [pytest.param(small.GoingBackThrough, marks=pytest.mark.afterwards),
+                                  lambda: small.Asking(True), lambda: small.Asking(False)],
+                         ids=["goes back through", "calls", "calls without gradients"])
+def test_a_hook_within_a_units_backward_may_use_another_unit(make, activations):
+    training(make).check(window_bytes=8192, activations=activations)
+
+
 def test_pythons_generator_is_as_it_was_in_the_recompute():
     def make():
         random.seed(3)
