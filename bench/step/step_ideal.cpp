@@ -10,6 +10,10 @@ StepPhase with_hash(StepPhase phase, const StepCompute& compute) {
     return phase;
 }
 
+StepPhase scaled(const StepPhase& phase, double share) {
+    return {.compute = share * phase.compute, .read = share * phase.read, .write = share * phase.write};
+}
+
 }  // namespace
 
 StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durability, zero::Residency residency,
@@ -56,9 +60,14 @@ std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& com
                        .write = backward.write}};
             break;
     }
-    if (again > 0)
-        phases.push_back(
-            {.compute = again * update.compute, .read = again * traffic.update, .write = again * update.write});
+    if (again > 0) {  // what was speculated is made anew beside the next forward, which reads the weights for both
+        StepPhase first = phases.front();
+        first.compute += update.compute;
+        first.read += traffic.update - traffic.weights;
+        first.write += update.write;
+        phases.push_back(scaled(first, again));
+        phases.front() = scaled(phases.front(), 1 - again);
+    }
     for (StepPhase& phase : phases) phase = with_hash(phase, compute);
     return phases;
 }

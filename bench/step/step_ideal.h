@@ -39,7 +39,7 @@ struct StepPhase {
 };
 
 // What of a step runs beside what: the update by itself, beside forward, or beside backward; balanced, as if the whole
-// step were one phase. `again`: the share of steps whose update is made a second time, by itself.
+// step were one phase. `again`: the share of steps whose update is made a second time, beside the next step's forward.
 std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& compute, const StepTraffic& traffic,
                                  double again = 0);
 double transfer_seconds(const StepPhase& phase, const DeviceRates& rates);

@@ -19,6 +19,9 @@ from .run.ending import Undisturbed
 from .visits import Visits
 
 ClientState = Callable[[], Mapping[str, str]]
+# So many steps that were clipped one after another, and the next one most likely is, too: it is not speculated on, which
+# costs less than to speculate in vain. One alone says little.
+A_RUN_OF_CLIPS = 2
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -33,6 +36,7 @@ class Optimizer(torch.optim.Optimizer):
         self.updates = 0
         self.report: UpdateReport | None = None
         self.clip = 0.0
+        self.clipped_in_a_row = A_RUN_OF_CLIPS  # of the newest steps; a training begins as if in a run
         self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
         self.client_state: ClientState = dict
         self.extra: Callable[[], torch.Tensor | None] = lambda: None
@@ -63,9 +67,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def begin(self) -> bool:
         """Before the last backward of a step: whether its units are updated within it."""
-        clipped = self.report is not None and self.clip > 0 and (self.report.gradient_norm or 0) > self.clip
-        if self._core.begun is not None or clipped:  # clipping comes in runs
-            return self._core.begun is not None
+        if self._core.begun is not None:
+            return True
+        if self.clip > 0 and self.clipped_in_a_row >= A_RUN_OF_CLIPS:
+            return False
         return self._core.begin_step(self._request())
 
     def _request(self) -> UpdateRequest:
@@ -84,6 +89,7 @@ class Optimizer(torch.optim.Optimizer):
             self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
         self._binding.end_completing()
         if self.report.updated:
+            self.clipped_in_a_row = self.clipped_in_a_row + 1 if (self.report.gradient_norm or 0) > self.clip else 0
             self.updates = step
             self._binding.updated()
         self._binding.fed.clear()

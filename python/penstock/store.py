@@ -27,9 +27,10 @@ class Store:
     as the next step first needs it, while states of the next ones are read, and a kill loses the newest finished step,
     too; "in_backward" each as soon as backward has left it, of steps that clip nothing, by the last backward before
     the step (gradient_accumulation_steps says which it is); "speculative" clips, too, with commit_steps 1 and all on
-    NVMe: a step that is clipped after all is updated again, and the next one deferred; "balanced" takes some units
-    within backward and defers the others, so that the drives are as busy in forward as in backward. `codec`: how weights and states of 16-bit models are encoded
-    ("split", "plain_bf16", "plain_fp16", "compact"), None: "split" for bfloat16, else plain.
+    NVMe: a step that is clipped after all is updated again within the next, and after two the next is deferred;
+    "balanced" takes some units within backward and defers the others, so that the drives are as busy in forward as in
+    backward. `codec`: how weights and states of 16-bit models are encoded ("split", "plain_bf16", "plain_fp16",
+    "compact"), None: "split" for bfloat16, else plain.
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

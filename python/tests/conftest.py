@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if "fake" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="looks into the stand-in core"))
-    if os.environ.get("PENSTOCK_TEST_ORDER") in ("in_backward", "speculative"):
+    if os.environ.get("PENSTOCK_TEST_ORDER") in ("in_backward", "speculative", "balanced"):
         for item in items:
             if "afterwards" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="wants gradients, weights or a graph after a step's backward"))

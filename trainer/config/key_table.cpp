@@ -310,9 +310,10 @@ constexpr std::array key_list = {
             "the next step first needs it, which overlaps the states' traffic with forward and reads weights once "
             "less; a crash then loses the newest finished step, too; in_backward: each when its gradient is there, "
             "which overlaps with backward, without gradient_clipping only; speculative: the same with it, where each "
-            "step is committed and all is on NVMe: a step that is clipped after all is updated again, and the next one "
-            "deferred; balanced: some units as with in_backward or speculative, the others deferred, so that forward "
-            "and backward each have as much to move as they compute",
+            "step is committed and all is on NVMe: a step that is clipped after all is updated again within the next "
+            "one, and after two of them the next is deferred; balanced: some units as with in_backward or "
+            "speculative, the others deferred, so that forward and backward each have as much to move as they "
+            "compute",
             session<&Session::update_order>}
             .shared({.effect = Effect::obeyed, .fallback = "\"after_backward\""}),
     KeySpec{"run.deferred_share", number, "(by what a step moves and what forward takes of its compute)", {0, 1}, {},

@@ -41,8 +41,8 @@ enum class UpdateOrder : std::uint8_t {
     // without clipping. The NVMe moves states while backward goes on, and weights are not read for it.
     in_backward,
     // The same with clipping: as if nothing were clipped, and where the norm says otherwise the step is updated again
-    // from what was committed before it. For steps that are all committed, with weights and states on NVMe. A step that
-    // nobody speculates on is deferred.
+    // from what was committed before it, deferred, as is a step that nobody speculates on. For steps that are all
+    // committed, with weights and states on NVMe.
     speculative,
     // Some units within backward, as in_backward or speculative does, and the others deferred, so that forward and
     // backward each have as much to move as they compute. Which ones the plan says: deferred_units(). A step that is

@@ -259,7 +259,7 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
         else
             s.begin_update(request, report.gradient_norm);
         report.update = Clock::now() - update_start;
-        if (deferred) return;
+        if (deferred || report.updated_again) return;
         while (const auto unit = s.work->driver.next_awaiting()) s.update_unit(*unit);
         const auto commit_start = Clock::now();
         s.finish_update();

@@ -70,7 +70,7 @@ struct UpdateReport {
     bool updated = false;           // false: it was not finite and Overflow::skipped; nothing but the sums has changed
     bool committed = false;         // durable now; else with a later step, see Durability, or as UpdateOrder says
     bool committed_before = false;  // the step before it is durable
-    bool updated_again = false;     // it was speculative, and clipped
+    bool updated_again = false;     // it was speculative, and clipped: it is updated anew, as a deferred one
     std::chrono::nanoseconds update{0};
     std::chrono::nanoseconds commit{0};  // for the last writes and, when it was committed, for the manifest
 };
@@ -164,11 +164,12 @@ class CoreSession {
     void complete(std::uint32_t unit);
     // One step: unscales, clips, updates, clears the gradients; then, after the steps that the durability says, commits
     // what was updated together with the client's state and user_state(). UpdateOrder::deferred, and speculative of a
-    // step that was not begun, leave the update of each unit to the next visit to it, and the commit to the last of
-    // them; what fails there is thrown there, and what is called between passes finishes it first: the next update(),
-    // the norm, settle(), read_out(), write_in(). Throws Error: usage (names parameters that no gradient came to,
-    // unless their Unused says what then; groups that are not the model's; nothing has changed), non_finite (the
-    // gradient, and nothing has changed; or a new value), storage. REQUIRES: no pass, a loss scale above 0.
+    // step that was not begun or that is updated again, leave the update of each unit to the next visit to it, and the
+    // commit to the last of them; what fails there is thrown there, and what is called between passes finishes it
+    // first: the next update(), the norm, settle(), read_out(), write_in(). Throws Error: usage (names parameters that
+    // no gradient came to, unless their Unused says what then; groups that are not the model's; nothing has changed),
+    // non_finite (the gradient, and nothing has changed; or a new value), storage. REQUIRES: no pass, a loss scale
+    // above 0.
     UpdateReport update(const UpdateRequest& request, const ClientStateOf& client);
     // Whether the newest step is durable. Does not block. Throws Error (storage).
     bool committed();

@@ -142,12 +142,8 @@ void CoreSession::State::update_within() {
                  UpdateAt::departure, GradientsFrom::memory);
 }
 
-// Of a step that was begun.
-std::vector<std::uint32_t> CoreSession::State::left_to_next_pass() const {
-    return those_of(in_order_of_visits(plan->layout, order.expected(Pass::training)), plan->deferred, true);
-}
-
-// What its pass has left, and what it should have clipped: true.
+// What its pass has left, but for what is deferred; that and what should have been clipped are left to the next pass.
+// True: something should have been.
 bool CoreSession::State::finish_step(const UpdateRequest& request, double gradient_norm) {
     committed = false;
     norm.reset();
@@ -156,23 +152,21 @@ bool CoreSession::State::finish_step(const UpdateRequest& request, double gradie
     const bool again = step_update->clip(request, gradient_norm) && !step_within->updated.empty();
     while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
     work->driver.renew_residents();
+    const std::vector<std::uint32_t> taken_back = again ? step_within->updated : std::vector<std::uint32_t>();
     if (again) {
-        const std::vector<std::uint32_t> units = step_within->updated;
         work->driver.end_update();
-        work->driver.take_back(units);
-        work->driver.begin_update(units, ResidentTiles::written, UpdateAt::arrival, GradientsFrom::spill);
-        const auto start = Clock::now();
-        for (const std::uint32_t unit : units) step_update->update_again(unit);
-        updating += Clock::now() - start;
+        work->driver.take_back(taken_back);
     }
-    const bool leaves = defers();
+    const bool leaves = again || defers();
     step_within.reset();
     if (!leaves) {
         end_of_units();
-        return again;
+        return false;
     }
-    const std::vector<std::uint32_t> units = left_to_next_pass();
-    step_update->leave(units);
+    std::vector<bool> left = plan->deferred;
+    for (const std::uint32_t unit : taken_back) left[unit] = true;
+    const auto units = those_of(in_order_of_visits(plan->layout, order.expected(Pass::training)), left, true);
+    step_update->leave(units, taken_back);
     begin_writes(units, UpdateAt::arrival, GradientsFrom::spill);
     return again;
 }

@@ -39,7 +39,6 @@ struct CoreSession::State {
     bool may_update_within() const;
     void update_within();
     void finish_update();
-    std::vector<std::uint32_t> left_to_next_pass() const;
     bool finish_step(const UpdateRequest& request, double gradient_norm);
     void end_of_units();
     double norm_of_gradients();

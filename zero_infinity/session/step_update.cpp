@@ -100,25 +100,22 @@ void StepUpdate::take_gradients(std::uint32_t unit) {
                     non_finite_gradient(tiles_.values.step, work_.gradients.first_non_finite().value_or("their sum")));
 }
 
-void StepUpdate::leave(const std::vector<std::uint32_t>& units) {
+void StepUpdate::leave(const std::vector<std::uint32_t>& units, const std::vector<std::uint32_t>& again) {
     within_ = false;
     for (const std::uint32_t unit : units) {
+        if (std::find(again.begin(), again.end(), unit) != again.end()) continue;  // its gradients were taken
         refuse_missing(work_.gradients.missing(unit));
         pieces_.prepare(unit, tiles_.values.step, groups_, skipped_steps_,
                         [this](ParameterId parameter) { return stays(parameter); });
         note_skipped(unit);
     }
     work_.gradients.lend();
+    for (const std::uint32_t unit : again) work_.gradients.lend_again(unit);
     work_.gradients.end_step();
 }
 
 void StepUpdate::update(std::uint32_t unit) {
     if (within_) take_gradients(unit);
-    update_tiles(unit);
-}
-
-void StepUpdate::update_again(std::uint32_t unit) {
-    work_.gradients.lend_again(unit);
     update_tiles(unit);
 }
 

@@ -34,10 +34,9 @@ class StepUpdate {
     // What is to be clipped is known: units that are updated from now on are clipped. True: those that were must be
     // updated again. Throws Error: non_finite, of one of those.
     bool clip(const UpdateRequest& request, double gradient_norm);
-    void update_again(std::uint32_t unit);  // of what it was before update()
-    // After clip(): these units, which nobody has updated within, take the gradients, and are updated as after begin().
-    // Throws Error: usage (a missing gradient).
-    void leave(const std::vector<std::uint32_t>& units);
+    // After clip(): these units take the gradients, and are updated as after begin(); those `again` which were updated
+    // within, and are what they were before. Throws Error: usage (a missing gradient).
+    void leave(const std::vector<std::uint32_t>& units, const std::vector<std::uint32_t>& again);
     // All tiles of one unit. Throws Error: non_finite (a new value, with unit and parameter; a gradient that nobody has
     // looked at), storage; usage (a missing gradient that nobody has looked for).
     void update(std::uint32_t unit);

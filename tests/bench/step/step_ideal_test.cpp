@@ -72,12 +72,15 @@ TEST(StepIdeal, ABalancedStepIsOnePhase) {
     }
 }
 
-TEST(StepIdeal, AnUpdateThatIsMadeAgainStandsAlone) {
+TEST(StepIdeal, AnUpdateThatIsMadeAgainIsBesideTheNextForward) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4};
     const auto phases = phases_of(UpdateOrder::speculative, compute, split(UpdateOrder::speculative), 0.25);
     ASSERT_EQ(phases.size(), 3U);
-    EXPECT_EQ(phases[2].compute, 1);
-    EXPECT_EQ(phases[2].read, 30);
+    EXPECT_EQ(phases[0].compute, 0.75);
+    EXPECT_EQ(phases[0].read, 15);
+    EXPECT_EQ(phases[0].write, 0);
+    EXPECT_EQ(phases[2].compute, 0.25 * 5);
+    EXPECT_EQ(phases[2].read, 0.25 * (20 + 100));
     EXPECT_EQ(phases[2].write, 30);
 }
 

@@ -25,7 +25,7 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
             EXPECT_EQ(is_begun, begun[number - 1]) << name << ", step " << number;
             caller.backward(number == 2 ? 2000 : 2, is_begun != 0);
             EXPECT_OK(caller.update(number));
-            EXPECT_EQ(caller.report.committed, 1);
+            EXPECT_EQ(caller.report.committed, caller.report.updated_again == 0);
             EXPECT_EQ(caller.report.updated_again, is_begun != 0 && clip > 0 && number == 2 ? 1 : 0);
             for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
                 for (const std::uint32_t unit : {0U, 1U, 2U}) found.push_back(caller.read(unit, 0, what));
@@ -60,7 +60,7 @@ TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBe
             caller.backward(number % 2 == 0 ? 2000 : 2, begun != 0);
             EXPECT_OK(caller.update(number));
             const bool deferred = order == PENSTOCK_SPECULATIVE && begun == 0;
-            EXPECT_EQ(caller.report.committed, deferred ? 0 : 1);
+            EXPECT_EQ(caller.report.committed, deferred || caller.report.updated_again != 0 ? 0 : 1);
             EXPECT_EQ(caller.report.committed_before, 1);
             EXPECT_EQ(caller.report.updated_again, begun != 0 && number == 6);
         }
