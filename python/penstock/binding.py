@@ -174,7 +174,7 @@ class Binding:
         raw = raw_gradient.__get__(parameter)
         if raw is not None:
             return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
-        total = self.core.gradient(*self.places[parameter]) if parameter.requires_grad else None
+        total = self._sum_of(parameter) if parameter.requires_grad else None
         return None if total is None else total.view(parameter.shape)
 
     def set_gradient(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
@@ -187,7 +187,7 @@ class Binding:
         if value.shape != parameter.shape:
             raise ModelError(f"gradient of shape {tuple(value.shape)} for '{self.names[parameter]}' "
                              f"of shape {tuple(parameter.shape)}")
-        present = self.core.gradient(*place)
+        present = self._sum_of(parameter)
         if present is not None and present.data_ptr() == value.data_ptr():
             return  # x.grad = x.grad
         value = value.clone()
@@ -276,6 +276,13 @@ class Binding:
             self._add(place, gradient.detach())
             if self.completing:
                 self._came.setdefault(place[0], set()).add(place[1])
+
+    def _sum_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
+        try:
+            return self.core.gradient(*self.places[parameter])
+        except UsageError as error:
+            raise UsageError(f"'{self.names[parameter]}'.grad is not there to be read or replaced: {error}. That is "
+                             "Store(gradients='cpu'); to clip, say gradient_clipping") from error
 
     def _check_not_completed(self, parameter: nn.Parameter, what: str) -> None:
         if self.places[parameter][0] in self.completed:

@@ -30,7 +30,10 @@ class Store:
     NVMe: a step that is clipped after all is updated again within the next, and after two the next is deferred;
     "balanced" takes some units within backward and defers the others, so that the drives are as busy in forward as in
     backward. `codec`: how weights and states of 16-bit models are encoded ("split", "plain_bf16", "plain_fp16",
-    "compact"), None: "split" for bfloat16, else plain.
+    "compact"), None: "split" for bfloat16, else plain. `gradients`, to the same bits: where they are from backward to
+    the update; "nvme" has those of two units in memory, the others are written and read once a step (with "in_backward"
+    neither, where a step has one backward), and `p.grad` is not there to look at; "auto" does so where memory has no
+    room for all of them.
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -49,6 +52,7 @@ class Store:
     snapshots: bool = True
     codec: str | None = None
     gradient_type: Literal["fp32", "bf16"] | None = None  # None: fp32; bf16 for models of bfloat16
+    gradients: Literal["cpu", "nvme", "auto"] = "cpu"
     device: str = "cpu"  # where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests
     device_budget_bytes: int = 0  # of its own memory; 0: half of what a GPU has free
     threads: int = 0  # of the update; 0: as many as torch has

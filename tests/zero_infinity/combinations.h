@@ -24,7 +24,7 @@ struct Combination {
     std::uint32_t depth = 1;  // of the prefetch
     zero::DeviceKind device = zero::DeviceKind::cpu;
     bool clips = false;
-    zero::Tier gradients = zero::Tier::host;
+    zero::GradientTier gradients = zero::GradientTier::host;
 
     zero::Residency residency() const {
         if (held == Held::host) return {zero::Tier::host, zero::Tier::host};
@@ -52,8 +52,8 @@ inline std::vector<Combination> combinations(const std::vector<zero::DeviceKind>
         if (each.order == UpdateOrder::speculative && each.held != Held::nvme) return;
         if (each.order == UpdateOrder::balanced && each.clips && each.held != Held::nvme) return;
         // Gradients leave host memory where room is short: not beside all else in it.
-        if (each.gradients == zero::Tier::nvme &&
-            (each.order == UpdateOrder::in_backward || each.held == Held::host || each.held == Held::weights_in_host))
+        if (each.gradients == zero::GradientTier::nvme &&
+            (each.held == Held::host || each.held == Held::weights_in_host))
             return;
         ++turn;
         for (each.depth = 1; each.depth <= 8; ++each.depth)
@@ -64,7 +64,7 @@ inline std::vector<Combination> combinations(const std::vector<zero::DeviceKind>
             for (const std::uint64_t accumulation : {1, 4})
                 for (const zero::DeviceKind device : devices)
                     for (const bool clips : {false, true})
-                        for (const zero::Tier gradients : {zero::Tier::host, zero::Tier::nvme})
+                        for (const zero::GradientTier gradients : {zero::GradientTier::host, zero::GradientTier::nvme})
                             add({held, order, accumulation, 1, device, clips, gradients});
     return all;
 }

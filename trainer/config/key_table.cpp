@@ -243,11 +243,12 @@ constexpr std::array key_list = {
             "elements of a tile, a multiple of 4096; part of the store's layout and of the order of sums",
             session_default<&Session::tile_numel>}
             .shared(obeyed),
-    KeySpec{"memory.gradients", choice, "", {}, all_words<zero::Tier>, free,
+    KeySpec{"memory.gradients", choice, "", {}, all_words<zero::GradientTier>, free,
             "where gradients are between backward and their update, to the same bits; nvme: host memory has those of "
-            "two units, at 2 or 4 bytes per parameter and step written, and read; with \"in_backward\" it has one "
-            "unit's anyway",
-            session_default<&Session::gradients>},
+            "two units, at 2 or 4 bytes per parameter and step written, and read; auto: there where host memory has "
+            "no room for all of them, else in host memory; with \"in_backward\" it has one unit's anyway",
+            session_default<&Session::gradients>}
+            .shared({.effect = Effect::obeyed, .fallback = "\"cpu\""}),
     KeySpec{"memory.codec", choice, "\"exact\"", {}, all_words<CodecChoice>, layout,
             "how masters and moments are stored; exact: `split` or `plain_fp32`; compact: LOSSY, 24 bits of the master "
             "and 8 of each moment, 5.125 bytes instead of 12, with bf16.enabled only and not for Adagrad; "

@@ -79,6 +79,14 @@ Tier tier_of(const penstock_tier& tier) {
     return number == PENSTOCK_HOST ? Tier::host : Tier::nvme;
 }
 
+GradientTier tier_of(const penstock_gradients& gradients) {
+    const int number = number_of(gradients);
+    require(number >= PENSTOCK_GRADIENTS_HOST && number <= PENSTOCK_GRADIENTS_AUTO, "there are no gradients {}",
+            number);
+    if (number == PENSTOCK_GRADIENTS_AUTO) return GradientTier::automatic;
+    return number == PENSTOCK_GRADIENTS_HOST ? GradientTier::host : GradientTier::nvme;
+}
+
 std::unique_ptr<Optimizer> optimizer_of(const penstock_optimizer& optimizer, const penstock_group& group) {
     switch (number_of(optimizer)) {
         case PENSTOCK_ADAMW:
@@ -194,9 +202,10 @@ CoreOptions options_of(const penstock_session_options& given) {
                       .index = given.device_index};
     options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
     const int order = number_of(given.update_order);
-    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}",
-            order);
+    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}", order);
     options.update_order = static_cast<UpdateOrder>(order);
+    place_gradients(tier_of(given.gradients), options);
+    options.names.gradient_memory = "gradients";
     options.verify = store::scope_of(given.verify);
     options.snapshots = given.snapshots != 0;
     if (given.codec != nullptr) options.codec = given.codec;

@@ -39,8 +39,9 @@ const char* option_of(Lightening change) {
         case Lightening::weights_on_nvme:
             return "weights=nvme";
         case Lightening::no_prefetch:  // 0 is another number's default here
-        case Lightening::gradients_on_nvme:
             break;
+        case Lightening::gradients_on_nvme:
+            return "gradients=nvme";
         case Lightening::gradients_bf16:
             return "gradient_type=bf16";
     }

@@ -142,6 +142,14 @@ typedef struct penstock_model {
 // ---------------------------------------------------------------- open and close
 
 typedef enum penstock_tier { PENSTOCK_NVME = 0, PENSTOCK_HOST = 1 } penstock_tier;
+// Where gradients are between their uses.
+typedef enum penstock_gradients {
+    PENSTOCK_GRADIENTS_HOST = 0,
+    // Host memory has those of two units; what a call needs of others is read, which blocks. They have no address
+    // (penstock_session_gradient). Each is written and read once in a step of one pass; with IN_BACKWARD neither.
+    PENSTOCK_GRADIENTS_NVME = 1,
+    PENSTOCK_GRADIENTS_AUTO = 2,  // on NVMe where host memory has no room for all of them
+} penstock_gradients;
 typedef enum penstock_device { PENSTOCK_CPU = 0, PENSTOCK_EMULATED = 1, PENSTOCK_CUDA = 2 } penstock_device;
 
 // When a step's units are updated; the bits are the same.
@@ -213,6 +221,7 @@ typedef struct penstock_session_options {
     void (*progress)(const char* what, uint64_t done_bytes, uint64_t total_bytes, void* user);
     void* user;
     penstock_update_order update_order;
+    penstock_gradients gradients;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;
@@ -346,7 +355,7 @@ typedef struct penstock_gradient {
 penstock_status penstock_session_open_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                                penstock_gradient* gradient, penstock_error* error);
 // The sum in host memory, always at the same address, when what the device has of it has come; may be changed in place
-// between passes. NOT_FOUND: no addend has come.
+// between passes. NOT_FOUND: no addend has come. USAGE: gradients are on NVMe.
 penstock_status penstock_session_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                           penstock_gradient* gradient, penstock_error* error);
 penstock_status penstock_session_clear_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,

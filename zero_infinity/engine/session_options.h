@@ -30,8 +30,9 @@ struct EngineOptions {
 };
 
 struct SessionOptions : zero::CoreOptions {
-    std::uint64_t seed = 1;                   // of the initial weights
-    zero::Tier gradients = zero::Tier::host;  // between their uses; not with in_backward, which keeps one unit's
+    std::uint64_t seed = 1;  // of the initial weights
+    // Between their uses; not with in_backward, which keeps one unit's.
+    zero::GradientTier gradients = zero::GradientTier::automatic;
     EngineOptions engine;
 };
 
@@ -45,8 +46,8 @@ inline zero::CoreOptions core_options(const SessionOptions& options) {
     core.forward_part = kept ? zero::forward_part_kept : zero::forward_part_recomputed;
     if (core.update_order == zero::UpdateOrder::in_backward)
         core.gradient_memory = zero::GradientMemory::one_unit;
-    else if (options.gradients == zero::Tier::nvme)
-        core.gradient_memory = zero::GradientMemory::nvme;
+    else
+        zero::place_gradients(options.gradients, core);
     return core;
 }
 

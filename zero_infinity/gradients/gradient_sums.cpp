@@ -108,9 +108,13 @@ const std::byte* GradientSums::look(std::uint32_t unit) {
 // What was summed of it is whole, as far as anybody knows: its squares are those of the bytes that leave.
 void GradientSums::settle(std::uint32_t unit) {
     if (!leaves(unit) || !spilled_->is_changed(unit)) return;
-    clear_gaps(unit);
-    sum_squares(layout_->number({unit, 0}), layout_->unit(unit).tile_count(), *options_.workers);
+    sum_up(unit, *options_.workers);
     spilled_->write(unit);
+}
+
+void GradientSums::sum_up(std::uint32_t unit, Workers& workers) {
+    clear_gaps(unit);
+    sum_squares(layout_->number({unit, 0}), layout_->unit(unit).tile_count(), workers);
 }
 
 void GradientSums::complete(std::uint32_t unit) {
@@ -345,6 +349,7 @@ void GradientSums::lend() {
 void GradientSums::give_back(std::uint32_t unit) {
     units_.at(unit).lent = false;
     if (holder_ == unit) holder_.reset();
+    if (leaves(unit) && units_[unit].counted && !options_.lends_again) spilled_->clear(unit);
 }
 
 bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
@@ -354,8 +359,14 @@ bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
     take_shared(unit);
     close_all();
     add_borrowed_from(unit);
-    make_whole(unit, workers);
-    look(unit);
+    if (leaves(unit) && !options_.lends_again) {
+        if (spilled_->is_empty(unit)) take(unit);
+        look(unit);
+        if (spilled_->is_changed(unit)) sum_up(unit, workers);
+    } else {
+        make_whole(unit, workers);
+        look(unit);
+    }
     sums.lent = sums.counted = true;
     const std::size_t first = place_of(layout_->number({unit, 0}));
     return std::all_of(sums_.begin() + static_cast<std::ptrdiff_t>(first),
@@ -364,8 +375,8 @@ bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
 }
 
 void GradientSums::lend_again(std::uint32_t unit) {
-    PENSTOCK_CHECK(units_.at(unit).counted && !units_[unit].lent, "unit {} is lent again, but was not given back",
-                   unit);
+    PENSTOCK_CHECK(options_.lends_again && units_.at(unit).counted && !units_[unit].lent,
+                   "unit {} is lent again, but was not given back, or is not kept for that", unit);
     units_[unit].lent = true;
 }
 
@@ -384,7 +395,7 @@ void GradientSums::make_whole(std::uint32_t unit, Workers& workers) {
         if (spilled_->is_empty(unit)) take(unit);
         return settle(unit);
     }
-    if (is_there(unit)) clear_gaps(unit);
+    if (is_there(unit)) return sum_up(unit, workers);
     sum_squares(layout_->number({unit, 0}), layout_->unit(unit).tile_count(), workers);
 }
 

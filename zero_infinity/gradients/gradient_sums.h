@@ -32,6 +32,7 @@ struct GradientSumsOptions {
     store::Spill* spill = nullptr;
     Driver* driver = nullptr;
     Workers* workers = nullptr;
+    bool lends_again = true;  // what lend() takes of one unit is written, too
 };
 
 // The sums of one step. Compute thread only. GradientMemory::one_unit: units share memory, which a unit has from its
@@ -94,7 +95,8 @@ class GradientSums {
     // and what was borrowed is added. False: its sum of squares is not finite. Until end_step() it takes no addend, is
     // not missing, and has its part in the norm.
     bool lend(std::uint32_t unit, Workers& workers);
-    void lend_again(std::uint32_t unit);  // which was lent in this step by itself, and given back
+    void lend_again(
+        std::uint32_t unit);  // which was lent in this step by itself, and given back; REQUIRES: lends_again
     void end_step();
     // REQUIRES: lent. `elsewhere`: where the update has its gradients from; null: the sums are here.
     GradientView tile(UnitTile tile, const std::byte* elsewhere = nullptr) const;
@@ -137,6 +139,7 @@ class GradientSums {
     std::byte* take(std::uint32_t unit);             // the same, to be changed
     const std::byte* look(std::uint32_t unit);
     void settle(std::uint32_t unit);
+    void sum_up(std::uint32_t unit, Workers& workers);
     void make_whole(std::uint32_t unit, Workers& workers);
     bool is_there(std::uint32_t unit) const noexcept { return !units_[unit].shared || holder_ == unit; }
     void make_windows();

@@ -1,10 +1,12 @@
 // How a hard host budget is divided before anything is allocated: fixed uses first, the rest is the window for weights.
 #pragma once
 
+#include "aio/words/enum_words.h"
 #include "pinned_pool/budget.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/plan/window_plan.h"
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -37,6 +39,17 @@ inline constexpr const char* resident_weights_use = "resident weights";
 inline constexpr const char* resident_states_use = "resident states";
 inline constexpr const char* activations_use = "activations";  // of a client: Shelf
 inline constexpr const char* snapshot_use = "keep";            // snapshot_bytes()
+
+// What a client says of where gradients are between their uses.
+enum class GradientTier : std::uint8_t {
+    automatic,  // where the rest leaves room for them
+    host,
+    nvme,
+};
+constexpr auto words_of(GradientTier) noexcept {
+    return std::array{Word{GradientTier::automatic, "auto"}, Word{GradientTier::host, "cpu"},
+                      Word{GradientTier::nvme, "nvme"}};
+}
 
 // How many units' gradients host memory holds at once. Besides, those of units that are resident by themselves, and of
 // those that borrow.

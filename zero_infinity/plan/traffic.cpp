@@ -24,7 +24,7 @@ double writes_of_residents(Durability durability) noexcept {
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency, UpdateOrder order,
                 double deferred_share, double gradient_bytes) {
     if (order == UpdateOrder::balanced) {
-        const Traffic within = traffic(format, durability, residency, UpdateOrder::in_backward, 0, gradient_bytes);
+        const Traffic within = traffic(format, durability, residency, UpdateOrder::speculative, 0, gradient_bytes);
         const Traffic deferred = traffic(format, durability, residency, UpdateOrder::deferred, 0, gradient_bytes);
         return {std::lerp(within.read_bytes, deferred.read_bytes, deferred_share), within.write_bytes};
     }
@@ -32,7 +32,8 @@ Traffic traffic(const StateFormat& format, Durability durability, Residency resi
     const double states = format.states_bytes().value();
     const auto writes = [&](Tier tier) { return tier == Tier::nvme ? 1 : writes_of_residents(durability); };
 
-    Traffic result{.read_bytes = is_within_backward(order) ? 0 : gradient_bytes, .write_bytes = gradient_bytes};
+    Traffic result{.read_bytes = is_within_backward(order) ? 0 : gradient_bytes,
+                   .write_bytes = order == UpdateOrder::in_backward ? 0 : gradient_bytes};
     if (residency.weights == Tier::nvme) result.read_bytes += reads_of_weights(*format.codec, order) * weights;
     if (residency.states == Tier::nvme) result.read_bytes += states;
     result.write_bytes += writes(residency.weights) * weights + writes(residency.states) * states;

@@ -73,8 +73,9 @@ struct Traffic {
 // Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
 // see WindowPlan.
-// Gradients on NVMe, of so many bytes, are written once and read once; within backward they are read only where a
-// speculation fails. Of balanced with that share of its parameters deferred.
+// Gradients on NVMe, of so many bytes, are written once and read once; in backward neither, for they are updated with
+// before they leave; speculative and balanced they are read only where a speculation fails. Of balanced with that share
+// of its parameters deferred.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency,
                 UpdateOrder order = UpdateOrder::after_backward, double deferred_share = 0, double gradient_bytes = 0);
 // Steps that are not updated within backward.

@@ -64,6 +64,7 @@ struct CoreOptions {
     // one_unit: every step is begun, with in_backward, and its last pass completes each unit (but resident ones) before
     // another one's first gradient; no gradients come before that pass.
     GradientMemory gradient_memory = GradientMemory::all_units;
+    bool gradients_may_leave = false;  // all_units becomes nvme where the budget or the machine has no room else
     // Work.
     unsigned worker_threads = 1;
     // Of the store's tiles: by threads of their own where the driver's would not keep up with the devices
@@ -79,6 +80,11 @@ struct CoreOptions {
     store::SharedRemedies remedies = store::library_remedies();
     store::SharedRemedies snapshot_remedies = store::library_remedies();  // of the one to resume from
 };
+
+inline void place_gradients(GradientTier tier, CoreOptions& options) noexcept {
+    options.gradient_memory = tier == GradientTier::nvme ? GradientMemory::nvme : GradientMemory::all_units;
+    options.gradients_may_leave = tier == GradientTier::automatic;
+}
 
 // Whether units may be updated as if nothing were clipped, and again where it is: what they were is then committed and
 // on NVMe, where host memory is changed in place.

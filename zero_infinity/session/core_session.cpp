@@ -155,13 +155,13 @@ GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
 
 std::optional<ParameterMemory> CoreSession::gradient(ParameterId parameter) {
     GradientSums& gradients = state_->work->gradients;
+    if (gradients.is_fresh(parameter)) return std::nullopt;
     if (gradients.leaves(parameter.unit))
         throw Error(
             ExitCode::usage,
             fmt::format("the gradient of unit '{}' stays at no address, because it is on NVMe between its uses: "
                         "keep gradients in host memory",
                         state_->plan->layout.unit(parameter.unit).spec().name));
-    if (gradients.is_fresh(parameter)) return std::nullopt;
     GradientSums::Sum sum;
     state_->change_sums([&] { sum = gradients.sum(parameter); });
     state_->sums_lent = true;

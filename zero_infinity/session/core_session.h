@@ -130,7 +130,7 @@ class CoreSession {
     GradientSums::Open open_gradient(ParameterId parameter);
     // The sum in host memory, at the same address for ever; nothing when no addend has come. REQUIRES, of
     // GradientMemory::one_unit: the unit is not updated yet. Throws Error (usage), and nothing has changed, of
-    // GradientMemory::nvme: the unit's gradients have no such address. Waits for copies. May be
+    // GradientMemory::nvme: the sum has no such address. Waits for copies. May be
     // changed in place until the gradients are cleared, but for that of a device with memory of its own within a pass.
     std::optional<ParameterMemory> gradient(ParameterId parameter);
     void clear_gradients();

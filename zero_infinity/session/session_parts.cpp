@@ -90,7 +90,8 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
                  .deadline = plan.options.io_deadline,
                  .spill = &spill,
                  .driver = &driver,
-                 .workers = &workers},
+                 .workers = &workers,
+                 .lends_again = plan.options.update_order != UpdateOrder::in_backward},
                 pool, *machine.device),
       driver({.io = &machine.open.io(),
               .store = opened.store,
@@ -141,6 +142,11 @@ std::vector<std::string> notes_of(const SessionPlan& plan, const Machine& machin
                         options.device.kind == DeviceKind::cpu ? "host budget " + options.names.host_budget
                                                                : "device budget " + options.names.device_budget,
                         plan.memory.window.depth));
+    if (options.gradients_may_leave && options.gradient_memory == GradientMemory::nvme)
+        notes.push_back(
+            fmt::format("gradients of two units at a time are in host memory, which has no room for all of "
+                        "them ({}): the others leave for NVMe",
+                        options.names.gradient_memory));
     return notes;
 }
 

@@ -220,11 +220,30 @@ MemoryPlan fitting(MemoryPlan plan) {
     return plan;
 }
 
+bool fits(const ModelSpec& model, const CoreOptions& options, Partition partition) try {
+    const StateFormat format = format_of(options.codec, model.optimizers.others());
+    const ModelLayout layout = layout_of(model, format, options, partition);
+    static_cast<void>(fitting(plan_memory(memory_request(model, layout, options), options.names)));
+    return true;
+} catch (const Error& error) {
+    if (error.code() != ExitCode::does_not_fit) throw;
+    return false;
+}
+
+// Gradients that may leave host memory do so where that alone makes the rest fit.
+CoreOptions with_gradients(CoreOptions options, const ModelSpec& model, Partition partition) {
+    if (!options.gradients_may_leave || options.gradient_memory != GradientMemory::all_units) return options;
+    if (fits(model, options, partition)) return options;
+    CoreOptions leaving = options;
+    leaving.gradient_memory = GradientMemory::nvme;
+    return fits(model, leaving, partition) ? leaving : options;
+}
+
 }  // namespace
 
 SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Partition partition)
-    : options(checked(std::move(given_options))),
-      model(checked(std::move(given_model))),
+    : model(checked(std::move(given_model))),
+      options(with_gradients(checked(std::move(given_options)), model, partition)),
       format(format_of(options.codec, model.optimizers.others())),
       fingerprint(fingerprint_of(model, options.codec)),
       layout(filled_layout(model, format, options, partition)),
@@ -248,7 +267,7 @@ std::uint64_t SessionPlan::store_bytes() const {
 }
 
 std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
-    if (options.gradient_memory != GradientMemory::nvme) return 0;
+    if (options.gradient_memory != GradientMemory::nvme || options.update_order == UpdateOrder::in_backward) return 0;
     return zero::spilled_gradient_bytes(layout, unit, options.gradient_type);
 }
 

@@ -13,6 +13,7 @@ UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}
 OPTIMIZERS = {"adamw": 0, "adam": 1, "sgd": 2, "adagrad": 3, "lion": 4}
 PASSES = {"training": 0, "inference": 1}
 TIERS = {"nvme": 0, "cpu": 1}
+GRADIENTS = {"cpu": 0, "nvme": 1, "auto": 2}
 UPDATE_ORDERS = {"after_backward": 0, "deferred": 1, "in_backward": 2, "speculative": 3, "balanced": 4}
 DEVICES = {"cpu": 0, "emulated": 1, "cuda": 2}
 BOTTLENECKS = ("nvme", "processor", "both", "order")
@@ -69,7 +70,7 @@ class Options(Structure):
                 ("snapshots", c_int), ("codec", c_char_p), ("gradient_type", c_int), ("threads", c_uint32),
                 ("backend", c_int), ("caching", c_int), ("deadline_ms", c_uint64), ("values", POINTER(Value)),
                 ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p),
-                ("update_order", c_int)]
+                ("update_order", c_int), ("gradients", c_int)]
 
 
 class Info(Structure):

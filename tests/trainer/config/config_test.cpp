@@ -153,8 +153,8 @@ TEST(Config, UnitsAreUpdatedWithinBackwardWhereNothingIsClipped) {
 
 TEST(Config, WhatMayBeUpdatedAgainStaysOnNvme) {
     EXPECT_TRUE(config({"memory.fill_host_budget=true"}).session.fill_host_budget);
-    EXPECT_EQ(config({}).session.gradients, zero::Tier::host);
-    EXPECT_EQ(config({"memory.gradients=nvme"}).session.gradients, zero::Tier::nvme);
+    EXPECT_EQ(config({}).session.gradients, zero::GradientTier::automatic);
+    EXPECT_EQ(config({"memory.gradients=nvme"}).session.gradients, zero::GradientTier::nvme);
     const std::string words =
         refusal({"run.swap_directory=s", "memory.fill_host_budget=true", "run.update_order=speculative",
                  "zero_optimization.offload_param.device=nvme", "zero_optimization.offload_optimizer.device=nvme"});

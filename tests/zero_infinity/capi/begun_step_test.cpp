@@ -2,6 +2,7 @@
 #include "tests/zero_infinity/capi/session_caller.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,48 @@ TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBe
         return found;
     };
     EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE), trained("after backward", PENSTOCK_AFTER_BACKWARD));
+}
+
+// To the same bits, but at no address.
+TEST_F(BegunStepTest, GradientsMayBeOnNvme) {
+    const auto trained = [&](penstock_update_order order, penstock_gradients gradients, double clip) {
+        SessionCaller caller(path() + std::to_string(order) + std::to_string(gradients));
+        caller.options.update_order = order;
+        caller.options.gradients = gradients;
+        caller.step.clip = clip;
+        caller.visits_forward = true;
+        EXPECT_OK(caller.open());
+        for (std::uint64_t number = 1; number <= 4; ++number) {
+            caller.step.step = number;
+            int begun = 0;
+            EXPECT_OK(penstock_session_begin_step(caller.session, &caller.step, &begun, &caller.error));
+            caller.backward(number == 2 ? 2000 : 2, begun != 0);
+            penstock_gradient sum{};
+            sum.struct_bytes = sizeof sum;
+            const penstock_status found = penstock_session_gradient(caller.session, 0, 0, &sum, &caller.error);
+            if (gradients == PENSTOCK_GRADIENTS_NVME && begun == 0) {
+                EXPECT_EQ(found, PENSTOCK_USAGE);
+                EXPECT_NE(std::string(caller.error.message).find("keep gradients in host memory"), std::string::npos)
+                    << caller.error.message;
+            }
+            EXPECT_OK(caller.update(number));
+        }
+        std::vector<std::vector<float>> values;
+        for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
+            for (const std::uint32_t unit : {0U, 1U, 2U}) values.push_back(caller.read(unit, 0, what));
+        return values;
+    };
+    for (const double clip : {0.0, 1000.0})
+        for (const auto order : {PENSTOCK_AFTER_BACKWARD, PENSTOCK_DEFERRED, PENSTOCK_IN_BACKWARD, PENSTOCK_SPECULATIVE,
+                                 PENSTOCK_BALANCED}) {
+            const auto host = trained(order, PENSTOCK_GRADIENTS_HOST, clip);
+            EXPECT_EQ(trained(order, PENSTOCK_GRADIENTS_NVME, clip), host) << order;
+            std::filesystem::remove_all(path() + std::to_string(order) + "0");
+            std::filesystem::remove_all(path() + std::to_string(order) + "1");
+        }
+    SessionCaller caller(path());
+    caller.options.gradients = static_cast<penstock_gradients>(7);
+    Refused{caller}(caller.open(), "there are no gradients 7");
 }
 
 TEST_F(BegunStepTest, WhatAStepThatWasBegunForbidsIsRefusedAndTheStepGoesOn) {

@@ -175,7 +175,7 @@ TEST(TrafficOf, GradientsOnNvmeAreWrittenOnceAndReadOnce) {
         RunOptions options = traffic_run(directory.path(), on_nvme);
         options.session.codec = "split";
         options.session.gradient_type = zero::PlaneType::bf16;
-        options.session.gradients = zero::Tier::nvme;
+        options.session.gradients = zero::GradientTier::nvme;
         options.micro_batches = micro_batches;
         const RunResult run = run_toy(options);
         EXPECT_EQ(run.read_bytes, options.steps * run.predicted.read);

@@ -18,7 +18,7 @@ Course course_of(const Combination& each) {
     course.setting.order = each.order;
     course.setting.deferred_share = 0.5;
     course.setting.hash_threads = each.depth % 2 == 0 ? 2 : 0;
-    if (each.gradients == zero::Tier::nvme) course.setting.gradient_memory = zero::GradientMemory::nvme;
+    if (each.gradients == zero::GradientTier::nvme) course.setting.gradient_memory = zero::GradientMemory::nvme;
     if (each.held == Held::filled) course.setting.fill_bytes = some_states;
     return course;
 }

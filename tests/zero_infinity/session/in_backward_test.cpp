@@ -125,6 +125,8 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& instance) {
 
 INSTANTIATE_TEST_SUITE_P(Settings, InBackwardTest, ::testing::ValuesIn(settings(zero::GradientMemory::all_units)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(GradientsOnNvme, InBackwardTest, ::testing::ValuesIn(settings(zero::GradientMemory::nvme)),
+                         name_of);
 
 Setting in_backward() {
     return {.device = zero::DeviceKind::cpu, .order = zero::UpdateOrder::in_backward};

@@ -185,6 +185,23 @@ TEST_F(SpilledGradientsTest, SpeculationReadsThemOnlyWhereItFails) {
     }
 }
 
+// Those of a pass before it have left, and are read once.
+TEST_F(SpilledGradientsTest, WhatIsUpdatedInBackwardDoesNotLeave) {
+    Setting setting = on_nvme({});
+    setting.order = UpdateOrder::in_backward;
+    Client client(path(), setting);
+    std::uint64_t moved = 0;
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+        if (step == 2) make_pass(client, step, false);
+        client.session().begin_step({.values = {.step = step, .learning_rate = 1e-2}});
+        make_pass(client, step, true);
+        client.update(step);
+        if (step == 2) moved = leaving_bytes();
+        EXPECT_EQ(client.session().counters().spill_write_bytes, moved) << step;
+        EXPECT_EQ(client.session().counters().spill_read_bytes, moved) << step;
+    }
+}
+
 TEST_F(SpilledGradientsTest, AGradientHasNoAddressToStayAtAndTheSessionGoesOn) {
     Client client(path(), on_nvme({}));
     make_pass(client, 1, false);
@@ -245,6 +262,30 @@ std::uint64_t used_by(const pool::Budget& budget, const std::string& name) {
 
 zero::SessionPlan plan_of(const zero::CoreOptions& options) {
     return {{.units = many_units(), .optimizers = zero::make_adamw({})}, options, {}};
+}
+
+TEST_F(SpilledGradientsTest, TheyLeaveByThemselvesOnlyWhereThatMakesTheRestFit) {
+    const auto planned = [](GradientMemory memory, std::uint64_t budget_bytes, bool may_leave) {
+        zero::CoreOptions options = options_of(memory, "nowhere");
+        options.host_budget_bytes = budget_bytes;
+        options.prefetch_depth = 0;
+        options.gradients_may_leave = may_leave;
+        return plan_of(options).options.gradient_memory;
+    };
+    const auto least = [](GradientMemory memory) {
+        zero::CoreOptions options = options_of(memory, "nowhere");
+        options.prefetch_depth = 0;
+        return plan_of(options).memory.budget.used_bytes();
+    };
+    using enum GradientMemory;
+    ASSERT_LT(least(nvme), least(all_units));
+    EXPECT_EQ(planned(all_units, zero::planned_host_budget, true), all_units);
+    EXPECT_EQ(planned(all_units, least(all_units), true), all_units);
+    EXPECT_EQ(planned(all_units, least(all_units) - 1, true), nvme);
+    EXPECT_EQ(planned(all_units, least(nvme), true), nvme);
+    EXPECT_NE(refusal_of(ExitCode::does_not_fit, [&] { planned(all_units, least(all_units) - 1, false); }), "accepted");
+    const std::string own = refusal_of(ExitCode::does_not_fit, [&] { planned(all_units, least(nvme) - 1, false); });
+    EXPECT_EQ(refusal_of(ExitCode::does_not_fit, [&] { planned(all_units, least(nvme) - 1, true); }), own);
 }
 
 // The norms of its steps.
