@@ -113,6 +113,8 @@ class Core(Protocol):
     resumed: Mapping[str, str] | None
     user_state: MutableMapping[str, str]  # committed with every step
     begun: int | None  # the step whose units are updated one by one, until its update()
+    lays: bool  # it has room where things are laid aside
+    opening: int  # of the store: 0 first; another one after go_back()
 
     # Passes. Updates, reads and writes come between them.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
@@ -143,6 +145,16 @@ class Core(Protocol):
     def clear_gradients(self) -> None: ...
 
     def gradient_norm(self) -> float: ...
+
+    # What is laid aside in forward and taken again in backward; at any time. REQUIRES: `lays`.
+    def lay(self, turn: int, count: int) -> torch.Tensor:
+        """So many bytes of memory, to be filled before the next of these calls. Lower turns are taken first; one thing
+        each."""
+
+    def take(self, turn: int) -> torch.Tensor:
+        """The bytes that were laid aside; until the next of these calls."""
+
+    def drop(self, turn: int) -> None: ...
 
     # Steps.
     def begin_step(self, request: UpdateRequest) -> bool:

@@ -22,6 +22,7 @@ from .optimizer_kind import Mapped
 from .run.ending import Ending, Undisturbed
 from .run.progress import Progress
 from .settings import Settings
+from .shelf import Shelf
 from .unit_call import UnitCall, compiled_in_vain
 from .units import Unit
 from .visits import Visits
@@ -51,9 +52,10 @@ class Engine(nn.Module):
         self.activations = Activations(settings.activations == "keep", settings.graph_budget_bytes,
                                        self.progress.note)
         self.visits.trained = self.activations.pass_ended
+        shelf = Shelf(core) if core.lays else None
         for unit in units:
             if unit.module is not None:
-                unit.module.forward = UnitCall(unit, self.visits, self.activations)
+                unit.module.forward = UnitCall(unit, self.visits, self.activations, shelf)
         model.register_forward_pre_hook(self._model_is_called)
         model.register_forward_hook(self._model_was_called, always_call=True)
         if core.resumed is not None:

@@ -33,7 +33,8 @@ class Store:
     "compact"), None: "split" for bfloat16, else plain. `gradients`, to the same bits: where they are from backward to
     the update; "nvme" has those of two units in memory, the others are written and read once a step (with "in_backward"
     neither, where a step has one backward), and `p.grad` is not there to look at; "auto" does so where memory has no
-    room for all of them.
+    room for all of them. `activation_budget_bytes`: of the pool, for what recomputed units were given, from forward to
+    backward; what has no room there goes to NVMe and comes back, 0: all of it stays in torch's memory.
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -53,6 +54,7 @@ class Store:
     codec: str | None = None
     gradient_type: Literal["fp32", "bf16"] | None = None  # None: fp32; bf16 for models of bfloat16
     gradients: Literal["cpu", "nvme", "auto"] = "cpu"
+    activation_budget_bytes: int = 0
     device: str = "cpu"  # where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests
     device_budget_bytes: int = 0  # of its own memory; 0: half of what a GPU has free
     threads: int = 0  # of the update; 0: as many as torch has

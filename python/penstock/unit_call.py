@@ -6,6 +6,7 @@ a visit and the next one.
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from .activations import Activations
 from .errors import ModelError, UsageError, some
 from .kept_graph import KeptGraph, is_plain
 from .saved_hooks import innermost, innermost_pair
+from .shelf import Shelf
 from .surroundings import Buffers, RandomStates, as_it_was
 from .units import Unit
 from .visits import Call, Visits, in_backward
@@ -28,8 +30,9 @@ from .visits import Call, Visits, in_backward
 class UnitCall:
     """Takes the place of a module's forward. It belongs to one model: neither copied nor pickled."""
 
-    def __init__(self, unit: Unit, visits: Visits, activations: Activations) -> None:
+    def __init__(self, unit: Unit, visits: Visits, activations: Activations, shelf: Shelf | None = None) -> None:
         assert unit.module is not None
+        self.shelf = shelf  # for what it is given, where it is recomputed
         self.unit, self.visits, self.module = unit, visits, unit.module
         self.activations = activations
         self.forward: Callable[..., Any] = unit.module.forward
@@ -95,7 +98,8 @@ class UnitCall:
         run = Run(self._without_own_checkpoint, args, kwargs)
         buffers = Buffers(self.module)
         contexts = forward, BackwardVisit(self.visits, call, buffers)
-        out = checkpoint(run, *run.tensors, use_reentrant=False, context_fn=lambda: contexts)
+        with self.shelf.of_inputs() if self.shelf is not None else contextlib.nullcontext():
+            out = checkpoint(run, *run.tensors, use_reentrant=False, context_fn=lambda: contexts)
         buffers.called()
         return self._called(out)
 

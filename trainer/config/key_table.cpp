@@ -261,7 +261,8 @@ constexpr std::array key_list = {
     KeySpec{"memory.activation_budget", bytes, "(none)", {4 * kibi, 64 * tebi}, {}, free,
             "of memory.host_budget, for what goes between the units and is kept for backward: what has no room there "
             "goes to NVMe and comes back; without it all of it stays in memory outside of the pool",
-            session<&Session::activation_bytes>},
+            session<&Session::activation_bytes>}
+            .shared(obeyed),
     KeySpec{"memory.graph_budget", bytes, "(none)", {0, 64 * tebi}, {}, free,
             "of memory.activations \"keep\": memory outside of the pool that what is kept may take; as many units as "
             "fit keep it, those nearest to the loss, and the others are run again",

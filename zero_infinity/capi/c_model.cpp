@@ -206,6 +206,8 @@ CoreOptions options_of(const penstock_session_options& given) {
     options.update_order = static_cast<UpdateOrder>(order);
     place_gradients(tier_of(given.gradients), options);
     options.names.gradient_memory = "gradients";
+    options.activation_bytes = given.activation_budget_bytes;
+    options.names.activations = "activation_budget_bytes";
     options.verify = store::scope_of(given.verify);
     options.snapshots = given.snapshots != 0;
     if (given.codec != nullptr) options.codec = given.codec;

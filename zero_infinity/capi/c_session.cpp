@@ -102,6 +102,7 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
         };
     FirstWeights weights(given, model);
     session_.emplace(model, std::move(options), initial, events, SessionSeams{.weights = &weights});
+    shelf_ = CShelf(session_->shelf());
     memory_table_ = session_->info().memory_table;
     for (const auto& [key, value] : session_->info().client) keys_.push_back(key);
 }
@@ -129,7 +130,7 @@ void CSession::end() {
 
 CSession::Calling::Calling(const CSession& session) : session_(session) {
     session.take_turn();
-    if (session.session_->stage() != CoreSession::Stage::failed) return;
+    if (session.session_->stage() != CoreSession::Stage::failed && !session.shelf_.failed()) return;
     session.calling_.store(false);
     throw Refusal(PENSTOCK_POISONED,
                   fmt::format("the session has ended with an error: {}; what was committed is in the store: close this "
@@ -138,7 +139,7 @@ CSession::Calling::Calling(const CSession& session) : session_(session) {
 }
 
 void CSession::note_failure(const std::string& why) const {
-    if (session_->stage() == CoreSession::Stage::failed && failure_.empty()) failure_ = why;
+    if ((session_->stage() == CoreSession::Stage::failed || shelf_.failed()) && failure_.empty()) failure_ = why;
 }
 
 // ---------------------------------------------------------------- what it is
@@ -150,6 +151,7 @@ std::size_t CSession::unit_count() const noexcept {
 penstock_session_info CSession::info() const {
     const SessionInfo& info = session_->info();
     const SessionCounters counters = session_->counters();
+    const Shelf* shelf = session_->shelf();
     return {.struct_bytes = sizeof(penstock_session_info),
             .resumed = info.resumed ? 1 : 0,
             .prefetch_depth = info.prefetch_depth,
@@ -163,7 +165,9 @@ penstock_session_info CSession::info() const {
             .waited_ns = count_of(counters.waits.total()),
             .visits = counters.visits.visits,
             .expected_visits = counters.visits.expected,
-            .device_bytes = info.device_bytes};
+            .device_bytes = info.device_bytes,
+            .laid_bytes = shelf != nullptr ? shelf->figures().bytes : 0,
+            .laid_away_bytes = shelf != nullptr ? shelf->figures().away_bytes : 0};
 }
 
 const char* CSession::note(std::size_t index) {

@@ -1,6 +1,7 @@
 // A session as the C interface has it: everything that a C caller can do wrong is refused before the session sees it.
 #pragma once
 
+#include "zero_infinity/capi/c_shelf.h"
 #include "zero_infinity/capi/penstock_session.h"
 #include "zero_infinity/session/core_session.h"
 
@@ -55,6 +56,8 @@ class CSession {
     void clear_gradients();
     double gradient_norm();
 
+    CShelf& shelf() noexcept { return shelf_; }
+
     bool begin_step(const penstock_step& step);
     void complete(std::uint32_t unit);
     penstock_step_report update(const penstock_step& step);
@@ -97,6 +100,7 @@ class CSession {
     std::optional<CoreSession> session_;
     std::string memory_table_;
     mutable std::string failure_;
+    CShelf shelf_;
     Pass pass_ = Pass::training;  // that has begun last
     Visit visited_;               // the last visit of this pass
     std::optional<BegunStep> begun_;

@@ -222,6 +222,8 @@ typedef struct penstock_session_options {
     void* user;
     penstock_update_order update_order;
     penstock_gradients gradients;
+    // Of the host budget, for penstock_session_lay: what has no room there goes to NVMe. 0: nothing can be laid aside.
+    uint64_t activation_budget_bytes;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;
@@ -253,6 +255,8 @@ typedef struct penstock_session_info {
     uint64_t visits;
     uint64_t expected_visits;  // were the next ones
     uint64_t device_bytes;     // of the device's own memory that the session takes
+    uint64_t laid_bytes;       // by penstock_session_lay
+    uint64_t laid_away_bytes;  // of them: that went to NVMe
 } penstock_session_info;
 
 penstock_status penstock_session_get_info(const penstock_session* session, penstock_session_info* info,
@@ -363,6 +367,23 @@ penstock_status penstock_session_clear_gradient(penstock_session* session, uint3
 penstock_status penstock_session_clear_gradients(penstock_session* session, penstock_error* error);
 // Of the sums as they are. REQUIRES (else USAGE): no pass.
 penstock_status penstock_session_gradient_norm(penstock_session* session, double* norm, penstock_error* error);
+
+// ---------------------------------------------------------------- activations
+
+// What is laid aside in one half of a step and taken again in the other: units' inputs, between forward and backward.
+// Within a pass or between. DOES_NOT_FIT: there is no room for one thing, and nothing has changed. STORAGE ends the
+// session.
+//
+// *data: memory of so many bytes, above 0, at a multiple of 4096, to be filled before the next of these calls. `turn`:
+// in which it is taken, lower ones first, one thing each; nothing else is laid aside for it. What is taken last goes to
+// NVMe first. A plan that holds makes that the least that is moved; one that does not costs time.
+penstock_status penstock_session_lay(penstock_session* session, uint64_t turn, uint64_t bytes, void** data,
+                                     penstock_error* error);
+// *data: what was laid aside, until the next of these calls; it stays laid aside until it is dropped. Blocks until it
+// is there; what is taken next comes meanwhile. REQUIRES (else USAGE), as the next one: something is laid aside for the
+// turn.
+penstock_status penstock_session_take(penstock_session* session, uint64_t turn, void** data, penstock_error* error);
+penstock_status penstock_session_drop(penstock_session* session, uint64_t turn, penstock_error* error);
 
 // ---------------------------------------------------------------- steps
 

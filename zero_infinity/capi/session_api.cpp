@@ -212,6 +212,28 @@ penstock_status penstock_session_gradient_norm(penstock_session* session, double
     return called(session, error, [&](CSession& own) { required(norm, "norm") = own.gradient_norm(); });
 }
 
+// ---------------------------------------------------------------- activations
+
+penstock_status penstock_session_lay(penstock_session* session, std::uint64_t turn, std::uint64_t bytes, void** data,
+                                     penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        void*& place = required(data, "data");
+        place = own.shelf().lay(turn, bytes);
+    });
+}
+
+penstock_status penstock_session_take(penstock_session* session, std::uint64_t turn, void** data,
+                                      penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        void*& place = required(data, "data");
+        place = own.shelf().take(turn);
+    });
+}
+
+penstock_status penstock_session_drop(penstock_session* session, std::uint64_t turn, penstock_error* error) {
+    return called(session, error, [&](CSession& own) { own.shelf().drop(turn); });
+}
+
 // ---------------------------------------------------------------- steps
 
 penstock_status penstock_session_begin_step(penstock_session* session, const penstock_step* step, int* begun,

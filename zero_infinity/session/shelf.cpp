@@ -34,15 +34,17 @@ std::span<std::byte> Shelf::lay(const Place& place) {
 }
 
 std::span<std::byte> Shelf::take(std::uint64_t turn) {
-    const auto found = items_.find(turn);
-    PENSTOCK_CHECK(found != items_.end() && found->second.state != Item::State::none,
-                   "nothing is laid aside for turn {}", turn);
-    Item& item = found->second;
+    PENSTOCK_CHECK(has(turn), "nothing is laid aside for turn {}", turn);
+    Item& item = items_.at(turn);
     if (item.state == Item::State::away) fetch(item, room_for(item.bytes, turn));
     item.taken = true;
     fetch_ahead(turn);
     if (item.state == Item::State::coming) arrive(item);
     return {item.memory.data(), item.bytes};
+}
+
+void Shelf::put_back(std::uint64_t turn) {
+    items_.at(turn).taken = false;
 }
 
 void Shelf::drop(std::uint64_t turn) {
@@ -53,6 +55,11 @@ void Shelf::drop(std::uint64_t turn) {
     item.memory.reset();
     item.state = Item::State::none;
     item.taken = false;
+}
+
+bool Shelf::has(std::uint64_t turn) const {
+    const auto found = items_.find(turn);
+    return found != items_.end() && found->second.state != Item::State::none;
 }
 
 void Shelf::clear() {
@@ -66,7 +73,7 @@ void Shelf::clear() {
 pool::Lease Shelf::room_for(std::uint64_t bytes, std::optional<std::uint64_t> after) {
     for (;;) {
         if (auto memory = pool_.try_acquire(use_, bytes)) return std::move(*memory);
-        if (give_room(after)) continue;
+        if (give_room(after) || (after && give_room(std::nullopt))) continue;
         throw Error(ExitCode::does_not_fit,
                     fmt::format("{} to lay aside find no room in {} beside what is in use: raise it to {} at least",
                                 bytes_text(bytes), setting_, bytes_text(pool_.figures(use_).granted_bytes + bytes)));
@@ -88,13 +95,13 @@ bool Shelf::give_room(std::optional<std::uint64_t> after) {
 
 // What came from its block, and was not changed, is there still.
 void Shelf::send_out(Item& item) {
+    if (!item.stored && item.block_bytes != item.memory.bytes()) {
+        item.block = mover_.allocate(item.memory.bytes());  // or throws, and nothing has changed
+        item.block_bytes = item.memory.bytes();
+    }
     staying_ -= item.memory.bytes();
     item.state = Item::State::leaving;
     if (item.stored) return;
-    if (item.block_bytes != item.memory.bytes()) {
-        item.block = mover_.allocate(item.memory.bytes());
-        item.block_bytes = item.memory.bytes();
-    }
     mover_.out(*item.block, item.memory.span(), item.unit);
     figures_.away_bytes += item.memory.bytes();
 }

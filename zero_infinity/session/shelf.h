@@ -35,7 +35,8 @@ struct ShelfFigures {
 };
 
 // One thread. What it is given outlives it. Allocates while it meets new turns, and nothing in later steps of the same
-// sizes. Throws Error: storage, does_not_fit (memory for one thing and those that are in use; disk).
+// sizes. Throws Error: storage (then nothing but destruction follows), does_not_fit (memory for one thing and those
+// that are in use, and nothing has changed; disk).
 class Shelf {
    public:
     struct Place {
@@ -54,7 +55,9 @@ class Shelf {
     std::span<std::byte> lay(const Place& place);
     // Its memory, with what was laid there; blocks until it is. Good until drop(). What is taken next comes meanwhile.
     std::span<std::byte> take(std::uint64_t turn);
+    void put_back(std::uint64_t turn);  // which was taken: it is laid aside as before
     void drop(std::uint64_t turn);
+    bool has(std::uint64_t turn) const;                                // something is laid aside for it
     void clear();                                                      // drops all; where a step ends early
     const ShelfFigures& figures() const noexcept { return figures_; }  // since the last clear()
 

@@ -25,6 +25,7 @@ class NativeCore(Described):
     """See penstock.core.Core."""
 
     begun: int | None = None
+    opening = -1
     _first_notes: list[str]
     _stream: int  # torch's default one is 0
 
@@ -101,6 +102,20 @@ class NativeCore(Described):
         norm = ctypes.c_double()
         self._call["gradient_norm"](self._pointer, ctypes.byref(norm))
         return norm.value
+
+    # Activations.
+    def lay(self, turn: int, count: int) -> torch.Tensor:
+        self._call["lay"](self._pointer, turn, count, ctypes.byref(self._address))
+        self._laid[turn] = count
+        return self._handle.tensor(self._address.value or 0, count, torch.uint8)
+
+    def take(self, turn: int) -> torch.Tensor:
+        self._call["take"](self._pointer, turn, ctypes.byref(self._address))
+        return self._handle.tensor(self._address.value or 0, self._laid[turn], torch.uint8)
+
+    def drop(self, turn: int) -> None:
+        del self._laid[turn]
+        self._call["drop"](self._pointer, turn)
 
     # Steps.
     def begin_step(self, request: UpdateRequest) -> bool:
@@ -237,6 +252,9 @@ class NativeCore(Described):
             self._call["end"](pointer)
             raise refused[0]
         self._told = 0
+        self.lays, self.opening = store.activation_budget_bytes > 0, self.opening + 1
+        self._laid: dict[int, int] = {}  # bytes, by turn
+        self._address = ctypes.c_void_p()
         vain = update_order.in_vain(store.update_order, self._model.extra is not None)
         self._first_notes = [vain] if vain else []
         self._extra = None

@@ -205,4 +205,5 @@ class Described:
                     codec=codec.encode(), gradient_type=TYPES[self.sums_type()],
                     threads=store.threads or torch.get_num_threads(),
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
-                    update_order=c.UPDATE_ORDERS[store.update_order], gradients=c.GRADIENTS[store.gradients])
+                    update_order=c.UPDATE_ORDERS[store.update_order], gradients=c.GRADIENTS[store.gradients],
+                    activation_budget_bytes=store.activation_budget_bytes)

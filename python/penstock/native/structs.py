@@ -70,14 +70,15 @@ class Options(Structure):
                 ("snapshots", c_int), ("codec", c_char_p), ("gradient_type", c_int), ("threads", c_uint32),
                 ("backend", c_int), ("caching", c_int), ("deadline_ms", c_uint64), ("values", POINTER(Value)),
                 ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p),
-                ("update_order", c_int), ("gradients", c_int)]
+                ("update_order", c_int), ("gradients", c_int), ("activation_budget_bytes", c_uint64)]
 
 
 class Info(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("resumed", c_int), ("prefetch_depth", c_uint32), ("pool_bytes", c_uint64),
                 ("memory_table", c_char_p), ("io", c_char_p), ("planned_bytes", c_double), ("read_bytes", c_uint64),
                 ("write_bytes", c_uint64), ("pool_peak_bytes", c_uint64), ("waited_ns", c_uint64),
-                ("visits", c_uint64), ("expected_visits", c_uint64), ("device_bytes", c_uint64)]
+                ("visits", c_uint64), ("expected_visits", c_uint64), ("device_bytes", c_uint64),
+                ("laid_bytes", c_uint64), ("laid_away_bytes", c_uint64)]
 
 
 class PlanUse(Structure):
@@ -163,6 +164,9 @@ FUNCTIONS = {
     "clear_gradient": (SESSION, c_uint32, c_uint32),
     "clear_gradients": (SESSION,),
     "gradient_norm": (SESSION, POINTER(c_double)),
+    "lay": (SESSION, c_uint64, c_uint64, POINTER(c_void_p)),
+    "take": (SESSION, c_uint64, POINTER(c_void_p)),
+    "drop": (SESSION, c_uint64),
     "begin_step": (SESSION, POINTER(Step), POINTER(c_int)),
     "complete": (SESSION, c_uint32),
     "update": (SESSION, POINTER(Step), POINTER(StepReport)),

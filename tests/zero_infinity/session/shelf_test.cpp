@@ -22,6 +22,7 @@ constexpr std::uint64_t granule = 4096;
 class LateMover final : public ShelfMover {
    public:
     store::SpillBlock allocate(std::uint64_t bytes) override {
+        if (full) throw Error(ExitCode::does_not_fit, "no room on disk");
         blocks.emplace_back(bytes);
         return {static_cast<std::uint32_t>(blocks.size()) - 1};
     }
@@ -66,6 +67,7 @@ class LateMover final : public ShelfMover {
     std::map<std::uint32_t, std::uint64_t> outs;  // by block
     std::uint64_t out_bytes = 0;
     std::uint64_t in_bytes = 0;
+    bool full = false;  // the disk
 };
 
 struct Rig {
@@ -112,6 +114,32 @@ TEST(Shelf, MovesNothingThatFits) {
     EXPECT_EQ(rig.mover.out_bytes, 0U);
     EXPECT_EQ(rig.shelf.figures().bytes, 8 * granule);
     EXPECT_EQ(rig.shelf.figures().away_bytes, 0U);
+    EXPECT_EQ(rig.granted(), 0U);
+}
+
+// Whoever copies what it takes keeps no memory in use, also where it drops it later.
+TEST(Shelf, WhatIsPutBackGivesRoomToWhatIsTakenNext) {
+    Rig rig(3 * granule);
+    for (std::uint64_t turn = 9; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
+    for (int time = 0; time < 2; ++time)
+        for (std::uint64_t turn = 0; turn < 9; ++turn) {
+            rig.take(turn, granule, value_of(turn, 0));
+            rig.shelf.put_back(turn);
+        }
+    for (const auto& [block, times] : rig.mover.outs) EXPECT_EQ(times, 1U) << block;
+    for (std::uint64_t turn = 0; turn < 9; ++turn) rig.shelf.drop(turn);
+    EXPECT_EQ(rig.granted(), 0U);
+}
+
+TEST(Shelf, AFullDiskLosesNothingThatIsThere) {
+    Rig rig(3 * granule);
+    rig.mover.full = true;
+    rig.lay(2, granule, value_of(2, 0));
+    EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 1, .bytes = 2 * granule})), Error);
+    EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 1, .bytes = 3 * granule})), Error);
+    EXPECT_FALSE(rig.shelf.has(1));
+    rig.take(2, granule, value_of(2, 0));
+    rig.shelf.drop(2);
     EXPECT_EQ(rig.granted(), 0U);
 }
 
