@@ -96,10 +96,12 @@ class UnitCall:
 
     def _checkpointed(self, call: Call, args: Any, kwargs: Any, forward: ForwardVisit) -> Any:
         run = Run(self._without_own_checkpoint, args, kwargs)
+        tensors = run.take_tensors()
+        del args, kwargs
         buffers = Buffers(self.module)
         contexts = forward, BackwardVisit(self.visits, call, buffers)
         with self.shelf.of_inputs() if self.shelf is not None else contextlib.nullcontext():
-            out = checkpoint(run, *run.tensors, use_reentrant=False, context_fn=lambda: contexts)
+            out = checkpoint(run, *tensors, use_reentrant=False, context_fn=lambda: contexts)
         buffers.called()
         return self._called(out)
 
@@ -168,8 +170,13 @@ class Run:
         self._first: tuple[Any, Any] | None = (args, kwargs)
         leaves, self._spec = pytree.tree_flatten((args, kwargs))
         self._places = [at for at, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
-        self.tensors = [leaves[at] for at in self._places]
+        self._tensors = [leaves[at] for at in self._places]
         self._again = [None if isinstance(each, torch.Tensor) else as_it_was(each) for each in leaves]
+
+    def take_tensors(self) -> list[torch.Tensor]:
+        """Those of the arguments: whoever saves them decides for how long they are there."""
+        tensors, self._tensors = self._tensors, []
+        return tensors
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         if self._first is not None:

@@ -219,11 +219,15 @@ GradientSums::Window& GradientSums::free_window(std::uint32_t unit) {
 
 void GradientSums::close(Window& window) {
     if (!window.unit) return;
+    const std::uint32_t unit = *window.unit;
+    copy_out(window);
+    if (leaves(unit) && !awaits_borrowed(unit)) settle(unit);  // else it would leave twice
+}
+
+void GradientSums::copy_out(Window& window) {
     const std::uint32_t unit = *std::exchange(window.unit, std::nullopt);
     window.copied = last_out_ = device_->copy_out(take(unit), window.data, units_[unit].bytes);
-    if (!leaves(unit)) return;
-    wait_for(window.copied);
-    if (!awaits_borrowed(unit)) settle(unit);  // else it would leave twice
+    if (leaves(unit)) wait_for(window.copied);
 }
 
 void GradientSums::close_all() {
@@ -357,6 +361,8 @@ bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
     const UnitLayout& layout = layout_->unit(unit);
     PENSTOCK_CHECK(!sums.lent && layout.tile_count() > 0, "unit {} is lent twice, or has nothing to lend", unit);
     take_shared(unit);
+    for (Window& window : windows_)
+        if (window.unit == unit) copy_out(window);
     close_all();
     add_borrowed_from(unit);
     if (leaves(unit) && !options_.lends_again) {

@@ -147,6 +147,7 @@ class GradientSums {
     Window& window_of(std::uint32_t unit);
     Window& free_window(std::uint32_t unit);
     void close(Window& window);
+    void copy_out(Window& window);
     void close_all();
     void compute_after(Ticket ticket) const;
     void wait_for(Ticket ticket) const;
