@@ -281,6 +281,8 @@ class Binding:
         try:
             return self.core.gradient(*self.places[parameter])
         except UsageError as error:
+            if not self.core.gradients_leave:
+                raise
             raise UsageError(f"'{self.names[parameter]}'.grad is not there to be read or replaced: {error}. That is "
                              "Store(gradients='cpu'); to clip, say gradient_clipping") from error
 

@@ -115,6 +115,7 @@ class Core(Protocol):
     begun: int | None  # the step whose units are updated one by one, until its update()
     lays: bool  # it has room where things are laid aside
     opening: int  # of the store: 0 first; another one after go_back()
+    gradients_leave: bool  # for NVMe, or may: then gradient() raises UsageError of what has no address
 
     # Passes. Updates, reads and writes come between them.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
@@ -138,7 +139,8 @@ class Core(Protocol):
     def open_gradient(self, unit: int, index: int) -> OpenSum: ...
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
-        """The sum, which the client may change in place; None when no addend has come. At one address until cleared."""
+        """The sum, which the client may change in place; None when no addend has come. At one address until cleared.
+        Raises UsageError of one that leaves for NVMe."""
 
     def clear_gradient(self, unit: int, index: int) -> None: ...
 

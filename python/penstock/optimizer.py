@@ -89,7 +89,8 @@ class Optimizer(torch.optim.Optimizer):
             self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
         self._binding.end_completing()
         if self.report.updated:
-            self.clipped_in_a_row = self.clipped_in_a_row + 1 if (self.report.gradient_norm or 0) > self.clip else 0
+            clipped = 0 < self.clip < (self.report.gradient_norm or 0)
+            self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
             self.updates = step
             self._binding.updated()
         self._binding.fed.clear()

@@ -13,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from .core import Core
 from .errors import UsageError
+from .kept_graph import is_plain
 from .saved_hooks import innermost
 
 LEAST_BYTES = 64 << 10  # smaller ones stay where they are
@@ -37,7 +38,7 @@ class Laid:
 
 
 class Shelf:
-    """Of an engine. The drop of what nobody refers to any more may be noticed on any thread, within any call: the core
+    """Of an engine whose core lays things aside. The drop of what nobody refers to any more may be noticed on any thread, within any call: the core
     is told by the next call."""
 
     def __init__(self, core: Core) -> None:
@@ -50,7 +51,7 @@ class Shelf:
     @contextlib.contextmanager
     def of_inputs(self) -> Iterator[None]:
         """Around a checkpoint, which saves what it is given. Within somebody else's hooks it is theirs."""
-        if not self._core.lays or innermost() is not None:
+        if innermost() is not None:
             yield
             return
         with saved_tensors_hooks(self._pack, self._unpack):
@@ -96,8 +97,8 @@ class Shelf:
 
 def _is_to_be_laid(tensor: torch.Tensor) -> bool:
     """Large enough, and as dense as a copy of it would be."""
-    if type(tensor) is not torch.Tensor or tensor.layout != torch.strided or tensor.is_nested:
+    if type(tensor) is not torch.Tensor or not is_plain(tensor):
         return False
-    if tensor.nbytes < LEAST_BYTES or tensor.is_conj() or tensor.is_neg() or tensor.is_inference():
+    if tensor.nbytes < LEAST_BYTES or tensor.is_inference():
         return False
     return torch.empty_like(tensor, device="meta").stride() == tensor.stride()

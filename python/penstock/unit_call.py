@@ -97,7 +97,6 @@ class UnitCall:
     def _checkpointed(self, call: Call, args: Any, kwargs: Any, forward: ForwardVisit) -> Any:
         run = Run(self._without_own_checkpoint, args, kwargs)
         tensors = run.take_tensors()
-        del args, kwargs
         buffers = Buffers(self.module)
         contexts = forward, BackwardVisit(self.visits, call, buffers)
         with self.shelf.of_inputs() if self.shelf is not None else contextlib.nullcontext():

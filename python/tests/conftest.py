@@ -15,17 +15,18 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [os.environ.get("PENSTOCK_PACKAGE_AT", str(HERE.parent)), str(HERE)]
 
 
-if os.environ.get("PENSTOCK_TEST_CORE") == "native":
-    from cores import round_each_operation
+from cores import NATIVE, WITHIN_BACKWARD, round_each_operation  # noqa: E402
+
+if NATIVE:
     round_each_operation()
 
 
 def pytest_collection_modifyitems(items):
-    if os.environ.get("PENSTOCK_TEST_CORE") == "native":
+    if NATIVE:
         for item in items:
             if "fake" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="looks into the stand-in core"))
-    if os.environ.get("PENSTOCK_TEST_ORDER") in ("in_backward", "speculative", "balanced"):
+    if WITHIN_BACKWARD:
         for item in items:
             if "afterwards" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="wants gradients, weights or a graph after a step's backward"))

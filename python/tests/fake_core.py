@@ -33,7 +33,7 @@ class FakeCore:
         self.folder = Path(folder) if folder else None
         self.user_state: dict[str, str] = {}
         self.begun: int | None = None
-        self.lays, self.opening = False, 0
+        self.lays, self.opening, self.gradients_leave = False, 0, False
         self.resumed: Mapping[str, str] | None = None
         self.store: dict[str, dict[Any, Any]] = {"weight": {}, "master": {}, "moment0": {}, "moment1": {}, "steps": {}}
         self.places = [(u, i) for u, unit in enumerate(self.units) for i in range(len(unit.parameters))]

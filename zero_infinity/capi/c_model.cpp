@@ -202,7 +202,8 @@ CoreOptions options_of(const penstock_session_options& given) {
                       .index = given.device_index};
     options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
     const int order = number_of(given.update_order);
-    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}", order);
+    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}",
+            order);
     options.update_order = static_cast<UpdateOrder>(order);
     place_gradients(tier_of(given.gradients), options);
     options.names.gradient_memory = "gradients";

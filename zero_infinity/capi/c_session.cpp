@@ -151,7 +151,6 @@ std::size_t CSession::unit_count() const noexcept {
 penstock_session_info CSession::info() const {
     const SessionInfo& info = session_->info();
     const SessionCounters counters = session_->counters();
-    const Shelf* shelf = session_->shelf();
     return {.struct_bytes = sizeof(penstock_session_info),
             .resumed = info.resumed ? 1 : 0,
             .prefetch_depth = info.prefetch_depth,
@@ -166,8 +165,8 @@ penstock_session_info CSession::info() const {
             .visits = counters.visits.visits,
             .expected_visits = counters.visits.expected,
             .device_bytes = info.device_bytes,
-            .laid_bytes = shelf != nullptr ? shelf->figures().bytes : 0,
-            .laid_away_bytes = shelf != nullptr ? shelf->figures().away_bytes : 0};
+            .laid_bytes = shelf_.figures().bytes,
+            .laid_away_bytes = shelf_.figures().away_bytes};
 }
 
 const char* CSession::note(std::size_t index) {

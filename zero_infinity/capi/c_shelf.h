@@ -17,6 +17,7 @@ class CShelf {
     void* lay(std::uint64_t turn, std::uint64_t bytes);
     void* take(std::uint64_t turn);  // until the next of these calls
     void drop(std::uint64_t turn);
+    ShelfFigures figures() const { return shelf_ != nullptr ? shelf_->figures() : ShelfFigures(); }
     bool failed() const noexcept { return failed_; }  // halfway: the session is of no use any more
 
    private:

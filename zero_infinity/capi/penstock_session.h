@@ -161,9 +161,9 @@ typedef enum penstock_update_order {
     PENSTOCK_DEFERRED = 1,
     // Each as soon as its gradients are there, by penstock_session_complete: for steps without clip and may_skip.
     PENSTOCK_IN_BACKWARD = 2,
-    // The same with a clip: as if nothing were clipped; where the norm then says otherwise, update() updates the units
-    // again from what was committed before. With commit_steps 1, weights and states on NVMe. A step that is not begun
-    // is updated as with DEFERRED.
+    // The same with a clip: as if nothing were clipped; where the norm then says otherwise, the units are updated again
+    // from what was committed before, as with DEFERRED, and so is a step that is not begun. With commit_steps 1,
+    // weights and states on NVMe.
     PENSTOCK_SPECULATIVE = 3,
     // Some units as with IN_BACKWARD, or with a clip SPECULATIVE, the others as with DEFERRED, so that forward and
     // backward each have about as much to move as they compute. To complete one of the others does nothing.
@@ -256,7 +256,7 @@ typedef struct penstock_session_info {
     uint64_t expected_visits;  // were the next ones
     uint64_t device_bytes;     // of the device's own memory that the session takes
     uint64_t laid_bytes;       // by penstock_session_lay
-    uint64_t laid_away_bytes;  // of them: that went to NVMe
+    uint64_t laid_away_bytes;  // that went to NVMe, in multiples of 4096
 } penstock_session_info;
 
 penstock_status penstock_session_get_info(const penstock_session* session, penstock_session_info* info,
@@ -371,8 +371,8 @@ penstock_status penstock_session_gradient_norm(penstock_session* session, double
 // ---------------------------------------------------------------- activations
 
 // What is laid aside in one half of a step and taken again in the other: units' inputs, between forward and backward.
-// Within a pass or between. DOES_NOT_FIT: there is no room for one thing, and nothing has changed. STORAGE ends the
-// session.
+// Within a pass or between. DOES_NOT_FIT: there is no room in memory for one thing, and nothing has changed. STORAGE,
+// and a full disk, end the session.
 //
 // *data: memory of so many bytes, above 0, at a multiple of 4096, to be filled before the next of these calls. `turn`:
 // in which it is taken, lower ones first, one thing each; nothing else is laid aside for it. What is taken last goes to

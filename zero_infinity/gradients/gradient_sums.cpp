@@ -362,17 +362,15 @@ bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
     PENSTOCK_CHECK(!sums.lent && layout.tile_count() > 0, "unit {} is lent twice, or has nothing to lend", unit);
     take_shared(unit);
     for (Window& window : windows_)
-        if (window.unit == unit) copy_out(window);
+        if (window.unit == unit) copy_out(window);  // to close it would write it
     close_all();
     add_borrowed_from(unit);
-    if (leaves(unit) && !options_.lends_again) {
-        if (spilled_->is_empty(unit)) take(unit);
-        look(unit);
-        if (spilled_->is_changed(unit)) sum_up(unit, workers);
-    } else {
+    if (leaves(unit) && spilled_->is_empty(unit)) take(unit);
+    look(unit);
+    if (options_.lends_again)
         make_whole(unit, workers);
-        look(unit);
-    }
+    else if (!leaves(unit) || spilled_->is_changed(unit))
+        sum_up(unit, workers);
     sums.lent = sums.counted = true;
     const std::size_t first = place_of(layout_->number({unit, 0}));
     return std::all_of(sums_.begin() + static_cast<std::ptrdiff_t>(first),

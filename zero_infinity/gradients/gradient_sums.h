@@ -95,8 +95,8 @@ class GradientSums {
     // and what was borrowed is added. False: its sum of squares is not finite. Until end_step() it takes no addend, is
     // not missing, and has its part in the norm.
     bool lend(std::uint32_t unit, Workers& workers);
-    void lend_again(
-        std::uint32_t unit);  // which was lent in this step by itself, and given back; REQUIRES: lends_again
+    // REQUIRES: lends_again; the unit was lent in this step by itself, and given back.
+    void lend_again(std::uint32_t unit);
     void end_step();
     // REQUIRES: lent. `elsewhere`: where the update has its gradients from; null: the sums are here.
     GradientView tile(UnitTile tile, const std::byte* elsewhere = nullptr) const;

@@ -189,10 +189,6 @@ Shelf* CoreSession::shelf() noexcept {
     return state_->work->shelf ? &*state_->work->shelf : nullptr;
 }
 
-const Shelf* CoreSession::shelf() const noexcept {
-    return state_->work->shelf ? &*state_->work->shelf : nullptr;
-}
-
 void CoreSession::begin_step(const UpdateRequest& request) {
     State& s = *state_;
     const Stage before = s.stage;

@@ -142,7 +142,6 @@ class CoreSession {
     // CoreOptions::activation_bytes. Within a pass or between passes. After an error of its own only destruction
     // follows.
     Shelf* shelf() noexcept;
-    const Shelf* shelf() const noexcept;
 
     // Asked once the gradient was found finite; what the client wants to find again with this step. The norm is that of
     // the gradient, before clipping.

@@ -35,8 +35,8 @@ struct ShelfFigures {
 };
 
 // One thread. What it is given outlives it. Allocates while it meets new turns, and nothing in later steps of the same
-// sizes. Throws Error: storage (then nothing but destruction follows), does_not_fit (memory for one thing and those
-// that are in use, and nothing has changed; disk).
+// sizes. Throws Error: does_not_fit (memory for one thing and those that are in use: nothing has changed), storage and,
+// of a full disk, does_not_fit, after which only destruction follows.
 class Shelf {
    public:
     struct Place {

@@ -252,6 +252,7 @@ class NativeCore(Described):
             self._call["end"](pointer)
             raise refused[0]
         self._told = 0
+        self.gradients_leave = store.gradients != "cpu"
         self.lays, self.opening = store.activation_budget_bytes > 0, self.opening + 1
         self._laid: dict[int, int] = {}  # bytes, by turn
         self._address = ctypes.c_void_p()
