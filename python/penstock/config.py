@@ -152,6 +152,7 @@ def _store(values: Mapping[str, Any], directories: Any) -> Store:
         states=values["zero_optimization.offload_optimizer.device"], commit_steps=values["run.commit_every"],
         update_order=values["run.update_order"], gradients=values["memory.gradients"],
         activation_budget_bytes=values["memory.activation_budget"] or 0,
+        fill_host_budget=values["memory.fill_host_budget"],
         verify=values["run.verify"], codec="compact" if values["memory.codec"] == "compact" else None,
         gradient_type=values["data_types.grad_accum_dtype"], threads=values["run.threads"],
         deadline_seconds=float(values["aio.deadline"]))

@@ -35,6 +35,8 @@ class Store:
     neither, where a step has one backward), and `p.grad` is not there to look at; "auto" does so where memory has no
     room for all of them. `activation_budget_bytes`: of the pool, for what recomputed units were given, from forward to
     backward; what has no room there goes to NVMe and comes back, 0: all of it stays in torch's memory.
+    `fill_host_budget`: what the host budget leaves, as far as the machine has it, keeps units' weights in host memory,
+    then tiles of their states, which are not read then; chosen at each opening, not with "speculative".
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -55,6 +57,7 @@ class Store:
     gradient_type: Literal["fp32", "bf16"] | None = None  # None: fp32; bf16 for models of bfloat16
     gradients: Literal["cpu", "nvme", "auto"] = "cpu"
     activation_budget_bytes: int = 0
+    fill_host_budget: bool = False
     device: str = "cpu"  # where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests
     device_budget_bytes: int = 0  # of its own memory; 0: half of what a GPU has free
     threads: int = 0  # of the update; 0: as many as torch has

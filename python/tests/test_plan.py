@@ -16,7 +16,7 @@ import penstock
 import small_models as small
 from penstock.__main__ import main
 from penstock.native import library
-from penstock.run import plan
+from penstock.native.described import Described
 
 try:
     library.library()
@@ -166,7 +166,13 @@ def test_graphs_that_are_kept_are_told_of_where_there_is_memory(tmp_path, monkey
     assert {way.graph_bytes for way in ways} == {keeping.graph_bytes} and keeping.graph_bytes > 0
     assert kept(keeping) == [] and "\ngraphs " in str(keeping)
     assert "Settings(activations='keep'), which takes 0 MiB beside the pool" in str(ways[0])
-    monkeypatch.setattr(plan, "available_bytes", lambda: told.pool_bytes)
+    plan_of = Described.plan
+
+    def short(described):
+        told = plan_of(described)
+        told.available_bytes = told.pool_bytes
+        return told
+    monkeypatch.setattr(Described, "plan", short)
     assert kept(penstock.plan(small.Stack(), store=tmp_path, **QUICK)) == []
 
 

@@ -230,9 +230,10 @@ constexpr std::array key_list = {
             session<&Session::host_budget_bytes>}
             .shared({.effect = Effect::obeyed, .fallback = "0", .range = {0, 64 * tebi}}),
     KeySpec{"memory.fill_host_budget", boolean, "", {}, {}, free,
-            "what the budget leaves, as far as the machine has it, keeps units' weights in host memory, then their "
-            "states: each saves its reads; not with \"speculative\"",
-            session_default<&Session::fill_host_budget>},
+            "what the budget leaves, as far as the machine has it, keeps units' weights in host memory, then tiles "
+            "of their states: each saves its reads; not with \"speculative\"",
+            session_default<&Session::fill_host_budget>}
+            .shared(obeyed),
     KeySpec{"memory.prefetch_depth", integer, "", {0, 64}, {}, free, "units read ahead, as far as the budget allows",
             session_default<&Session::prefetch_depth>}
             .shared(obeyed),

@@ -195,6 +195,7 @@ CoreOptions options_of(const penstock_session_options& given) {
     if (given.staging_tiles != 0) options.staging_tiles = given.staging_tiles;
     if (given.tile_elements != 0) options.tile_numel = given.tile_elements;
     options.residency = {tier_of(given.weights), tier_of(given.states)};
+    options.fill_host_budget = given.fill_host_budget != 0;
     const int device = number_of(given.device);
     require(device >= PENSTOCK_CPU && device <= PENSTOCK_CUDA, "there is no device {}", device);
     options.device = {.kind = static_cast<DeviceKind>(device),

@@ -72,6 +72,7 @@ penstock_plan told(const SessionPlan& own) {
     plan.trainable_parameters = count.trainable;
     put_uses(own.memory.budget, plan);
     put_text(own.memory.budget.table(), plan.memory_table);
+    plan.available_bytes = pool::MachineMemory::read().available_bytes;
     return plan;
 }
 

@@ -224,6 +224,10 @@ typedef struct penstock_session_options {
     penstock_gradients gradients;
     // Of the host budget, for penstock_session_lay: what has no room there goes to NVMe. 0: nothing can be laid aside.
     uint64_t activation_budget_bytes;
+    // Not 0: what host_budget_bytes leaves, as far as the machine has it, keeps units' weights in host memory, then
+    // tiles of their states; each saves its reads. Chosen at each opening. Not with SPECULATIVE, nor a host budget of
+    // 0.
+    int fill_host_budget;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;
@@ -294,6 +298,8 @@ typedef struct penstock_plan {
     uint64_t parameters;
     uint64_t trainable_parameters;
     char memory_table[2048];  // one line per use and the limit: penstock_session_info.memory_table
+    // What this process may still take of host memory, before the pool: free RAM, or less under a cgroup's limit.
+    uint64_t available_bytes;
 } penstock_plan;
 
 // What penstock_session_open would take, decided by the same plan; nothing is opened, made or kept, and values, first

@@ -50,7 +50,7 @@ std::span<std::byte> StagingMemory::states(std::uint64_t number, std::uint32_t s
     const UnitObjects& objects = layout_->objects(tile.unit);
     if (!objects.states) return {};
     const store::TileId id{*objects.states, tile.tile};
-    std::byte* resident = residents_->states(id);
+    std::byte* resident = residents_->tile(id);
     return {resident != nullptr ? resident : data_ + slot * slots_.bytes(*layout_), layout_->extent_bytes(id)};
 }
 

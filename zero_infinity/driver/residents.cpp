@@ -12,28 +12,25 @@ constexpr std::size_t reads_max = 16;
 }  // namespace
 
 Residents::Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout)
-    : layout_(&layout),
-      groups_(layout.unit_count()),
-      states_(layout.objects().size()),
-      tiles_(layout.objects().size()) {
+    : layout_(&layout), groups_(layout.unit_count()), states_(layout.unit_count()), resident_(layout.objects().size()) {
     store::TilesInFlight reads(io, store, reads_max);
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const std::uint64_t bytes = layout.group_bytes(unit);
         if (layout.weights_tier(unit) == Tier::host && bytes > 0) {
             groups_[unit] = pool.acquire(pool.use(resident_weights_use), bytes);
             for (const GroupTile& part : layout.group_tiles(unit)) {
-                reads.read(part.tile, groups_[unit].span().subspan(part.offset_bytes, part.bytes));
-                if (part.tile.tile == 0) tiles_[part.tile.object] = groups_[unit].data() + part.offset_bytes;
+                const std::span<std::byte> object = groups_[unit].span().subspan(part.offset_bytes);
+                if (part.tile.tile == 0)
+                    resident_[part.tile.object] = object.first(layout.memory_bytes(part.tile.object));
+                reads.read(part.tile, object.first(part.bytes));
             }
         }
-        if (layout.states_tier(unit) == Tier::host && layout.objects(unit).states) {
+        if (const std::uint64_t states_bytes = layout.states_bytes(unit, Tier::host); states_bytes > 0) {
             const std::uint32_t object = *layout.objects(unit).states;
-            states_[object] = pool.acquire(pool.use(resident_states_use), layout.memory_bytes(object));
-            tiles_[object] = states_[object].data();
-            for (std::uint32_t tile = 0; tile < layout.tile_count(object); ++tile) {
-                const store::TileId id{object, tile};
-                reads.read(id, {states(id), layout.extent_bytes(id)});
-            }
+            states_[unit] = pool.acquire(pool.use(resident_states_use), states_bytes);
+            resident_[object] = states_[unit].span();
+            for (store::TileId id{object, 0}; id.tile < layout.tile_count(object) && tile(id) != nullptr; ++id.tile)
+                reads.read(id, {tile(id), layout.extent_bytes(id)});
         }
     }
     reads.finish();
@@ -43,13 +40,10 @@ std::byte* Residents::group(std::uint32_t unit) const noexcept {
     return groups_[unit].data();
 }
 
-std::byte* Residents::states(store::TileId tile) const noexcept {
-    return states_[tile.object].data() == nullptr ? nullptr : Residents::tile(tile);
-}
-
 std::byte* Residents::tile(store::TileId tile) const noexcept {
-    std::byte* base = tiles_[tile.object];
-    return base == nullptr ? nullptr : base + layout_->offset_bytes(tile);
+    const std::span<std::byte> object = resident_[tile.object];
+    const std::uint64_t offset_bytes = layout_->offset_bytes(tile);
+    return offset_bytes < object.size() ? object.data() + offset_bytes : nullptr;
 }
 
 }  // namespace penstock::zero

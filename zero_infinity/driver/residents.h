@@ -1,4 +1,4 @@
-// Objects that stay in host memory between their uses. Durability and residency are independent: they are written
+// Tiles that stay in host memory between their uses. Durability and residency are independent: they are written
 // through in each step that is to be committed.
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace penstock::zero {
@@ -26,22 +27,20 @@ enum class GradientsFrom : std::uint8_t {
 
 class Residents {
    public:
-    // Takes the leases and reads the objects: blocks. REQUIRES: called on the thread that owns the Io. Throws Error
+    // Takes the leases and reads the tiles: blocks. REQUIRES: called on the thread that owns the Io. Throws Error
     // (storage).
     Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout);
 
     // Weights and frozen weights as ModelLayout::group_tiles() lays them; null when weights are not resident.
     std::byte* group(std::uint32_t unit) const noexcept;
-    // The tile's bytes; null when states are not resident or the unit has none.
-    std::byte* states(store::TileId tile) const noexcept;
     // Of whatever object the tile is; null when it is not resident.
     std::byte* tile(store::TileId tile) const noexcept;
 
    private:
     const ModelLayout* layout_;
     std::vector<pool::Lease> groups_;  // by unit
-    std::vector<pool::Lease> states_;  // by object; empty leases elsewhere
-    std::vector<std::byte*> tiles_;    // by object: where its first one lies; null elsewhere
+    std::vector<pool::Lease> states_;
+    std::vector<std::span<std::byte>> resident_;  // by object: its first tiles, or all of them
 };
 
 }  // namespace penstock::zero

@@ -33,7 +33,7 @@ class UpdatePipeline::Slot final : SpillListener {
         take(number);
         state_ = State::reading;
         pending_ = 1;  // held until all parts are started: a resident tile is there at once
-        if (objects().states && layout().states_tier(tile().unit) == Tier::nvme)
+        if (objects().states && layout().states_tier(tile()) == Tier::nvme)
             start_read(states_, *objects().states, states_memory());
         if (const auto block = pipeline_->gradient_of(number)) {
             ++pending_;  // the lane's to wait for
@@ -87,7 +87,7 @@ class UpdatePipeline::Slot final : SpillListener {
         pending_ = 1;
         if (objects().weights && wanted(layout().weights_tier(tile().unit)))
             start_write(weights_, *objects().weights, {weights, layout().extent_bytes(tile_of(*objects().weights))});
-        if (objects().states && wanted(layout().states_tier(tile().unit)))
+        if (objects().states && wanted(layout().states_tier(tile())))
             start_write(states_, *objects().states, states_memory());
         part_done();
     }

@@ -30,7 +30,7 @@ ModelLayout::ModelLayout(ModelLayoutSpec spec)
                    format_.moments, optimizers_.moments());
     PENSTOCK_CHECK(residency_.empty() || residency_.size() == spec.units.size(), "residency of {} units for {}",
                    residency_.size(), spec.units.size());
-    residency_.resize(spec.units.size(), spec.residency);
+    residency_.resize(spec.units.size(), UnitResidency(spec.residency));
     units_.reserve(spec.units.size());
     for (UnitSpec& unit : spec.units) units_.emplace_back(std::move(unit), partition_, tile_numel_);
     optimizers_.check_use(units_);
@@ -113,11 +113,19 @@ std::vector<GroupTile> ModelLayout::group_tiles(std::uint32_t unit) const {
     return tiles;
 }
 
+std::uint64_t ModelLayout::states_bytes(std::uint32_t unit, Tier tier) const {
+    if (!objects(unit).states) return 0;
+    const std::uint32_t object = *objects(unit).states, in_host = residency_.at(unit).state_tiles;
+    const std::uint64_t all = memory_bytes(object);
+    const std::uint64_t host = in_host < tile_count(object) ? offset_bytes({object, in_host}) : all;
+    return tier == Tier::host ? host : all - host;
+}
+
 std::uint64_t ModelLayout::staging_tile_bytes() const {
     std::uint64_t largest = 0;
-    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
-        if (objects(unit).states && states_tier(unit) == Tier::nvme)
-            largest = std::max(largest, extent_bytes({*objects(unit).states, 0}));
+    for (const UnitTile& tile : tiles_)
+        if (const auto& states = objects(tile.unit).states; states && states_tier(tile) == Tier::nvme)
+            largest = std::max(largest, extent_bytes({*states, tile.tile}));
     return largest;
 }
 
@@ -130,8 +138,7 @@ std::uint64_t ModelLayout::resident_weights_bytes() const {
 
 std::uint64_t ModelLayout::resident_states_bytes() const {
     std::uint64_t bytes = 0;
-    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
-        if (states_tier(unit) == Tier::host) bytes += memory_bytes(objects(unit).states);
+    for (std::uint32_t unit = 0; unit < unit_count(); ++unit) bytes += states_bytes(unit, Tier::host);
     return bytes;
 }
 

@@ -10,12 +10,26 @@
 #include "zero_infinity/plan/unit.h"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace penstock::zero {
+
+// What of a unit host memory keeps. Its weights are read by compute as one; each tile of its states is updated by
+// itself.
+struct UnitResidency {
+    static constexpr std::uint32_t all_tiles = std::numeric_limits<std::uint32_t>::max();
+
+    Tier weights = Tier::nvme;
+    std::uint32_t state_tiles = 0;  // the first so many; more than there are: all
+    constexpr UnitResidency() = default;
+    constexpr UnitResidency(Tier of_weights, std::uint32_t tiles) : weights(of_weights), state_tiles(tiles) {}
+    constexpr explicit UnitResidency(Residency whole)
+        : weights(whole.weights), state_tiles(whole.states == Tier::host ? all_tiles : 0) {}
+};
 
 // What decides a layout. The first four are the store's format: the same at every resume.
 struct ModelLayoutSpec {
@@ -25,7 +39,7 @@ struct ModelLayoutSpec {
     std::uint64_t tile_numel = 0;
     Partition partition;
     Residency residency;
-    std::vector<Residency> unit_residency;  // by unit, where they differ (host_room.h); empty: all as above
+    std::vector<UnitResidency> unit_residency;  // by unit, where they differ (host_room.h); empty: all as above
 };
 
 // The objects that hold a unit: indices into ModelLayout::objects(), and of a store that was created with them. Absent
@@ -58,11 +72,15 @@ class ModelLayout {
     explicit ModelLayout(ModelLayoutSpec spec);
 
     const StateFormat& format() const noexcept { return format_; }
+    const UnitResidency& residency(std::uint32_t unit) const { return residency_.at(unit); }
     Tier weights_tier(std::uint32_t unit) const {
         return units_.at(unit).spec().resident ? Tier::host : residency_.at(unit).weights;
     }
-    Tier states_tier(std::uint32_t unit) const { return residency_.at(unit).states; }
-    bool has_residents() const { return resident_weights_bytes() > 0 || resident_states_bytes() > 0; }
+    Tier states_tier(UnitTile tile) const {
+        return tile.tile < residency_.at(tile.unit).state_tiles ? Tier::host : Tier::nvme;
+    }
+    std::uint64_t states_bytes(std::uint32_t unit, Tier tier) const;  // of its tiles there
+    bool has_residents() const { return resident_bytes() > 0; }
     Partition partition() const noexcept { return partition_; }
     std::uint64_t tile_numel() const noexcept { return tile_numel_; }  // of all but the last tile of a shard
 
@@ -101,13 +119,14 @@ class ModelLayout {
     std::uint64_t staging_tile_bytes() const;      // of one tile's states; 0 where all are resident
     std::uint64_t resident_weights_bytes() const;  // 0 where no unit's weights are resident
     std::uint64_t resident_states_bytes() const;   // 0 where no unit's states are resident
+    std::uint64_t resident_bytes() const { return resident_weights_bytes() + resident_states_bytes(); }
     std::uint64_t largest_extent_bytes() const;
 
    private:
     void append_objects(const UnitLayout& unit);
 
     StateFormat format_;
-    std::vector<Residency> residency_;  // by unit
+    std::vector<UnitResidency> residency_;  // by unit
     Partition partition_;
     std::uint64_t tile_numel_;
     ParameterGroups optimizers_;  // keeps alive what the pieces point at

@@ -172,7 +172,7 @@ void StepReplay::pump_states() {
         --free_slots_;
         const auto& states = layout_.objects(tile.unit).states;
         double bytes = departs_ ? 0 : spilled_gradient(tile);
-        if (states && layout_.states_tier(tile.unit) == Tier::nvme)
+        if (states && layout_.states_tier(tile) == Tier::nvme)
             bytes += static_cast<double>(layout_.extent_bytes({*states, tile.tile}));
         tiles_[number] = bytes > 0 ? TileState::reading : TileState::staged;
         if (bytes > 0) device_.begin({Direction::read, number, bytes});
@@ -244,7 +244,7 @@ void StepReplay::write_tile(std::uint64_t number, std::uint32_t unit) {
     };
     const UnitObjects& objects = layout_.objects(unit);
     const double written =
-        bytes(objects.weights, layout_.weights_tier(unit)) + bytes(objects.states, layout_.states_tier(unit));
+        bytes(objects.weights, layout_.weights_tier(unit)) + bytes(objects.states, layout_.states_tier({unit, tile}));
     tiles_[number] = TileState::writing;
     if (written == 0) return ended({Direction::write, number, 0});
     device_.begin({Direction::write, number, written});

@@ -21,10 +21,9 @@ std::vector<std::uint32_t> in_order_of_visits(const ModelLayout& layout, std::sp
 namespace {
 
 double moved_by_update(const ModelLayout& layout, std::uint32_t unit) {
-    const auto bytes = [&](const auto& object) { return static_cast<double>(layout.memory_bytes(object)); };
-    const UnitObjects& objects = layout.objects(unit);
-    return (layout.states_tier(unit) == Tier::nvme ? 2 * bytes(objects.states) : 0) +
-           (layout.weights_tier(unit) == Tier::nvme ? bytes(objects.weights) : 0);
+    const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
+    return static_cast<double>(2 * layout.states_bytes(unit, Tier::nvme) +
+                               (layout.weights_tier(unit) == Tier::nvme ? weights : 0));
 }
 
 }  // namespace

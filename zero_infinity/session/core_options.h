@@ -44,7 +44,8 @@ struct CoreOptions {
     std::uint32_t staging_tiles = 4;      // the least; where updates overlap with compute, more as the budget has room
     std::uint64_t tile_numel = 1U << 20;  // memory.tile_elements; part of the store: the same at every resume
     Residency residency;
-    // What the budget leaves, and the machine has, keeps further units' weights in host memory, then their states.
+    // What the budget leaves, and the machine has, keeps further units' weights in host memory, then tiles of their
+    // states.
     bool fill_host_budget = false;
     // Of the host budget, for what a client lays aside between forward and backward (CoreSession::shelf()), and what
     // has no room there goes to NVMe; 0: there is no shelf.

@@ -60,7 +60,7 @@ ModelSpec checked(ModelSpec model) {
 }
 
 ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
-                      Partition partition, std::vector<Residency> unit_residency = {}) {
+                      Partition partition, std::vector<UnitResidency> unit_residency = {}) {
     if (partition.ranks != 1)
         throw Error(ExitCode::usage,
                     fmt::format("{} ranks are asked for, but the engine runs on one so far", partition.ranks));
@@ -85,6 +85,9 @@ CoreOptions checked(CoreOptions options) {
         refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
     if (options.fill_host_budget && options.update_order == UpdateOrder::speculative)
         refuse(fmt::format("{}: an update that may be made again needs all units on NVMe", options.names.fill));
+    if (options.fill_host_budget && options.host_budget_bytes == planned_host_budget)
+        refuse(fmt::format("{} without a {}: there is nothing to fill; say how much memory may be taken",
+                           options.names.fill, options.names.host_budget));
     if (options.deferred_share && !(*options.deferred_share >= 0 && *options.deferred_share <= 1))
         refuse(fmt::format("{} {}: a share is 0 to 1", options.names.deferred_share, *options.deferred_share));
     if (options.gradient_memory == GradientMemory::one_unit && options.update_order != UpdateOrder::in_backward)
@@ -175,15 +178,21 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .device_all_gradients_bytes = device_gradients_bytes(layout, options)};
 }
 
-// What both the budget and the machine leave is filled, where that is wanted.
+// What both the budget and the machine leave is filled, where that is wanted. What is kept needs no window and no
+// staging: that room is filled, too.
 ModelLayout filled_layout(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
                           Partition partition) {
     ModelLayout layout = layout_of(model, format, options, partition);
     if (!options.fill_host_budget) return layout;
-    const pool::Budget budget = plan_memory(memory_request(model, layout, options), options.names).budget;
-    const std::uint64_t most = std::min(budget.limit_bytes(), pool::MachineMemory::read().available_bytes);
-    const std::uint64_t room = most - std::min(most, budget.used_bytes());
-    return layout_of(model, format, options, partition, fill_room(layout, room, options.update_order));
+    const std::uint64_t available = pool::MachineMemory::read().available_bytes;
+    for (;;) {
+        const pool::Budget budget = plan_memory(memory_request(model, layout, options), options.names).budget;
+        const std::uint64_t most = std::min(budget.limit_bytes(), available);
+        const std::uint64_t room = most - std::min(most, budget.used_bytes());
+        ModelLayout fuller = layout_of(model, format, options, partition, fill_room(layout, room));
+        if (fuller.resident_bytes() == layout.resident_bytes()) return layout;
+        layout = std::move(fuller);
+    }
 }
 
 std::vector<bool> deferred_of(const ModelLayout& layout, const StateFormat& format, const CoreOptions& options) {
@@ -199,18 +208,19 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
-        const std::uint64_t states = layout.memory_bytes(layout.objects(unit).states);
+        const std::uint64_t states = layout.states_bytes(unit, Tier::nvme);
         const std::uint64_t gradients = plan.spilled_gradient_bytes(unit);
         if (!is_within_backward(order)) bytes.read += gradients;
         bytes.write += gradients;
         const bool streamed = layout.weights_tier(unit) == Tier::nvme;
         (streamed ? bytes.write : bytes.resident_write) += weights;
-        (layout.states_tier(unit) == Tier::nvme ? bytes.write : bytes.resident_write) += states;
+        bytes.write += states;
+        bytes.resident_write += layout.states_bytes(unit, Tier::host);
         const bool read = plan.format.codec->master_needs_weights;
         const bool deferred = order == UpdateOrder::deferred;
         if (streamed && read && order == UpdateOrder::after_backward) bytes.read += weights;
         if (streamed && !read && deferred) bytes.read -= weights;  // the pass finds them made by the update
-        if (layout.states_tier(unit) == Tier::nvme) bytes.read += states;
+        bytes.read += states;
     }
     return bytes;
 }
@@ -277,19 +287,19 @@ std::vector<std::uint64_t> SessionPlan::spilled_gradients() const {
     return bytes;
 }
 
-// A mean over the elements of all units.
+// A mean over the elements of all tiles.
 Traffic SessionPlan::nominal_traffic() const {
     if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced &&
         options.gradient_memory != GradientMemory::nvme)
         return traffic(format, options.durability, options.residency, options.update_order);
     Traffic mean;
     double all = 0;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
-        const Residency residency{layout.weights_tier(unit), layout.states_tier(unit)};
-        const UpdateOrder order = order_of_unit(options.update_order, deferred[unit]);
-        const double gradients = spilled_gradient_bytes(unit) > 0 ? bytes_of(options.gradient_type) : 0;
+    for (const UnitTile& tile : layout.tiles()) {
+        const Residency residency{layout.weights_tier(tile.unit), layout.states_tier(tile)};
+        const UpdateOrder order = order_of_unit(options.update_order, deferred[tile.unit]);
+        const double gradients = spilled_gradient_bytes(tile.unit) > 0 ? bytes_of(options.gradient_type) : 0;
         const Traffic own = traffic(format, options.durability, residency, order, 0, gradients);
-        const auto numel = static_cast<double>(layout.unit(unit).trainable_numel());
+        const auto numel = static_cast<double>(layout.unit(tile.unit).tile_numel(tile.tile));
         mean.read_bytes += own.read_bytes * numel;
         mean.write_bytes += own.write_bytes * numel;
         all += numel;

@@ -206,4 +206,4 @@ class Described:
                     threads=store.threads or torch.get_num_threads(),
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
                     update_order=c.UPDATE_ORDERS[store.update_order], gradients=c.GRADIENTS[store.gradients],
-                    activation_budget_bytes=store.activation_budget_bytes)
+                    activation_budget_bytes=store.activation_budget_bytes, fill_host_budget=store.fill_host_budget)

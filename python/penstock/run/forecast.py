@@ -156,6 +156,8 @@ def _ways(spec: ModelSpec, store: Store, settings: Settings) -> Iterator[dict[st
 
 def _places(spec: ModelSpec, store: Store) -> Iterator[dict[str, Any]]:
     yield {}
+    if store.host_budget_bytes and not store.fill_host_budget:
+        yield {"fill_host_budget": True}
     nvme = [each for each in ("weights", "states") if getattr(store, each) == "nvme"]
     for kept in (nvme[:1], nvme) if len(nvme) == 2 else (nvme,):
         if not kept:

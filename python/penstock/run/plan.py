@@ -133,7 +133,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
         compute = computed(settings)
         if settings.activations == "recompute":
             keeping = computed(replace(settings, activations="keep"))
-            if not 0 < keeping.graph_bytes <= available_bytes() - told.pool_bytes:
+            if not 0 < keeping.graph_bytes <= told.available_bytes - told.pool_bytes:
                 keeping = None
     forecast = None if why else forecast_of(spec, own, settings, seconds, compute, keeping)
     if compute is None and why is None:
@@ -177,15 +177,6 @@ def amount(count: float) -> str:
             return f"{count:,.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
-
-
-def available_bytes() -> int:
-    """Of this machine's memory, now."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as told:
-            return next(int(each.split()[1]) * 1024 for each in told if each.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return 0
 
 
 def _as_type(spec: ModelSpec, dtype: torch.dtype | None) -> ModelSpec:

@@ -62,6 +62,27 @@ TEST_F(CPlanTest, APlanKnowsWhatTheStoreTakesOfItsDirectories) {
     }
 }
 
+TEST_F(CPlanTest, ABudgetThatIsFilledIsReadFromLess) {
+    SessionCaller caller(path());
+    penstock_plan bare = {.struct_bytes = sizeof bare}, plan = bare;
+    ASSERT_EQ(ask(caller, bare), PENSTOCK_OK) << caller.error.message;
+    EXPECT_GT(bare.available_bytes, bare.pool_bytes);
+    caller.options.fill_host_budget = 1;
+    EXPECT_EQ(ask(caller, plan), PENSTOCK_USAGE);
+    EXPECT_STREQ(
+        caller.error.message,
+        "fill_host_budget without a host_budget_bytes: there is nothing to fill; say how much memory may be taken");
+    caller.options.host_budget_bytes = bare.pool_bytes + (1 << 20);
+    ASSERT_EQ(ask(caller, plan), PENSTOCK_OK) << caller.error.message;
+    EXPECT_GT(bare.read_bytes, 0U);
+    EXPECT_EQ(plan.read_bytes, 0U) << plan.memory_table;
+    EXPECT_EQ(plan.write_bytes + plan.resident_write_bytes, bare.write_bytes + bare.resident_write_bytes);
+    ASSERT_EQ(caller.open(), PENSTOCK_OK) << caller.error.message;
+    penstock_session_info info = {.struct_bytes = sizeof info};
+    ASSERT_EQ(penstock_session_get_info(caller.session, &info, &caller.error), PENSTOCK_OK);
+    EXPECT_STREQ(plan.memory_table, info.memory_table);
+}
+
 TEST_F(CPlanTest, APlanThatDoesNotFitIsRefusedWithTheTableAndLeftAsItWas) {
     SessionCaller caller(path());
     caller.options.host_budget_bytes = 4096;

@@ -17,8 +17,8 @@
 namespace penstock::testing {
 namespace {
 
-using zero::Residency;
 using zero::Tier;
+using zero::UnitResidency;
 using zero::UpdateOrder;
 
 // A few units, in each order, on a device from slow to fast for what they compute.
@@ -45,23 +45,27 @@ class SmallCase {
         rates_ = {.read = rate, .write = rate, .both = rate};
     }
 
-    // 0: nothing is kept, the last: everything.
-    std::uint64_t choices() const { return 1ULL << (2 * plan_->model.units.size()); }
-    std::vector<Residency> choice(std::uint64_t number) const {
-        std::vector<Residency> residency;
-        for (std::size_t unit = 0; unit < plan_->model.units.size(); ++unit, number /= 4)
-            residency.push_back({number % 2 > 0 ? Tier::host : Tier::nvme, number % 4 > 1 ? Tier::host : Tier::nvme});
+    // 0: nothing is kept, the last: everything. Of states none, half of the tiles, or all.
+    std::uint64_t choices() const {
+        std::uint64_t count = 1;
+        for (std::size_t unit = 0; unit < plan_->model.units.size(); ++unit) count *= 6;
+        return count;
+    }
+    std::vector<UnitResidency> choice(std::uint64_t number) const {
+        std::vector<UnitResidency> residency;
+        for (std::uint32_t unit = 0; unit < plan_->layout.unit_count(); ++unit, number /= 6) {
+            const std::uint32_t tiles = plan_->layout.unit(unit).tile_count();
+            const std::uint32_t of_states[] = {0, tiles / 2, tiles};
+            residency.emplace_back(number % 2 > 0 ? Tier::host : Tier::nvme, of_states[number % 6 / 2]);
+        }
         return residency;
     }
-    std::vector<Residency> planned(std::uint64_t room_bytes) const {
-        return fill_room(plan_->layout, room_bytes, plan_->options.update_order);
-    }
+    std::vector<UnitResidency> planned(std::uint64_t room_bytes) const { return fill_room(plan_->layout, room_bytes); }
 
-    std::uint64_t kept_bytes(const std::vector<Residency>& residency) const {
-        const zero::ModelLayout all = layout(residency);
-        return all.resident_weights_bytes() + all.resident_states_bytes();
+    std::uint64_t kept_bytes(const std::vector<UnitResidency>& residency) const {
+        return layout(residency).resident_bytes();
     }
-    double seconds(const std::vector<Residency>& residency) const {
+    double seconds(const std::vector<UnitResidency>& residency) const {
         const zero::ModelLayout chosen = layout(residency);
         const zero::StepSetting setting{.layout = &chosen,
                                         .window = plan_->memory.window,
@@ -74,7 +78,7 @@ class SmallCase {
     std::uint64_t draw(std::uint64_t least, std::uint64_t most) { return least + random_() % (most - least + 1); }
 
    private:
-    zero::ModelLayout layout(std::vector<Residency> residency) const {
+    zero::ModelLayout layout(std::vector<UnitResidency> residency) const {
         return zero::ModelLayout({.units = plan_->model.units,
                                   .format = plan_->format,
                                   .optimizers = plan_->model.optimizers,
@@ -93,7 +97,7 @@ class SmallCase {
 double ratio_to_best(std::uint64_t seed) {
     SmallCase each(seed);
     const std::uint64_t room = each.draw(0, each.kept_bytes(each.choice(each.choices() - 1)));
-    const std::vector<Residency> planned = each.planned(room);
+    const std::vector<UnitResidency> planned = each.planned(room);
     EXPECT_LE(each.kept_bytes(planned), room);
     const double seconds = each.seconds(planned);
     double best = seconds;

@@ -32,7 +32,7 @@ zero::CoreOptions options(std::uint64_t budget) {
     options.swap_directories = {"nowhere"};
     options.host_budget_bytes = budget;
     options.tile_numel = 4096;
-    options.fill_host_budget = true;
+    options.fill_host_budget = budget != zero::planned_host_budget;
     return options;
 }
 
@@ -40,30 +40,45 @@ std::uint64_t least_budget() {
     return zero::SessionPlan(model(), options(zero::planned_host_budget), {}).memory.budget.used_bytes();
 }
 
-// split: 2 bytes of weights and 10 of states for each element.
+// split: 2 bytes of weights and 10 of states for each element. Of each unit: are its weights kept, and how many tiles
+// of its states, of 4096 elements each.
 std::string kept(const zero::ModelLayout& layout) {
     std::string text;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
-        text += layout.weights_tier(unit) == Tier::host ? 'w' : '.';
-        text += layout.states_tier(unit) == Tier::host ? 's' : '.';
-    }
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        text += fmt::format("{}{}{}", unit > 0 ? " " : "", layout.weights_tier(unit) == Tier::host ? 'w' : '.',
+                            layout.states_bytes(unit, Tier::host) / 40960);
     return text;
 }
 
-TEST(HostRoom, IsFilledByWeightsFirstAndThenByStates) {
-    const auto kept_in = [](std::uint64_t bytes) {
-        return kept(zero::SessionPlan(model(), options(least_budget() + bytes), {}).layout);
+TEST(HostRoom, IsFilledByWeightsFirstAndThenByTilesOfStates) {
+    const zero::SessionPlan none(model(), options(least_budget()), {});
+    const auto kept_in = [&](std::uint64_t bytes) {
+        return kept(zero::ModelLayout({.units = none.model.units,
+                                       .format = none.format,
+                                       .optimizers = none.model.optimizers,
+                                       .tile_numel = none.options.tile_numel,
+                                       .residency = {},
+                                       .unit_residency = fill_room(none.layout, bytes)}));
     };
-    EXPECT_EQ(kept_in(0), "..........");
-    EXPECT_EQ(kept_in(8191), "..........");
-    EXPECT_EQ(kept_in(8192), "......w...");          // of what has room, the first
-    EXPECT_EQ(kept_in(81920 + 8192), "w.....w...");  // a larger one is passed over
-    EXPECT_EQ(kept_in(81920 + 40960), "w.w.......");
+    EXPECT_EQ(kept_in(0), ".0 .0 .0 .0 .0");
+    EXPECT_EQ(kept_in(8191), ".0 .0 .0 .0 .0");
+    EXPECT_EQ(kept_in(8192), ".0 .0 .0 w0 .0");          // of what has room, the first
+    EXPECT_EQ(kept_in(81920 + 8192), "w0 .0 .0 w0 .0");  // a larger one is passed over
+    EXPECT_EQ(kept_in(81920 + 40960), "w0 w0 .0 .0 .0");
+    EXPECT_EQ(kept_in(2 * 81920 + 8192), "w0 .0 w0 w0 .0");  // more in all than those that have room in order
     const std::uint64_t all_weights = 2 * (3 * 40960 + 20480 + 4096);
-    EXPECT_EQ(kept_in(all_weights), "w.w.w.w.w.");
-    EXPECT_EQ(kept_in(all_weights + 409600), "wsw.w.w.w.");
-    EXPECT_EQ(kept_in(all_weights + 409600 + 40960), "wsw.w.wsw.");
-    EXPECT_EQ(kept_in(1ULL << 30), "wswswswsws");
+    EXPECT_EQ(kept_in(all_weights), "w0 w0 w0 w0 w0");
+    EXPECT_EQ(kept_in(all_weights + 40959), "w0 w0 w0 w0 w0");
+    EXPECT_EQ(kept_in(all_weights + 40960), "w1 w0 w0 w0 w0");
+    EXPECT_EQ(kept_in(all_weights + 12 * 40960), "w10 w2 w0 w0 w0");
+    EXPECT_EQ(kept_in(1ULL << 30), "w10 w5 w10 w1 w10");
+}
+
+// Without streamed weights there is no window.
+TEST(HostRoom, WhatItFillsLeavesRoomThatIsFilledToo) {
+    const zero::SessionPlan plan(model(), options(least_budget() + 294912), {});  // all weights
+    EXPECT_EQ(kept(plan.layout), "w5 w0 w0 w0 w0");
+    EXPECT_LE(plan.memory.budget.used_bytes(), least_budget() + 294912);
 }
 
 // A curve, not a cliff: every byte of room that is filled saves its reads.
@@ -75,9 +90,13 @@ TEST(HostRoom, ReadsFallInProportion) {
         const zero::SessionPlan plan(model(), options(least + room), {});
         EXPECT_LE(plan.memory.budget.used_bytes(), least + room);
         EXPECT_LE(plan.step_bytes.read, last);
-        const std::uint64_t resident = plan.layout.resident_weights_bytes() + plan.layout.resident_states_bytes();
+        const std::uint64_t resident = plan.layout.resident_bytes();
         EXPECT_LE(plan.step_bytes.read + resident, none.step_bytes.read);
         EXPECT_EQ(plan.step_bytes.write + plan.step_bytes.resident_write, none.step_bytes.write);
+        const bool all_weights = plan.layout.resident_weights_bytes() == 2 * (3 * 40960 + 20480 + 4096);
+        if (all_weights && plan.step_bytes.read > 0) {
+            EXPECT_LT(least + room - plan.memory.budget.used_bytes(), 40960U) << "no tile more";
+        }
         last = plan.step_bytes.read;
     }
     EXPECT_EQ(last, 0U);
@@ -86,7 +105,14 @@ TEST(HostRoom, ReadsFallInProportion) {
 TEST(HostRoom, IsLeftWhereNobodyAskedForIt) {
     zero::CoreOptions asked_for_nothing = options(1ULL << 30);
     asked_for_nothing.fill_host_budget = false;
-    EXPECT_EQ(kept(zero::SessionPlan(model(), asked_for_nothing, {}).layout), "..........");
+    EXPECT_EQ(kept(zero::SessionPlan(model(), asked_for_nothing, {}).layout), ".0 .0 .0 .0 .0");
+}
+
+TEST(HostRoom, APlannedBudgetLeavesNothingToFill) {
+    zero::CoreOptions filled = options(zero::planned_host_budget);
+    filled.fill_host_budget = true;
+    const std::string words = refusal_of(ExitCode::usage, [&] { zero::SessionPlan(model(), filled, {}); });
+    EXPECT_NE(words.find("fill_host_budget without a host_budget_bytes"), std::string::npos) << words;
 }
 
 TEST(HostRoom, UnitsThatMayBeUpdatedAgainStayOnNvme) {

@@ -111,6 +111,24 @@ TEST(ModelLayout, MemoryFollowsTheResidency) {
     }
 }
 
+TEST(ModelLayout, HostMemoryMayKeepTheFirstTilesOfAUnitsStates) {
+    ModelLayoutSpec spec = example();
+    spec.unit_residency = {{Tier::host, 1}, {Tier::nvme, 1}, {Tier::nvme, 7}, {}};
+    ModelLayoutSpec all = example();
+    all.unit_residency = {{Tier::host, 1}, {Tier::nvme, 2}, {}, {}};
+    const ModelLayout layout(std::move(spec)), most(std::move(all));
+    EXPECT_EQ(layout.states_tier({0, 0}), Tier::host);
+    EXPECT_EQ(layout.states_tier({0, 1}), Tier::nvme);
+    EXPECT_EQ(layout.states_bytes(0, Tier::host), 40960U);
+    EXPECT_EQ(layout.states_bytes(0, Tier::nvme), 12288U);  // 960 × 10 bytes in granules
+    EXPECT_EQ(layout.states_bytes(1, Tier::nvme), 32768U);
+    EXPECT_EQ(layout.states_bytes(2, Tier::host), 0U);
+    EXPECT_EQ(layout.resident_states_bytes(), 2 * 40960U);
+    EXPECT_EQ(layout.staging_tile_bytes(), 32768U);
+    EXPECT_EQ(most.states_bytes(1, Tier::nvme), 0U);
+    EXPECT_EQ(most.staging_tile_bytes(), 12288U);
+}
+
 TEST(ModelLayout, PiecesOfATileBeginWhereTheTileBegins) {
     const std::shared_ptr<const Optimizer> others = make_adamw({});
     const std::shared_ptr<const Optimizer> own = make_adamw({.weight_decay = 0});

@@ -20,7 +20,7 @@ namespace {
 using zero::Tier;
 
 zero::ModelLayout layout_of(const std::vector<std::int64_t>& numels, const std::vector<std::uint32_t>& resident = {},
-                            const std::vector<zero::Residency>& residency = {}) {
+                            const std::vector<zero::UnitResidency>& residency = {}) {
     const zero::ParameterGroups optimizers = zero::make_adamw({});
     std::vector<zero::UnitSpec> units;
     for (const std::int64_t numel : numels) {
@@ -57,7 +57,7 @@ TEST(UpdateSequence, DeferredUnitsAreSpreadEvenlyBetweenTheFirstAndTheLast) {
 TEST(UpdateSequence, WhatIsResidentIsNeverDeferredAndWhatMovesNothingOnlyWithAll) {
     EXPECT_EQ(deferred(layout_of(std::vector<std::int64_t>(6, 8192), {0, 2, 5}), 0.9), "...d..");
     EXPECT_EQ(deferred(layout_of(std::vector<std::int64_t>(6, 8192), {0, 2, 5}), 1), ".d.dd.");
-    const zero::Residency host{Tier::host, Tier::host}, nvme;
+    const zero::UnitResidency host(Tier::host, zero::UnitResidency::all_tiles), nvme;
     const zero::ModelLayout layout =
         layout_of(std::vector<std::int64_t>(6, 8192), {}, {nvme, host, nvme, host, nvme, nvme});
     EXPECT_EQ(deferred(layout, 0.5), "..d.d.");

@@ -265,6 +265,16 @@ INSTANTIATE_TEST_SUITE_P(Settings, CoreSessionTest,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Devices, CoreSessionTest, ::testing::ValuesIn(device_settings()), name_of);
 
+TEST_F(CoreSessionTest, RoomForSomeTilesOfAUnitsStatesKeepsThose) {
+    const TemporaryDirectory parent;
+    Client client(parent / "swap", {.fill_bytes = some_states});
+    const zero::ModelLayout& layout = client.session().layout();
+    int partly = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        partly += layout.states_bytes(unit, zero::Tier::host) > 0 && layout.states_bytes(unit, zero::Tier::nvme) > 0;
+    EXPECT_EQ(partly, 1);
+}
+
 // A step whose update is deferred is durable when the next pass has visited all units, and not before.
 TEST_F(CoreSessionTest, ADeferredStepIsCommittedWithinTheNextPass) {
     for (const zero::DeviceKind device : devices()) {

@@ -209,9 +209,9 @@ inline void PrintTo(const Setting& setting, std::ostream* out) {
          << word_of(setting.order);
 }
 
-// Room in host memory for the weights of some units; and of all, and for the states of some.
+// Room in host memory for the weights of some units; and of all, and for the states of some, of one not all tiles.
 inline constexpr std::uint64_t some_weights = 60 << 10;
-inline constexpr std::uint64_t some_states = 260 << 10;
+inline constexpr std::uint64_t some_states = 180 << 10;
 
 // A device budget in which weights and gradients have to make room for each other.
 inline constexpr std::uint64_t tight_device_budget = 180 << 10;

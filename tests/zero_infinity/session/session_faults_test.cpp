@@ -35,6 +35,13 @@ struct Trial {
     aio::FaultChances chances;
     Moods moods;
     std::uint64_t seed = 0;
+
+    // Whether a life may end with an error; what passes by itself must be borne. Bursts of "try again" may follow each
+    // other until a request has been tried too often.
+    bool fatal() const {
+        return chances.again > 0 || chances.io_error > 0 || chances.no_space > 0 || chances.no_bytes > 0 ||
+               chances.wrong_read > 0 || moods.fails_at || moods.silent_from;
+    }
 };
 
 class Draw {
@@ -224,7 +231,7 @@ void name_it(int) {
 
 TEST(SessionFaults, EndWithThePlainLoopsBitsOrAnErrorThatLosesNothing) {
     std::signal(SIGALRM, name_it);
-    std::uint64_t failed = 0, whole = 0;
+    std::uint64_t failed = 0, whole = 0, borne = 0;
     const std::uint64_t first = first_seed(), count = seed_count(60);
     for (std::uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
         SCOPED_TRACE(replay(seed));
@@ -237,8 +244,11 @@ TEST(SessionFaults, EndWithThePlainLoopsBitsOrAnErrorThatLosesNothing) {
             Lives lives(trial, parent / "swap");
             for (int life_count = 0; life_count < 2; ++life_count) {
                 const Life life = trial.moods.silent_from ? lives.live_apart() : lives.live(true);
-                ++(life.error ? failed : whole);
                 if (count == 1 && life.error) fmt::print("{}\n", *life.error);
+                ++(life.error ? failed : whole);
+                if (trial.fatal()) continue;
+                EXPECT_EQ(life.error.value_or("none"), "none");
+                ++borne;
             }
             const Progress before = lives.progress();
             const Life sound = lives.live(false);
@@ -250,10 +260,14 @@ TEST(SessionFaults, EndWithThePlainLoopsBitsOrAnErrorThatLosesNothing) {
         end_compute();
     }
     ::alarm(0);
-    fmt::print("RESULT session_faults: {} seeds; {} lives ended whole, {} with an error\n", count, whole, failed);
-    if (count >= 60) {
-        EXPECT_GT(failed, count / 10);
-        EXPECT_GT(whole, count / 2);
+    fmt::print(
+        "RESULT session_faults: {} seeds from {}; {} lives ended whole ({} of them, all that had only what passes "
+        "by itself), {} with an error\n",
+        count, first, whole, borne, failed);
+    if (count >= 60) {  // of 3,000 lives 44 in 100 ended whole, and the two of a seed tend to end alike
+        EXPECT_GT(failed, count / 4);
+        EXPECT_GT(whole, count / 4);
+        EXPECT_GT(borne, 0U);
     }
 }
 
