@@ -116,5 +116,12 @@ def differences(expected: Trained, found: Trained) -> list[str]:
     return texts
 
 
+def masters_after(engine: penstock.Engine, batches: Iterable[Any], loss: Loss) -> dict[str, torch.Tensor]:
+    for batch in batches:
+        engine.backward(loss(engine, batch))
+        engine.step()
+    return dict(engine.named_weights("master"))
+
+
 def weights_equal(a: Iterable[tuple[str, torch.Tensor]], b: Iterable[tuple[str, torch.Tensor]]) -> bool:
     return all(x[0] == y[0] and same_bits(x[1], y[1]) for x, y in zip(a, b, strict=True))

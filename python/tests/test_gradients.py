@@ -8,7 +8,7 @@ import torch
 
 import penstock
 import small_models as small
-from compare import adamw, weights_equal
+from compare import adamw, masters_after, weights_equal
 from cores import DEVICE, NATIVE, OPTIONS
 from penstock.bits import same_bits
 
@@ -23,10 +23,7 @@ def trained(path, order, gradients, accumulation=1, clip=0.0, tied=False):
     store = penstock.Store(path, **{**OPTIONS, "update_order": order}, gradients=gradients)
     settings = penstock.Settings(clip=clip, accumulation=accumulation)
     engine = penstock.initialize(model, adamw(model.parameters()), store=store, settings=settings)[0]
-    for batch in BATCHES:
-        engine.backward(small.loss(engine, batch))
-        engine.step()
-    masters, table = dict(engine.named_weights("master")), engine.core.memory_table()
+    masters, table = masters_after(engine, BATCHES, small.loss), engine.core.memory_table()
     engine.close()
     return masters, table
 

@@ -6,7 +6,7 @@ import torch
 
 import penstock
 import small_models as small
-from compare import adamw, weights_equal
+from compare import adamw, masters_after, weights_equal
 from cores import NATIVE, OPTIONS
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
@@ -23,10 +23,7 @@ def trained(path, batches=BATCHES, **store):
     model = small.Stack()
     engine = penstock.initialize(model, adamw(model.parameters()),
                                  store=penstock.Store(path, **{**OPTIONS, **store}))[0]
-    for batch in batches:
-        engine.backward(small.loss(engine, batch))
-        engine.step()
-    masters, info = dict(engine.named_weights("master")), engine.core.info()
+    masters, info = masters_after(engine, batches, small.loss), engine.core.info()
     engine.close()
     return masters, info
 

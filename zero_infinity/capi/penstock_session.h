@@ -225,8 +225,7 @@ typedef struct penstock_session_options {
     // Of the host budget, for penstock_session_lay: what has no room there goes to NVMe. 0: nothing can be laid aside.
     uint64_t activation_budget_bytes;
     // Not 0: what host_budget_bytes leaves, as far as the machine has it, keeps units' weights in host memory, then
-    // tiles of their states; each saves its reads. Chosen at each opening. Not with SPECULATIVE, nor a host budget of
-    // 0.
+    // tiles of their states; each saves its reads. Chosen at each opening. Not with SPECULATIVE, nor without a budget.
     int fill_host_budget;
 } penstock_session_options;
 

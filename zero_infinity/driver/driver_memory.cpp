@@ -37,12 +37,12 @@ UnitMemory WeightMemory::unit(std::uint32_t unit, std::uint64_t offset_bytes) co
 }
 
 StagingMemory::StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data, StagingSlots slots)
-    : layout_(&layout), residents_(&residents), data_(data), slots_(slots) {
+    : layout_(&layout), residents_(&residents), data_(data), slots_(slots), slot_bytes_(slots.bytes(layout)) {
     PENSTOCK_CHECK(slots.count > 0, "the update needs at least one slot");
 }
 
 std::span<std::byte> StagingMemory::gradient(std::uint32_t slot) const {
-    return {data_ + slot * slots_.bytes(*layout_) + layout_->staging_tile_bytes(), slots_.gradient_bytes};
+    return {data_ + (slot + 1) * slot_bytes_ - slots_.gradient_bytes, slots_.gradient_bytes};  // behind the states
 }
 
 std::span<std::byte> StagingMemory::states(std::uint64_t number, std::uint32_t slot) const {
@@ -51,7 +51,7 @@ std::span<std::byte> StagingMemory::states(std::uint64_t number, std::uint32_t s
     if (!objects.states) return {};
     const store::TileId id{*objects.states, tile.tile};
     std::byte* resident = residents_->tile(id);
-    return {resident != nullptr ? resident : data_ + slot * slots_.bytes(*layout_), layout_->extent_bytes(id)};
+    return {resident != nullptr ? resident : data_ + slot * slot_bytes_, layout_->extent_bytes(id)};
 }
 
 std::byte* StagingMemory::resident_weights(std::uint64_t number) const {

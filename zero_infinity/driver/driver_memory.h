@@ -90,6 +90,7 @@ class StagingMemory {
     const Residents* residents_;
     std::byte* data_;
     StagingSlots slots_;
+    std::uint64_t slot_bytes_;
 };
 
 struct WindowSizes {

@@ -30,7 +30,8 @@ ModelLayout::ModelLayout(ModelLayoutSpec spec)
                    format_.moments, optimizers_.moments());
     PENSTOCK_CHECK(residency_.empty() || residency_.size() == spec.units.size(), "residency of {} units for {}",
                    residency_.size(), spec.units.size());
-    residency_.resize(spec.units.size(), UnitResidency(spec.residency));
+    const std::uint32_t state_tiles = spec.residency.states == Tier::host ? UnitResidency::all_tiles : 0;
+    residency_.resize(spec.units.size(), {spec.residency.weights, state_tiles});
     units_.reserve(spec.units.size());
     for (UnitSpec& unit : spec.units) units_.emplace_back(std::move(unit), partition_, tile_numel_);
     optimizers_.check_use(units_);
@@ -123,9 +124,9 @@ std::uint64_t ModelLayout::states_bytes(std::uint32_t unit, Tier tier) const {
 
 std::uint64_t ModelLayout::staging_tile_bytes() const {
     std::uint64_t largest = 0;
-    for (const UnitTile& tile : tiles_)
-        if (const auto& states = objects(tile.unit).states; states && states_tier(tile) == Tier::nvme)
-            largest = std::max(largest, extent_bytes({*states, tile.tile}));
+    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
+        if (states_bytes(unit, Tier::nvme) > 0)
+            largest = std::max(largest, extent_bytes({*objects(unit).states, residency_[unit].state_tiles}));
     return largest;
 }
 

@@ -25,10 +25,6 @@ struct UnitResidency {
 
     Tier weights = Tier::nvme;
     std::uint32_t state_tiles = 0;  // the first so many; more than there are: all
-    constexpr UnitResidency() = default;
-    constexpr UnitResidency(Tier of_weights, std::uint32_t tiles) : weights(of_weights), state_tiles(tiles) {}
-    constexpr explicit UnitResidency(Residency whole)
-        : weights(whole.weights), state_tiles(whole.states == Tier::host ? all_tiles : 0) {}
 };
 
 // What decides a layout. The first four are the store's format: the same at every resume.

@@ -56,7 +56,7 @@ class SmallCase {
         for (std::uint32_t unit = 0; unit < plan_->layout.unit_count(); ++unit, number /= 6) {
             const std::uint32_t tiles = plan_->layout.unit(unit).tile_count();
             const std::uint32_t of_states[] = {0, tiles / 2, tiles};
-            residency.emplace_back(number % 2 > 0 ? Tier::host : Tier::nvme, of_states[number % 6 / 2]);
+            residency.push_back({number % 2 > 0 ? Tier::host : Tier::nvme, of_states[number % 6 / 2]});
         }
         return residency;
     }

@@ -57,7 +57,7 @@ TEST(UpdateSequence, DeferredUnitsAreSpreadEvenlyBetweenTheFirstAndTheLast) {
 TEST(UpdateSequence, WhatIsResidentIsNeverDeferredAndWhatMovesNothingOnlyWithAll) {
     EXPECT_EQ(deferred(layout_of(std::vector<std::int64_t>(6, 8192), {0, 2, 5}), 0.9), "...d..");
     EXPECT_EQ(deferred(layout_of(std::vector<std::int64_t>(6, 8192), {0, 2, 5}), 1), ".d.dd.");
-    const zero::UnitResidency host(Tier::host, zero::UnitResidency::all_tiles), nvme;
+    const zero::UnitResidency host{Tier::host, zero::UnitResidency::all_tiles}, nvme;
     const zero::ModelLayout layout =
         layout_of(std::vector<std::int64_t>(6, 8192), {}, {nvme, host, nvme, host, nvme, nvme});
     EXPECT_EQ(deferred(layout, 0.5), "..d.d.");
