@@ -3,8 +3,8 @@
 #pragma once
 
 #include "zero_infinity/codec/codec.h"
+#include "zero_infinity/forecast/virtual_device.h"
 #include "zero_infinity/plan/traffic.h"
-#include "zero_infinity/plan/virtual_device.h"
 
 #include <span>
 #include <vector>

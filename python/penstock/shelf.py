@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -38,8 +38,8 @@ class Laid:
 
 
 class Shelf:
-    """Of an engine whose core lays things aside. The drop of what nobody refers to any more may be noticed on any thread, within any call: the core
-    is told by the next call."""
+    """Of an engine whose core lays things aside. The drop of what nobody refers to any more may be noticed on any
+    thread, within any call: the core is told by the next call."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -56,6 +56,14 @@ class Shelf:
             return
         with saved_tensors_hooks(self._pack, self._unpack):
             yield
+
+    def lay(self, tensors: Iterable[torch.Tensor]) -> list[torch.Tensor | Laid]:
+        """As a checkpoint within of_inputs() does, which was given them; they are laid aside as long as the list has
+        them."""
+        return [self._pack(each) for each in tensors] if innermost() is None else []
+
+    def take(self, laid: Iterable[torch.Tensor | Laid]) -> list[torch.Tensor]:
+        return [self._unpack(each) for each in laid]
 
     # Private.
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor | Laid:

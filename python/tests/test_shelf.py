@@ -95,6 +95,29 @@ def test_what_several_units_are_given_is_laid_aside_once(tmp_path):
     assert info.laid_bytes == len(BATCHES) * (8 * 10 + each + 8 * each)
 
 
+@pytest.mark.parametrize("make", [lambda: small.Stack(blocks=8), Masked, small.Twice, small.NestedStack],
+                         ids=["stack", "masks", "called twice", "nested"])
+def test_a_plan_says_what_goes_to_nvme(tmp_path, make):
+    info = trained(tmp_path / "store", make, 3 * GRANULE)[1]
+    torch.manual_seed(0)
+    writes = []
+    for budget in (64 * GRANULE, 3 * GRANULE):
+        store = penstock.Store(tmp_path / "another", **OPTIONS, activation_budget_bytes=budget)
+        plan = penstock.plan(make(), store=store, batch=BATCHES[0], loss=lambda output: output.float().pow(2).mean(),
+                             seconds=0.02)
+        assert plan.forecast is not None and plan.forecast.step is not None
+        writes.append(plan.forecast.step.nvme_write_bytes)
+    assert info.laid_away_bytes > 0
+    assert abs(writes[1] - writes[0] - info.laid_away_bytes / len(BATCHES)) < 1
+
+
+def test_a_plan_refuses_what_finds_no_room(tmp_path):
+    store = penstock.Store(tmp_path, **OPTIONS, activation_budget_bytes=GRANULE)
+    with pytest.raises(penstock.FitError, match="activations"):
+        penstock.plan(small.Stack(), store=store, batch=torch.cat([BATCHES[0]] * 100), seconds=0.02,
+                      loss=lambda output: output.float().pow(2).mean())
+
+
 def test_two_forwards_may_come_before_a_backward(tmp_path):
     if WITHIN_BACKWARD:
         pytest.skip("a step has one backward")

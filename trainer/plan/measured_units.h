@@ -4,8 +4,8 @@
 
 #include "zero_infinity/engine/model.h"
 #include "zero_infinity/engine/session_options.h"
+#include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/kernels/plane.h"
-#include "zero_infinity/plan/step_forecast.h"
 
 #include <cstdint>
 #include <functional>

@@ -30,12 +30,13 @@ std::string options_text(const PlannedWay& way) {
 
 std::string text_of_memory(const RunPlan& plan) {
     const std::uint64_t kept = plan.activation_bytes();
-    const std::uint64_t budget = plan.way.config.session.activation_bytes;
+    const bool within = plan.way.config.session.activation_bytes > 0;
     const std::string activations =
-        budget == 0
-            ? fmt::format("the pool, exactly; and {} of activations for backward, outside of it", mebibytes(kept))
-            : fmt::format("the pool, exactly; of {} of activations some {} go to NVMe and come back", mebibytes(kept),
-                          mebibytes(kept - std::min(kept, budget)));
+        within ? fmt::format(
+                     "the pool, exactly; {} of activations for backward lie within it, of which {} go to NVMe "
+                     "and come back",
+                     mebibytes(kept), mebibytes(plan.way.away.out))
+               : fmt::format("the pool, exactly; and {} of activations for backward, outside of it", mebibytes(kept));
     std::string text = report_line("memory", activations);
     std::string table = plan.way.plan->memory.budget.table();
     if (!table.empty() && table.back() != '\n') table += '\n';
@@ -88,6 +89,7 @@ ordered_json json_of(const zero::StepForecast& step) {
             {"commit_s", step.commit},
             {"wait_weights_s", step.wait_weights},
             {"wait_tiles_s", step.wait_tiles},
+            {"wait_spill_s", step.wait_spills},
             {"lanes",
              {{"compute_s", step.compute},
               {"update_s", step.updating},
@@ -148,6 +150,8 @@ std::string json_of(const RunPlan& plan) {
                            {"tokens_per_step", plan.way.config.tokens_per_step()},
                            {"pool", json_of_pool(plan)},
                            {"activation_bytes", plan.activation_bytes()},
+                           {"activation_nvme_bytes", plan.way.away.out},  // as the step log has it
+                           {"activation_nvme_read_bytes", plan.way.away.in},
                            {"prefetch_depth", own.memory.window.depth},
                            {"staging_tiles", own.memory.staging_tiles},
                            {"store_bytes", own.store_bytes()},

@@ -19,10 +19,11 @@ namespace penstock::trainer {
 namespace {
 
 PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) {
-    PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}};
+    PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}, .away = {}};
     way.changes = std::move(changes);
     way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session),
                                                    zero::Partition{});
+    way.away = away_bytes_of(way.config);
     return way;
 }
 
@@ -64,6 +65,7 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
                                           .hashed_apart = hash_threads_for(io, way.plan->options.worker_threads) > 0,
                                           .telling = question.telling});
     measured.compute.units = units_of(way, question);
+    measured.compute.laid = laid_aside_by(way.config).items;
     return measured;
 }
 

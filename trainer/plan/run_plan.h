@@ -5,6 +5,7 @@
 #pragma once
 
 #include "trainer/config/config.h"
+#include "trainer/plan/laid_aside.h"
 #include "zero_infinity/measure/forecast_report.h"
 #include "zero_infinity/measure/machine_rates.h"
 #include "zero_infinity/session/session_plan.h"
@@ -38,6 +39,7 @@ struct PlannedWay {
     TrainConfig config;
     std::unique_ptr<zero::SessionPlan> plan;
     std::optional<zero::StepForecast> forecast;  // where times are known
+    zero::ShelfBytes away;                       // of activations, in a step
 };
 
 // What a run of this configuration tells its session.

@@ -103,6 +103,7 @@ std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& 
 
 OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
     : config_(std::move(config)),
+      away_(away_bytes_of(config_)),
       from_(std::move(from)),
       data_(open_data(config_.train_file)),
       batches_(data_, batch_shape(config_), config_.session.seed, device()),
@@ -282,10 +283,10 @@ void OpenedRun::say_activations(Console& console) const {
         zero::find_codec(config_.session.codec)->weights == zero::PlaneType::fp32 ? 4 : 2;
     const std::int64_t rows = config_.micro_batch_rows * config_.micro_batches;
     const std::uint64_t kept = activation_bytes(config_.model, rows, element_bytes);
-    if (const std::uint64_t budget = config_.session.activation_bytes; budget > 0) {
-        const std::uint64_t away = kept - std::min(kept, budget);
+    if (config_.session.activation_bytes > 0) {
         console.info(fmt::format("within it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept),
-                                 rows, away == 0 ? "" : fmt::format("; {} of them go to NVMe", mebibytes(away))));
+                                 rows,
+                                 away_.out == 0 ? "" : fmt::format("; {} of them go to NVMe", mebibytes(away_.out))));
         return;
     }
     console.info(fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,

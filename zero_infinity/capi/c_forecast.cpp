@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace penstock::zero {
 namespace {
@@ -65,6 +67,22 @@ PassVisits whole_visits(const penstock_compute& given, const SessionPlan& plan) 
     return visits;
 }
 
+std::vector<LaidItem> laid_of(const penstock_compute& given) {
+    require(given.laid != nullptr || given.laid_count == 0, "compute.laid is NULL");
+    std::vector<LaidItem> items;
+    std::set<std::uint64_t> turns;
+    for (std::size_t i = 0; i < given.laid_count; ++i) {
+        const penstock_laid& laid = given.laid[i];
+        require(laid.laid_in < laid.taken_in && laid.taken_in < given.visit_count,
+                "compute.laid[{}] is laid aside in visit {} and taken in {} of {}", i, laid.laid_in, laid.taken_in,
+                given.visit_count);
+        require(laid.bytes > 0, "compute.laid[{}] has no bytes", i);
+        require(turns.insert(laid.turn).second, "compute.laid has turn {} twice", laid.turn);
+        items.push_back({.turn = laid.turn, .bytes = laid.bytes, .laid_in = laid.laid_in, .taken_in = laid.taken_in});
+    }
+    return items;
+}
+
 MeasuredCompute compute_of(const penstock_compute& given, const SessionPlan& plan) {
     MeasuredCompute compute;
     compute.passes = std::max<std::uint64_t>(given.passes, 1);
@@ -82,6 +100,7 @@ MeasuredCompute compute_of(const penstock_compute& given, const SessionPlan& pla
     require(is_time(given.endurance_bytes), "compute.endurance_bytes is {}", given.endurance_bytes);
     compute.forward_visits = given.forward_count;
     compute.rest = given.rest_seconds;
+    compute.laid = laid_of(given);
     return compute;
 }
 
@@ -105,6 +124,7 @@ penstock_forecast told(const ToldStep& told) {
     forecast.commit_seconds = step.commit;
     forecast.wait_weights_seconds = step.wait_weights;
     forecast.wait_states_seconds = step.wait_tiles;
+    forecast.wait_spills_seconds = step.wait_spills;
     forecast.compute_seconds = step.compute;
     forecast.reading_seconds = step.reading;
     forecast.writing_seconds = step.writing;

@@ -43,6 +43,14 @@ typedef struct penstock_rates {
 penstock_status penstock_session_measure(const penstock_model* model, const penstock_session_options* options,
                                          double seconds, penstock_rates* rates, penstock_error* error);
 
+// What compute lays aside in one visit of a pass (penstock_session_lay), and takes again before it makes a later one.
+typedef struct penstock_laid {
+    uint64_t turn;   // in which it is taken, as penstock_session_lay has it: another one each
+    uint64_t bytes;  // above 0
+    size_t laid_in;  // a visit, by its place among those of the pass
+    size_t taken_in;
+} penstock_laid;
+
 // What compute does in a step, as its client measured it on this machine.
 typedef struct penstock_compute {
     size_t struct_bytes;           // sizeof(penstock_compute)
@@ -54,6 +62,8 @@ typedef struct penstock_compute {
     double rest_seconds;           // of a step, outside of its passes
     uint64_t tokens;               // of a step; 0: not known
     double endurance_bytes;        // that the devices together are rated to have written; 0: not known
+    const penstock_laid* laid;     // of one pass, as it is laid aside under options.activation_budget_bytes
+    size_t laid_count;
 } penstock_compute;
 
 // What a step's time is made of.
@@ -92,13 +102,14 @@ typedef struct penstock_forecast {
     double written_bytes_per_day;  // at this pace
     double days_to_endurance;      // 0: it is not known
     char text[2048];               // in words, four lines
+    double wait_spills_seconds;    // for gradients and what was laid aside, or for their memory
 } penstock_forecast;
 
 // How long a step will take: what the session and its thread would decide with these options (update_order is one of
 // them), replayed over these rates. Pure: nothing is measured, opened or kept. Any thread, at any time. USAGE, also of
-// seconds, rates or visits that cannot be; DOES_NOT_FIT: as penstock_session_plan, and units that are visited at once
-// and find no room; of a device with memory of its own times are not forecast: USAGE. On failure *forecast is as it
-// was.
+// seconds, rates or visits that cannot be; DOES_NOT_FIT: as penstock_session_plan, and units that are visited at once,
+// or what is laid aside, that find no room; of a device with memory of its own times are not forecast: USAGE. On
+// failure *forecast is as it was.
 penstock_status penstock_session_forecast(const penstock_model* model, const penstock_session_options* options,
                                           const penstock_rates* rates, const penstock_compute* compute,
                                           penstock_forecast* forecast, penstock_error* error);

@@ -67,13 +67,18 @@ std::string report_of(const MachineRates& rates) {
                                        rates.threads, rates.cores));
 }
 
+// Where anything but weights and states goes there and comes back.
+std::string spills_text(const StepForecast& step) {
+    return step.wait_spills == 0 ? "" : fmt::format(", for activations and gradients {:.3f}", step.wait_spills);
+}
+
 std::string report_of(const ToldStep& told) {
     const StepForecast& step = told.step;
     return report_line("step",
                        fmt::format("{:.3f} s, {}{}: forward {:.3f}, backward {:.3f}, update {:.3f}, commit {:.3f} s; "
-                                   "of it waiting for weights {:.3f}, for states {:.3f} s",
+                                   "of it waiting for weights {:.3f}, for states {:.3f}{} s",
                                    step.seconds, rate_text(told), word_of(told.order), step.forward, step.backward,
-                                   step.update, step.commit, step.wait_weights, step.wait_tiles)) +
+                                   step.update, step.commit, step.wait_weights, step.wait_tiles, spills_text(step))) +
            report_line("lanes", fmt::format("compute {:.3f}, update {:.3f}, NVMe reads {:.3f}, writes {:.3f}, hash "
                                             "and submission {:.3f} s",
                                             step.compute, step.updating, step.reading, step.writing, step.driver)) +

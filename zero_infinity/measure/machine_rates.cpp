@@ -4,6 +4,7 @@
 #include "zero_infinity/threads/workers.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::zero {
 
@@ -50,6 +51,8 @@ StepForecast forecast_of(const SessionPlan& plan, const MachineRates& rates, con
     const PassVisits& visits = compute.visits.empty() ? plan.model.training : compute.visits;
     HostSeconds host = rates.host_seconds();
     host.rest = compute.rest;
+    LaidAside laid{.items = {}, .budget_bytes = plan.options.activation_bytes};
+    if (laid.budget_bytes > 0) laid.items = compute.laid;
     return forecast_step({.layout = &plan.layout,
                           .window = plan.memory.window,
                           .staging_tiles = plan.memory.staging_tiles,
@@ -60,7 +63,8 @@ StepForecast forecast_of(const SessionPlan& plan, const MachineRates& rates, con
                           .passes = std::max<std::uint64_t>(compute.passes, 1),
                           .visit_seconds = compute.visit_seconds,
                           .forward_visits = compute.forward_visits,
-                          .spilled_gradients = plan.spilled_gradients()},
+                          .spilled_gradients = plan.spilled_gradients(),
+                          .laid = std::move(laid)},
                          units, host, rates.device.rates);
 }
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "aio/io.h"
+#include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/measure/measured_device.h"
 #include "zero_infinity/measure/measured_host.h"
-#include "zero_infinity/plan/step_forecast.h"
 #include "zero_infinity/session/session_plan.h"
 
 #include <cstdint>
@@ -47,10 +47,13 @@ struct MeasuredCompute {
     std::size_t forward_visits = 0;
     std::uint64_t passes = 1;  // before one update
     double rest = 0;           // of a step, outside its passes
+    // Of one training pass; nothing is laid aside where CoreOptions::activation_bytes is 0.
+    std::vector<LaidItem> laid;
 };
 
-// Throws Error (does_not_fit) naming units that are visited at once and find no room in the window of the plan.
-// REQUIRES: visit_seconds are none, or as many as visits.
+// Throws Error (does_not_fit) naming units that are visited at once and find no room in the window of the plan, or
+// what is laid aside and finds none in its budget.
+// REQUIRES: visit_seconds are none, or as many as visits; things are laid aside in a visit and taken in a later one.
 StepForecast forecast_of(const SessionPlan& plan, const MachineRates& rates, const MeasuredCompute& compute);
 
 }  // namespace penstock::zero

@@ -4,7 +4,7 @@
 #include "aio/backend.h"
 #include "aio/file.h"
 #include "aio/io.h"
-#include "zero_infinity/plan/virtual_device.h"
+#include "zero_infinity/forecast/virtual_device.h"
 
 #include <cstdint>
 #include <optional>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "aio/words/enum_words.h"
-#include "zero_infinity/plan/step_forecast.h"
+#include "zero_infinity/forecast/step_forecast.h"
 
 #include <array>
 #include <cstdint>

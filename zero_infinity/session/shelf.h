@@ -1,11 +1,11 @@
 // What a client lays aside in one half of a step and takes again in the other: units' inputs, between forward and
-// backward. It lies in memory of the pool, under a budget of its own; what finds no room there goes to NVMe, what is
-// taken last first, and comes back before it is taken. For an order that is known this is the least that can be moved
-// (L. A. Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems Journal 5(2), 1966).
+// backward. It lies in memory of the pool, under a budget of its own; what finds no room there goes to NVMe and comes
+// back (plan/shelf_order.h says what and when).
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
 #include "swap/spill/spill.h"
+#include "zero_infinity/plan/shelf_order.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ struct ShelfFigures {
 // One thread. What it is given outlives it. Allocates while it meets new turns, and nothing in later steps of the same
 // sizes. Throws Error: does_not_fit (memory for one thing and those that are in use: nothing has changed), storage and,
 // of a full disk, does_not_fit, after which only destruction follows.
-class Shelf {
+class Shelf final : private ShelfHands {
    public:
     struct Place {
         std::uint64_t turn = 0;   // in which it is taken: 0 first; one thing each
@@ -55,47 +55,34 @@ class Shelf {
     std::span<std::byte> lay(const Place& place);
     // Its memory, with what was laid there; blocks until it is. Good until drop(). What is taken next comes meanwhile.
     std::span<std::byte> take(std::uint64_t turn);
-    void put_back(std::uint64_t turn);  // which was taken: it is laid aside as before
-    void drop(std::uint64_t turn);
-    bool has(std::uint64_t turn) const;                                // something is laid aside for it
+    void put_back(std::uint64_t turn) { order_.put_back(turn); }  // which was taken: it is laid aside as before
+    void drop(std::uint64_t turn) { order_.drop(turn); }
+    bool has(std::uint64_t turn) const { return order_.has(turn); }    // something is laid aside for it
     void clear();                                                      // drops all; where a step ends early
     const ShelfFigures& figures() const noexcept { return figures_; }  // since the last clear()
 
    private:
-    struct Item {
-        enum class State : std::uint8_t {
-            none,     // nothing is laid aside
-            there,    // in memory
-            leaving,  // in memory, and on its way out
-            away,     // on NVMe alone
-            coming,   // on its way into memory
-        } state = State::none;
+    struct Held {
         std::uint32_t unit = 0;
         std::uint64_t bytes = 0;
-        pool::Lease memory;
+        pool::Lease memory;  // none: it is away
         std::optional<store::SpillBlock> block;
         std::uint64_t block_bytes = 0;  // of the block
-        bool stored = false;            // the block has what was laid aside
-        bool taken = false;             // its memory is in use
     };
-    using Items = std::map<std::uint64_t, Item>;
 
-    pool::Lease room_for(std::uint64_t bytes, std::optional<std::uint64_t> after);
-    bool give_room(std::optional<std::uint64_t> after);
-    void send_out(Item& item);
-    void end_leaving(Item& item);
-    void arrive(Item& item);
-    void keep_room();
-    void fetch(Item& item, pool::Lease memory);
-    void fetch_ahead(std::uint64_t turn);
+    bool find_room(std::uint64_t turn, std::uint64_t bytes) override;
+    void give_room(std::uint64_t turn) override;
+    void send(std::uint64_t turn) override;
+    void fetch(std::uint64_t turn) override;
+    void wait(std::uint64_t turn) override;
+    [[noreturn]] void fail(std::uint64_t bytes) const;
 
     pool::PinnedPool& pool_;
     pool::UseId use_;
     ShelfMover& mover_;
     std::string setting_;
-    Items items_;  // by turn
-    std::uint64_t longest_ = 0;
-    std::uint64_t staying_ = 0;  // bytes in memory that are not on their way out
+    std::map<std::uint64_t, Held> held_;  // by turn
+    ShelfOrder order_;
     ShelfFigures figures_;
 };
 

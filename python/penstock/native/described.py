@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,6 +63,16 @@ def trained_type(model: ModelSpec) -> torch.dtype:
 
 
 @dataclass(frozen=True)
+class LaidItem:
+    """What is laid aside in one visit of a pass, once it is made, and taken again before a later one (Core.lay)."""
+
+    turn: int
+    bytes: int
+    laid_in: int
+    taken_in: int
+
+
+@dataclass(frozen=True)
 class Compute:
     """What compute does in a step, as it was measured: by visit of one training pass, from it until the next one."""
 
@@ -74,6 +84,7 @@ class Compute:
     tokens: int | None = None  # of a step
     endurance_bytes: float = 0.0  # that the devices are rated to have written; 0: not known
     graph_bytes: int = 0  # of graphs that are kept from forward to backward, in torch's memory
+    laid: tuple[LaidItem, ...] = ()  # of one pass
 
 
 class Described:
@@ -123,10 +134,12 @@ class Described:
     def _c_compute(self, compute: Compute) -> Any:
         visits = visits_of([self._parts_of(each) for each in compute.visits])
         seconds = array(ctypes.c_double, compute.seconds)
+        laid = array(c.LaidItem, [c.LaidItem(*astuple(each)) for each in compute.laid])
         given = made(c.Compute, visits=visits, visit_count=len(visits), seconds=seconds,
                      forward_count=compute.forward_visits, passes=compute.passes, rest_seconds=compute.rest_seconds,
-                     tokens=compute.tokens or 0, endurance_bytes=compute.endurance_bytes)
-        given.kept = (visits, seconds)
+                     tokens=compute.tokens or 0, endurance_bytes=compute.endurance_bytes, laid=laid,
+                     laid_count=len(laid))
+        given.kept = (visits, seconds, laid)
         return given
 
     def _spec(self, place: Place) -> ParameterSpec:

@@ -101,10 +101,15 @@ class Rates(Structure):
                 ("cores", c_uint32), ("places", c_char * 1024), ("notes", c_char * 1024), ("text", c_char * 1024)]
 
 
+class LaidItem(Structure):
+    _fields_ = [("turn", c_uint64), ("bytes", c_uint64), ("laid_in", c_size_t), ("taken_in", c_size_t)]
+
+
 class Compute(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("visits", POINTER(Visit)), ("visit_count", c_size_t),
                 ("seconds", POINTER(c_double)), ("forward_count", c_size_t), ("passes", c_uint64),
-                ("rest_seconds", c_double), ("tokens", c_uint64), ("endurance_bytes", c_double)]
+                ("rest_seconds", c_double), ("tokens", c_uint64), ("endurance_bytes", c_double),
+                ("laid", POINTER(LaidItem)), ("laid_count", c_size_t)]
 
 
 class Forecast(Structure):
@@ -115,7 +120,8 @@ class Forecast(Structure):
                 ("compute_seconds", c_double), ("reading_seconds", c_double), ("writing_seconds", c_double),
                 ("driver_seconds", c_double), ("processor_seconds", c_double), ("bottleneck", c_int),
                 ("hiding_compute", c_double), ("tokens_that_hide_nvme", c_double),
-                ("written_bytes_per_day", c_double), ("days_to_endurance", c_double), ("text", c_char * 2048)]
+                ("written_bytes_per_day", c_double), ("days_to_endurance", c_double), ("text", c_char * 2048),
+                ("wait_spills_seconds", c_double)]
 
 
 class Place(Structure):

@@ -46,6 +46,7 @@ class Step:
     commit_s: float
     wait_weights_s: float  # within these
     wait_tiles_s: float
+    wait_spills_s: float  # for gradients and activations that went to NVMe
     # What each lane is busy for.
     compute_s: float
     updating_s: float
@@ -183,8 +184,8 @@ def _rates(told: Any) -> Rates:
 def _step(told: Any, compute: Compute) -> Step:
     return Step(
         told.seconds, told.forward_seconds, told.backward_seconds, told.after_seconds, told.commit_seconds,
-        told.wait_weights_seconds, told.wait_states_seconds, told.compute_seconds, told.update_seconds,
-        told.reading_seconds, told.writing_seconds, told.driver_seconds, told.nvme_seconds, told.processor_seconds,
-        BOTTLENECKS[told.bottleneck], told.read_bytes, told.write_bytes, told.hiding_compute,
-        told.tokens_that_hide_nvme if compute.tokens else None, told.written_bytes_per_day,
+        told.wait_weights_seconds, told.wait_states_seconds, told.wait_spills_seconds, told.compute_seconds,
+        told.update_seconds, told.reading_seconds, told.writing_seconds, told.driver_seconds, told.nvme_seconds,
+        told.processor_seconds, BOTTLENECKS[told.bottleneck], told.read_bytes, told.write_bytes,
+        told.hiding_compute, told.tokens_that_hide_nvme if compute.tokens else None, told.written_bytes_per_day,
         told.days_to_endurance or None, told.text.decode(errors="replace"))

@@ -19,6 +19,7 @@ from ..core import ModelSpec
 from ..errors import ModelError, PenstockError, UsageError
 from ..native.described import Compute
 from ..settings import Settings
+from ..shelf import Shelf
 from ..surroundings import RandomStates
 from ..units import units_of
 from .measuring_core import MeasuringCore, Stay
@@ -33,7 +34,7 @@ class ComputeProbe:
     """A copy of a model over a core that keeps nothing. Raises ModelError where it cannot be copied or run."""
 
     def __init__(self, model: nn.Module, spec: ModelSpec, sums: torch.dtype, settings: Settings,
-                 units: Sequence[str] = (), resident: Sequence[str] = ()) -> None:
+                 units: Sequence[str] = (), resident: Sequence[str] = (), lays: bool = False) -> None:
         self.model = _copy_without_values(model, settings.dtype)
         self.settings = settings
         cut = units_of(self.model, units, resident)
@@ -43,9 +44,10 @@ class ComputeProbe:
         self.activations = Activations(settings.activations == "keep", settings.graph_budget_bytes)
         self.visits.trained = self.activations.pass_ended
         self.kinds = Kinds()
+        shelf = Shelf(self.core) if lays else None  # type: ignore[arg-type]
         for unit in cut:
             if unit.module is not None:
-                unit.module.forward = MeasuredCall(unit, self.visits, self.activations, self.kinds)
+                unit.module.forward = MeasuredCall(unit, self.visits, self.activations, self.kinds, shelf)
 
     def measure(self, batch: Any, loss: Loss | None, seconds: float) -> Compute:
         """Passes for so long, two at least where they are short; the first, which also says which graphs are kept, is
@@ -112,23 +114,25 @@ class ComputeProbe:
                               else [each[at].seconds for each in alike]) for at, stay in enumerate(last))
         forward = next((at for at, stay in enumerate(last) if stay.backward), len(last))
         return Compute(tuple(stay.visit for stay in last), seconds, forward, self.settings.accumulation,
-                       rest * self.settings.accumulation, graph_bytes=self.activations.expected_bytes)
+                       rest * self.settings.accumulation, graph_bytes=self.activations.expected_bytes,
+                       laid=self.core.laid_items())
 
     def _kind(self, stay: Stay) -> Any:
         return self.kinds.of_unit.get(stay.unit), stay.backward
 
 
 def measure_compute(model: nn.Module, spec: ModelSpec, sums: torch.dtype, settings: Settings, batch: Any,
-                    loss: Loss | None, seconds: float, units: Sequence[str] = (), resident: Sequence[str] = ()
-                    ) -> Compute:
-    """See ComputeProbe. Random states and gradients of the model are as they were."""
+                    loss: Loss | None, seconds: float, units: Sequence[str] = (), resident: Sequence[str] = (),
+                    lays: bool = False) -> Compute:
+    """See ComputeProbe. `lays`: what recomputed units are given is laid aside, as Shelf does. Random states and gradients of the model are as they were."""
     states, torchs = RandomStates(), torch.get_rng_state()
     gradients = {each: each.grad for each in model.parameters()}
     try:
         for each in gradients:
             each.grad = None
         with torch.enable_grad():
-            compute = ComputeProbe(model, spec, sums, settings, units, resident).measure(batch, loss, seconds)
+            probe = ComputeProbe(model, spec, sums, settings, units, resident, lays)
+            compute = probe.measure(batch, loss, seconds)
         if any(each.grad is not None for each in gradients):
             raise ModelError(f"a copy of {type(model).__name__} reads parameters of the model that it was copied from "
                              "(a function that was made with the model has them): it cannot be measured; plan without "

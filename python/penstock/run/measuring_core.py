@@ -14,6 +14,7 @@ import torch
 
 from ..core import OpenSum, PassKind, UnitSpec, Visit
 from ..errors import FitError
+from ..native.described import LaidItem
 from ..visits import in_backward
 
 BEYOND_CACHES = 256 << 20  # bytes: a step meets each unit's weights cold
@@ -73,6 +74,7 @@ class MeasuringCore:
 
     resumed: Mapping[str, str] | None = None
     begun: int | None = None
+    opening = 0
 
     def __init__(self, units: Sequence[UnitSpec], sums: torch.dtype, adds: bool) -> None:
         """`adds`: sums have addends of the passes before."""
@@ -88,12 +90,16 @@ class MeasuringCore:
         self.computing, self.standing_in = "", False
         self.begun_at = self.ended_at = 0.0
         self._since: float | None = None
+        self._memory: dict[int, torch.Tensor] = {}  # of what is laid aside, by turn
+        self._laid: dict[int, tuple[int, int]] = {}  # of this pass, by turn: bytes, and the visit behind which
+        self._taken: dict[int, int] = {}  # and the one before which
 
     # Passes.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
 
     def begin_pass(self, kind: PassKind) -> None:
         self.stays, self._since = [], None
+        self._laid, self._taken = {}, {}
 
     def visit(self, units: Visit, held: Visit = ()) -> None:
         self._leave()
@@ -125,6 +131,26 @@ class MeasuringCore:
         return self.open_gradient(unit, index).memory
 
     def clear_gradient(self, unit: int, index: int) -> None: ...
+
+    # Activations.
+    def lay(self, turn: int, count: int) -> torch.Tensor:
+        self._memory[turn] = torch.empty(count, dtype=torch.uint8)
+        self._laid[turn] = count, max(len(self.stays) - 1, 0)
+        return self._memory[turn]
+
+    def take(self, turn: int) -> torch.Tensor:
+        self._taken.setdefault(turn, len(self.stays))
+        return self._memory[turn]
+
+    def drop(self, turn: int) -> None:
+        del self._memory[turn]
+
+    def laid_items(self) -> tuple[LaidItem, ...]:
+        """Of this pass. What nobody takes has its room until the end."""
+        last = len(self.stays) - 1
+        items = (LaidItem(turn, count, behind, min(self._taken.get(turn, last), last))
+                 for turn, (count, behind) in self._laid.items())
+        return tuple(each for each in items if each.laid_in < each.taken_in)
 
     # Private.
     def _leave(self) -> None:

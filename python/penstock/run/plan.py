@@ -128,7 +128,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
 
         def computed(settings: Settings) -> Compute:
             measured = measure_compute(model, spec, described.sums_type(), settings, batch, loss, 5 * seconds, units,
-                                       resident)
+                                       resident, own.activation_budget_bytes > 0)
             return replace(measured, tokens=each and each * settings.accumulation, endurance_bytes=endurance_bytes)
         compute = computed(settings)
         if settings.activations == "recompute":

@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 
 from ..activations import Activations
 from ..kept_graph import KeptGraph
+from ..shelf import Laid, Shelf
 from ..unit_call import ForwardVisit, UnitCall, top_hooks
 from ..units import Unit
 from ..visits import Call, Visits, in_backward
@@ -74,8 +75,9 @@ class MeasuredCall(UnitCall):
 
     visits: MeasuringVisits
 
-    def __init__(self, unit: Unit, visits: MeasuringVisits, activations: Activations, kinds: Kinds) -> None:
-        super().__init__(unit, visits, activations)
+    def __init__(self, unit: Unit, visits: MeasuringVisits, activations: Activations, kinds: Kinds,
+                 shelf: Shelf | None) -> None:
+        super().__init__(unit, visits, activations, shelf)
         self.kinds = kinds
 
     @torch.compiler.disable
@@ -115,6 +117,7 @@ class MeasuredCall(UnitCall):
         call = Call(self.unit.name, self.unit.reads)
         graph = KeptGraph(call, self.visits)
         self.activations.as_another(graph, known.unit)
+        laid = self._lay(args, kwargs)
         with _StandingIn(self.visits.core), ForwardVisit(self.visits, call):
             leaves, spec = pytree.tree_flatten(known.output)
             places = [at for at, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
@@ -125,12 +128,21 @@ class MeasuredCall(UnitCall):
                 inputs = [each for each in pytree.tree_leaves((args, kwargs))
                           if isinstance(each, torch.Tensor) and each.requires_grad]
                 own = torch.zeros((), requires_grad=True)  # the unit's parameters
-                given = _StandIn.apply(lambda: self._again(graph), [leaves[at] for at in graded], own, *inputs)
+                given = _StandIn.apply(lambda: self._again(graph, laid), [leaves[at] for at in graded], own, *inputs)
                 for at, each in zip(graded, given):
                     leaves[at] = each
             return pytree.tree_unflatten(leaves, spec)
 
-    def _again(self, graph: KeptGraph) -> None:
+    def _lay(self, args: Any, kwargs: Any) -> list[torch.Tensor | Laid]:
+        """As its checkpoint would."""
+        if self.shelf is None or self.unit.name in self.activations.kept:
+            return []
+        return self.shelf.lay(each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor))
+
+    def _again(self, graph: KeptGraph, laid: list[torch.Tensor | Laid]) -> None:
+        if self.shelf is not None:
+            self.shelf.take(laid)
+        laid.clear()
         with _StandingIn(self.visits.core):
             self.visits.read_again(graph.call)
 

@@ -56,6 +56,7 @@ TEST_F(Plan, SaysTheBytesThatARunMoves) {
         {"--set", "zero_optimization.offload_param.device=cpu"},
         {"--set", "zero_optimization.offload_param.device=cpu", "--set", "run.commit_every=2"},
         {"--set", "memory.fill_host_budget=true", "--set", "memory.host_budget=1MiB", "--set", "model.hidden=64"},
+        {"--set", "memory.activation_budget=8KiB"},
     };
     for (std::vector<std::string> way : ways) {
         SCOPED_TRACE(::testing::PrintToString(way));
@@ -76,8 +77,14 @@ TEST_F(Plan, SaysTheBytesThatARunMoves) {
         // Where the last update, or some units of it, belong to no step.
         const bool deferred = planned["update_order"] == "deferred" || planned["update_order"] == "balanced";
         if (!deferred) {
-            EXPECT_EQ(planned["nvme_read_bytes"].get<std::uint64_t>() * 6,
+            EXPECT_EQ((planned["nvme_read_bytes"].get<std::uint64_t>() +
+                       planned["activation_nvme_read_bytes"].get<std::uint64_t>()) *
+                          6,
                       summary["nvme_read_bytes"].get<std::uint64_t>());
+        }
+        for (const json& record : read_json_lines(directory_ / "run/log.jsonl")) {
+            if (!record.contains("loss")) continue;
+            EXPECT_EQ(record.value("activation_nvme_bytes", 0U), planned["activation_nvme_bytes"]);
         }
         std::uint64_t disk = 0;
         for (const auto& entry : std::filesystem::directory_iterator(directory_ / "swap"))

@@ -127,6 +127,42 @@ TEST_F(CForecastTest, VisitsAreTheClientsOwnWithTheOwnersOfWhatTheyBorrow) {
     EXPECT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
 }
 
+TEST_F(CForecastTest, WhatIsLaidAsideMovesWhereItFindsNoRoom) {
+    ASSERT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
+    const penstock_forecast without = forecast;
+    const penstock_laid laid[] = {{.turn = 9, .bytes = 8192, .laid_in = 0, .taken_in = 4},
+                                  {.turn = 7, .bytes = 8192, .laid_in = 1, .taken_in = 3}};
+    compute.laid = laid;
+    compute.laid_count = 2;
+    ASSERT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
+    EXPECT_EQ(forecast.write_bytes, without.write_bytes) << "there is no budget, so nothing is laid aside";
+    caller.options.activation_budget_bytes = 8192;
+    ASSERT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
+    EXPECT_NEAR(forecast.write_bytes, without.write_bytes + 8192, 1e-3);
+    EXPECT_NEAR(forecast.read_bytes, without.read_bytes + 8192, 1e-3);
+    EXPECT_GT(forecast.wait_spills_seconds, 0);
+    EXPECT_GT(forecast.seconds, without.seconds);
+    caller.options.activation_budget_bytes = 4096;
+    EXPECT_EQ(ask(), PENSTOCK_DOES_NOT_FIT);
+    EXPECT_NE(std::string(caller.error.message).find("activations"), std::string::npos) << caller.error.message;
+}
+
+TEST_F(CForecastTest, WhatIsLaidAsideIsChecked) {
+    penstock_laid laid[] = {{.turn = 9, .bytes = 8192, .laid_in = 0, .taken_in = 4},
+                            {.turn = 7, .bytes = 8192, .laid_in = 1, .taken_in = 3}};
+    compute.laid_count = 2;
+    refused("compute.laid is NULL");
+    compute.laid = laid;
+    laid[1].turn = 9;
+    refused("turn 9 twice");
+    laid[1] = {.turn = 7, .bytes = 0, .laid_in = 1, .taken_in = 3};
+    refused("compute.laid[1] has no bytes");
+    laid[1] = {.turn = 7, .bytes = 1, .laid_in = 3, .taken_in = 3};
+    refused("laid aside in visit 3 and taken in 3 of 5");
+    laid[1] = {.turn = 7, .bytes = 1, .laid_in = 3, .taken_in = 5};
+    refused("taken in 5 of 5");
+}
+
 TEST_F(CForecastTest, WhatCannotBeIsRefusedAndNothingIsWritten) {
     compute.visit_count = 4;
     refused("seconds of 4 visits");

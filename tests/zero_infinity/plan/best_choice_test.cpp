@@ -1,8 +1,8 @@
 // What is kept in host memory, against every other choice that fits.
 #include "tests/seeds.h"
+#include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/host_room.h"
-#include "zero_infinity/plan/step_forecast.h"
 #include "zero_infinity/session/session_plan.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 #include "zero_infinity/session/shelf.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/forecast/shelf_replay.h"
 
 #include <gtest/gtest.h>
 
@@ -221,6 +222,32 @@ TEST(Shelf, HoldsAtRandomSizesBudgetsAndGroups) {
                 EXPECT_EQ(count, 1U) << "seed " << seed << ": what a block has was not changed";
             rig.shelf.clear();
         }
+    }
+}
+
+// What is said beforehand of things of one size, which leave no holes.
+TEST(Shelf, MovesWhatAForecastSays) {
+    for (std::uint32_t seed = 0; seed < 600; ++seed) {
+        std::mt19937 draw(seed);
+        const std::uint64_t groups = 1 + draw() % 12, group = 1 + draw() % 4;
+        const std::uint64_t bytes = 1 + draw() % (3 * granule);
+        const std::uint64_t budget = (3 + draw() % 40) * granule;
+        Rig rig(budget);
+        LaidAside laid{.items = {}, .budget_bytes = budget};
+        for (std::uint64_t at = groups; at-- > 0;)
+            for (std::uint64_t index = 0; index < group; ++index) {
+                const std::uint64_t turn = at * group + index;
+                rig.lay(turn, bytes, value_of(turn, 0));
+                laid.items.push_back(
+                    {.turn = turn, .bytes = bytes, .laid_in = groups - 1 - at, .taken_in = groups + at});
+            }
+        for (std::uint64_t turn = 0; turn < groups * group; ++turn) {
+            rig.take(turn, bytes, value_of(turn, 0));
+            rig.shelf.drop(turn);
+        }
+        const ShelfBytes said = shelf_bytes(laid, 2 * groups);
+        ASSERT_EQ(said.out, rig.mover.out_bytes) << "seed " << seed;
+        ASSERT_EQ(said.in, rig.mover.in_bytes) << "seed " << seed;
     }
 }
 

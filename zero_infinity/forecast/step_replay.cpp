@@ -1,4 +1,4 @@
-#include "zero_infinity/plan/step_replay.h"
+#include "zero_infinity/forecast/step_replay.h"
 
 #include "aio/words/check.h"
 #include "zero_infinity/plan/update_sequence.h"
@@ -17,6 +17,8 @@ StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> 
       device_(rates),
       window_(streamed_units(layout_), setting.window.window_bytes, setting.window.depth),
       fetched_(layout_.unit_count()),
+      shelf_(setting.laid, setting.training.size(), device_, layout_.tiles().size() + 2 * layout_.unit_count(),
+             [this](const ShelfReplay::Reached& reached) { wait(report_.wait_spills, reached); }),
       awaiting_(layout_.unit_count()),
       tiles_(layout_.tiles().size(), TileState::at_rest),
       begun_(layout_.unit_count()),
@@ -64,6 +66,7 @@ void StepReplay::work(double seconds, Dealt dealt) {
 }
 
 void StepReplay::ended(const VirtualTransfer& transfer) {
+    if (shelf_.has(transfer.number)) return shelf_.ended(transfer.number);
     if (transfer.number >= tiles_.size() + layout_.unit_count()) return leaving_.pop_front();
     if (transfer.number >= tiles_.size()) {
         fetched_[transfer.number - tiles_.size()].arrived = true;
@@ -286,7 +289,7 @@ double StepReplay::spilled_gradient(UnitTile tile) const {
 void StepReplay::spill_gradient(std::uint32_t unit) {
     if (spilled_gradient(unit) == 0) return;
     if (!departs_ || !awaiting_[unit]) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
-    wait(report_.wait_tiles, [&] { return leaving_.empty(); });
+    wait(report_.wait_spills, [&] { return leaving_.empty(); });
     leaving_.push_back(unit);
     device_.begin(
         {Direction::write, tiles_.size() + layout_.unit_count() + unit, static_cast<double>(spilled_gradient(unit))});
@@ -336,13 +339,19 @@ void StepReplay::compute(std::size_t index, bool backward) {
     } else if (!units.empty()) {
         seconds = backward ? seconds_[units.front()].backward : seconds_[units.front()].forward;
     }
-    work(seconds, Dealt::beforehand);
+    const std::size_t pieces = shelf_.pieces(index);
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+        shelf_.begin_piece(index, piece);
+        work(seconds / static_cast<double>(pieces), Dealt::beforehand);
+        shelf_.end_piece(index, piece);
+    }
     report_.compute += seconds;
 }
 
 void StepReplay::make_pass() {
     const std::span<const Visit> visits = setting_.training;
     const std::vector<std::size_t> last = last_visits();
+    shelf_.begin_pass();
     visit({}, visits);
     for (std::size_t i = 0; i < visits.size(); ++i) {
         const std::vector<std::uint32_t>& units = visits[i].units;

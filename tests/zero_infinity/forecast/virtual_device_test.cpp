@@ -1,4 +1,4 @@
-#include "zero_infinity/plan/virtual_device.h"
+#include "zero_infinity/forecast/virtual_device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
-#include "zero_infinity/plan/step_forecast.h"
+#include "zero_infinity/forecast/step_forecast.h"
 
+#include "aio/words/error.h"
+#include "zero_infinity/forecast/shelf_replay.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/update_sequence.h"
 #include "zero_infinity/session/session_plan.h"
@@ -55,6 +57,7 @@ struct OfVisits {
     std::vector<double> seconds;
     std::size_t forward = 0;
     std::uint64_t passes = 1;
+    zero::LaidAside laid = {};
 };
 
 StepForecast forecast(const zero::SessionPlan& plan, std::span<const UnitSeconds> seconds, const HostSeconds& host,
@@ -69,7 +72,8 @@ StepForecast forecast(const zero::SessionPlan& plan, std::span<const UnitSeconds
                           .passes = visits.passes,
                           .visit_seconds = visits.seconds,
                           .forward_visits = visits.forward,
-                          .spilled_gradients = plan.spilled_gradients()},
+                          .spilled_gradients = plan.spilled_gradients(),
+                          .laid = visits.laid},
                          seconds, host, rates);
 }
 
@@ -139,6 +143,49 @@ TEST(StepForecast, GradientsOnNvmeTakeTheirBytesAndTheirTime) {
         EXPECT_GT(with.backward, without.backward + 100) << word_of(order);
         EXPECT_GT(with.seconds, without.seconds + 100) << word_of(order);
     }
+}
+
+// Inputs of all units but the first and the last, two micro-batches of each.
+zero::LaidAside inputs_of(std::size_t units, std::uint64_t bytes, std::uint64_t budget_bytes) {
+    zero::LaidAside laid{.items = {}, .budget_bytes = budget_bytes};
+    for (std::size_t unit = 1; unit + 1 < units; ++unit)
+        for (std::uint64_t index = 0; index < 2; ++index)
+            laid.items.push_back({.turn = (units - 1 - unit) * 2 + index,
+                                  .bytes = bytes,
+                                  .laid_in = unit,
+                                  .taken_in = 2 * (units - 1) - unit});
+    return laid;
+}
+
+TEST(StepForecast, ActivationsThatFindNoRoomTakeTheirBytesAndTheirTime) {
+    constexpr std::uint64_t each = 1 << 20;
+    for (const UpdateOrder order : orders) {
+        const Chain chain(16);
+        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        OfVisits visits{.seconds = std::vector<double>(31, 1), .forward = 15};
+        const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
+        const StepForecast without = forecast(plan, chain.seconds, {}, fast, visits);
+        visits.laid = inputs_of(16, each, 28 * each);
+        const StepForecast within = forecast(plan, chain.seconds, {}, fast, visits);
+        EXPECT_EQ(within.write_bytes, without.write_bytes + 1 * each) << "there is room for all, but not for two more";
+        visits.laid = inputs_of(16, each, 8 * each);
+        const StepForecast beyond = forecast(plan, chain.seconds, {}, fast, visits);
+        const zero::ShelfBytes bytes = zero::shelf_bytes(visits.laid, 31);
+        EXPECT_EQ(bytes.out, 21 * each) << word_of(order);
+        EXPECT_NEAR(beyond.write_bytes - without.write_bytes, static_cast<double>(bytes.out), 1) << word_of(order);
+        EXPECT_NEAR(beyond.read_bytes - without.read_bytes, static_cast<double>(bytes.in), 1) << word_of(order);
+        EXPECT_NEAR(beyond.seconds, without.seconds, 0.01) << word_of(order) << ": they move beside compute";
+        const DeviceRates slow{.read = 1e12, .write = each / 10.0, .both = 1e12};
+        const StepForecast waiting = forecast(plan, chain.seconds, {}, slow, visits);
+        EXPECT_GT(waiting.wait_spills, 100) << word_of(order);
+        EXPECT_GT(waiting.forward, without.forward + 100) << word_of(order);
+        EXPECT_NEAR(waiting.compute, without.compute, 1e-9) << word_of(order);
+    }
+}
+
+TEST(StepForecast, WhatIsLaidAsideMustFindRoom) {
+    EXPECT_THROW(zero::shelf_bytes(inputs_of(4, 8192, 4096), 7), Error);
+    EXPECT_EQ(zero::shelf_bytes(inputs_of(4, 4096, 4096), 7).out, 4 * 4096U);
 }
 
 TEST(StepForecast, OrdersThatOverlapAreFasterWhereTheDeviceAndComputeAreEvenlyBusy) {

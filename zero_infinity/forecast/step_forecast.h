@@ -9,10 +9,10 @@
 // of one core.
 #pragma once
 
+#include "zero_infinity/forecast/virtual_device.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/plan/traffic.h"
-#include "zero_infinity/plan/virtual_device.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +37,18 @@ struct HostSeconds {
     unsigned cores = 1;
 };
 
+// What compute lays aside in one visit of a pass, once it has made it, and takes again before a later one.
+struct LaidItem {
+    std::uint64_t turn = 0;  // 0 is taken first; one item each
+    std::uint64_t bytes = 0;
+    std::size_t laid_in = 0, taken_in = 0;  // visits, by their place among those of the pass
+};
+
+struct LaidAside {
+    std::vector<LaidItem> items;     // of one pass, in the order in which they are laid aside
+    std::uint64_t budget_bytes = 0;  // of the memory in which they lie; beyond it they go to NVMe (Shelf)
+};
+
 // Whose step. In host memory alone: a device with memory of its own is not modelled.
 struct StepSetting {
     const ModelLayout* layout = nullptr;
@@ -53,6 +65,7 @@ struct StepSetting {
     std::size_t forward_visits = 0;  // of these the first so many are forward, the others backward
     // Bytes by unit that are written in backward of a pass and read by the update; empty: none are.
     std::vector<std::uint64_t> spilled_gradients = {};
+    LaidAside laid = {};
 };
 
 // Of a step among its like, a mean over the steps of one commit. The parts are those of StepReport and WaitTimes, and
@@ -65,6 +78,7 @@ struct StepForecast {
     double commit = 0;
     double wait_weights = 0;
     double wait_tiles = 0;
+    double wait_spills = 0;  // for gradients and what was laid aside, or for their memory
     // What each lane is busy for.
     double compute = 0;  // forward, backward, norm
     double updating = 0;
@@ -76,7 +90,7 @@ struct StepForecast {
 };
 
 // `seconds` by unit. REQUIRES: as many as units; the window has room for each visit; visit_seconds are as many as
-// visits.
+// visits. Throws Error (does_not_fit): what is laid aside finds no room beside what is in use.
 StepForecast forecast_step(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
                            const DeviceRates& rates);
 

@@ -1,8 +1,9 @@
 // One step after the other of a forecast, in virtual time: what session and driver decide, over a VirtualDevice.
 #pragma once
 
-#include "zero_infinity/plan/step_forecast.h"
-#include "zero_infinity/plan/virtual_device.h"
+#include "zero_infinity/forecast/shelf_replay.h"
+#include "zero_infinity/forecast/step_forecast.h"
+#include "zero_infinity/forecast/virtual_device.h"
 #include "zero_infinity/plan/window_plan.h"
 
 #include <cstddef>
@@ -22,6 +23,8 @@ class StepReplay {
    public:
     StepReplay(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
                const DeviceRates& rates);
+    StepReplay(const StepReplay&) = delete;
+    StepReplay& operator=(const StepReplay&) = delete;
 
     StepForecast step(bool commits);
 
@@ -110,6 +113,7 @@ class StepReplay {
     std::deque<WaitingFetch> waiting_fetches_;
     std::vector<Unwritten> unwritten_;
     std::deque<std::uint32_t> leaving_;  // units whose gradients are being written
+    ShelfReplay shelf_;
 
     bool commits_ = true;
     bool last_pass_ = true;  // of the step

@@ -1,6 +1,6 @@
-#include "zero_infinity/plan/step_forecast.h"
+#include "zero_infinity/forecast/step_forecast.h"
 
-#include "zero_infinity/plan/step_replay.h"
+#include "zero_infinity/forecast/step_replay.h"
 
 namespace penstock::zero {
 namespace {
@@ -11,9 +11,9 @@ StepForecast mean_of(const StepForecast& each, double each_weight, const StepFor
     StepForecast mean;
     for (double StepForecast::*part :
          {&StepForecast::seconds, &StepForecast::forward, &StepForecast::backward, &StepForecast::update,
-          &StepForecast::commit, &StepForecast::wait_weights, &StepForecast::wait_tiles, &StepForecast::compute,
-          &StepForecast::updating, &StepForecast::reading, &StepForecast::writing, &StepForecast::driver,
-          &StepForecast::read_bytes, &StepForecast::write_bytes})
+          &StepForecast::commit, &StepForecast::wait_weights, &StepForecast::wait_tiles, &StepForecast::wait_spills,
+          &StepForecast::compute, &StepForecast::updating, &StepForecast::reading, &StepForecast::writing,
+          &StepForecast::driver, &StepForecast::read_bytes, &StepForecast::write_bytes})
         mean.*part = each.*part * each_weight + other.*part * other_weight;
     return mean;
 }

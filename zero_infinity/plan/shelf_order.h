@@ -1,0 +1,73 @@
+// Which of the things that are laid aside lies in memory when: decided without memory, I/O or clock, for a Shelf as for
+// its forecast. What finds no room goes to NVMe, what is taken last first, and comes back before it is taken. For an
+// order that is known this is the least that can be moved (L. A. Belady, A study of replacement algorithms for a
+// virtual-storage computer, IBM Systems Journal 5(2), 1966).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace penstock::zero {
+
+// Carries it out. A thing is called by the turn in which it is taken.
+class ShelfHands {
+   public:
+    virtual bool find_room(std::uint64_t turn, std::uint64_t bytes) = 0;  // memory for it; false: there is none
+    virtual void give_room(std::uint64_t turn) = 0;                       // its memory is free again
+    // Return at once; bytes move between its memory and NVMe.
+    virtual void send(std::uint64_t turn) = 0;  // may throw, and nothing has changed
+    virtual void fetch(std::uint64_t turn) = 0;
+    virtual void wait(std::uint64_t turn) = 0;  // until what was begun for it last has ended
+
+   protected:
+    ~ShelfHands() = default;
+};
+
+// One thread. Allocates while it meets new turns.
+class ShelfOrder {
+   public:
+    // Of so many bytes of memory. The hands outlive it.
+    ShelfOrder(std::uint64_t most_bytes, ShelfHands& hands) : most_(most_bytes), hands_(hands) {}
+
+    // False: there is no room beside what is in use, and it is as if nobody had asked.
+    [[nodiscard]] bool lay(std::uint64_t turn, std::uint64_t bytes);  // its memory is to be filled before the next call
+    [[nodiscard]] bool take(std::uint64_t turn);  // waits until its memory has it; what is taken next comes meanwhile
+    void put_back(std::uint64_t turn);            // which was taken: it is laid aside as before
+    void drop(std::uint64_t turn);
+    bool has(std::uint64_t turn) const;  // something is laid aside for it
+    void clear();                        // drops all
+
+   private:
+    struct Item {
+        enum class State : std::uint8_t {
+            none,     // nothing is laid aside
+            there,    // in memory
+            leaving,  // in memory, and on its way out
+            away,     // on NVMe alone
+            coming,   // on its way into memory
+        } state = State::none;
+        std::uint64_t bytes = 0;
+        bool stored = false;  // NVMe has it, too
+        bool taken = false;   // its memory is in use
+    };
+    using Items = std::map<std::uint64_t, Item>;
+    using Entry = Items::value_type;
+
+    bool find_room(std::uint64_t turn, std::uint64_t bytes, std::optional<std::uint64_t> after);
+    bool make_room(std::optional<std::uint64_t> after);
+    void send_out(Entry& entry);
+    void end_leaving(Entry& entry);
+    void arrive(Entry& entry);
+    void keep_room();
+    void fetch(Entry& entry);
+    void fetch_ahead(std::uint64_t turn);
+
+    std::uint64_t most_;
+    ShelfHands& hands_;
+    Items items_;  // by turn
+    std::uint64_t longest_ = 0;
+    std::uint64_t staying_ = 0;  // bytes in memory that are not on their way out
+};
+
+}  // namespace penstock::zero
