@@ -432,6 +432,20 @@ END
   says '^3 passed, 0 failed, 5 skipped$'
 }
 
+# The part of the release takes a second, and there is none left.
+case_leaves_out_what_would_not_end_in_time() {
+  make_torch "$own/torch" 2.11.0
+  stub cmake 'mkdir -p build/release build/dev build/tsan'
+  stub ctest 'sleep 1'
+  ln -sf "$(command -v sleep)" "$bin/"
+  extra_env=(PENSTOCK_TEST_MINUTES=0)
+  run test --all
+  says '^tests release '
+  for part in python dev tsan fuzz; do says "^$part  *0 s  left out: .* PENSTOCK_TEST_MINUTES=0$"; done
+  ! grep -q '^tests dev' "$work/output" || fail "a part began that was left out"
+  says ', 4 skipped$'
+}
+
 # A ctest that knows two long forms, and whose run of one prints what $work/says holds.
 stub_long_forms() {
   mkdir -p "$work/repo/tests" "$work/build"

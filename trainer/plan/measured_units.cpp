@@ -1,6 +1,8 @@
 #include "trainer/plan/measured_units.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/engine/memory_meter.h"
+#include "zero_infinity/engine/tape.h"
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/measure/measuring_memory.h"
 
@@ -134,7 +136,11 @@ class UnitProbe {
     UnitProbe(const engine::Unit& unit, const engine::Bundle& input, bool last, const UnitsQuestion& question)
         : unit_(unit), input_(leaves_of(input)), last_(last), question_(question), memory_(unit, question) {}
 
-    zero::UnitSeconds measure();
+    struct Measured {
+        zero::UnitSeconds recomputed, kept;
+        std::uint64_t graph_bytes = 0;
+    };
+    Measured measure();
     engine::Bundle output() {
         memory_.bind(0);
         const at::AutoGradMode no_graph(false);
@@ -142,8 +148,9 @@ class UnitProbe {
     }
 
    private:
-    double forward();
-    double backward();
+    double forward(bool keeps);
+    double backward(bool keeps);
+    std::uint64_t graph_bytes();
     void differentiate(const engine::Bundle& output, bool first);
     engine::Bundle run(bool graph) {
         const at::AutoGradMode mode(graph);
@@ -180,11 +187,10 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
     return std::chrono::duration<double>(end - start).count();
 }
 
-double UnitProbe::forward() {
-    const bool retain = question_.activations == engine::Activations::retain;
+double UnitProbe::forward(bool keeps) {
     return median_of([&] {
         const auto start = Clock::now();
-        const engine::Bundle output = run(retain);
+        const engine::Bundle output = run(keeps);
         return seconds_between(start, Clock::now());
     });
 }
@@ -209,23 +215,35 @@ void UnitProbe::differentiate(const engine::Bundle& output, bool first) {
 }
 
 // Of one micro-batch among all of them: the first makes the sum, the others add to it.
-double UnitProbe::backward() {
-    const bool retain = question_.activations == engine::Activations::retain && !last_;
-    bool first = question_.micro_batches == 1;
+double UnitProbe::backward(bool keeps) {
+    const bool first = question_.micro_batches == 1;
     return median_of([&] {
         const at::AutoGradMode graph(true);
         auto start = Clock::now();
         engine::Bundle output = run(true);
-        if (retain) start = Clock::now();
+        if (keeps) start = Clock::now();
         differentiate(output, first);
         output = {};
         return seconds_between(start, Clock::now());
     });
 }
 
-zero::UnitSeconds UnitProbe::measure() {
+// As the engine measures it.
+std::uint64_t UnitProbe::graph_bytes() {
+    memory_.bind(0);
+    const engine::MemoryMeter meter;
+    const engine::Bundle output = run(true);
+    return meter.held_bytes() - std::min(meter.held_bytes(), engine::own_bytes(output, input_));
+}
+
+UnitProbe::Measured UnitProbe::measure() {
     const auto count = static_cast<double>(question_.micro_batches);
-    return {.forward = last_ ? 0 : forward() * count, .backward = backward() * count};
+    const auto seconds = [&](bool keeps) {
+        return zero::UnitSeconds{.forward = last_ ? 0 : forward(keeps) * count, .backward = backward(keeps) * count};
+    };
+    Measured measured{.recomputed = seconds(false), .kept = {}, .graph_bytes = last_ ? 0 : graph_bytes()};
+    measured.kept = last_ ? measured.recomputed : seconds(true);
+    return measured;
 }
 
 }  // namespace
@@ -236,7 +254,7 @@ MeasuredUnits measure_units(const UnitsQuestion& question) {
     for (const auto& unit : units)
         for (const auto& parameter : unit->parameters())
             parameter->materialise(engine::scalar_type(question.weights), at::Device(at::kCPU));
-    std::map<std::string, zero::UnitSeconds> known;
+    std::map<std::string, UnitProbe::Measured> known;
     engine::Bundle input = question.input;
     for (std::size_t i = 0; i < units.size(); ++i) {
         const bool last = i + 1 == units.size();
@@ -248,7 +266,9 @@ MeasuredUnits measure_units(const UnitsQuestion& question) {
             found = known.insert_or_assign(kind, probe.measure()).first;
             if (!last) input = probe.output();
         }
-        measured.seconds.push_back(found->second);
+        measured.recomputed.push_back(found->second.recomputed);
+        measured.kept.push_back(found->second.kept);
+        measured.graph_bytes.push_back(found->second.graph_bytes);
     }
     measured.kinds = known.size();
     return measured;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "zero_infinity/engine/model.h"
-#include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/kernels/plane.h"
 
@@ -20,14 +19,16 @@ struct UnitsQuestion {
     std::uint64_t micro_batches = 1;
     zero::PlaneType weights = zero::PlaneType::bf16;
     zero::PlaneType gradients = zero::PlaneType::bf16;
-    engine::Activations activations = engine::Activations::recompute;
-    double seconds = 0.4;                             // of each kind and direction, at least one run
+    double seconds = 0.4;                             // of each kind, direction and way, at least one run
     std::function<void(const std::string& unit)> at;  // is measured now
 };
 
+// By unit, in both ways: run again in backward, or with its graph kept. The last unit has one, since its backward
+// follows at once.
 struct MeasuredUnits {
-    std::vector<zero::UnitSeconds> seconds;  // forward and backward, by unit
-    std::size_t kinds = 0;                   // units of equal parameters are of one kind
+    std::vector<zero::UnitSeconds> recomputed, kept;  // forward and backward, of all micro-batches
+    std::vector<std::uint64_t> graph_bytes;           // beside its output, of one micro-batch
+    std::size_t kinds = 0;                            // units of equal parameters are of one kind
 };
 
 // On the compute thread, with as many threads as torch was told, in host memory. Throws Error (does_not_fit) naming the

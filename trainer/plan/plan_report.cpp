@@ -22,21 +22,28 @@ double giga(double bytes) {
     return bytes / 1e9;
 }
 
-std::string options_text(const PlannedWay& way) {
+std::string options_text(const PlannedWay& way, const PlannedWay& now) {
+    const std::string graphs = way.kept.bytes > now.kept.bytes ? fmt::format(", which takes {} beside the pool",
+                                                                             mebibytes(way.kept.bytes - now.kept.bytes))
+                                                               : "";
     const bool hopes =
         zero::is_within_backward(way.config.session.update_order) && way.config.session.engine.gradient_clipping > 0;
-    return fmt::format("--set {}{}", fmt::join(way.changes, " --set "), hopes ? ", where no step is clipped" : "");
+    return fmt::format("--set {}{}{}", fmt::join(way.changes, " --set "), graphs,
+                       hopes ? ", where no step is clipped" : "");
 }
 
 std::string text_of_memory(const RunPlan& plan) {
-    const std::uint64_t kept = plan.activation_bytes();
+    const std::uint64_t graphs = plan.way.kept.bytes;
+    const std::string inputs = mebibytes(plan.activation_bytes() - graphs);
     const bool within = plan.way.config.session.activation_bytes > 0;
-    const std::string activations =
+    std::string activations =
         within ? fmt::format(
-                     "the pool, exactly; {} of activations for backward lie within it, of which {} go to NVMe "
-                     "and come back",
-                     mebibytes(kept), mebibytes(plan.way.away.out))
-               : fmt::format("the pool, exactly; and {} of activations for backward, outside of it", mebibytes(kept));
+                     "the pool, exactly; {} of inputs for backward lie within it, of which {} go to NVMe and "
+                     "come back",
+                     inputs, mebibytes(plan.way.away.out))
+               : fmt::format("the pool, exactly; and {} of activations for backward, outside of it", inputs);
+    if (graphs > 0)
+        activations += fmt::format("{} {} of kept graphs", within ? "; outside of it" : ", with", mebibytes(graphs));
     std::string text = report_line("memory", activations);
     std::string table = plan.way.plan->memory.budget.table();
     if (!table.empty() && table.back() != '\n') table += '\n';
@@ -74,9 +81,9 @@ std::string text_of_others(const RunPlan& plan) {
     for (const PlannedWay& other : plan.others) {
         const double ratio = plan.way.forecast->seconds / other.forecast->seconds;
         if (ratio < worth_telling || told++ == told_others) break;
-        text +=
-            report_line(text.empty() ? "faster" : "",
-                        fmt::format("{:.3f} s ({:.2f}x) with {}", other.forecast->seconds, ratio, options_text(other)));
+        text += report_line(
+            text.empty() ? "faster" : "",
+            fmt::format("{:.3f} s ({:.2f}x) with {}", other.forecast->seconds, ratio, options_text(other, plan.way)));
     }
     return text.empty() ? report_line("faster", "no other order of updates or place of weights that fits here") : text;
 }
@@ -150,6 +157,7 @@ std::string json_of(const RunPlan& plan) {
                            {"tokens_per_step", plan.way.config.tokens_per_step()},
                            {"pool", json_of_pool(plan)},
                            {"activation_bytes", plan.activation_bytes()},
+                           {"graph_bytes", plan.way.kept.bytes},          // within them
                            {"activation_nvme_bytes", plan.way.away.out},  // as the step log has it
                            {"activation_nvme_read_bytes", plan.way.away.in},
                            {"prefetch_depth", own.memory.window.depth},
@@ -174,7 +182,7 @@ std::string json_of(const RunPlan& plan) {
     }
     ordered_json others = ordered_json::array();
     for (const PlannedWay& other : plan.others) {
-        others.push_back({{"set", other.changes}});
+        others.push_back({{"set", other.changes}, {"graph_bytes", other.kept.bytes}});
         if (other.forecast) others.back()["step"] = json_of(*other.forecast);
     }
     object["others"] = std::move(others);

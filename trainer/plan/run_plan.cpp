@@ -1,10 +1,10 @@
 #include "trainer/plan/run_plan.h"
 
 #include "aio/words/error.h"
+#include "pinned_pool/budget.h"
 #include "trainer/config/io_settings.h"
 #include "trainer/models/gpt.h"
 #include "trainer/plan/lightest.h"
-#include "trainer/plan/measured_units.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <ATen/ATen.h>
@@ -19,11 +19,12 @@ namespace penstock::trainer {
 namespace {
 
 PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) {
-    PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}, .away = {}};
+    PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}, .kept = {}, .away = {}};
     way.changes = std::move(changes);
     way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session),
                                                    zero::Partition{});
-    way.away = away_bytes_of(way.config);
+    way.kept = kept_graphs(way.config, {});
+    way.away = away_bytes(way.config, way.kept);
     return way;
 }
 
@@ -35,13 +36,7 @@ engine::Bundle tokens_of(const TrainConfig& config) {
     return {{"tokens", tokens}, {"targets", tokens.flip(1).contiguous()}};
 }
 
-// Where graphs are kept as far as a budget goes, only a step says how far that is: as if none were.
-engine::Activations activations_of(const TrainConfig& config) {
-    const engine::EngineOptions& engine = config.session.engine;
-    return engine.graph_budget_bytes == engine::unbounded_graphs ? engine.activations : engine::Activations::recompute;
-}
-
-std::vector<zero::UnitSeconds> units_of(const PlannedWay& way, const PlanQuestion& question) {
+MeasuredUnits units_of(const PlannedWay& way, const PlanQuestion& question) {
     const std::unique_ptr<engine::Model> model = make_gpt(way.config.model);
     const auto telling = [&](const std::string& unit) { question.telling(fmt::format("unit '{}'", unit)); };
     return measure_units({.model = model.get(),
@@ -49,10 +44,8 @@ std::vector<zero::UnitSeconds> units_of(const PlannedWay& way, const PlanQuestio
                           .micro_batches = static_cast<std::uint64_t>(way.config.micro_batches),
                           .weights = way.plan->format.codec->weights,
                           .gradients = way.plan->options.gradient_type,
-                          .activations = activations_of(way.config),
                           .seconds = question.seconds,
-                          .at = telling})
-        .seconds;
+                          .at = telling});
 }
 
 Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
@@ -64,13 +57,19 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
                                           .seconds = question.seconds,
                                           .hashed_apart = hash_threads_for(io, way.plan->options.worker_threads) > 0,
                                           .telling = question.telling});
-    measured.compute.units = units_of(way, question);
-    measured.compute.laid = laid_aside_by(way.config).items;
+    measured.units = units_of(way, question);
     return measured;
 }
 
-zero::StepForecast forecast_of(const zero::SessionPlan& plan, const Measurements& measured) {
-    return zero::forecast_of(plan, measured.rates, measured.compute);
+// Now that units are known.
+void make_forecast(PlannedWay& way, const Measurements& measured) {
+    way.kept = kept_graphs(way.config, measured.units.graph_bytes);
+    way.away = away_bytes(way.config, way.kept);
+    zero::MeasuredCompute compute;
+    for (std::size_t unit = 0; unit < measured.units.recomputed.size(); ++unit)
+        compute.units.push_back(unit < way.kept.first ? measured.units.recomputed[unit] : measured.units.kept[unit]);
+    compute.laid = laid_aside(way.config, way.kept).items;
+    way.forecast = zero::forecast_of(*way.plan, measured.rates, compute);
 }
 
 std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
@@ -84,12 +83,16 @@ std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
     return changes;
 }
 
-// What changes no bit of the result: other places for weights, other orders of updates, and both.
+constexpr const char* keeping_graphs = "memory.activations=keep";
+
+// What changes no bit of the result: other places for weights or graphs that are kept, other orders of updates, and
+// both.
 std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
     const engine::SessionOptions& session = way.config.session;
     std::vector<std::vector<std::string>> places = {{}};
     if (!session.fill_host_budget) places.push_back({"memory.fill_host_budget=true"});
     if (session.residency.weights == zero::Tier::nvme) places.push_back(keeping_all_weights(way));
+    if (session.engine.activations == engine::Activations::recompute) places.push_back({keeping_graphs});
     std::vector<std::vector<std::string>> ways;
     for (const std::vector<std::string>& place : places)
         for (const auto& order : words_of(zero::UpdateOrder{})) {
@@ -123,20 +126,29 @@ PlannedWay with_best_share(PlannedWay way, const ConfigSource& source, const Mea
         with.push_back(fmt::format("run.deferred_share=0.{}", tenths));
         std::optional<PlannedWay> other = possible_way(source, std::move(with));
         if (!other) continue;
-        other->forecast = forecast_of(*other->plan, measured);
+        make_forecast(*other, measured);
         if (other->forecast->seconds < clearly_faster * way.forecast->seconds) way = std::move(*other);
     }
     return way;
 }
 
+// Graphs lie beside the pool.
+bool graphs_fit(const PlannedWay& way, const pool::MachineMemory& machine) {
+    return way.kept.bytes + way.plan->memory.budget.used_bytes() <= machine.available_bytes;
+}
+
 void add_others(RunPlan& plan, const ConfigSource& source) {
+    const pool::MachineMemory machine = pool::MachineMemory::read();
     for (std::vector<std::string>& changes : other_ways(plan.way)) {
+        const bool keeps = !changes.empty() && changes.front() == keeping_graphs;
+        if (keeps && !plan.measured) continue;
         std::optional<PlannedWay> other = possible_way(source, std::move(changes));
         if (!other) continue;
         if (plan.measured) {
-            other->forecast = forecast_of(*other->plan, *plan.measured);
+            make_forecast(*other, *plan.measured);
             other = with_best_share(std::move(*other), source, *plan.measured);
         }
+        if (keeps && !graphs_fit(*other, machine)) continue;
         if (!other->changes.empty()) plan.others.push_back(std::move(*other));
     }
     std::stable_sort(plan.others.begin(), plan.others.end(), [](const PlannedWay& a, const PlannedWay& b) {
@@ -177,8 +189,8 @@ double RunPlan::bytes_per_parameter() const {
 
 std::uint64_t RunPlan::activation_bytes() const {
     const TrainConfig& config = way.config;
-    return trainer::activation_bytes(config.model, config.micro_batch_rows * config.micro_batches,
-                                     zero::bytes_of(way.plan->format.codec->weights));
+    return way.kept.bytes + trainer::activation_bytes(config.model, config.micro_batch_rows * config.micro_batches,
+                                                      zero::bytes_of(way.plan->format.codec->weights));
 }
 
 zero::ToldStep RunPlan::step() const {
@@ -201,7 +213,7 @@ RunPlan make_run_plan(const PlanQuestion& question) {
         plan.unmeasured = "nothing was measured";
     else
         plan.measured = measure(plan.way, question);
-    if (plan.measured) plan.way.forecast = forecast_of(*plan.way.plan, *plan.measured);
+    if (plan.measured) make_forecast(plan.way, *plan.measured);
     add_others(plan, question.source);
     return plan;
 }

@@ -5,7 +5,8 @@
 #pragma once
 
 #include "trainer/config/config.h"
-#include "trainer/plan/laid_aside.h"
+#include "trainer/plan/measured_units.h"
+#include "trainer/plan/step_activations.h"
 #include "zero_infinity/measure/forecast_report.h"
 #include "zero_infinity/measure/machine_rates.h"
 #include "zero_infinity/session/session_plan.h"
@@ -30,7 +31,7 @@ struct ConfigSource {
 // All on the machine that plans.
 struct Measurements {
     zero::MachineRates rates;
-    zero::MeasuredCompute compute;
+    MeasuredUnits units;
 };
 
 // One way to run it.
@@ -39,6 +40,7 @@ struct PlannedWay {
     TrainConfig config;
     std::unique_ptr<zero::SessionPlan> plan;
     std::optional<zero::StepForecast> forecast;  // where times are known
+    KeptGraphs kept;                             // without bytes before units are measured
     zero::ShelfBytes away;                       // of activations, in a step
 };
 
@@ -56,14 +58,14 @@ struct RunPlan {
     double endurance_bytes = 0;  // 0: nobody knows
 
     double bytes_per_parameter() const;  // and step
-    std::uint64_t activation_bytes() const;
+    std::uint64_t activation_bytes() const;  // inputs, and graphs that are kept, as far as these are known
     zero::ToldStep step() const;  // REQUIRES: measured
 };
 
 struct PlanQuestion {
     ConfigSource source;
     bool measured = true;                                  // times are wanted
-    double seconds = 0.4;                                  // of each measurement, a dozen in all
+    double seconds = 0.4;                                  // of each measurement, some sixteen in all
     double endurance_bytes = 0;                            // that the devices are rated to have written; 0: not known
     std::function<void(const std::string& what)> telling;  // what is measured now
 };

@@ -103,7 +103,7 @@ std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& 
 
 OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
     : config_(std::move(config)),
-      away_(away_bytes_of(config_)),
+      away_(away_bytes(config_, kept_graphs(config_, {}))),
       from_(std::move(from)),
       data_(open_data(config_.train_file)),
       batches_(data_, batch_shape(config_), config_.session.seed, device()),

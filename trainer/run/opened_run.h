@@ -5,7 +5,7 @@
 #include "trainer/config/resume_rule.h"
 #include "trainer/data/batches.h"
 #include "trainer/data/token_file.h"
-#include "trainer/plan/laid_aside.h"
+#include "trainer/plan/step_activations.h"
 #include "trainer/run/run_directory.h"
 #include "trainer/run/run_state.h"
 #include "zero_infinity/engine/session.h"
@@ -63,7 +63,7 @@ class OpenedRun {
 
     // Built in this order and destroyed in reverse.
     TrainConfig config_;
-    zero::ShelfBytes away_;  // of activations, in a step
+    zero::ShelfBytes away_;  // of activations, in a step whose graphs are not kept
     WhereFrom from_;
     TokenFile data_;
     Batches batches_;

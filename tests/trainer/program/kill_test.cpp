@@ -147,55 +147,55 @@ int wanted_kills(int usual) {
 }
 
 TEST(Kill, ATrainingKilledAtRandomTimesEndsBitIdentical) {
-    expect_kills_change_nothing(wanted_kills(24), {});
+    expect_kills_change_nothing(wanted_kills(12), {});
 }
 
 TEST(Kill, SoDoesOneThatCommitsEveryThirdStepAndHoldsBackWhatHostMemoryHas) {
-    expect_kills_change_nothing(wanted_kills(12),
-                                {"--set", "run.commit_every=3", "--set", "zero_optimization.offload_param.device=cpu",
-                                 "--set", "zero_optimization.offload_optimizer.device=cpu"});
+    expect_kills_change_nothing(
+        wanted_kills(6), {"--set", "run.commit_every=3", "--set", "zero_optimization.offload_param.device=cpu", "--set",
+                          "zero_optimization.offload_optimizer.device=cpu"});
 }
 
 TEST(Kill, SoDoesOneThatUpdatesWithinBackward) {
-    expect_kills_change_nothing(wanted_kills(12), {"--set", "run.update_order=in_backward"},
+    expect_kills_change_nothing(wanted_kills(6), {"--set", "run.update_order=in_backward"},
                                 {"--set", "gradient_clipping=0"});
 }
 
 TEST(Kill, SoDoesOneThatUpdatesSomeStepsAgain) {
-    expect_kills_change_nothing(wanted_kills(12), {"--set", "run.update_order=speculative"},
+    expect_kills_change_nothing(wanted_kills(6), {"--set", "run.update_order=speculative"},
                                 {"--set", "gradient_clipping=1.8"});
 }
 
 TEST(Kill, SoDoesOneThatUpdatesSomeUnitsWithinBackwardAndDefersTheOthers) {
-    expect_kills_change_nothing(wanted_kills(12),
+    expect_kills_change_nothing(wanted_kills(6),
                                 {"--set", "run.update_order=balanced", "--set", "run.deferred_share=0.5"},
                                 {"--set", "gradient_clipping=0"});
 }
 
 TEST(Kill, SoDoesOneThatDoesSoAndClips) {
-    expect_kills_change_nothing(wanted_kills(12),
+    expect_kills_change_nothing(wanted_kills(6),
                                 {"--set", "run.update_order=balanced", "--set", "run.deferred_share=0.5"},
                                 {"--set", "gradient_clipping=1.8"});
 }
 
 TEST(Kill, SoDoesOneWhoseUnitsStayInHostMemoryWhereThereIsRoom) {
-    expect_kills_change_nothing(wanted_kills(12), {"--set", "memory.fill_host_budget=true", "--set",
-                                                   "run.commit_every=2", "--set", "run.update_order=deferred"});
+    expect_kills_change_nothing(wanted_kills(6), {"--set", "memory.fill_host_budget=true", "--set",
+                                                  "run.commit_every=2", "--set", "run.update_order=deferred"});
 }
 
 TEST(Kill, SoDoesOneWhoseGradientsLeaveHostMemory) {
-    expect_kills_change_nothing(wanted_kills(12),
+    expect_kills_change_nothing(wanted_kills(6),
                                 {"--set", "memory.gradients=nvme", "--set", "run.update_order=deferred"});
 }
 
 // Half of the inputs of units, and all gradients.
 TEST(Kill, SoDoesOneWhoseActivationsLeaveHostMemoryToo) {
-    expect_kills_change_nothing(wanted_kills(12), {"--set", "memory.activation_budget=8KiB", "--set",
-                                                   "memory.gradients=nvme", "--set", "run.update_order=deferred"});
+    expect_kills_change_nothing(wanted_kills(6), {"--set", "memory.activation_budget=8KiB", "--set",
+                                                  "memory.gradients=nvme", "--set", "run.update_order=deferred"});
 }
 
 TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {
-    expect_kills_change_nothing(wanted_kills(24), {"--set", "run.update_order=deferred"});
+    expect_kills_change_nothing(wanted_kills(12), {"--set", "run.update_order=deferred"});
 }
 
 }  // namespace

@@ -119,6 +119,30 @@ TEST_F(Plan, SaysTimesLanesAndWhatWouldBeFaster) {
         EXPECT_NE(words.output.find(word), std::string::npos) << word << "\n" << words.output;
 }
 
+// To the byte, and as many as a run keeps.
+TEST_F(Plan, SaysWhatKeptGraphsTake) {
+    const json recomputed = plan_json();
+    EXPECT_EQ(recomputed["graph_bytes"], 0);
+    std::uint64_t all = 0;
+    for (const json& other : recomputed["others"])
+        if (other["set"].dump().find("memory.activations=keep") != std::string::npos) all = other["graph_bytes"];
+    ASSERT_GT(all, 0U) << recomputed;
+    for (const std::uint64_t budget : {2 * all, all / 2, std::uint64_t{0}}) {
+        SCOPED_TRACE(budget);
+        std::filesystem::remove_all(directory_ / "run");
+        std::filesystem::remove_all(directory_ / "swap");
+        std::vector<std::string> way = {"--set", "memory.activations=keep", "--set",
+                                        "memory.graph_budget=" + std::to_string(budget)};
+        const json planned = plan_json(way);
+        way.insert(way.begin(), {"train", "config.json", "--json"});
+        const Ended trained = run(directory_.path(), way);
+        ASSERT_EQ(trained.code, 0) << trained.errors;
+        EXPECT_EQ(planned["activation_bytes"], json::parse(trained.output)["activation_peak_bytes"]);
+        EXPECT_EQ(planned["graph_bytes"] == 0, budget == 0);
+        EXPECT_EQ(planned["graph_bytes"] == all, budget > all);
+    }
+}
+
 TEST_F(Plan, ATrainingSaysItFirstAndWhatCameOfItLast) {
     const Ended trained = run(directory_.path(), {"train", "config.json", "--plan", "--json"});
     ASSERT_EQ(trained.code, 0) << trained.errors;

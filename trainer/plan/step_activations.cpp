@@ -1,11 +1,16 @@
-#include "trainer/plan/laid_aside.h"
+#include "trainer/plan/step_activations.h"
 
 #include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/engine/session_options.h"
+#include "zero_infinity/engine/tape.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
 
 namespace penstock::trainer {
 namespace {
@@ -16,21 +21,34 @@ std::uint64_t hidden_bytes(const TrainConfig& config) {
            static_cast<std::uint64_t>(config.model.hidden) * element_bytes;
 }
 
-std::size_t unit_count(const TrainConfig& config) {
-    return static_cast<std::size_t>(config.model.layers) + 2;  // and embedding and head
+std::uint32_t unit_count(const TrainConfig& config) {
+    return static_cast<std::uint32_t>(config.model.layers) + 2;  // and embedding and head
 }
 
 }  // namespace
 
-zero::LaidAside laid_aside_by(const TrainConfig& config) {
+KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes) {
     const engine::EngineOptions& engine = config.session.engine;
-    const bool all_kept =
-        engine.activations == engine::Activations::retain && engine.graph_budget_bytes == engine::unbounded_graphs;
+    const auto micro_batches = static_cast<std::uint64_t>(config.micro_batches);
+    KeptGraphs kept{.first = unit_count(config) - 1, .bytes = 0};
+    if (engine.activations == engine::Activations::recompute) return kept;
+    if (engine.graph_budget_bytes == engine::unbounded_graphs) kept.first = 0;
+    if (graph_bytes.empty()) return kept;
+    const std::vector<std::optional<std::uint64_t>> known(graph_bytes.begin(), graph_bytes.end());
+    if (kept.first > 0)
+        kept.first =
+            engine::first_kept_graph(known, static_cast<std::size_t>(micro_batches), engine.graph_budget_bytes);
+    for (std::size_t unit = kept.first; unit + 1 < graph_bytes.size(); ++unit)
+        kept.bytes += graph_bytes[unit] * micro_batches;
+    return kept;
+}
+
+zero::LaidAside laid_aside(const TrainConfig& config, const KeptGraphs& kept) {
     zero::LaidAside laid{.items = {}, .budget_bytes = config.session.activation_bytes};
-    if (laid.budget_bytes == 0 || all_kept) return laid;
+    if (laid.budget_bytes == 0) return laid;
     const std::size_t last = unit_count(config) - 1;
     const auto micro_batches = static_cast<std::uint64_t>(config.micro_batches);
-    for (std::size_t unit = 1; unit < last; ++unit)
+    for (std::size_t unit = 1; unit < kept.first; ++unit)
         for (std::uint64_t index = 0; index < micro_batches; ++index)
             laid.items.push_back({.turn = (last - unit) * micro_batches + index,
                                   .bytes = hidden_bytes(config),
@@ -39,9 +57,9 @@ zero::LaidAside laid_aside_by(const TrainConfig& config) {
     return laid;
 }
 
-zero::ShelfBytes away_bytes_of(const TrainConfig& config) {
+zero::ShelfBytes away_bytes(const TrainConfig& config, const KeptGraphs& kept) {
     try {
-        return zero::shelf_bytes(laid_aside_by(config), 2 * unit_count(config) - 1);
+        return zero::shelf_bytes(laid_aside(config, kept), 2 * std::size_t{unit_count(config)} - 1);
     } catch (const Error& error) {
         throw Error(error.code(), fmt::format("memory.activation_budget: {}; raise it to {} at least, which is what a "
                                               "micro-batch takes between two units",

@@ -1,0 +1,28 @@
+// What a step keeps from forward to backward, known beforehand: which units' graphs, and what of the others' inputs is
+// laid aside under memory.activation_budget. As engine::Tape does.
+#pragma once
+
+#include "trainer/config/config.h"
+#include "zero_infinity/forecast/shelf_replay.h"
+
+#include <cstdint>
+#include <span>
+
+namespace penstock::trainer {
+
+struct KeptGraphs {
+    std::uint32_t first = 0;  // of the units whose graphs are kept; the last unit's always is, and counts for nothing
+    std::uint64_t bytes = 0;  // of them all, as far as that is known
+};
+
+// `graph_bytes`: by unit, of one micro-batch; empty: not known, and where a budget bounds them, as if none were kept.
+KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes);
+
+// The inputs of all units whose graphs are not kept, but the first one's, which are the data; without that budget
+// nothing.
+zero::LaidAside laid_aside(const TrainConfig& config, const KeptGraphs& kept);
+
+// Of a step, to the byte. Throws Error (does_not_fit) where the input of a unit is larger than the budget.
+zero::ShelfBytes away_bytes(const TrainConfig& config, const KeptGraphs& kept);
+
+}  // namespace penstock::trainer
