@@ -41,12 +41,23 @@ constexpr std::int64_t loss_tokens_at_once(const GptOptions& options) noexcept {
     return options.loss_tokens.value_or(std::max<std::int64_t>(1, (256 << 20) / 4 / options.vocabulary));
 }
 
-// Of the hidden states between the units that training keeps for backward (engine::StepReport::activation_bytes).
-// Example: 4096 wide in bf16, 32 layers: 0.55 GB for each row of 2048 tokens.
+// Embedding, layers and head.
+constexpr std::uint32_t unit_count(const GptOptions& options) noexcept {
+    return static_cast<std::uint32_t>(options.layers) + 2;
+}
+
+// Of the hidden states between two units.
+constexpr std::uint64_t hidden_bytes(const GptOptions& options, std::int64_t rows,
+                                     std::uint64_t element_bytes) noexcept {
+    return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(options.context) *
+           static_cast<std::uint64_t>(options.hidden) * element_bytes;
+}
+
+// Of those between all units, which training keeps for backward (engine::StepReport::activation_bytes). Example: 4096
+// wide in bf16, 32 layers: 0.55 GB for each row of 2048 tokens.
 constexpr std::uint64_t activation_bytes(const GptOptions& options, std::int64_t rows,
                                          std::uint64_t element_bytes) noexcept {
-    return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(options.context) *
-           static_cast<std::uint64_t>(options.hidden) * static_cast<std::uint64_t>(options.layers + 1) * element_bytes;
+    return hidden_bytes(options, rows, element_bytes) * (unit_count(options) - 1);
 }
 
 }  // namespace penstock::trainer

@@ -26,8 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t most_places = 64;  // of small units, whose time is not that of memory
 
-// Units with equal ones are taken to cost the same.
-std::string kind_of(const engine::Unit& unit) {
+// Units with equal ones are taken to cost the same, and to give out alike.
+std::string kind_of(const engine::Unit& unit, const engine::Bundle& input) {
     std::string kind;
     const auto add = [&](const zero::ParameterSpec& spec) {
         kind +=
@@ -35,6 +35,8 @@ std::string kind_of(const engine::Unit& unit) {
     };
     for (const auto& parameter : unit.parameters()) add(parameter->spec());
     for (const engine::Borrowed& borrowed : unit.borrowed()) add(borrowed.parameter->spec());
+    for (const auto& [name, tensor] : input)
+        kind += fmt::format("{} {}{} ", name, fmt::join(tensor.sizes(), "x"), tensor.requires_grad() ? " graded" : "");
     return kind;
 }
 
@@ -45,11 +47,15 @@ std::vector<engine::Parameter*> parameters_of(const engine::Unit& unit) {
     return parameters;
 }
 
+// With a gradient where what they come from has one, as the engine cuts them.
 engine::Bundle leaves_of(const engine::Bundle& bundle) {
     engine::Bundle leaves;
-    for (const auto& [name, tensor] : bundle)
-        leaves.set(name, tensor.detach().requires_grad_(tensor.is_floating_point()));
+    for (const auto& [name, tensor] : bundle) leaves.set(name, tensor.detach().requires_grad_(tensor.requires_grad()));
     return leaves;
+}
+
+bool has_gradient(const engine::Bundle& bundle) {
+    return std::any_of(bundle.begin(), bundle.end(), [](const auto& entry) { return entry.second.requires_grad(); });
 }
 
 // Weights and gradients of one unit, in as many places as no cache holds: a step meets each unit's cold.
@@ -139,12 +145,13 @@ class UnitProbe {
     struct Measured {
         zero::UnitSeconds recomputed, kept;
         std::uint64_t graph_bytes = 0;
+        engine::Bundle output;
     };
     Measured measure();
+    // What the next unit is given.
     engine::Bundle output() {
         memory_.bind(0);
-        const at::AutoGradMode no_graph(false);
-        return unit_.run(input_);
+        return leaves_of(run(true));
     }
 
    private:
@@ -214,8 +221,10 @@ void UnitProbe::differentiate(const engine::Bundle& output, bool first) {
     memory_.take_gradients(std::span(gradients).subspan(given), first);
 }
 
-// Of one micro-batch among all of them: the first makes the sum, the others add to it.
+// Of one micro-batch among all of them: the first makes the sum, the others add to it. A unit that no gradient comes to
+// is not run again.
 double UnitProbe::backward(bool keeps) {
+    if (!last_ && !has_gradient(output())) return 0;
     const bool first = question_.micro_batches == 1;
     return median_of([&] {
         const at::AutoGradMode graph(true);
@@ -241,8 +250,12 @@ UnitProbe::Measured UnitProbe::measure() {
     const auto seconds = [&](bool keeps) {
         return zero::UnitSeconds{.forward = last_ ? 0 : forward(keeps) * count, .backward = backward(keeps) * count};
     };
-    Measured measured{.recomputed = seconds(false), .kept = {}, .graph_bytes = last_ ? 0 : graph_bytes()};
-    measured.kept = last_ ? measured.recomputed : seconds(true);
+    Measured measured{.recomputed = seconds(false), .kept = {}, .graph_bytes = 0, .output = {}};
+    measured.kept = measured.recomputed;
+    if (last_) return measured;
+    measured.kept = seconds(true);
+    measured.graph_bytes = graph_bytes();
+    measured.output = output();
     return measured;
 }
 
@@ -258,17 +271,17 @@ MeasuredUnits measure_units(const UnitsQuestion& question) {
     engine::Bundle input = question.input;
     for (std::size_t i = 0; i < units.size(); ++i) {
         const bool last = i + 1 == units.size();
-        const std::string kind = kind_of(*units[i]);
+        const std::string kind = kind_of(*units[i], input);
         auto found = known.find(kind);
         if (found == known.end() || last) {
             if (question.at) question.at(units[i]->name());
             UnitProbe probe(*units[i], input, last, question);
             found = known.insert_or_assign(kind, probe.measure()).first;
-            if (!last) input = probe.output();
         }
         measured.recomputed.push_back(found->second.recomputed);
         measured.kept.push_back(found->second.kept);
         measured.graph_bytes.push_back(found->second.graph_bytes);
+        if (!last) input = found->second.output;
     }
     measured.kinds = known.size();
     return measured;

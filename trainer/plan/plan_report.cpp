@@ -33,17 +33,16 @@ std::string options_text(const PlannedWay& way, const PlannedWay& now) {
 }
 
 std::string text_of_memory(const RunPlan& plan) {
-    const std::uint64_t graphs = plan.way.kept.bytes;
-    const std::string inputs = mebibytes(plan.activation_bytes() - graphs);
-    const bool within = plan.way.config.session.activation_bytes > 0;
+    const std::uint64_t laid = bytes_of(laid_aside(plan.way.config, plan.way.kept));
+    const std::string outside = mebibytes(plan.activation_bytes() - laid);
     std::string activations =
-        within ? fmt::format(
-                     "the pool, exactly; {} of inputs for backward lie within it, of which {} go to NVMe and "
-                     "come back",
-                     inputs, mebibytes(plan.way.away.out))
-               : fmt::format("the pool, exactly; and {} of activations for backward, outside of it", inputs);
-    if (graphs > 0)
-        activations += fmt::format("{} {} of kept graphs", within ? "; outside of it" : ", with", mebibytes(graphs));
+        laid == 0 ? fmt::format("the pool, exactly; and {} of activations for backward, outside of it", outside)
+                  : fmt::format(
+                        "the pool, exactly; with {} of activations for backward, {} of which go to NVMe and "
+                        "come back, and {} outside of it",
+                        mebibytes(laid), mebibytes(plan.way.away.out), outside);
+    if (plan.way.kept.bytes > 0) activations += fmt::format(", {} of them graphs", mebibytes(plan.way.kept.bytes));
+    if (!plan.graphs_are_known()) activations += ", and the graphs that are kept";
     std::string text = report_line("memory", activations);
     std::string table = plan.way.plan->memory.budget.table();
     if (!table.empty() && table.back() != '\n') table += '\n';
@@ -85,7 +84,9 @@ std::string text_of_others(const RunPlan& plan) {
             text.empty() ? "faster" : "",
             fmt::format("{:.3f} s ({:.2f}x) with {}", other.forecast->seconds, ratio, options_text(other, plan.way)));
     }
-    return text.empty() ? report_line("faster", "no other order of updates or place of weights that fits here") : text;
+    return text.empty()
+               ? report_line("faster", "no other order of updates, place of weights or kept graphs that fit here")
+               : text;
 }
 
 ordered_json json_of(const zero::StepForecast& step) {
@@ -151,13 +152,14 @@ std::string text_of(const RunPlan& plan) {
 
 std::string json_of(const RunPlan& plan) {
     const zero::SessionPlan& own = *plan.way.plan;
+    const ordered_json graphs = plan.graphs_are_known() ? ordered_json(plan.way.kept.bytes) : ordered_json(nullptr);
     ordered_json object = {{"params", plan.parameters},
                            {"trainable_params", plan.trainable},
                            {"units", own.layout.unit_count()},
                            {"tokens_per_step", plan.way.config.tokens_per_step()},
                            {"pool", json_of_pool(plan)},
                            {"activation_bytes", plan.activation_bytes()},
-                           {"graph_bytes", plan.way.kept.bytes},          // within them
+                           {"graph_bytes", graphs},                       // within them
                            {"activation_nvme_bytes", plan.way.away.out},  // as the step log has it
                            {"activation_nvme_read_bytes", plan.way.away.in},
                            {"prefetch_depth", own.memory.window.depth},

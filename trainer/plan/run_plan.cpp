@@ -132,9 +132,11 @@ PlannedWay with_best_share(PlannedWay way, const ConfigSource& source, const Mea
     return way;
 }
 
-// Graphs lie beside the pool.
+// Graphs lie beside the pool, and so do the inputs of the units that keep them.
 bool graphs_fit(const PlannedWay& way, const pool::MachineMemory& machine) {
-    return way.kept.bytes + way.plan->memory.budget.used_bytes() <= machine.available_bytes;
+    const std::uint64_t beside =
+        way.kept.bytes + input_bytes_of_step(way.config) - bytes_of(laid_aside(way.config, way.kept));
+    return beside + way.plan->memory.budget.used_bytes() <= machine.available_bytes;
 }
 
 void add_others(RunPlan& plan, const ConfigSource& source) {
@@ -188,9 +190,11 @@ double RunPlan::bytes_per_parameter() const {
 }
 
 std::uint64_t RunPlan::activation_bytes() const {
-    const TrainConfig& config = way.config;
-    return way.kept.bytes + trainer::activation_bytes(config.model, config.micro_batch_rows * config.micro_batches,
-                                                      zero::bytes_of(way.plan->format.codec->weights));
+    return way.kept.bytes + input_bytes_of_step(way.config);
+}
+
+bool RunPlan::graphs_are_known() const {
+    return measured || way.config.session.engine.activations == engine::Activations::recompute;
 }
 
 zero::ToldStep RunPlan::step() const {

@@ -59,6 +59,8 @@ struct RunPlan {
 
     double bytes_per_parameter() const;  // and step
     std::uint64_t activation_bytes() const;  // inputs, and graphs that are kept, as far as these are known
+    // Else as if none were kept, where a budget bounds them, and without what they take.
+    bool graphs_are_known() const;
     zero::ToldStep step() const;  // REQUIRES: measured
 };
 

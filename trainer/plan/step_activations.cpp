@@ -15,14 +15,13 @@
 namespace penstock::trainer {
 namespace {
 
-std::uint64_t hidden_bytes(const TrainConfig& config) {
-    const std::uint64_t element_bytes = zero::bytes_of(zero::find_codec(config.session.codec)->weights);
-    return static_cast<std::uint64_t>(config.micro_batch_rows) * static_cast<std::uint64_t>(config.model.context) *
-           static_cast<std::uint64_t>(config.model.hidden) * element_bytes;
+std::uint64_t element_bytes(const TrainConfig& config) {
+    return zero::bytes_of(zero::find_codec(config.session.codec)->weights);
 }
 
-std::uint32_t unit_count(const TrainConfig& config) {
-    return static_cast<std::uint32_t>(config.model.layers) + 2;  // and embedding and head
+// Of a micro-batch, between two units.
+std::uint64_t input_bytes(const TrainConfig& config) {
+    return hidden_bytes(config.model, config.micro_batch_rows, element_bytes(config));
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ std::uint32_t unit_count(const TrainConfig& config) {
 KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes) {
     const engine::EngineOptions& engine = config.session.engine;
     const auto micro_batches = static_cast<std::uint64_t>(config.micro_batches);
-    KeptGraphs kept{.first = unit_count(config) - 1, .bytes = 0};
+    KeptGraphs kept{.first = unit_count(config.model) - 1, .bytes = 0};
     if (engine.activations == engine::Activations::recompute) return kept;
     if (engine.graph_budget_bytes == engine::unbounded_graphs) kept.first = 0;
     if (graph_bytes.empty()) return kept;
@@ -46,24 +45,34 @@ KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t>
 zero::LaidAside laid_aside(const TrainConfig& config, const KeptGraphs& kept) {
     zero::LaidAside laid{.items = {}, .budget_bytes = config.session.activation_bytes};
     if (laid.budget_bytes == 0) return laid;
-    const std::size_t last = unit_count(config) - 1;
+    const std::size_t last = unit_count(config.model) - 1;
     const auto micro_batches = static_cast<std::uint64_t>(config.micro_batches);
     for (std::size_t unit = 1; unit < kept.first; ++unit)
         for (std::uint64_t index = 0; index < micro_batches; ++index)
             laid.items.push_back({.turn = (last - unit) * micro_batches + index,
-                                  .bytes = hidden_bytes(config),
+                                  .bytes = input_bytes(config),
                                   .laid_in = unit,
-                                  .taken_in = 2 * last - unit});
+                                  .taken_in = {2 * last - unit}});
     return laid;
+}
+
+std::uint64_t input_bytes_of_step(const TrainConfig& config) {
+    return activation_bytes(config.model, config.micro_batch_rows * config.micro_batches, element_bytes(config));
+}
+
+std::uint64_t bytes_of(const zero::LaidAside& laid) {
+    std::uint64_t bytes = 0;
+    for (const zero::LaidItem& item : laid.items) bytes += item.bytes;
+    return bytes;
 }
 
 zero::ShelfBytes away_bytes(const TrainConfig& config, const KeptGraphs& kept) {
     try {
-        return zero::shelf_bytes(laid_aside(config, kept), 2 * std::size_t{unit_count(config)} - 1);
+        return zero::shelf_bytes(laid_aside(config, kept), 2 * std::size_t{unit_count(config.model)} - 1);
     } catch (const Error& error) {
         throw Error(error.code(), fmt::format("memory.activation_budget: {}; raise it to {} at least, which is what a "
                                               "micro-batch takes between two units",
-                                              error.what(), bytes_text(hidden_bytes(config))));
+                                              error.what(), bytes_text(input_bytes(config))));
     }
 }
 

@@ -18,11 +18,15 @@ struct KeptGraphs {
 // `graph_bytes`: by unit, of one micro-batch; empty: not known, and where a budget bounds them, as if none were kept.
 KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes);
 
+std::uint64_t input_bytes_of_step(const TrainConfig& config);  // of all units, and micro-batches
+
 // The inputs of all units whose graphs are not kept, but the first one's, which are the data; without that budget
 // nothing.
 zero::LaidAside laid_aside(const TrainConfig& config, const KeptGraphs& kept);
+std::uint64_t bytes_of(const zero::LaidAside& laid);
 
-// Of a step, to the byte. Throws Error (does_not_fit) where the input of a unit is larger than the budget.
+// Of a step, to the byte: all of one size. Throws Error (does_not_fit) where the input of a unit is larger than the
+// budget.
 zero::ShelfBytes away_bytes(const TrainConfig& config, const KeptGraphs& kept);
 
 }  // namespace penstock::trainer

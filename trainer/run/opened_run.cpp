@@ -12,7 +12,6 @@
 #include "trainer/config/swap_directories.h"
 #include "trainer/models/gpt.h"
 #include "trainer/run/run_log.h"
-#include "zero_infinity/codec/codec.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <ATen/Parallel.h>
@@ -279,20 +278,18 @@ void OpenedRun::say_start(Console& console) {
 
 // They grow with the whole batch, and no budget bounds them, unless one is given.
 void OpenedRun::say_activations(Console& console) const {
-    const std::uint64_t element_bytes =
-        zero::find_codec(config_.session.codec)->weights == zero::PlaneType::fp32 ? 4 : 2;
     const std::int64_t rows = config_.micro_batch_rows * config_.micro_batches;
-    const std::uint64_t kept = activation_bytes(config_.model, rows, element_bytes);
-    if (config_.session.activation_bytes > 0) {
-        console.info(fmt::format("within it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept),
-                                 rows,
-                                 away_.out == 0 ? "" : fmt::format("; {} of them go to NVMe", mebibytes(away_.out))));
-        return;
+    const std::uint64_t laid = bytes_of(laid_aside(config_, kept_graphs(config_, {})));
+    const std::uint64_t kept = input_bytes_of_step(config_) - laid;
+    const bool graphs = config_.session.engine.activations == engine::Activations::retain;
+    if (laid > 0) {
+        console.info(fmt::format(
+            "within it, {} of activations are kept for backward, of {} rows{}", mebibytes(laid), rows,
+            away_.out == 0 ? ""
+                           : fmt::format("; {}{} of them go to NVMe", graphs ? "up to " : "", mebibytes(away_.out))));
     }
     console.info(fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,
-                             config_.session.engine.activations == engine::Activations::retain
-                                 ? ", and what memory.activations \"keep\" adds"
-                                 : ""));
+                             graphs ? ", and what memory.activations \"keep\" adds" : ""));
     const pool::MachineMemory machine = pool::MachineMemory::read();
     if (config_.session.device.kind != zero::DeviceKind::cuda && kept > machine.available_bytes)
         console.warn(

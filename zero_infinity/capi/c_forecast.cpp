@@ -67,18 +67,32 @@ PassVisits whole_visits(const penstock_compute& given, const SessionPlan& plan) 
     return visits;
 }
 
+// Of compute.laid[i].
+std::vector<std::size_t> visits_that_take(const penstock_laid& laid, std::size_t i, std::size_t visit_count) {
+    require(laid.taken_in != nullptr && laid.taken_count > 0, "compute.laid[{}] is never taken", i);
+    std::vector<std::size_t> visits(laid.taken_in, laid.taken_in + laid.taken_count);
+    std::size_t before = laid.laid_in;
+    for (const std::size_t visit : visits) {
+        require(before < visit && visit < visit_count,
+                "compute.laid[{}] is laid aside in visit {} and taken in {} of {}, behind {}", i, laid.laid_in, visit,
+                visit_count, before);
+        before = visit;
+    }
+    return visits;
+}
+
 std::vector<LaidItem> laid_of(const penstock_compute& given) {
     require(given.laid != nullptr || given.laid_count == 0, "compute.laid is NULL");
     std::vector<LaidItem> items;
     std::set<std::uint64_t> turns;
     for (std::size_t i = 0; i < given.laid_count; ++i) {
         const penstock_laid& laid = given.laid[i];
-        require(laid.laid_in < laid.taken_in && laid.taken_in < given.visit_count,
-                "compute.laid[{}] is laid aside in visit {} and taken in {} of {}", i, laid.laid_in, laid.taken_in,
-                given.visit_count);
         require(laid.bytes > 0, "compute.laid[{}] has no bytes", i);
         require(turns.insert(laid.turn).second, "compute.laid has turn {} twice", laid.turn);
-        items.push_back({.turn = laid.turn, .bytes = laid.bytes, .laid_in = laid.laid_in, .taken_in = laid.taken_in});
+        items.push_back({.turn = laid.turn,
+                         .bytes = laid.bytes,
+                         .laid_in = laid.laid_in,
+                         .taken_in = visits_that_take(laid, i, given.visit_count)});
     }
     return items;
 }

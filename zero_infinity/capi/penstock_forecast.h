@@ -43,12 +43,14 @@ typedef struct penstock_rates {
 penstock_status penstock_session_measure(const penstock_model* model, const penstock_session_options* options,
                                          double seconds, penstock_rates* rates, penstock_error* error);
 
-// What compute lays aside in one visit of a pass (penstock_session_lay), and takes again before it makes a later one.
+// What compute lays aside in one visit of a pass (penstock_session_lay), and takes again before it makes later ones,
+// the last of which drops it. Visits are named by their place among those of the pass.
 typedef struct penstock_laid {
-    uint64_t turn;   // in which it is taken, as penstock_session_lay has it: another one each
+    uint64_t turn;   // as penstock_session_lay has it: another one each
     uint64_t bytes;  // above 0
-    size_t laid_in;  // a visit, by its place among those of the pass
-    size_t taken_in;
+    size_t laid_in;
+    const size_t* taken_in;  // each later than the one before
+    size_t taken_count;      // 1 or more
 } penstock_laid;
 
 // What compute does in a step, as its client measured it on this machine.

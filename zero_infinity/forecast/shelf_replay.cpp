@@ -18,7 +18,7 @@ ShelfReplay::ShelfReplay(const LaidAside& laid, std::size_t visits, VirtualDevic
     : device_(device),
       first_number_(first_number),
       wait_(std::move(wait)),
-      all_bytes_(laid.budget_bytes / pool::granule_bytes * pool::granule_bytes),
+      all_bytes_(pool::whole_granules(laid.budget_bytes)),  // as the pool has it
       free_bytes_(all_bytes_),
       bytes_(laid.items.size()),
       under_way_(laid.items.size()),
@@ -29,15 +29,22 @@ ShelfReplay::ShelfReplay(const LaidAside& laid, std::size_t visits, VirtualDevic
     std::sort(by_turn.begin(), by_turn.end(),
               [&](std::size_t a, std::size_t b) { return laid.items[a].turn < laid.items[b].turn; });
     std::vector<std::uint64_t> turns(laid.items.size());
-    for (std::size_t turn = 0; turn < by_turn.size(); ++turn) {
-        const LaidItem& item = laid.items[by_turn[turn]];
-        PENSTOCK_CHECK(item.laid_in < item.taken_in && item.taken_in < visits,
-                       "what is laid aside in visit {} is taken in {} of {}", item.laid_in, item.taken_in, visits);
-        turns[by_turn[turn]] = turn;
-        bytes_[turn] = pool::whole_granules(item.bytes);
-        visits_[item.taken_in].taken.push_back(turn);
+    for (std::size_t turn = 0; turn < by_turn.size(); ++turn) turns[by_turn[turn]] = turn;
+    for (std::size_t i = 0; i < laid.items.size(); ++i) add(laid.items[i], turns[i]);
+}
+
+void ShelfReplay::add(const LaidItem& item, std::uint64_t turn) {
+    if (item.bytes > all_bytes_) refuse(item.bytes);
+    bytes_[turn] = pool::whole_granules(item.bytes);
+    visits_[item.laid_in].laid.push_back(turn);
+    PENSTOCK_CHECK(!item.taken_in.empty(), "what is laid aside in visit {} is never taken", item.laid_in);
+    std::size_t before = item.laid_in;
+    for (const std::size_t visit : item.taken_in) {
+        PENSTOCK_CHECK(before < visit && visit < visits_.size(), "what is laid aside in visit {} is taken in {} of {}",
+                       item.laid_in, visit, visits_.size());
+        visits_[visit].taken.push_back({.turn = turn, .last = visit == item.taken_in.back()});
+        before = visit;
     }
-    for (std::size_t i = 0; i < turns.size(); ++i) visits_[laid.items[i].laid_in].laid.push_back(turns[i]);
 }
 
 ShelfBytes shelf_bytes(const LaidAside& laid, std::size_t visits) {
@@ -65,14 +72,14 @@ std::size_t ShelfReplay::pieces(std::size_t visit) const {
 }
 
 void ShelfReplay::begin_piece(std::size_t visit, std::size_t piece) {
-    const std::vector<std::uint64_t>& taken = visits_[visit].taken;
-    if (piece < taken.size()) require_room(order_.take(taken[piece]), taken[piece]);
+    const std::vector<Take>& taken = visits_[visit].taken;
+    if (piece < taken.size() && !order_.take(taken[piece].turn)) refuse(bytes_[taken[piece].turn]);
 }
 
 void ShelfReplay::end_piece(std::size_t visit, std::size_t piece) {
     const auto& [taken, laid] = visits_[visit];
-    if (piece < taken.size()) order_.drop(taken[piece]);
-    if (piece < laid.size()) require_room(order_.lay(laid[piece], bytes_[laid[piece]]), laid[piece]);
+    if (piece < taken.size()) taken[piece].last ? order_.drop(taken[piece].turn) : order_.put_back(taken[piece].turn);
+    if (piece < laid.size() && !order_.lay(laid[piece], bytes_[laid[piece]])) refuse(bytes_[laid[piece]]);
 }
 
 bool ShelfReplay::find_room(std::uint64_t, std::uint64_t bytes) {
@@ -92,10 +99,12 @@ void ShelfReplay::begin(Direction direction, std::uint64_t turn) {
     device_.begin({direction, first_number_ + turn, static_cast<double>(bytes_[turn])});
 }
 
-void ShelfReplay::require_room(bool found, std::uint64_t turn) const {
-    if (!found)
-        throw Error(ExitCode::does_not_fit, fmt::format("{} to lay aside find no room in {} for activations",
-                                                        bytes_text(bytes_[turn]), bytes_text(all_bytes_)));
+void ShelfReplay::refuse(std::uint64_t bytes) const {
+    throw Error(
+        ExitCode::does_not_fit,
+        fmt::format("{} to lay aside find no room in a budget of {} for activations: raise it to that, and what "
+                    "else is in use, at least",
+                    bytes_text(bytes), bytes_text(all_bytes_)));
 }
 
 }  // namespace penstock::zero

@@ -16,11 +16,13 @@ struct ShelfBytes {
     std::uint64_t out = 0, in = 0;  // that go to NVMe in a pass, and come back
 };
 
-// Exactly: what goes does not depend on how long anything takes. Throws as ShelfReplay.
+// Does not depend on how long anything takes. Exact where all are of one size: others leave holes in the shelf's
+// memory, which are not foreseen. Throws as ShelfReplay.
 ShelfBytes shelf_bytes(const LaidAside& laid, std::size_t visits);
 
 // A visit is made in pieces, each of which may take a thing before it and lay one aside after it: a unit's
-// micro-batches. Throws Error (does_not_fit): a thing finds no room beside those that are in use.
+// micro-batches, or the several tensors of one. Throws Error (does_not_fit): a thing finds no room beside those that
+// are in use.
 class ShelfReplay final : private ShelfHands {
    public:
     using Reached = std::function<bool()>;
@@ -43,8 +45,13 @@ class ShelfReplay final : private ShelfHands {
     void ended(std::uint64_t number) { under_way_[number - first_number_] = false; }  // of a transfer
 
    private:
+    struct Take {
+        std::uint64_t turn = 0;
+        bool last = false;
+    };
     struct OfVisit {
-        std::vector<std::uint64_t> taken, laid;  // by turn, in their order
+        std::vector<Take> taken;
+        std::vector<std::uint64_t> laid;  // by turn
     };
 
     bool find_room(std::uint64_t turn, std::uint64_t bytes) override;
@@ -53,7 +60,8 @@ class ShelfReplay final : private ShelfHands {
     void fetch(std::uint64_t turn) override { begin(Direction::read, turn); }
     void wait(std::uint64_t turn) override;
     void begin(Direction direction, std::uint64_t turn);
-    void require_room(bool found, std::uint64_t turn) const;
+    void add(const LaidItem& item, std::uint64_t turn);
+    [[noreturn]] void refuse(std::uint64_t bytes) const;
 
     VirtualDevice& device_;
     std::uint64_t first_number_;

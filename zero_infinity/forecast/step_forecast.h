@@ -37,11 +37,14 @@ struct HostSeconds {
     unsigned cores = 1;
 };
 
-// What compute lays aside in one visit of a pass, once it has made it, and takes again before a later one.
+// What compute lays aside in one visit of a pass, once it has made it, and takes again before later ones, the last of
+// which drops it. Visits are named by their place among those of the pass.
 struct LaidItem {
-    std::uint64_t turn = 0;  // 0 is taken first; one item each
+    std::uint64_t turn =
+        0;  // by which it is laid aside: what has the lowest is thought to be taken first; one item each
     std::uint64_t bytes = 0;
-    std::size_t laid_in = 0, taken_in = 0;  // visits, by their place among those of the pass
+    std::size_t laid_in = 0;
+    std::vector<std::size_t> taken_in;  // at least one, each later than the one before
 };
 
 struct LaidAside {

@@ -8,9 +8,10 @@ namespace penstock::zero {
 
 bool ShelfOrder::lay(std::uint64_t turn, std::uint64_t bytes) {
     PENSTOCK_CHECK(!has(turn), "two things are laid aside for turn {}", turn);
-    longest_ = std::max(longest_, bytes);
-    keep_room();
+    const std::uint64_t longest = std::max(longest_, bytes);
+    keep_room(2 * longest);
     if (!find_room(turn, bytes, std::nullopt)) return false;
+    longest_ = longest;
     items_[turn] = {.state = Item::State::there, .bytes = bytes};
     staying_ += bytes;
     return true;
@@ -99,9 +100,9 @@ void ShelfOrder::arrive(Entry& entry) {
     entry.second.state = Item::State::there;
 }
 
-// While there is room for two more, nothing has to be waited for.
-void ShelfOrder::keep_room() {
-    for (auto next = items_.rbegin(); next != items_.rend() && staying_ + 2 * longest_ > most_; ++next)
+// With room for two more, nothing has to be waited for.
+void ShelfOrder::keep_room(std::uint64_t bytes) {
+    for (auto next = items_.rbegin(); next != items_.rend() && staying_ + bytes > most_; ++next)
         if (next->second.state == Item::State::there && !next->second.taken) send_out(*next);
 }
 

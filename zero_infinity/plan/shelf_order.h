@@ -1,5 +1,5 @@
-// Which of the things that are laid aside lies in memory when: decided without memory, I/O or clock, for a Shelf as for
-// its forecast. What finds no room goes to NVMe, what is taken last first, and comes back before it is taken. For an
+// Which of the things that are laid aside lies in memory when: decided without I/O or clock, for a Shelf as for its
+// forecast. What finds no room goes to NVMe, what is taken last first, and comes back before it is taken. For an
 // order that is known this is the least that can be moved (L. A. Belady, A study of replacement algorithms for a
 // virtual-storage computer, IBM Systems Journal 5(2), 1966).
 #pragma once
@@ -30,7 +30,7 @@ class ShelfOrder {
     // Of so many bytes of memory. The hands outlive it.
     ShelfOrder(std::uint64_t most_bytes, ShelfHands& hands) : most_(most_bytes), hands_(hands) {}
 
-    // False: there is no room beside what is in use, and it is as if nobody had asked.
+    // False: there is no room beside what is in use. Then nothing is laid or taken, but others may have gone to NVMe.
     [[nodiscard]] bool lay(std::uint64_t turn, std::uint64_t bytes);  // its memory is to be filled before the next call
     [[nodiscard]] bool take(std::uint64_t turn);  // waits until its memory has it; what is taken next comes meanwhile
     void put_back(std::uint64_t turn);            // which was taken: it is laid aside as before
@@ -59,7 +59,7 @@ class ShelfOrder {
     void send_out(Entry& entry);
     void end_leaving(Entry& entry);
     void arrive(Entry& entry);
-    void keep_room();
+    void keep_room(std::uint64_t bytes);
     void fetch(Entry& entry);
     void fetch_ahead(std::uint64_t turn);
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace penstock::zero {
@@ -16,7 +18,8 @@ Shelf::Shelf(pool::PinnedPool& pool, pool::UseId use, ShelfMover& mover, std::st
 Shelf::~Shelf() = default;
 
 std::span<std::byte> Shelf::lay(const Place& place) {
-    if (!order_.lay(place.turn, pool::whole_granules(place.bytes))) fail(place.bytes);
+    const std::uint64_t most = pool_.figures(use_).bytes;  // which no rounding passes
+    if (place.bytes > most || !order_.lay(place.turn, pool::whole_granules(place.bytes))) fail(place.bytes);
     Held& held = held_.at(place.turn);
     held.unit = place.unit;
     held.bytes = place.bytes;
@@ -67,9 +70,11 @@ void Shelf::wait(std::uint64_t turn) {
 }
 
 void Shelf::fail(std::uint64_t bytes) const {
+    const std::uint64_t granted = pool_.figures(use_).granted_bytes;
+    const std::uint64_t least = bytes + std::min(granted, std::numeric_limits<std::uint64_t>::max() - bytes);
     throw Error(ExitCode::does_not_fit,
                 fmt::format("{} to lay aside find no room in {} beside what is in use: raise it to {} at least",
-                            bytes_text(bytes), setting_, bytes_text(pool_.figures(use_).granted_bytes + bytes)));
+                            bytes_text(bytes), setting_, bytes_text(least)));
 }
 
 }  // namespace penstock::zero

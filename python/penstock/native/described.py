@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,12 +64,13 @@ def trained_type(model: ModelSpec) -> torch.dtype:
 
 @dataclass(frozen=True)
 class LaidItem:
-    """What is laid aside in one visit of a pass, once it is made, and taken again before a later one (Core.lay)."""
+    """What is laid aside in one visit of a pass, once it is made, and taken again before later ones, of which the last
+    drops it (Core.lay)."""
 
     turn: int
     bytes: int
     laid_in: int
-    taken_in: int
+    taken_in: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,14 @@ class Described:
     def _c_compute(self, compute: Compute) -> Any:
         visits = visits_of([self._parts_of(each) for each in compute.visits])
         seconds = array(ctypes.c_double, compute.seconds)
-        laid = array(c.LaidItem, [c.LaidItem(*astuple(each)) for each in compute.laid])
+        taken = [array(ctypes.c_size_t, each.taken_in) for each in compute.laid]
+        laid = array(c.LaidItem, [c.LaidItem(each.turn, each.bytes, each.laid_in, visits, len(visits))
+                                  for each, visits in zip(compute.laid, taken)])
         given = made(c.Compute, visits=visits, visit_count=len(visits), seconds=seconds,
                      forward_count=compute.forward_visits, passes=compute.passes, rest_seconds=compute.rest_seconds,
                      tokens=compute.tokens or 0, endurance_bytes=compute.endurance_bytes, laid=laid,
                      laid_count=len(laid))
-        given.kept = (visits, seconds, laid)
+        given.kept = (visits, seconds, laid, taken)
         return given
 
     def _spec(self, place: Place) -> ParameterSpec:

@@ -102,7 +102,8 @@ class Rates(Structure):
 
 
 class LaidItem(Structure):
-    _fields_ = [("turn", c_uint64), ("bytes", c_uint64), ("laid_in", c_size_t), ("taken_in", c_size_t)]
+    _fields_ = [("turn", c_uint64), ("bytes", c_uint64), ("laid_in", c_size_t), ("taken_in", POINTER(c_size_t)),
+                ("taken_count", c_size_t)]
 
 
 class Compute(Structure):

@@ -92,7 +92,7 @@ class MeasuringCore:
         self._since: float | None = None
         self._memory: dict[int, torch.Tensor] = {}  # of what is laid aside, by turn
         self._laid: dict[int, tuple[int, int]] = {}  # of this pass, by turn: bytes, and the visit behind which
-        self._taken: dict[int, int] = {}  # and the one before which
+        self._taken: dict[int, list[int]] = {}  # and those before which it is taken
 
     # Passes.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
@@ -139,18 +139,21 @@ class MeasuringCore:
         return self._memory[turn]
 
     def take(self, turn: int) -> torch.Tensor:
-        self._taken.setdefault(turn, len(self.stays))
+        self._taken.setdefault(turn, []).append(len(self.stays))
         return self._memory[turn]
 
     def drop(self, turn: int) -> None:
         del self._memory[turn]
 
     def laid_items(self) -> tuple[LaidItem, ...]:
-        """Of this pass. What nobody takes has its room until the end."""
+        """Of this pass. What nobody takes is thought to be taken at its end."""
         last = len(self.stays) - 1
-        items = (LaidItem(turn, count, behind, min(self._taken.get(turn, last), last))
-                 for turn, (count, behind) in self._laid.items())
-        return tuple(each for each in items if each.laid_in < each.taken_in)
+        items = []
+        for turn, (count, behind) in self._laid.items():
+            visits = sorted({min(each, last) for each in self._taken.get(turn, [last])})
+            if visits[0] > behind:
+                items.append(LaidItem(turn, count, behind, tuple(visits)))
+        return tuple(items)
 
     # Private.
     def _leave(self) -> None:

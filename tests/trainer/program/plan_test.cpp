@@ -143,6 +143,24 @@ TEST_F(Plan, SaysWhatKeptGraphsTake) {
     }
 }
 
+// What is frozen at the beginning has no gradient to make, and so no graph.
+TEST_F(Plan, SaysWhatKeptGraphsTakeWhereUnitsAreFrozen) {
+    for (const char* frozen : {R"(["embedding"])", R"(["embedding","blocks.0"])", R"(["blocks.0"])"}) {
+        SCOPED_TRACE(frozen);
+        std::filesystem::remove_all(directory_ / "run");
+        std::filesystem::remove_all(directory_ / "swap");
+        std::vector<std::string> way = {"--set", "memory.activations=keep", "--set",
+                                        std::string("model.frozen=") + frozen};
+        const json planned = plan_json(way);
+        way.insert(way.begin(), {"train", "config.json", "--json"});
+        const Ended trained = run(directory_.path(), way);
+        ASSERT_EQ(trained.code, 0) << trained.errors;
+        EXPECT_EQ(planned["activation_bytes"], json::parse(trained.output)["activation_peak_bytes"]);
+    }
+    const json unknown = plan_json({"--set", "memory.activations=keep", "--bytes-only"});
+    EXPECT_TRUE(unknown["graph_bytes"].is_null());
+}
+
 TEST_F(Plan, ATrainingSaysItFirstAndWhatCameOfItLast) {
     const Ended trained = run(directory_.path(), {"train", "config.json", "--plan", "--json"});
     ASSERT_EQ(trained.code, 0) << trained.errors;

@@ -130,8 +130,9 @@ TEST_F(CForecastTest, VisitsAreTheClientsOwnWithTheOwnersOfWhatTheyBorrow) {
 TEST_F(CForecastTest, WhatIsLaidAsideMovesWhereItFindsNoRoom) {
     ASSERT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
     const penstock_forecast without = forecast;
-    const penstock_laid laid[] = {{.turn = 9, .bytes = 8192, .laid_in = 0, .taken_in = 4},
-                                  {.turn = 7, .bytes = 8192, .laid_in = 1, .taken_in = 3}};
+    const std::size_t taken[] = {3, 4};
+    const penstock_laid laid[] = {{.turn = 9, .bytes = 8192, .laid_in = 0, .taken_in = taken + 1, .taken_count = 1},
+                                  {.turn = 7, .bytes = 8192, .laid_in = 1, .taken_in = taken, .taken_count = 1}};
     compute.laid = laid;
     compute.laid_count = 2;
     ASSERT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
@@ -142,25 +143,57 @@ TEST_F(CForecastTest, WhatIsLaidAsideMovesWhereItFindsNoRoom) {
     EXPECT_NEAR(forecast.read_bytes, without.read_bytes + 8192, 1e-3);
     EXPECT_GT(forecast.wait_spills_seconds, 0);
     EXPECT_GT(forecast.seconds, without.seconds);
+    for (const std::uint64_t lacking : {4096, 4095}) {  // the pool has whole granules
+        caller.options.activation_budget_bytes = lacking;
+        EXPECT_EQ(ask(), PENSTOCK_DOES_NOT_FIT);
+    }
+    caller.options.activation_budget_bytes = 4097;
+    EXPECT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
     caller.options.activation_budget_bytes = 4096;
     EXPECT_EQ(ask(), PENSTOCK_DOES_NOT_FIT);
     EXPECT_NE(std::string(caller.error.message).find("activations"), std::string::npos) << caller.error.message;
 }
 
+// What several units are given is read again for each of them, where its room is another's meanwhile.
+TEST_F(CForecastTest, WhatIsTakenSeveralTimesMayComeSeveralTimes) {
+    const std::size_t taken[] = {2, 3, 4};
+    const penstock_laid laid[] = {{.turn = 9, .bytes = 8192, .laid_in = 0, .taken_in = taken, .taken_count = 3},
+                                  {.turn = 8, .bytes = 8192, .laid_in = 0, .taken_in = taken, .taken_count = 3}};
+    compute.laid = laid;
+    compute.laid_count = 2;
+    caller.options.activation_budget_bytes = 8192;
+    ASSERT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
+    const penstock_forecast often = forecast;
+    compute.laid_count = 1;
+    ASSERT_EQ(ask(), PENSTOCK_OK) << caller.error.message;
+    EXPECT_GE(often.read_bytes, forecast.read_bytes + 4 * 8192);
+    EXPECT_LE(often.write_bytes, forecast.write_bytes + 2 * 8192) << "what NVMe has, it keeps";
+}
+
 TEST_F(CForecastTest, WhatIsLaidAsideIsChecked) {
-    penstock_laid laid[] = {{.turn = 9, .bytes = 8192, .laid_in = 0, .taken_in = 4},
-                            {.turn = 7, .bytes = 8192, .laid_in = 1, .taken_in = 3}};
+    const std::size_t taken[] = {3, 4, 5};
+    penstock_laid laid[] = {{.turn = 9, .bytes = 8192, .laid_in = 0, .taken_in = taken + 1, .taken_count = 1},
+                            {.turn = 7, .bytes = 8192, .laid_in = 1, .taken_in = taken, .taken_count = 2}};
     compute.laid_count = 2;
     refused("compute.laid is NULL");
     compute.laid = laid;
     laid[1].turn = 9;
     refused("turn 9 twice");
-    laid[1] = {.turn = 7, .bytes = 0, .laid_in = 1, .taken_in = 3};
+    laid[1].turn = 7;
+    laid[1].bytes = 0;
     refused("compute.laid[1] has no bytes");
-    laid[1] = {.turn = 7, .bytes = 1, .laid_in = 3, .taken_in = 3};
+    laid[1].bytes = 1;
+    laid[1].laid_in = 3;
     refused("laid aside in visit 3 and taken in 3 of 5");
-    laid[1] = {.turn = 7, .bytes = 1, .laid_in = 3, .taken_in = 5};
+    laid[1].laid_in = 1;
+    laid[1].taken_count = 3;
     refused("taken in 5 of 5");
+    laid[1].taken_count = 0;
+    refused("compute.laid[1] is never taken");
+    laid[1].taken_count = 1;
+    laid[1].bytes = UINT64_MAX;
+    caller.options.activation_budget_bytes = 1 << 20;
+    EXPECT_EQ(ask(), PENSTOCK_DOES_NOT_FIT);
 }
 
 TEST_F(CForecastTest, WhatCannotBeIsRefusedAndNothingIsWritten) {

@@ -79,7 +79,8 @@ TEST_F(LaidAsideTest, WhatItIsWrongToAskForIsRefusedAndNothingHasChanged) {
     refused(penstock_session_lay(caller.session, 6, 1, nullptr, &caller.error), "data is NULL");
     refused(penstock_session_take(caller.session, 6, &data, &caller.error), "nothing is laid aside for turn 6");
     refused(penstock_session_drop(caller.session, 6, &caller.error), "nothing is laid aside for turn 6");
-    EXPECT_EQ(penstock_session_lay(caller.session, 6, 4 * granule, &data, &caller.error), PENSTOCK_DOES_NOT_FIT);
+    for (const std::uint64_t bytes : {std::uint64_t{4} * granule, UINT64_MAX - granule, UINT64_MAX})
+        EXPECT_EQ(penstock_session_lay(caller.session, 6, bytes, &data, &caller.error), PENSTOCK_DOES_NOT_FIT);
     EXPECT_NE(std::string(caller.error.message).find("activation_budget_bytes"), std::string::npos)
         << caller.error.message;
     lay(6);

@@ -153,7 +153,7 @@ zero::LaidAside inputs_of(std::size_t units, std::uint64_t bytes, std::uint64_t 
             laid.items.push_back({.turn = (units - 1 - unit) * 2 + index,
                                   .bytes = bytes,
                                   .laid_in = unit,
-                                  .taken_in = 2 * (units - 1) - unit});
+                                  .taken_in = {2 * (units - 1) - unit}});
     return laid;
 }
 
@@ -185,6 +185,7 @@ TEST(StepForecast, ActivationsThatFindNoRoomTakeTheirBytesAndTheirTime) {
 
 TEST(StepForecast, WhatIsLaidAsideMustFindRoom) {
     EXPECT_THROW(zero::shelf_bytes(inputs_of(4, 8192, 4096), 7), Error);
+    EXPECT_NO_THROW(zero::shelf_bytes(inputs_of(4, 10000, 10000), 7)) << "the pool has whole granules of both";
     EXPECT_EQ(zero::shelf_bytes(inputs_of(4, 4096, 4096), 7).out, 4 * 4096U);
 }
 

@@ -171,6 +171,14 @@ TEST(Shelf, WhatIsTakenFirstStaysWhereRoomIsMadeAtOnce) {
     EXPECT_EQ(rig.mover.in_bytes, 2 * granule);
 }
 
+TEST(Shelf, WhatWasRefusedIsForgotten) {
+    Rig rig(6 * granule);
+    EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 9, .bytes = 100 * granule})), Error);
+    EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 9, .bytes = ~std::uint64_t{0}})), Error);
+    for (std::uint64_t turn = 4; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
+    EXPECT_EQ(rig.mover.out_bytes, 0U) << "room is kept for what was refused";
+}
+
 TEST(Shelf, ReadsAheadOfWhatIsTaken) {
     Rig rig(6 * granule);
     for (std::uint64_t turn = 12; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
@@ -239,13 +247,41 @@ TEST(Shelf, MovesWhatAForecastSays) {
                 const std::uint64_t turn = at * group + index;
                 rig.lay(turn, bytes, value_of(turn, 0));
                 laid.items.push_back(
-                    {.turn = turn, .bytes = bytes, .laid_in = groups - 1 - at, .taken_in = groups + at});
+                    {.turn = turn, .bytes = bytes, .laid_in = groups - 1 - at, .taken_in = {groups + at}});
             }
         for (std::uint64_t turn = 0; turn < groups * group; ++turn) {
             rig.take(turn, bytes, value_of(turn, 0));
             rig.shelf.drop(turn);
         }
         const ShelfBytes said = shelf_bytes(laid, 2 * groups);
+        ASSERT_EQ(said.out, rig.mover.out_bytes) << "seed " << seed;
+        ASSERT_EQ(said.in, rig.mover.in_bytes) << "seed " << seed;
+    }
+}
+
+// A mask that every unit is given, beside what it has to itself.
+TEST(Shelf, MovesWhatAForecastSaysOfWhatIsTakenAgainAndAgain) {
+    for (std::uint32_t seed = 0; seed < 300; ++seed) {
+        std::mt19937 draw(seed);
+        const std::uint64_t units = 2 + draw() % 12;
+        const std::uint64_t budget = (2 + draw() % 14) * granule;
+        Rig rig(budget);
+        LaidAside laid{.items = {}, .budget_bytes = budget};
+        LaidItem mask{.turn = units, .bytes = granule, .laid_in = 0, .taken_in = {}};
+        for (std::uint64_t turn = 0; turn < units; ++turn) mask.taken_in.push_back(units + turn);
+        laid.items.push_back(mask);
+        for (std::uint64_t turn = units; turn-- > 0;)
+            laid.items.push_back(
+                {.turn = turn, .bytes = granule, .laid_in = units - 1 - turn, .taken_in = {units + turn}});
+        for (const LaidItem& item : laid.items) rig.lay(item.turn, granule, value_of(item.turn, 0));
+        for (std::uint64_t turn = 0; turn < units; ++turn) {
+            rig.take(units, granule, value_of(units, 0));
+            rig.shelf.put_back(units);
+            rig.take(turn, granule, value_of(turn, 0));
+            rig.shelf.drop(turn);
+        }
+        rig.shelf.drop(units);
+        const ShelfBytes said = shelf_bytes(laid, 2 * units);
         ASSERT_EQ(said.out, rig.mover.out_bytes) << "seed " << seed;
         ASSERT_EQ(said.in, rig.mover.in_bytes) << "seed " << seed;
     }
