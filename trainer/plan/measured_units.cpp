@@ -145,19 +145,14 @@ class UnitProbe {
     struct Measured {
         zero::UnitSeconds recomputed, kept;
         std::uint64_t graph_bytes = 0;
-        engine::Bundle output;
+        engine::Bundle output;  // what the next unit is given
     };
     Measured measure();
-    // What the next unit is given.
-    engine::Bundle output() {
-        memory_.bind(0);
-        return leaves_of(run(true));
-    }
 
    private:
     double forward(bool keeps);
     double backward(bool keeps);
-    std::uint64_t graph_bytes();
+    void make_graph(Measured& measured);
     void differentiate(const engine::Bundle& output, bool first);
     engine::Bundle run(bool graph) {
         const at::AutoGradMode mode(graph);
@@ -221,10 +216,8 @@ void UnitProbe::differentiate(const engine::Bundle& output, bool first) {
     memory_.take_gradients(std::span(gradients).subspan(given), first);
 }
 
-// Of one micro-batch among all of them: the first makes the sum, the others add to it. A unit that no gradient comes to
-// is not run again.
+// Of one micro-batch among all of them: the first makes the sum, the others add to it.
 double UnitProbe::backward(bool keeps) {
-    if (!last_ && !has_gradient(output())) return 0;
     const bool first = question_.micro_batches == 1;
     return median_of([&] {
         const at::AutoGradMode graph(true);
@@ -237,25 +230,27 @@ double UnitProbe::backward(bool keeps) {
     });
 }
 
-// As the engine measures it.
-std::uint64_t UnitProbe::graph_bytes() {
+// What it takes is measured as the engine does.
+void UnitProbe::make_graph(Measured& measured) {
     memory_.bind(0);
     const engine::MemoryMeter meter;
     const engine::Bundle output = run(true);
-    return meter.held_bytes() - std::min(meter.held_bytes(), engine::own_bytes(output, input_));
+    measured.graph_bytes = meter.held_bytes() - std::min(meter.held_bytes(), engine::own_bytes(output, input_));
+    measured.output = leaves_of(output);
 }
 
+// A unit that no gradient comes to is not run again.
 UnitProbe::Measured UnitProbe::measure() {
+    Measured measured;
+    if (!last_) make_graph(measured);
+    const bool again = last_ || has_gradient(measured.output);
     const auto count = static_cast<double>(question_.micro_batches);
     const auto seconds = [&](bool keeps) {
-        return zero::UnitSeconds{.forward = last_ ? 0 : forward(keeps) * count, .backward = backward(keeps) * count};
+        return zero::UnitSeconds{.forward = last_ ? 0 : forward(keeps) * count,
+                                 .backward = again ? backward(keeps) * count : 0};
     };
-    Measured measured{.recomputed = seconds(false), .kept = {}, .graph_bytes = 0, .output = {}};
-    measured.kept = measured.recomputed;
-    if (last_) return measured;
-    measured.kept = seconds(true);
-    measured.graph_bytes = graph_bytes();
-    measured.output = output();
+    measured.recomputed = seconds(false);
+    measured.kept = last_ ? measured.recomputed : seconds(true);
     return measured;
 }
 

@@ -136,8 +136,8 @@ class Described:
         visits = visits_of([self._parts_of(each) for each in compute.visits])
         seconds = array(ctypes.c_double, compute.seconds)
         taken = [array(ctypes.c_size_t, each.taken_in) for each in compute.laid]
-        laid = array(c.LaidItem, [c.LaidItem(each.turn, each.bytes, each.laid_in, visits, len(visits))
-                                  for each, visits in zip(compute.laid, taken)])
+        laid = array(c.LaidItem, [c.LaidItem(each.turn, each.bytes, each.laid_in, takes, len(takes))
+                                  for each, takes in zip(compute.laid, taken)])
         given = made(c.Compute, visits=visits, visit_count=len(visits), seconds=seconds,
                      forward_count=compute.forward_visits, passes=compute.passes, rest_seconds=compute.rest_seconds,
                      tokens=compute.tokens or 0, endurance_bytes=compute.endurance_bytes, laid=laid,
