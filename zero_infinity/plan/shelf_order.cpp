@@ -3,6 +3,7 @@
 #include "aio/words/check.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::zero {
 
@@ -12,50 +13,56 @@ bool ShelfOrder::lay(std::uint64_t turn, std::uint64_t bytes) {
     keep_room(2 * longest);
     if (!find_room(turn, bytes, std::nullopt)) return false;
     longest_ = longest;
-    items_[turn] = {.state = Item::State::there, .bytes = bytes};
+    if (!spare_.empty()) {
+        spare_.back().key() = turn;
+        inside_.insert(std::move(spare_.back()));
+        spare_.pop_back();
+    }
+    inside_[turn] = {.bytes = bytes};
     staying_ += bytes;
     return true;
 }
 
 bool ShelfOrder::take(std::uint64_t turn) {
     PENSTOCK_CHECK(has(turn), "nothing is laid aside for turn {}", turn);
-    Entry& entry = *items_.find(turn);
-    Item& item = entry.second;
-    if (item.state == Item::State::away) {
-        if (!find_room(turn, item.bytes, turn)) return false;
-        fetch(entry);
+    if (const auto away = away_.find(turn); away != away_.end()) {
+        if (!find_room(turn, away->second.bytes, turn)) return false;
+        fetch(away);
     }
-    item.taken = true;
+    Entry& entry = *inside_.find(turn);
+    entry.second.taken = true;
     fetch_ahead(turn);
-    if (item.state == Item::State::coming) arrive(entry);
+    if (entry.second.stay == Item::Stay::coming) arrive(entry);
     return true;
 }
 
 void ShelfOrder::put_back(std::uint64_t turn) {
-    items_.at(turn).taken = false;
+    inside_.at(turn).taken = false;
 }
 
 void ShelfOrder::drop(std::uint64_t turn) {
     PENSTOCK_CHECK(has(turn), "nothing is laid aside for turn {}", turn);
-    Entry& entry = *items_.find(turn);
-    Item& item = entry.second;
-    if (item.state == Item::State::leaving) end_leaving(entry);
-    if (item.state == Item::State::coming) arrive(entry);
-    if (item.state == Item::State::there) {
-        staying_ -= item.bytes;
-        hands_.give_room(turn);
-    }
-    item = {};
+    if (const auto inside = inside_.find(turn); inside != inside_.end()) free_memory(*inside);
+    auto node = inside_.extract(turn);
+    spare_.push_back(node ? std::move(node) : away_.extract(turn));
+}
+
+// Also in the middle of a transfer.
+void ShelfOrder::free_memory(Entry& entry) {
+    auto& [turn, item] = entry;
+    if (item.stay == Item::Stay::leaving) return end_leaving(entry);
+    if (item.stay == Item::Stay::coming) arrive(entry);
+    staying_ -= item.bytes;
+    hands_.give_room(turn);
 }
 
 bool ShelfOrder::has(std::uint64_t turn) const {
-    const auto found = items_.find(turn);
-    return found != items_.end() && found->second.state != Item::State::none;
+    return inside_.contains(turn) || away_.contains(turn);
 }
 
 void ShelfOrder::clear() {
-    for (const auto& [turn, item] : items_)
-        if (item.state != Item::State::none) drop(turn);
+    while (!inside_.empty()) drop(inside_.begin()->first);
+    while (!away_.empty()) drop(away_.begin()->first);
 }
 
 // What is taken last makes room first. What is taken before `after` keeps its own, unless nothing else is there to
@@ -68,11 +75,11 @@ bool ShelfOrder::find_room(std::uint64_t turn, std::uint64_t bytes, std::optiona
 
 // False: nothing that may go is in memory.
 bool ShelfOrder::make_room(std::optional<std::uint64_t> after) {
-    for (auto next = items_.rbegin(); next != items_.rend() && (!after || next->first > *after); ++next) {
+    for (auto next = inside_.rbegin(); next != inside_.rend() && (!after || next->first > *after); ++next) {
         Item& item = next->second;
-        if (item.state == Item::State::none || item.state == Item::State::away || item.taken) continue;
-        if (item.state == Item::State::coming) arrive(*next);
-        if (item.state == Item::State::there) send_out(*next);
+        if (item.taken) continue;
+        if (item.stay == Item::Stay::coming) arrive(*next);
+        if (item.stay == Item::Stay::there) send_out(*next);
         end_leaving(*next);
         return true;
     }
@@ -84,7 +91,7 @@ void ShelfOrder::send_out(Entry& entry) {
     auto& [turn, item] = entry;
     if (!item.stored) hands_.send(turn);
     staying_ -= item.bytes;
-    item.state = Item::State::leaving;
+    item.stay = Item::Stay::leaving;
 }
 
 void ShelfOrder::end_leaving(Entry& entry) {
@@ -92,35 +99,34 @@ void ShelfOrder::end_leaving(Entry& entry) {
     if (!item.stored) hands_.wait(turn);
     item.stored = true;
     hands_.give_room(turn);
-    item.state = Item::State::away;
+    away_.insert(inside_.extract(turn));
 }
 
 void ShelfOrder::arrive(Entry& entry) {
     hands_.wait(entry.first);
-    entry.second.state = Item::State::there;
+    entry.second.stay = Item::Stay::there;
 }
 
 // With room for two more, nothing has to be waited for.
 void ShelfOrder::keep_room(std::uint64_t bytes) {
-    for (auto next = items_.rbegin(); next != items_.rend() && staying_ + bytes > most_; ++next)
-        if (next->second.state == Item::State::there && !next->second.taken) send_out(*next);
+    for (auto next = inside_.rbegin(); next != inside_.rend() && staying_ + bytes > most_; ++next)
+        if (next->second.stay == Item::Stay::there && !next->second.taken) send_out(*next);
 }
 
-void ShelfOrder::fetch(Entry& entry) {
-    staying_ += entry.second.bytes;
-    hands_.fetch(entry.first);
-    entry.second.state = Item::State::coming;
+void ShelfOrder::fetch(Items::iterator away) {
+    hands_.fetch(away->first);
+    staying_ += away->second.bytes;
+    away->second.stay = Item::Stay::coming;
+    inside_.insert(away_.extract(away));
 }
 
 // What is taken after `turn`, as far as there is room without that of what is taken before it.
 void ShelfOrder::fetch_ahead(std::uint64_t turn) {
-    for (auto next = items_.upper_bound(turn); next != items_.end(); ++next) {
-        Item& item = next->second;
-        if (item.state != Item::State::away) continue;
-        bool room = hands_.find_room(next->first, item.bytes);
-        while (!room && make_room(next->first)) room = hands_.find_room(next->first, item.bytes);
+    for (auto next = away_.upper_bound(turn); next != away_.end();) {
+        bool room = hands_.find_room(next->first, next->second.bytes);
+        while (!room && make_room(next->first)) room = hands_.find_room(next->first, next->second.bytes);
         if (!room) return;
-        fetch(*next);
+        fetch(next++);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 namespace penstock::zero {
 
@@ -24,7 +25,7 @@ class ShelfHands {
     ~ShelfHands() = default;
 };
 
-// One thread. Allocates while it meets new turns.
+// One thread. Allocates where more is laid aside at once than ever before.
 class ShelfOrder {
    public:
     // Of so many bytes of memory. The hands outlive it.
@@ -40,32 +41,30 @@ class ShelfOrder {
 
    private:
     struct Item {
-        enum class State : std::uint8_t {
-            none,     // nothing is laid aside
-            there,    // in memory
-            leaving,  // in memory, and on its way out
-            away,     // on NVMe alone
-            coming,   // on its way into memory
-        } state = State::none;
+        enum class Stay : std::uint8_t { there, leaving, coming } stay = Stay::there;  // while it has memory
         std::uint64_t bytes = 0;
         bool stored = false;  // NVMe has it, too
         bool taken = false;   // its memory is in use
     };
-    using Items = std::map<std::uint64_t, Item>;
+    using Items = std::map<std::uint64_t, Item>;  // by turn
     using Entry = Items::value_type;
 
     bool find_room(std::uint64_t turn, std::uint64_t bytes, std::optional<std::uint64_t> after);
     bool make_room(std::optional<std::uint64_t> after);
     void send_out(Entry& entry);
     void end_leaving(Entry& entry);
+    void free_memory(Entry& entry);
     void arrive(Entry& entry);
     void keep_room(std::uint64_t bytes);
-    void fetch(Entry& entry);
+    void fetch(Items::iterator away);
     void fetch_ahead(std::uint64_t turn);
 
     std::uint64_t most_;
     ShelfHands& hands_;
-    Items items_;  // by turn
+    // A thing is in one of the two, so that a decision looks only at those that it is about.
+    Items inside_;                         // with memory
+    Items away_;                           // on NVMe alone
+    std::vector<Items::node_type> spare_;  // of what was dropped
     std::uint64_t longest_ = 0;
     std::uint64_t staying_ = 0;  // bytes in memory that are not on their way out
 };

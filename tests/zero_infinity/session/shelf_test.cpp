@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,7 @@ class LateMover final : public ShelfMover {
         moves[block.index].push_back({true, memory});
         out_bytes += memory.size();
         ++outs[block.index];
+        latest.insert(block.index);
     }
     void in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t) override {
         EXPECT_EQ(memory.size(), blocks[block.index].size());
@@ -44,6 +46,7 @@ class LateMover final : public ShelfMover {
     void wait(store::SpillBlock block) override {
         const auto ended = moves.extract(block.index);
         if (ended.empty()) return;
+        waits_for_latest += latest.count(block.index);
         for (const auto& [leaves, memory] : ended.mapped())
             leaves ? std::memcpy(blocks[block.index].data(), memory.data(), memory.size())
                    : std::memcpy(memory.data(), blocks[block.index].data(), memory.size());
@@ -66,6 +69,8 @@ class LateMover final : public ShelfMover {
     std::deque<std::vector<std::byte>> blocks;
     std::map<std::uint32_t, std::vector<Move>> moves;
     std::map<std::uint32_t, std::uint64_t> outs;  // by block
+    std::set<std::uint32_t> latest;               // sent out since a test emptied it
+    std::uint64_t waits_for_latest = 0;
     std::uint64_t out_bytes = 0;
     std::uint64_t in_bytes = 0;
     bool full = false;  // the disk
@@ -159,6 +164,16 @@ TEST(Shelf, MovesWhatIsTakenLastAndNoMore) {
     EXPECT_EQ(rig.granted(), 0U);
 }
 
+TEST(Shelf, MakesRoomBeforeItIsWaitedFor) {
+    Rig rig(6 * granule);
+    for (std::uint64_t turn = 30; turn-- > 0;) {
+        rig.mover.latest.clear();
+        rig.lay(turn, granule, value_of(turn, 0));
+    }
+    EXPECT_GT(rig.mover.out_bytes, 0U);
+    EXPECT_EQ(rig.mover.waits_for_latest, 0U) << "what makes room was to go out while the one before was laid aside";
+}
+
 // Two small things go for the long one: those that are taken last.
 TEST(Shelf, WhatIsTakenFirstStaysWhereRoomIsMadeAtOnce) {
     Rig rig(4 * granule);
@@ -175,6 +190,10 @@ TEST(Shelf, WhatWasRefusedIsForgotten) {
     Rig rig(6 * granule);
     EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 9, .bytes = 100 * granule})), Error);
     EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 9, .bytes = ~std::uint64_t{0}})), Error);
+    rig.lay(9, granule, value_of(9, 0));
+    rig.take(9, granule, value_of(9, 0));
+    EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 8, .bytes = 6 * granule})), Error) << "beside what is in use";
+    rig.shelf.drop(9);
     for (std::uint64_t turn = 4; turn-- > 0;) rig.lay(turn, granule, value_of(turn, 0));
     EXPECT_EQ(rig.mover.out_bytes, 0U) << "room is kept for what was refused";
 }
