@@ -89,10 +89,16 @@ double median_of(const std::vector<json>& records, const char* key) {
     return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-StepTurn medians(const std::vector<json>& records) {
+double mean_of(const std::vector<json>& records, const char* key) {
+    double sum = 0;
+    for (const json& record : records) sum += record.at(key).get<double>();
+    return sum / static_cast<double>(records.size());
+}
+
+StepTurn turn_of(const std::vector<json>& records) {
     double again = 0;
     for (const json& record : records) again += record.contains("updated_again") ? 1 : 0;
-    return {.seconds = median_of(records, "seconds"),
+    return {.seconds = again > 0 ? mean_of(records, "seconds") : median_of(records, "seconds"),
             .forward = median_of(records, "forward_s"),
             .backward = median_of(records, "backward_s"),
             .update = median_of(records, "update_s"),
@@ -183,7 +189,7 @@ StepTurn StepRuns::train(std::uint64_t steps, const std::vector<std::string>& mo
         throw Error(ExitCode::internal, fmt::format("a turn of {} steps logged {}", steps, records.size()));
     if (!summary.at("committed").is_null()) committed_ = summary.at("committed");
     if (steps > options_.warm_up) records.erase(records.begin(), records.begin() + options_.warm_up);
-    return medians(records);
+    return turn_of(records);
 }
 
 zero::StateFormat StepRuns::format() const {

@@ -31,7 +31,7 @@ struct StepBenchOptions {
 
 // Medians over the steps of one turn; in seconds, but for the bytes.
 struct StepTurn {
-    double seconds = 0;
+    double seconds = 0;  // of the mean step where some are updated again: no median knows of one in twenty
     double forward = 0;
     double backward = 0;
     double update = 0;
