@@ -36,7 +36,9 @@ class Store:
     room for all of them. `activation_budget_bytes`: of the pool, for what recomputed units were given, from forward to
     backward; what has no room there goes to NVMe and comes back, 0: all of it stays in torch's memory.
     `fill_host_budget`: what the host budget leaves, as far as the machine has it, keeps units' weights in host memory,
-    then tiles of their states, which are not read then; chosen at each opening, not with "speculative".
+    then tiles of their states, which are not read then; chosen at each opening, not with "speculative". `trace`: a file
+    for the picture of some steps, Chrome's JSON for ui.perfetto.dev, written when the engine is closed; of the steps
+    since the opening those from the first to the last of `trace_steps`, counting from 1.
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -58,6 +60,8 @@ class Store:
     gradients: Literal["cpu", "nvme", "auto"] = "cpu"
     activation_budget_bytes: int = 0
     fill_host_budget: bool = False
+    trace: str | os.PathLike[str] | None = None
+    trace_steps: tuple[int, int] = (3, 5)
     device: str = "cpu"  # where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests
     device_budget_bytes: int = 0  # of its own memory; 0: half of what a GPU has free
     threads: int = 0  # of the update; 0: as many as torch has
@@ -85,7 +89,7 @@ class Store:
         return NativeCore(model, first, self)
 
     def at_newest(self) -> Store:
-        return replace(self, resume_from=None, go_back=False)
+        return replace(self, resume_from=None, go_back=False, trace=None)
 
     def at_snapshot(self, path: str) -> Store:
-        return replace(self, resume_from=path, go_back=True)
+        return replace(self, resume_from=path, go_back=True, trace=None)

@@ -216,6 +216,20 @@ def test_micro_batches_are_passes_of_one_step(tmp_path):
     assert four.tokens == 4 * one.tokens
     assert four.forecast.step.nvme_read_bytes > one.forecast.step.nvme_read_bytes
     assert four.forecast.step.nvme_write_bytes == pytest.approx(one.forecast.step.nvme_write_bytes)
+    assert four.read_bytes == pytest.approx(four.forecast.step.nvme_read_bytes)
+    assert four.planned_bytes == four.read_bytes + four.write_bytes
+
+
+@pytest.mark.parametrize("order", ["deferred", "in_backward"])
+def test_of_gradients_on_nvme_each_micro_batch_reads_what_the_one_before_wrote(tmp_path, order):
+    def told(accumulation):
+        store = penstock.Store(tmp_path / str(accumulation), gradients="nvme", update_order=order)
+        settings = penstock.Settings(accumulation=accumulation)
+        planned = penstock.plan(small.Stack(), store=store, settings=settings, **QUICK)
+        assert planned.read_bytes == pytest.approx(planned.forecast.step.nvme_read_bytes)
+        assert planned.write_bytes == pytest.approx(planned.forecast.step.nvme_write_bytes)
+        return planned
+    assert told(3).write_bytes - told(2).write_bytes == told(2).write_bytes - told(1).write_bytes > 0
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -186,3 +187,18 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(penstock.PenstockError, match=os.fspath(tmp_path / "file")):
         open_engine(tmp_path / "file" / "store")
+
+
+def test_a_trace_has_the_steps_that_were_asked_for(tmp_path):
+    path = tmp_path / "step.json"
+    engine = open_engine(tmp_path / "store", trace=path, trace_steps=(2, 3))
+    for _ in range(4):
+        step(engine)
+    engine.close()
+    slices = [each for each in json.loads(path.read_text())["traceEvents"] if each["ph"] == "X"]
+    assert {each["args"]["step"] for each in slices} == {2, 3}
+    assert {"compute", "update", "NVMe"} <= {each["name"].split()[0] for each in slices}
+    with pytest.raises(penstock.UsageError, match="trace_steps"):
+        open_engine(tmp_path / "store", trace=path, trace_steps=(3, 2))
+    with pytest.raises(penstock.UsageError, match="options.trace"):
+        open_engine(tmp_path / "store", trace=tmp_path)

@@ -31,7 +31,8 @@ struct StepRecord {
     std::uint64_t write_bytes = 0;
     std::uint64_t pool_peak_bytes = 0;  // since the start
     std::uint64_t pool_budget_bytes = 0;
-    std::uint64_t activation_bytes = 0;  // kept for backward in this step: outside of the pool, without a budget
+    std::uint64_t activation_bytes =
+        0;  // kept for backward in this step: outside of the pool, but under memory.activation_budget
     std::uint64_t away_bytes = 0;        // of them: went to NVMe and came back
     std::uint64_t peak_rss_bytes = 0;    // of the process, since the start
     double seconds_left = 0;             // to the last step, at the speed of the last ones

@@ -16,6 +16,8 @@
 namespace penstock::trainer {
 namespace {
 
+constexpr std::uint32_t most_inputs = 10'000'000;  // that are laid aside in a step
+
 [[noreturn]] void refuse(const TrainConfig& config, const std::string& problem) {
     throw Error(ExitCode::usage, config.settings.file() + ": " + problem);
 }
@@ -48,6 +50,25 @@ void check_memory(const TrainConfig& config) {
         session.engine.activations != engine::Activations::retain)
         refuse(config,
                "memory.graph_budget has no effect without memory.activations \"keep\"; set that, or leave it out");
+}
+
+// What a step keeps for backward: more than any machine has would not be counted right.
+void check_activations(const TrainConfig& config) {
+    const GptOptions& model = config.model;
+    const double tokens = static_cast<double>(config.micro_batch_rows) * static_cast<double>(config.micro_batches) *
+                          static_cast<double>(model.context);
+    const double bytes = tokens * static_cast<double>(model.hidden) * 4 * unit_count(model);
+    if (bytes > 0x1p60)
+        refuse(config, fmt::format("{:.0f} tokens a step (train_micro_batch_size_per_gpu {}, "
+                                   "gradient_accumulation_steps {}, model.context {}) keep more than 1 EiB for "
+                                   "backward: take less of one of them",
+                                   tokens, config.micro_batch_rows, config.micro_batches, model.context));
+    const double inputs = static_cast<double>(config.micro_batches) * unit_count(model);
+    if (config.session.activation_bytes > 0 && inputs > most_inputs)
+        refuse(config, fmt::format("memory.activation_budget with gradient_accumulation_steps {} and {} units: {:.0f} "
+                                   "inputs are kept for backward, and no plan is made of more than {}; take more rows "
+                                   "in each micro-batch",
+                                   config.micro_batches, unit_count(model), inputs, most_inputs));
 }
 
 // Which codec stores what memory.codec and bf16.enabled say.
@@ -130,6 +151,7 @@ TrainConfig make_config(Settings settings) {
     make_optimizers(config.optimizer);  // to refuse what makes no sense before anything is opened
     check_io(config);
     check_memory(config);
+    check_activations(config);
     check_update_order(config);
     complete_snapshot(config);
     config.schedule.learning_rate = config.optimizer.others.learning_rate;

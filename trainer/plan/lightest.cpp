@@ -41,11 +41,17 @@ std::string as_options(const zero::LightestPlan& lightest) {
 }  // namespace
 
 std::string lightest_settings(const ConfigSource& source) {
-    const TrainConfig config = source.with({});
-    const std::optional<zero::LightestPlan> lightest =
-        zero::lightest_plan(model_of(config), planned_options(config.session), 0);
-    return lightest ? "the lightest that fits: " + as_options(*lightest)
-                    : "nothing lighter fits this machine's memory: take a smaller model, or another machine";
+    TrainConfig config = source.with({});
+    const auto lightest = [&] { return zero::lightest_plan(model_of(config), planned_options(config.session), 0); };
+    if (const auto found = lightest()) return "the lightest that fits: " + as_options(*found);
+    const std::uint64_t least = 3 * input_bytes(config);  // one in use, and two that come
+    if (config.session.activation_bytes > least) {
+        config.session.activation_bytes = least;
+        if (const auto found = lightest())
+            return fmt::format("the lightest that fits: {} --set memory.activation_budget={}MiB", as_options(*found),
+                               least / mebibyte + 1);
+    }
+    return "nothing lighter fits this machine's memory: take a smaller model, or another machine";
 }
 
 }  // namespace penstock::trainer

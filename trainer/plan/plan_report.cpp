@@ -49,9 +49,10 @@ std::string text_of_memory(const RunPlan& plan) {
     return text + table;
 }
 
-std::uint64_t spilled_bytes(const zero::SessionPlan& plan) {
-    const std::vector<std::uint64_t> bytes = plan.spilled_gradients();
-    return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+// On disk, while it runs.
+std::uint64_t spilled_bytes(const PlannedWay& way) {
+    const std::vector<std::uint64_t> gradients = way.plan->leaving_gradients();
+    return std::accumulate(gradients.begin(), gradients.end(), way.away.out);
 }
 
 std::string text_of_traffic(const RunPlan& plan) {
@@ -60,18 +61,23 @@ std::string text_of_traffic(const RunPlan& plan) {
     std::string text = report_line(
         "NVMe", fmt::format("a store of {:.2f} GB in {}", giga(static_cast<double>(plan.way.plan->store_bytes())),
                             fmt::join(options.swap_directories, ", ")));
-    if (const std::uint64_t spilled = spilled_bytes(*plan.way.plan); spilled > 0)
-        text += report_line(
-            "", fmt::format("and {:.2f} GB of gradients beside it while it runs", giga(static_cast<double>(spilled))));
+    if (const std::uint64_t spilled = spilled_bytes(plan.way); spilled > 0)
+        text += report_line("", fmt::format("and {:.2f} GB of what leaves memory within a step beside it while it runs",
+                                            giga(static_cast<double>(spilled))));
     std::string residents;
     if (bytes.resident_write > 0 && options.durability.commit_steps > 0)
         residents = fmt::format(", and {:.3f} GB more in each step that commits",
                                 giga(static_cast<double>(bytes.resident_write)));
+    const zero::ShelfBytes& away = plan.way.away;
+    const std::string activations =
+        away.out + away.in == 0 ? ""
+                                : fmt::format("; of activations it reads {:.3f} GB and writes {:.3f} GB",
+                                              giga(static_cast<double>(away.in)), giga(static_cast<double>(away.out)));
     return text +
            report_line("", fmt::format("each step reads {:.3f} GB and writes {:.3f} GB{}: {:.2f} bytes per trained "
-                                       "parameter",
+                                       "parameter{}",
                                        giga(static_cast<double>(bytes.read)), giga(static_cast<double>(bytes.write)),
-                                       residents, plan.bytes_per_parameter()));
+                                       residents, plan.bytes_per_parameter(), activations));
 }
 
 std::string text_of_others(const RunPlan& plan) {
@@ -165,7 +171,7 @@ std::string json_of(const RunPlan& plan) {
                            {"prefetch_depth", own.memory.window.depth},
                            {"staging_tiles", own.memory.staging_tiles},
                            {"store_bytes", own.store_bytes()},
-                           {"spill_bytes", spilled_bytes(own)},
+                           {"spill_bytes", spilled_bytes(plan.way)},
                            {"nvme_read_bytes", own.step_bytes.read},
                            {"nvme_write_bytes", own.step_bytes.write},
                            {"resident_write_bytes", own.step_bytes.resident_write},

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace penstock::trainer {
@@ -23,9 +24,12 @@ PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) 
     way.changes = std::move(changes);
     way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session),
                                                    zero::Partition{});
-    way.kept = kept_graphs(way.config, {});
-    way.away = away_bytes(way.config, way.kept);
     return way;
+}
+
+void add_activations(PlannedWay& way, std::span<const std::uint64_t> graph_bytes) {
+    way.kept = kept_graphs(way.config, graph_bytes);
+    way.away = away_bytes(way.config, way.kept);
 }
 
 // By a generator of its own: a run that is planned draws what it would have drawn.
@@ -63,8 +67,7 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
 
 // Now that units are known.
 void make_forecast(PlannedWay& way, const Measurements& measured) {
-    way.kept = kept_graphs(way.config, measured.units.graph_bytes);
-    way.away = away_bytes(way.config, way.kept);
+    add_activations(way, measured.units.graph_bytes);
     zero::MeasuredCompute compute;
     for (std::size_t unit = 0; unit < measured.units.recomputed.size(); ++unit)
         compute.units.push_back(unit < way.kept.first ? measured.units.recomputed[unit] : measured.units.kept[unit]);
@@ -108,7 +111,9 @@ std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
 // Nothing where it is not allowed, or does not fit.
 std::optional<PlannedWay> possible_way(const ConfigSource& source, std::vector<std::string> changes) {
     try {
-        return way_of(source, std::move(changes));
+        PlannedWay way = way_of(source, std::move(changes));
+        add_activations(way, {});
+        return way;
     } catch (const Error&) {
         return std::nullopt;
     }
@@ -207,6 +212,7 @@ zero::ToldStep RunPlan::step() const {
 
 RunPlan make_run_plan(const PlanQuestion& question) {
     RunPlan plan{.way = fitting(question.source)};
+    add_activations(plan.way, {});
     plan.endurance_bytes = question.endurance_bytes;
     const zero::ParameterCount count = zero::count_parameters(plan.way.plan->model.units);
     plan.parameters = count.all;

@@ -2,6 +2,7 @@
 
 #include "aio/words/byte_count.h"
 #include "aio/words/error.h"
+#include "pinned_pool/budget.h"
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/engine/tape.h"
@@ -19,12 +20,11 @@ std::uint64_t element_bytes(const TrainConfig& config) {
     return zero::bytes_of(zero::find_codec(config.session.codec)->weights);
 }
 
-// Of a micro-batch, between two units.
+}  // namespace
+
 std::uint64_t input_bytes(const TrainConfig& config) {
     return hidden_bytes(config.model, config.micro_batch_rows, element_bytes(config));
 }
-
-}  // namespace
 
 KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes) {
     const engine::EngineOptions& engine = config.session.engine;
@@ -67,13 +67,13 @@ std::uint64_t bytes_of(const zero::LaidAside& laid) {
 }
 
 zero::ShelfBytes away_bytes(const TrainConfig& config, const KeptGraphs& kept) {
-    try {
-        return zero::shelf_bytes(laid_aside(config, kept), 2 * std::size_t{unit_count(config.model)} - 1);
-    } catch (const Error& error) {
-        throw Error(error.code(), fmt::format("memory.activation_budget: {}; raise it to {} at least, which is what a "
-                                              "micro-batch takes between two units",
-                                              error.what(), bytes_text(input_bytes(config))));
-    }
+    const std::uint64_t budget = config.session.activation_bytes;
+    if (budget > 0 && unit_count(config.model) > 2 && input_bytes(config) > pool::whole_granules(budget))
+        throw Error(ExitCode::does_not_fit,
+                    fmt::format("memory.activation_budget {}: what one micro-batch has between two units takes {} and "
+                                "finds no room there: raise it to that at least",
+                                bytes_text(budget), bytes_text(input_bytes(config))));
+    return zero::shelf_bytes(laid_aside(config, kept), 2 * std::size_t{unit_count(config.model)} - 1);
 }
 
 }  // namespace penstock::trainer

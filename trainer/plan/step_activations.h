@@ -18,6 +18,7 @@ struct KeptGraphs {
 // `graph_bytes`: by unit, of one micro-batch; empty: not known, and where a budget bounds them, as if none were kept.
 KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes);
 
+std::uint64_t input_bytes(const TrainConfig& config);          // of a micro-batch, between two units
 std::uint64_t input_bytes_of_step(const TrainConfig& config);  // of all units, and micro-batches
 
 // The inputs of all units whose graphs are not kept, but the first one's, which are the data; without that budget

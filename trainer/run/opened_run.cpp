@@ -1,5 +1,6 @@
 #include "trainer/run/opened_run.h"
 
+#include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "pinned_pool/budget.h"
 #include "trainer/ckpt/find_snapshot.h"
@@ -19,6 +20,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -111,11 +113,32 @@ OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
       own_(see_store(config_.swap_directory())),
       session_(open_session(console)),
       start_{.state = first_state(), .committed = {}} {
+    check_room_for_activations();
     const engine::SessionInfo& opened = session_->info();
     if (opened.resumed || config_.durable()) start_.committed = start_.state.step;
     const auto how = opened.resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
     for (const std::string& line : directory_.adopt(opened.store, how, origin_)) console.warn(line);
     say_start(console);
+}
+
+// The store has its own by now.
+void OpenedRun::check_room_for_activations() const {
+    const std::vector<std::uint16_t> shares = swap_shares(config_.swap_directories).shares;
+    const double all = shares.empty() ? static_cast<double>(config_.swap_directories.size())
+                                      : std::accumulate(shares.begin(), shares.end(), 0.0);
+    for (std::size_t i = 0; i < config_.swap_directories.size(); ++i) {
+        const double share = (shares.empty() ? 1 : shares[i]) / all;
+        const auto needed = static_cast<std::uint64_t>(static_cast<double>(away_.out) * share);
+        const std::string& path = config_.swap_directories[i].path;
+        std::error_code unknown;
+        const std::uintmax_t free = std::filesystem::space(path, unknown).available;
+        if (unknown || needed <= free) continue;
+        throw Error(
+            ExitCode::does_not_fit,
+            fmt::format("{}: {} of activations that go to NVMe in each step find no room there, {} are free: "
+                        "free some, or raise memory.activation_budget {}",
+                        path, bytes_text(needed), bytes_text(free), bytes_text(config_.session.activation_bytes)));
+    }
 }
 
 at::Device OpenedRun::device() const {
@@ -271,6 +294,12 @@ void OpenedRun::say_start(Console& console) {
         fmt::format("data: {}, {} tokens, {} per step", data_.path(), data_.info().count, config_.tokens_per_step()));
     console.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory(), opened.io,
                              opened.prefetch_depth, threads_));
+    console.info(fmt::format(
+        "plan: a step reads {:.3f} GB and writes {:.3f} GB, {:.2f} bytes per trained parameter; --plan says how long "
+        "it "
+        "takes",
+        static_cast<double>(opened.step_bytes.read) / 1e9, static_cast<double>(opened.step_bytes.write) / 1e9,
+        opened.planned_bytes / std::max(1.0, static_cast<double>(model.trainable_numel()))));
     console.info("memory:\n" + opened.memory_table);
     say_activations(console);
     if (opened.resumed) console.info(fmt::format("resumed at step {} of {}", start_.state.step, config_.steps));

@@ -58,6 +58,7 @@ class OpenedRun {
     bool has_log_of_store() const { return own_.uuid && directory_.is_of(*own_.uuid); }
     void check_log(std::int64_t step);
     void check_log_of_new_run() const;
+    void check_room_for_activations() const;
     void say_start(Console& console);
     void say_activations(Console& console) const;
 

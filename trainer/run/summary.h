@@ -30,7 +30,7 @@ struct Summary {
     double formula_bytes_per_param_step = 0;  // by codec, order, durability and residency
     std::uint64_t pool_peak_bytes = 0;
     std::uint64_t pool_budget_bytes = 0;
-    std::uint64_t activation_peak_bytes = 0;  // kept for backward, outside of the pool
+    std::uint64_t activation_peak_bytes = 0;  // kept for backward: in the pool only under memory.activation_budget
     std::uint64_t peak_rss_bytes = 0;         // of the process
     std::string checkpoint;                   // directory of the store
     std::string store;                        // its uuid: whose summary this is; empty in one of an older program

@@ -1,10 +1,10 @@
 // `--trace FILE`: records some steps and writes their picture (trainer/README.md, "Seeing a step").
 #pragma once
 
-#include "zero_infinity/trace/trace_recorder.h"
+#include "zero_infinity/trace/trace_file.h"
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 
 namespace penstock::trainer {
@@ -26,18 +26,15 @@ class StepTrace {
     StepTrace& operator=(const StepTrace&) = delete;
     ~StepTrace();
 
-    zero::TraceRecorder* recorder() noexcept { return recorder_.get(); }  // null: nothing is recorded
+    zero::TraceRecorder* recorder() noexcept { return file_ ? &file_->recorder() : nullptr; }  // null: nobody records
     void begin_after(std::int64_t step);                                  // the run goes on from there
     void begin_step(std::int64_t step) noexcept;
     void end_steps() noexcept;  // what comes now is of none
 
    private:
-    void write();
-
     Console& console_;
-    std::string path_;
-    std::int64_t first_ = 0, last_ = 0;  // 0: to be said by begin_after()
-    std::unique_ptr<zero::TraceRecorder> recorder_;
+    std::optional<zero::TraceFile> file_;
+    bool named_ = false;  // the steps were given
 };
 
 }  // namespace penstock::trainer

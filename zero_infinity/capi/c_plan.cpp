@@ -1,5 +1,6 @@
 #include "zero_infinity/capi/c_plan.h"
 
+#include "aio/words/byte_count.h"
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "swap/capi/c_struct.h"
@@ -50,6 +51,11 @@ const char* option_of(Lightening change) {
 
 std::string lightest_options(const ModelSpec& model, const CoreOptions& options) {
     const std::optional<LightestPlan> lightest = lightest_plan(model, options, 1);
+    if (!lightest && options.activation_bytes > 0)
+        return fmt::format(
+            "nothing lighter fits this machine's memory with {} of it for activations: lower "
+            "activation_budget_bytes, take a smaller model, or another machine",
+            bytes_text(options.activation_bytes));
     if (!lightest) return "nothing lighter fits this machine's memory: take a smaller model, or another machine";
     std::string text = fmt::format("the lightest that fits: host_budget_bytes={}", lightest->pool_bytes);
     for (const Lightening change : lightest->changes) text += fmt::format(", {}", option_of(change));
@@ -66,6 +72,8 @@ penstock_plan told(const SessionPlan& own) {
     plan.read_bytes = own.step_bytes.read;
     plan.write_bytes = own.step_bytes.write;
     plan.resident_write_bytes = own.step_bytes.resident_write;
+    plan.further_read_bytes = own.step_bytes.further_read;
+    plan.further_write_bytes = own.step_bytes.further_write;
     plan.planned_bytes = own.step_bytes.mean(own.options.durability);
     const ParameterCount count = count_parameters(own.model.units);
     plan.parameters = count.all;

@@ -4,6 +4,7 @@
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_model.h"
+#include "zero_infinity/capi/first_weights.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,41 +22,6 @@ using store::Refusal;
 using store::require;
 
 constexpr std::size_t least_step_bytes = offsetof(penstock_step, clip);
-
-// The caller's function, asked for one stretch at a time.
-class FirstWeights final : public WeightSource {
-   public:
-    FirstWeights(const penstock_session_options& options, const ModelSpec& model) : options_(options), model_(model) {}
-
-    void check(std::span<const UnitLayout>) override {
-        require(options_.first_weights != nullptr,
-                "options.first_weights is NULL, and there is no store to go on from");
-    }
-
-    void read(const NamedParameter& parameter, std::uint64_t first, std::span<float> values) override {
-        const std::uint32_t unit = index_of(parameter.unit);
-        const auto index = static_cast<std::uint32_t>(&parameter.spec - parameter.unit.parameters.data());
-        penstock_error error{};
-        const penstock_status status =
-            options_.first_weights(unit, index, first, values.size(), values.data(), &error, options_.user);
-        if (status == PENSTOCK_OK) return;
-        error.message[sizeof error.message - 1] = '\0';
-        throw Refusal(status, error.message[0] != '\0'
-                                  ? error.message
-                                  : fmt::format("the first weights of '{}' were refused", parameter.name()));
-    }
-
-   private:
-    // Stretches come unit by unit.
-    std::uint32_t index_of(const UnitSpec& unit) {
-        while (model_.units[unit_].name != unit.name) unit_ = (unit_ + 1) % model_.units.size();
-        return static_cast<std::uint32_t>(unit_);
-    }
-
-    const penstock_session_options& options_;
-    const ModelSpec& model_;
-    std::size_t unit_ = 0;
-};
 
 // One value of one parameter, to the caller's memory.
 class ToMemory final : public WeightSink {
@@ -100,11 +66,32 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
         events.progress = [&given](const char* what, std::uint64_t done, std::uint64_t total) {
             given.progress(what, done, total, given.user);
         };
+    if (given.trace != nullptr) {
+        const std::uint64_t first = given.trace_first_step == 0 ? 3 : given.trace_first_step;
+        trace_ = std::make_unique<TraceFile>(given.trace, "options.trace");
+        trace_->record(first, first - 1 + (given.trace_steps == 0 ? 3 : given.trace_steps));
+        options.trace = &trace_->recorder();
+    }
     FirstWeights weights(given, model);
     session_.emplace(model, std::move(options), initial, events, SessionSeams{.weights = &weights});
     shelf_ = CShelf(session_->shelf());
     memory_table_ = session_->info().memory_table;
     for (const auto& [key, value] : session_->info().client) keys_.push_back(key);
+    if (trace_) trace_->begin_step(traced_step_);
+}
+
+CSession::~CSession() {
+    if (is_of_another_process()) return;
+    session_.reset();
+    try {
+        write_trace();
+    } catch (const std::exception&) {  // who wants to know ends it before
+    }
+}
+
+// Once: the session has ended.
+void CSession::write_trace() {
+    if (const auto trace = std::exchange(trace_, nullptr)) trace->write();
 }
 
 void CSession::take_turn() const {
@@ -126,6 +113,7 @@ void CSession::end() {
     session_->end();
     note_failure("it was ended");
     calling_.store(false);
+    write_trace();
 }
 
 CSession::Calling::Calling(const CSession& session) : session_(session) {
@@ -409,6 +397,7 @@ penstock_step_report CSession::update(const penstock_step& given) {
                 request.values.step, begun_->number);
     const UpdateReport report = session_->update(request, [&](double) { return step.values; });
     begun_.reset();
+    if (trace_) trace_->begin_step(++traced_step_);
     return {.struct_bytes = sizeof(penstock_step_report),
             .gradient_norm = report.gradient_norm,
             .updated = report.updated ? 1 : 0,

@@ -4,12 +4,14 @@
 #include "zero_infinity/capi/c_shelf.h"
 #include "zero_infinity/capi/penstock_session.h"
 #include "zero_infinity/session/core_session.h"
+#include "zero_infinity/trace/trace_file.h"
 
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +23,9 @@ namespace penstock::zero {
 class CSession {
    public:
     CSession(const penstock_model* model, const penstock_session_options* options);
+    ~CSession();
+    CSession(const CSession&) = delete;
+    CSession& operator=(const CSession&) = delete;
 
     bool is_of_another_process() const noexcept;  // this one is a child that was forked
 
@@ -82,6 +87,7 @@ class CSession {
     };
     Step taken(const penstock_step& given) const;
     void take_turn() const;
+    void write_trace();
     const UnitSpec& unit(std::uint32_t index) const;
     const ParameterSpec& own(ParameterId parameter) const;        // refuses borrowed ones
     const ParameterSpec& trainable(ParameterId parameter) const;  // own or borrowed
@@ -97,6 +103,8 @@ class CSession {
     std::size_t group_count_;
     bool durable_;
     bool snapshots_;
+    std::unique_ptr<TraceFile> trace_;
+    std::uint64_t traced_step_ = 1;  // that is to be updated next, since the opening
     std::optional<CoreSession> session_;
     std::string memory_table_;
     mutable std::string failure_;

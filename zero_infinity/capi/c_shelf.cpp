@@ -19,7 +19,7 @@ auto CShelf::performed(Call call) {
     try {
         return call();
     } catch (const Error& error) {
-        failed_ = error.code() != ExitCode::does_not_fit;
+        failed_ = error.code() != ExitCode::does_not_fit || shelf_->failed();
         throw;
     }
 }

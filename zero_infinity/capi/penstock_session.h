@@ -227,6 +227,12 @@ typedef struct penstock_session_options {
     // Not 0: what host_budget_bytes leaves, as far as the machine has it, keeps units' weights in host memory, then
     // tiles of their states; each saves its reads. Chosen at each opening. Not with SPECULATIVE, nor without a budget.
     int fill_host_budget;
+    // A file for the picture of some steps, as Chrome's JSON (ui.perfetto.dev), written when the session ends, also
+    // after an error. NULL: none. Which steps, counted from the opening, from 1; a step is what leads to an update. 0:
+    // the third, and three of them. Takes 25 MB beside the pool.
+    const char* trace;
+    uint64_t trace_first_step;
+    uint64_t trace_steps;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;
@@ -237,7 +243,8 @@ typedef struct penstock_session penstock_session;
 penstock_status penstock_session_open(const penstock_model* model, const penstock_session_options* options,
                                       penstock_session** session, penstock_error* error);
 // Gives the store and its directories back: another session may open them. What was updated and not committed is gone:
-// settle before. Memory that was handed out stays where it is; only penstock_session_close may follow.
+// settle before. STORAGE: only the trace could not be written. Memory that was handed out stays where it is; only
+// penstock_session_close may follow.
 penstock_status penstock_session_end(penstock_session* session, penstock_error* error);
 // Ends it and gives its memory back. NULL is fine. Where a device is stuck, memory is kept until the process ends.
 penstock_status penstock_session_close(penstock_session* session, penstock_error* error);
@@ -249,7 +256,7 @@ typedef struct penstock_session_info {
     uint64_t pool_bytes;       // the pool's hard limit
     const char* memory_table;  // one line per use; the session's
     const char* io;            // "io_uring, direct"; the session's
-    double planned_bytes;      // NVMe traffic of one step of the expected passes
+    double planned_bytes;      // NVMe traffic of a step of one of the expected passes
     // Counted since the opening:
     uint64_t read_bytes;
     uint64_t write_bytes;
@@ -288,7 +295,7 @@ typedef struct penstock_plan {
     uint32_t prefetch_depth;  // what the budgets allow
     uint32_t use_count;
     penstock_plan_use uses[16];  // what the pool is divided into
-    // NVMe traffic of one step of the expected passes.
+    // NVMe traffic of a step of one of the expected passes; what each further one adds is at the end.
     uint64_t read_bytes;
     uint64_t write_bytes;
     uint64_t resident_write_bytes;  // on top in a step that commits: what host memory holds
@@ -299,6 +306,9 @@ typedef struct penstock_plan {
     char memory_table[2048];  // one line per use and the limit: penstock_session_info.memory_table
     // What this process may still take of host memory, before the pool: free RAM, or less under a cgroup's limit.
     uint64_t available_bytes;
+    // On top, for each pass of a step beyond the first.
+    uint64_t further_read_bytes;
+    uint64_t further_write_bytes;
 } penstock_plan;
 
 // What penstock_session_open would take, decided by the same plan; nothing is opened, made or kept, and values, first
@@ -381,7 +391,8 @@ penstock_status penstock_session_gradient_norm(penstock_session* session, double
 //
 // *data: memory of so many bytes, above 0, at a multiple of 4096, to be filled before the next of these calls. `turn`:
 // in which it is taken, lower ones first, one thing each; nothing else is laid aside for it. What is taken last goes to
-// NVMe first. A plan that holds makes that the least that is moved; one that does not costs time.
+// NVMe first. A plan that holds makes that the least that is moved, but for room for two more; one that does not costs
+// time.
 penstock_status penstock_session_lay(penstock_session* session, uint64_t turn, uint64_t bytes, void** data,
                                      penstock_error* error);
 // *data: what was laid aside, until the next of these calls; it stays laid aside until it is dropped. Blocks until it

@@ -27,6 +27,10 @@ Driver::~Driver() {
     if (stuck()) static_cast<void>(state_.release());  // the device may still write into our memory
 }
 
+bool Driver::failed() const {
+    return state_->mailbox.failed() || stuck();
+}
+
 bool Driver::stuck() const noexcept {
     return state_->loop.stuck() || state_->device_stuck;
 }

@@ -147,6 +147,8 @@ class Driver {
     // stuck() and the destructor may follow.
     void stop() noexcept;
 
+    bool failed() const;  // for good: an operation has failed, or a device is stuck
+
     // A device did not answer by the deadline. Its operations may still write into memory when they come back: the
     // driver's destructor keeps its own, and the Io, store, pool and device must be kept until the process ends.
     bool stuck() const noexcept;

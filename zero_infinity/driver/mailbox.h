@@ -157,6 +157,10 @@ class Mailbox {
         if (failure_) throw Error(failure_->code, failure_->message);
         return reached(progress_);
     }
+    bool failed() {
+        const std::lock_guard lock(mutex_);
+        return failure_.has_value();
+    }
     void check() {
         const std::lock_guard lock(mutex_);
         if (failure_) throw Error(failure_->code, failure_->message);

@@ -102,9 +102,9 @@ void ShelfReplay::begin(Direction direction, std::uint64_t turn) {
 void ShelfReplay::refuse(std::uint64_t bytes) const {
     throw Error(
         ExitCode::does_not_fit,
-        fmt::format("{} to lay aside find no room in a budget of {} for activations: raise it to that, and what "
-                    "else is in use, at least",
-                    bytes_text(bytes), bytes_text(all_bytes_)));
+        fmt::format("{} to lay aside find no room in a budget of {} for activations, beside what is in use: raise it "
+                    "to {} at least",
+                    bytes_text(bytes), bytes_text(all_bytes_), bytes_text(all_bytes_ - free_bytes_ + bytes)));
 }
 
 }  // namespace penstock::zero

@@ -66,7 +66,8 @@ struct StepSetting {
     // than twice (a tied head) takes another time at each. Empty: forward and backward of UnitSeconds.
     std::span<const double> visit_seconds = {};
     std::size_t forward_visits = 0;  // of these the first so many are forward, the others backward
-    // Bytes by unit that are written in backward of a pass and read by the update; empty: none are.
+    // Bytes by unit of gradients that leave host memory: each pass writes them in backward, once it has read what the
+    // one before wrote, and the update reads them, unless it is made within backward. Empty: none leave.
     std::vector<std::uint64_t> spilled_gradients = {};
     LaidAside laid = {};
 };

@@ -67,7 +67,11 @@ void StepReplay::work(double seconds, Dealt dealt) {
 
 void StepReplay::ended(const VirtualTransfer& transfer) {
     if (shelf_.has(transfer.number)) return shelf_.ended(transfer.number);
-    if (transfer.number >= tiles_.size() + layout_.unit_count()) return leaving_.pop_front();
+    if (transfer.number >= tiles_.size() + layout_.unit_count()) {
+        if (transfer.direction == Direction::write) return leaving_.pop_front();
+        returning_.reset();
+        return;
+    }
     if (transfer.number >= tiles_.size()) {
         fetched_[transfer.number - tiles_.size()].arrived = true;
         return;
@@ -285,14 +289,33 @@ double StepReplay::spilled_gradient(UnitTile tile) const {
     return bytes * static_cast<double>(unit.tile_numel(tile.tile)) / static_cast<double>(unit.shard_numel());
 }
 
-// Once its squares are summed. Host memory has the gradients of two units.
-void StepReplay::spill_gradient(std::uint32_t unit) {
+// Host memory has the gradients of two units: what gives way must be written, and what a pass before has of this one
+// comes back. It is written once its squares are summed; but where it is updated with at once, it stays.
+void StepReplay::sum_gradient(std::uint32_t unit) {
     if (spilled_gradient(unit) == 0) return;
+    bring_gradient(unit);
+    if (last_pass_ && setting_.order == UpdateOrder::in_backward) return;
     if (!departs_ || !awaiting_[unit]) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
-    wait(report_.wait_spills, [&] { return leaving_.empty(); });
     leaving_.push_back(unit);
-    device_.begin(
-        {Direction::write, tiles_.size() + layout_.unit_count() + unit, static_cast<double>(spilled_gradient(unit))});
+    move_gradient(Direction::write, unit);
+}
+
+void StepReplay::bring_gradient(std::uint32_t unit) {
+    const bool there = std::erase(summed_, unit) > 0;
+    summed_.push_back(unit);
+    if (there) return;
+    if (summed_.size() > 2) summed_.pop_front();
+    wait(report_.wait_spills, [&] { return leaving_.size() < 2; });
+    if (pass_ == 1) return;
+    returning_ = unit;
+    device_.raise(move_gradient(Direction::read, unit));
+    wait(report_.wait_spills, [&] { return !returning_; });
+}
+
+std::uint64_t StepReplay::move_gradient(Direction direction, std::uint32_t unit) {
+    const std::uint64_t number = tiles_.size() + layout_.unit_count() + unit;
+    device_.begin({direction, number, static_cast<double>(spilled_gradient(unit))});
+    return number;
 }
 
 // Of what was not taken within backward, and did not leave.
@@ -363,7 +386,7 @@ void StepReplay::make_pass() {
             setting_.visit_seconds.empty() ? !units.empty() && last[units.front()] == i : i >= setting_.forward_visits;
         compute(i, backward);
         for (const std::uint32_t unit : units)
-            if (last[unit] == i) spill_gradient(unit);
+            if (last[unit] == i) sum_gradient(unit);
         for (const std::uint32_t unit : units)
             if (last[unit] == i) depart(unit);
         (backward ? report_.backward : report_.forward) += now_ - start - (report_.update - updating);
@@ -409,8 +432,8 @@ StepForecast StepReplay::step(bool commits) {
     commits_ = commits;
     within_ = false;
     work(host_.rest, Dealt::beforehand);
-    for (std::uint64_t pass = 1; pass <= setting_.passes; ++pass) {
-        last_pass_ = pass == setting_.passes;
+    for (pass_ = 1; pass_ <= setting_.passes; ++pass_) {
+        last_pass_ = pass_ == setting_.passes;
         if (within_backward() && last_pass_ && !next_awaiting() && !committing_) update_within();
         make_pass();
     }

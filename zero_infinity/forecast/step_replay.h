@@ -87,7 +87,9 @@ class StepReplay {
         return setting_.spilled_gradients.empty() ? 0 : setting_.spilled_gradients[unit];
     }
     double spilled_gradient(UnitTile tile) const;
-    void spill_gradient(std::uint32_t unit);
+    void sum_gradient(std::uint32_t unit);
+    void bring_gradient(std::uint32_t unit);
+    std::uint64_t move_gradient(Direction direction, std::uint32_t unit);
     void norm();
 
     void arrive(const Visit& visit);
@@ -112,11 +114,14 @@ class StepReplay {
     std::vector<Fetched> fetched_;  // by unit
     std::deque<WaitingFetch> waiting_fetches_;
     std::vector<Unwritten> unwritten_;
-    std::deque<std::uint32_t> leaving_;  // units whose gradients are being written
+    std::deque<std::uint32_t> summed_;        // units whose gradients host memory has, of those that leave it
+    std::deque<std::uint32_t> leaving_;       // whose are being written
+    std::optional<std::uint32_t> returning_;  // whose are being read
     ShelfReplay shelf_;
 
     bool commits_ = true;
-    bool last_pass_ = true;  // of the step
+    std::uint64_t pass_ = 1;  // of the step
+    bool last_pass_ = true;
     bool within_ = false;    // units of this step are updated when backward leaves them
     bool departs_ = false;   // those that await their update are
     std::vector<std::uint32_t> sequence_;

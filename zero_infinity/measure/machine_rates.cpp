@@ -63,7 +63,7 @@ StepForecast forecast_of(const SessionPlan& plan, const MachineRates& rates, con
                           .passes = std::max<std::uint64_t>(compute.passes, 1),
                           .visit_seconds = compute.visit_seconds,
                           .forward_visits = compute.forward_visits,
-                          .spilled_gradients = plan.spilled_gradients(),
+                          .spilled_gradients = plan.leaving_gradients(),
                           .laid = std::move(laid)},
                          units, host, rates.device.rates);
 }

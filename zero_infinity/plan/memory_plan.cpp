@@ -142,6 +142,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
         plan.host_window_bytes = plan.window.window_bytes;
     }
     plan.pass_read_bytes = plan.window.fetched_bytes;
+    plan.further_pass_read_bytes = plan.window.again_bytes;
     plan.gradient_tile_bytes = request.gradient_tile_bytes;
     plan.staging_tiles = staging_tiles(request, room - std::min(room, plan.host_window_bytes));
     plan.budget = fixed_uses(request, plan.staging_tiles, names);

@@ -93,6 +93,7 @@ struct MemoryPlan {
     std::uint32_t staging_tiles = 0;
     std::uint64_t gradient_tile_bytes = 0;  // MemoryRequest's: beside a tile's states
     std::uint64_t pass_read_bytes = 0;      // from NVMe by one training pass
+    std::uint64_t further_pass_read_bytes = 0;  // by one right behind it
     std::uint64_t device_gradient_bytes = 0;
     std::uint64_t device_bytes = 0;  // of the device's budget: gradients, resident weights, window
 };

@@ -1,7 +1,8 @@
 // Which of the things that are laid aside lies in memory when: decided without I/O or clock, for a Shelf as for its
 // forecast. What finds no room goes to NVMe, what is taken last first, and comes back before it is taken. For an
 // order that is known this is the least that can be moved (L. A. Belady, A study of replacement algorithms for a
-// virtual-storage computer, IBM Systems Journal 5(2), 1966).
+// virtual-storage computer, IBM Systems Journal 5(2), 1966), but for room for two of the longest, which is made
+// beforehand, so that nobody waits for it.
 #pragma once
 
 #include <cstdint>

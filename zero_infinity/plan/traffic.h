@@ -100,12 +100,14 @@ inline constexpr double forward_part_kept = 1.0 / 3;
 // reads; 6.5 = 2 + 0.205 × 22.
 double balanced_share(const StateFormat& format, Durability durability, Residency residency, double forward_part);
 
-// What one training step reads and writes, exactly, from the schedules and the objects; a commit's manifests are on
-// top.
+// What a training step of one pass reads and writes, exactly, from the schedules and the objects; a commit's manifests
+// are on top.
 struct StepBytes {
     std::uint64_t read = 0;
     std::uint64_t write = 0;
     std::uint64_t resident_write = 0;                   // on top, in a step that commits: what host memory holds
+    std::uint64_t further_read = 0;                     // on top, for each pass of a step beyond the first
+    std::uint64_t further_write = 0;                    // likewise
     double mean(Durability durability) const noexcept;  // read and written over the steps of one commit
 };
 

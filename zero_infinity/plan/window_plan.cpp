@@ -236,12 +236,17 @@ std::uint64_t bytes_of_all(const std::vector<UnitBytes>& units) {
 // Nothing when a visit, or what is to be fetched ahead of it, finds no room.
 std::optional<WindowUse> use_of(const std::vector<UnitBytes>& units, std::span<const PassVisits> passes,
                                 std::uint32_t depth, std::uint64_t window_bytes) {
-    WindowUse use{window_bytes, depth, 0};
+    WindowUse use{.window_bytes = window_bytes, .depth = depth};
     for (const PassVisits& visits : passes) {
         WindowPlan plan(units, window_bytes, depth);
         plan.visit({}, visits);
         if (!all_find_room(plan, visits)) return std::nullopt;
-        if (&visits == passes.data()) use.fetched_bytes = plan.fetched_bytes();
+        if (&visits != passes.data()) continue;
+        use.fetched_bytes = plan.fetched_bytes();
+        plan.end_visit();
+        plan.visit({}, visits);
+        static_cast<void>(all_find_room(plan, visits));
+        use.again_bytes = plan.fetched_bytes() - use.fetched_bytes;
     }
     return use;
 }
@@ -253,7 +258,7 @@ WindowUse least_window_within(const std::vector<UnitBytes>& units, std::span<con
     const std::uint64_t most = bytes_of_all(units);
     const std::uint64_t step = std::max<std::uint64_t>(pool::granule_bytes, pool::whole_granules(floor / 32));
     for (std::uint64_t bytes = floor;; bytes = std::min(most, bytes + step)) {
-        if (bytes > limit_bytes) return {bytes, depth, 0};
+        if (bytes > limit_bytes) return {.window_bytes = bytes, .depth = depth};
         if (const auto use = use_of(units, passes, depth, bytes)) return *use;
         PENSTOCK_CHECK(bytes < most, "{} bytes are not enough for all units at once", bytes);
     }

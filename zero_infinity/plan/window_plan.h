@@ -108,6 +108,7 @@ struct WindowUse {
     std::uint64_t window_bytes = 0;
     std::uint32_t depth = 0;
     std::uint64_t fetched_bytes = 0;  // from NVMe by the first of the passes, from an empty window
+    std::uint64_t again_bytes = 0;    // by the same pass right behind it
 };
 using PassVisits = std::vector<Visit>;
 

@@ -103,7 +103,7 @@ void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held)
     try {
         s.work->driver.visit(whole, s.order.ahead(), kept.units);
     } catch (const Error& error) {
-        if (error.code() != ExitCode::does_not_fit) throw;
+        if (error.code() != ExitCode::does_not_fit || s.work->driver.failed()) throw;
         s.order.take_back();
         s.stage = Stage::in_pass;
         throw;

@@ -36,6 +36,7 @@ bool apply(Lightening change, std::uint32_t least_prefetch, CoreOptions& options
 // What the pool needs at least; nothing where the machine has not that much.
 std::optional<std::uint64_t> needed_bytes(const ModelSpec& model, CoreOptions options) try {
     options.host_budget_bytes = planned_host_budget;
+    options.fill_host_budget = false;  // it takes no more than there is
     return SessionPlan(model, std::move(options), Partition{}).memory.budget.used_bytes();
 } catch (const Error& error) {
     if (error.code() != ExitCode::does_not_fit) throw;

@@ -49,6 +49,7 @@ class DriverMover final : public ShelfMover {
         driver_.spill_in(block, memory, unit);
     }
     void wait(store::SpillBlock block) override { driver_.wait_for_spill(block); }
+    bool failed() const override { return driver_.failed(); }
 
    private:
     Driver& driver_;

@@ -38,10 +38,9 @@ struct SessionPlan {
     DeviceOptions device() const;  // with a budget of what is used of it
     Traffic nominal_traffic() const;
     std::uint64_t store_bytes() const;  // on disk, of the store that would be made
-    // What its gradients take on NVMe, and are written and read in a step of one pass; 0: they stay in host memory, or
-    // are updated with before they leave it (UpdateOrder::in_backward).
+    std::vector<std::uint64_t> leaving_gradients() const;  // by unit: bytes that they take on NVMe; 0: they stay
+    // That are written in a step of one pass: none where they are updated with before they leave (in_backward).
     std::uint64_t spilled_gradient_bytes(std::uint32_t unit) const;
-    std::vector<std::uint64_t> spilled_gradients() const;  // by unit
 
     const ModelSpec model;
     const CoreOptions options;  // checked; whose gradients leave host memory, where they may and must

@@ -34,14 +34,27 @@ std::span<std::byte> Shelf::take(std::uint64_t turn) {
     return {held.memory.data(), held.bytes};
 }
 
+void Shelf::drop(std::uint64_t turn) {
+    order_.drop(turn);
+    auto node = held_.extract(turn);
+    if (node.mapped().block) vacated_[pool::whole_granules(node.mapped().bytes)].push_back(*node.mapped().block);
+    node.mapped() = {};
+    spare_.push_back(std::move(node));
+}
+
 void Shelf::clear() {
-    order_.clear();
+    while (!held_.empty()) drop(held_.begin()->first);
     figures_ = {};
 }
 
 bool Shelf::find_room(std::uint64_t turn, std::uint64_t bytes) {
     auto memory = pool_.try_acquire(use_, bytes);
     if (!memory) return false;
+    if (!held_.contains(turn) && !spare_.empty()) {
+        spare_.back().key() = turn;
+        held_.insert(std::move(spare_.back()));
+        spare_.pop_back();
+    }
     held_[turn].memory = std::move(*memory);
     return true;
 }
@@ -52,9 +65,12 @@ void Shelf::give_room(std::uint64_t turn) {
 
 void Shelf::send(std::uint64_t turn) {
     Held& held = held_.at(turn);
-    if (held.block_bytes != held.memory.bytes()) {
+    std::vector<store::SpillBlock>& vacated = vacated_[held.memory.bytes()];
+    if (vacated.empty()) {
         held.block = mover_.allocate(held.memory.bytes());  // or throws, and nothing has changed
-        held.block_bytes = held.memory.bytes();
+    } else {
+        held.block = vacated.back();
+        vacated.pop_back();
     }
     mover_.out(*held.block, held.memory.span(), held.unit);
     figures_.away_bytes += held.memory.bytes();

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace penstock::zero {
 
@@ -23,6 +24,7 @@ class ShelfMover {
     virtual void out(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) = 0;
     virtual void in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) = 0;
     virtual void wait(store::SpillBlock block) = 0;
+    virtual bool failed() const = 0;  // for good
 
    protected:
     ~ShelfMover() = default;
@@ -31,7 +33,7 @@ class ShelfMover {
 struct ShelfFigures {
     std::uint64_t items = 0;
     std::uint64_t bytes = 0;       // laid aside, wherever it lies
-    std::uint64_t away_bytes = 0;  // that went to NVMe; as many came back once all was taken
+    std::uint64_t away_bytes = 0;  // that went to NVMe
 };
 
 // One thread. What it is given outlives it. Allocates while it meets new turns, and nothing in later steps of the same
@@ -56,10 +58,11 @@ class Shelf final : private ShelfHands {
     // Its memory, with what was laid there; blocks until it is. Good until drop(). What is taken next comes meanwhile.
     std::span<std::byte> take(std::uint64_t turn);
     void put_back(std::uint64_t turn) { order_.put_back(turn); }  // which was taken: it is laid aside as before
-    void drop(std::uint64_t turn) { order_.drop(turn); }
+    void drop(std::uint64_t turn);                                // its place on NVMe is the next one's of that size
     bool has(std::uint64_t turn) const { return order_.has(turn); }    // something is laid aside for it
     void clear();                                                      // drops all; where a step ends early
     const ShelfFigures& figures() const noexcept { return figures_; }  // since the last clear()
+    bool failed() const { return mover_.failed(); }                    // only destruction follows
 
    private:
     struct Held {
@@ -67,8 +70,8 @@ class Shelf final : private ShelfHands {
         std::uint64_t bytes = 0;
         pool::Lease memory;  // none: it is away
         std::optional<store::SpillBlock> block;
-        std::uint64_t block_bytes = 0;  // of the block
     };
+    using Helds = std::map<std::uint64_t, Held>;  // by turn
 
     bool find_room(std::uint64_t turn, std::uint64_t bytes) override;
     void give_room(std::uint64_t turn) override;
@@ -81,7 +84,9 @@ class Shelf final : private ShelfHands {
     pool::UseId use_;
     ShelfMover& mover_;
     std::string setting_;
-    std::map<std::uint64_t, Held> held_;  // by turn
+    Helds held_;
+    std::vector<Helds::node_type> spare_;                              // of what was dropped
+    std::map<std::uint64_t, std::vector<store::SpillBlock>> vacated_;  // by bytes
     ShelfOrder order_;
     ShelfFigures figures_;
 };

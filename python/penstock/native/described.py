@@ -211,6 +211,10 @@ class Described:
             progress = c.Progress(told)
         kept += [paths, progress, first]
         snapshot = None if store.resume_from is None else os.fsencode(store.resume_from)
+        first_traced, last_traced = store.trace_steps
+        if not 1 <= first_traced <= last_traced:
+            raise UsageError(f"Store(trace_steps={store.trace_steps}): the first and the last step of the trace, counting "
+                             "from 1")
         return made(c.Options, directories=paths, directory_count=len(paths), job=store.job.encode(),
                     resume_from=snapshot, go_back=store.go_back, host_budget_bytes=store.host_budget_bytes,
                     prefetch_depth=store.prefetch_depth, staging_tiles=store.staging_tiles,
@@ -222,4 +226,6 @@ class Described:
                     threads=store.threads or torch.get_num_threads(),
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
                     update_order=c.UPDATE_ORDERS[store.update_order], gradients=c.GRADIENTS[store.gradients],
-                    activation_budget_bytes=store.activation_budget_bytes, fill_host_budget=store.fill_host_budget)
+                    activation_budget_bytes=store.activation_budget_bytes, fill_host_budget=store.fill_host_budget,
+                    trace=None if store.trace is None else os.fsencode(store.trace), trace_first_step=first_traced,
+                    trace_steps=last_traced - first_traced + 1)

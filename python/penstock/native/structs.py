@@ -71,7 +71,8 @@ class Options(Structure):
                 ("backend", c_int), ("caching", c_int), ("deadline_ms", c_uint64), ("values", POINTER(Value)),
                 ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p),
                 ("update_order", c_int), ("gradients", c_int), ("activation_budget_bytes", c_uint64),
-                ("fill_host_budget", c_int)]
+                ("fill_host_budget", c_int), ("trace", c_char_p), ("trace_first_step", c_uint64),
+                ("trace_steps", c_uint64)]
 
 
 class Info(Structure):
@@ -91,7 +92,8 @@ class Plan(Structure):
                 ("store_bytes", c_uint64), ("prefetch_depth", c_uint32), ("use_count", c_uint32),
                 ("uses", PlanUse * 16), ("read_bytes", c_uint64), ("write_bytes", c_uint64),
                 ("resident_write_bytes", c_uint64), ("planned_bytes", c_double), ("parameters", c_uint64),
-                ("trainable_parameters", c_uint64), ("memory_table", c_char * 2048), ("available_bytes", c_uint64)]
+                ("trainable_parameters", c_uint64), ("memory_table", c_char * 2048), ("available_bytes", c_uint64),
+                ("further_read_bytes", c_uint64), ("further_write_bytes", c_uint64)]
 
 
 class Rates(Structure):

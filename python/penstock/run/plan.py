@@ -41,7 +41,7 @@ class Plan:
     uses: Mapping[str, int]
     memory_table: str
     prefetch_depth: int  # visits ahead
-    # NVMe traffic of one step.
+    # NVMe traffic of one step, all its micro-batches together.
     read_bytes: int
     write_bytes: int
     resident_write_bytes: int  # on top in a step that commits: what host memory holds
@@ -119,6 +119,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
                     settings.dtype)
     described = Described(spec, own)
     told = described.plan()
+    further = settings.accumulation - 1
     compute: Compute | None = None
     keeping: Compute | None = None
     why = _unmeasured(own, batch, seconds)
@@ -143,8 +144,9 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
         told.parameters - beside, told.trainable_parameters, told.pool_bytes, told.device_bytes, told.store_bytes,
         () if own.directories == NOWHERE else tuple(own.paths()),
         {each.name.decode(): each.bytes for each in told.uses[:told.use_count]}, told.memory_table.decode(),
-        told.prefetch_depth, told.read_bytes, told.write_bytes, told.resident_write_bytes, own.commit_steps,
-        told.planned_bytes, forecast, why or "", compute.tokens if compute else None,
+        told.prefetch_depth, told.read_bytes + further * told.further_read_bytes,
+        told.write_bytes + further * told.further_write_bytes, told.resident_write_bytes, own.commit_steps,
+        told.planned_bytes + further * (told.further_read_bytes + told.further_write_bytes), forecast, why or "", compute.tokens if compute else None,
         compute.graph_bytes if compute else 0)
 
 

@@ -161,6 +161,20 @@ TEST(Config, WhatMayBeUpdatedAgainStaysOnNvme) {
     EXPECT_NE(words.find("leave memory.fill_host_budget out"), std::string::npos) << words;
 }
 
+TEST(Config, MoreThanCanBeCountedIsRefused) {
+    const std::vector<std::string> many = {"run.swap_directory=s", "gradient_accumulation_steps=1000000",
+                                           "model.layers=1000"};
+    EXPECT_EQ(config(many).micro_batches, 1000000);
+    std::vector<std::string> laid = many;
+    laid.emplace_back("memory.activation_budget=1GiB");
+    EXPECT_NE(refusal(laid).find("1002000000 inputs"), std::string::npos) << refusal(laid);
+    std::vector<std::string> long_ones = many;
+    for (const char* setting :
+         {"train_micro_batch_size_per_gpu=1000000", "model.context=1000000", "model.layers=10000"})
+        long_ones.emplace_back(setting);
+    EXPECT_NE(refusal(long_ones).find("more than 1 EiB"), std::string::npos) << refusal(long_ones);
+}
+
 TEST(Config, BalancedUpdatesClipWhereTheyMayBeMadeAgain) {
     const std::vector<std::string> balanced = {"run.swap_directory=s", "run.update_order=balanced",
                                                "zero_optimization.offload_param.device=nvme",

@@ -86,6 +86,7 @@ TEST_F(Plan, SaysTheBytesThatARunMoves) {
             if (!record.contains("loss")) continue;
             EXPECT_EQ(record.value("activation_nvme_bytes", 0U), planned["activation_nvme_bytes"]);
         }
+        EXPECT_EQ(planned["spill_bytes"], planned["activation_nvme_bytes"]) << "gradients stay";
         std::uint64_t disk = 0;
         for (const auto& entry : std::filesystem::directory_iterator(directory_ / "swap"))
             if (entry.is_regular_file()) disk += entry.file_size();
@@ -175,6 +176,7 @@ TEST_F(Plan, ATrainingSaysItFirstAndWhatCameOfItLast) {
     std::filesystem::remove_all(directory_ / "swap");
     const json unplanned = json::parse(run(directory_.path(), {"train", "config.json", "--json"}).output);
     EXPECT_TRUE(unplanned["planned_step_seconds"].is_null());
+    EXPECT_NE(trained.errors.find("plan: a step reads "), std::string::npos) << "bytes are said always";
     EXPECT_EQ(json::parse(trained.output)["final_loss"], unplanned["final_loss"]);
 }
 
@@ -196,17 +198,40 @@ TEST_F(Plan, OfAShapeAlone) {
 
 TEST_F(Plan, WhatDoesNotFitIsRefusedWithTheLightestSettings) {
     const std::vector<std::string> larger = {"--set", "model.hidden=256", "--set", "model.feed_forward=1024"};
-    const Ended refused = plan({"--set", "memory.host_budget=1MiB", larger[0], larger[1], larger[2], larger[3]});
+    const std::vector<std::vector<std::string>> ways = {
+        {"--set", "memory.host_budget=1MiB"},
+        {"--set", "memory.host_budget=1MiB", "--set", "memory.fill_host_budget=true"},
+        {"--set", "memory.host_budget=60TiB", "--set", "memory.activation_budget=50TiB"},
+    };
+    for (std::vector<std::string> way : ways) {
+        SCOPED_TRACE(::testing::PrintToString(way));
+        way.insert(way.begin(), larger.begin(), larger.end());
+        const Ended refused = plan(way);
+        EXPECT_EQ(refused.code, 3);
+        EXPECT_NE(refused.errors.find("gradients"), std::string::npos) << refused.errors;
+        const std::size_t at = refused.errors.find("--set memory.host_budget=");
+        ASSERT_NE(at, std::string::npos) << refused.errors;
+        std::istringstream words(refused.errors.substr(at));
+        for (std::string word; words >> word;) way.push_back(word);
+        way.emplace_back("--bytes-only");
+        EXPECT_EQ(plan(way).code, 0);
+        EXPECT_TRUE(refused.output.empty());
+    }
+}
+
+// No other setting would help.
+TEST_F(Plan, ABudgetThatOneInputDoesNotFitIsRefusedWithWhatItMustBe) {
+    const std::vector<std::string> way = {"--set", "memory.activation_budget=4KiB", "--set", "model.hidden=256",
+                                          "--bytes-only"};
+    const Ended refused = plan(way);
     EXPECT_EQ(refused.code, 3);
-    EXPECT_NE(refused.errors.find("gradients"), std::string::npos) << refused.errors;
-    const std::size_t at = refused.errors.find("--set memory.host_budget=");
+    EXPECT_EQ(refused.errors.find("lightest"), std::string::npos) << refused.errors;
+    const std::size_t at = refused.errors.find("between two units takes ");
     ASSERT_NE(at, std::string::npos) << refused.errors;
-    std::vector<std::string> lightest = larger;
-    std::istringstream words(refused.errors.substr(at));
-    for (std::string word; words >> word;) lightest.push_back(word);
-    lightest.emplace_back("--bytes-only");
-    EXPECT_EQ(plan(lightest).code, 0);
-    EXPECT_TRUE(refused.output.empty());
+    std::istringstream words(refused.errors.substr(at + 24));
+    std::string least;
+    words >> least;
+    EXPECT_EQ(plan({"--set", "memory.activation_budget=" + least, way[2], way[3], way[4]}).code, 0) << least;
 }
 
 TEST_F(Plan, RefusesWhatTrainRefuses) {

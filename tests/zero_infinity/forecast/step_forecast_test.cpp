@@ -72,7 +72,7 @@ StepForecast forecast(const zero::SessionPlan& plan, std::span<const UnitSeconds
                           .passes = visits.passes,
                           .visit_seconds = visits.seconds,
                           .forward_visits = visits.forward,
-                          .spilled_gradients = plan.spilled_gradients(),
+                          .spilled_gradients = plan.leaving_gradients(),
                           .laid = visits.laid},
                          seconds, host, rates);
 }
@@ -330,6 +330,37 @@ TEST(StepForecast, PassesBeforeAnUpdateEachReadTheWeightsAndCompute) {
         EXPECT_NEAR(three.write_bytes, one.write_bytes, 1e-3) << word_of(order);
         EXPECT_GT(three.read_bytes, one.read_bytes + 8 * 40960 * 2) << word_of(order);
     }
+}
+
+// As a session's counters have it (SpilledGradientsTest).
+TEST(StepForecast, GradientsThatLeaveAreWrittenByEachPassAndReadByTheNextOne) {
+    for (const UpdateOrder order : orders)
+        for (const std::uint64_t passes : {1, 3}) {
+            const Chain chain(8);
+            zero::CoreOptions options = options_of(order);
+            const zero::SessionPlan stay(chain.spec, options, {});
+            options.gradient_memory = zero::GradientMemory::nvme;
+            const zero::SessionPlan leave(chain.spec, options, {});
+            const OfVisits visits{.seconds = {}, .forward = 0, .passes = passes};
+            const DeviceRates rates{.read = 1e6, .write = 1e6, .both = 2e6};
+            const StepForecast without = forecast(stay, chain.seconds, {}, rates, visits);
+            const StepForecast with = forecast(leave, chain.seconds, {}, rates, visits);
+            const auto others = static_cast<double>(passes - 1);
+            double written = 0, read = 0;
+            for (std::uint32_t unit = 0; unit < 8; ++unit) {
+                const auto bytes = static_cast<double>(leave.leaving_gradients()[unit]);
+                const bool by_update = !is_within_backward(zero::order_of_unit(order, leave.deferred[unit]));
+                written += bytes * (order == UpdateOrder::in_backward ? others : others + 1);
+                read += bytes * (by_update ? others + 1 : others);
+            }
+            EXPECT_NEAR(with.write_bytes - without.write_bytes, written, 1e-3) << word_of(order) << passes;
+            EXPECT_NEAR(with.read_bytes - without.read_bytes, read, 1e-3) << word_of(order) << passes;
+            const zero::StepBytes& said = leave.step_bytes;
+            EXPECT_NEAR(with.read_bytes,
+                        static_cast<double>(said.read) + others * static_cast<double>(said.further_read), 1e-3);
+            EXPECT_NEAR(with.write_bytes,
+                        static_cast<double>(said.write) + others * static_cast<double>(said.further_write), 1e-3);
+        }
 }
 
 struct RandomModel {

@@ -62,6 +62,23 @@ TEST(LightestPlan, WhereNothingIsEnoughItIsAllThatThereIs) {
     EXPECT_GT(with_prefetch->pool_bytes, all->pool_bytes);
 }
 
+TEST(LightestPlan, ABudgetThatWasToBeFilledIsNamed) {
+    CoreOptions options = generous();
+    options.residency = {Tier::nvme, Tier::nvme};
+    options.fill_host_budget = true;
+    options.host_budget_bytes = 4096;
+    const auto lightest = lightest_plan(chain(6), options, 0);
+    ASSERT_TRUE(lightest);
+    options.host_budget_bytes = lightest->pool_bytes;
+    for (const Lightening change : lightest->changes) {
+        if (change == Lightening::prefetch_one) options.prefetch_depth = 1;
+        if (change == Lightening::staging_two) options.staging_tiles = 2;
+        if (change == Lightening::no_prefetch) options.prefetch_depth = 0;
+        if (change == Lightening::gradients_bf16) options.gradient_type = PlaneType::bf16;
+    }
+    EXPECT_EQ(SessionPlan(chain(6), options, Partition{}).options.fill_host_budget, true);
+}
+
 TEST(LightestPlan, OfWhatNoMachineHasThereIsNone) {
     ModelSpec model = chain(1);
     model.units.front().parameters.front().shape = {1LL << 45};

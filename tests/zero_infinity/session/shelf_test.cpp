@@ -2,6 +2,7 @@
 #include "zero_infinity/session/shelf.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/capi/c_shelf.h"
 #include "zero_infinity/forecast/shelf_replay.h"
 
 #include <gtest/gtest.h>
@@ -51,6 +52,8 @@ class LateMover final : public ShelfMover {
             leaves ? std::memcpy(blocks[block.index].data(), memory.data(), memory.size())
                    : std::memcpy(memory.data(), blocks[block.index].data(), memory.size());
     }
+
+    bool failed() const override { return full; }
 
     // Moves that were begun and not waited for.
     bool has(std::span<const std::byte> memory) const {
@@ -144,6 +147,9 @@ TEST(Shelf, AFullDiskLosesNothingThatIsThere) {
     EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 1, .bytes = 2 * granule})), Error);
     EXPECT_THROW(static_cast<void>(rig.shelf.lay({.turn = 1, .bytes = 3 * granule})), Error);
     EXPECT_FALSE(rig.shelf.has(1));
+    CShelf shelf(&rig.shelf);
+    EXPECT_THROW(static_cast<void>(shelf.lay(1, 2 * granule)), Error);
+    EXPECT_TRUE(shelf.failed()) << "a C session is told to close";
     rig.take(2, granule, value_of(2, 0));
     rig.shelf.drop(2);
     EXPECT_EQ(rig.granted(), 0U);
@@ -223,6 +229,21 @@ TEST(Shelf, OfManyStepsAllocatesBlocksOnce) {
         rig.shelf.clear();
     }
     EXPECT_GT(blocks, 0U);
+}
+
+// As of a client that never lays aside what it laid aside before.
+TEST(Shelf, WhatIsLaidLaterTakesThePlacesOfWhatWasDropped) {
+    Rig rig(4 * granule);
+    std::size_t blocks = 0;
+    for (std::uint64_t first = 0; first < 200; first += 10) {
+        for (std::uint64_t turn = first + 9; turn-- > first;) rig.lay(turn, granule, value_of(turn, 0));
+        for (std::uint64_t turn = first; turn < first + 9; ++turn) {
+            rig.take(turn, granule, value_of(turn, 0));
+            rig.shelf.drop(turn);
+        }
+        if (first == 0) blocks = rig.mover.blocks.size();
+    }
+    EXPECT_EQ(rig.mover.blocks.size(), blocks);
 }
 
 // Groups of several things, as of the micro-batches of a unit: laid in the order in which they are taken.
