@@ -1,12 +1,15 @@
 #include "bench/step/device_rates.h"
 
-#include "bench/io/block_source.h"
 #include "pinned_pool/region.h"
 #include "swap/format/hash.h"
+#include "zero_infinity/measure/busy_cores.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <thread>
 
 namespace penstock::bench {
 namespace {
@@ -31,13 +34,27 @@ DeviceRatesRig::DeviceRatesRig(const std::string& directory, std::uint64_t bytes
     rig_.run(once, {}, stop_);
 }
 
+double DeviceRatesRig::rate(Work work, double seconds) {
+    BlockSource source(file_.file(), {.work = work, .block_bytes = block_bytes, .file_bytes = file_.bytes()});
+    const Moved moved = rig_.run(source, seconds, stop_);
+    return static_cast<double>(moved.bytes) / moved.seconds;
+}
+
 DeviceRates DeviceRatesRig::measure(double seconds) {
-    const auto rate = [&](Work work) {
-        BlockSource source(file_.file(), {.work = work, .block_bytes = block_bytes, .file_bytes = file_.bytes()});
-        const Moved moved = rig_.run(source, seconds, stop_);
-        return static_cast<double>(moved.bytes) / moved.seconds;
-    };
-    return {.read = rate(Work::read), .write = rate(Work::write), .both = rate(Work::half_each)};
+    return {
+        .read = rate(Work::read, seconds), .write = rate(Work::write, seconds), .both = rate(Work::half_each, seconds)};
+}
+
+zero::Contention DeviceRatesRig::contention(double seconds, unsigned threads, const DeviceRates& rates) {
+    const zero::BusyCores compute(threads);
+    const Stopwatch alone_watch;
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    const double alone = compute.done() / alone_watch.seconds();
+    const double before = compute.done();
+    const Stopwatch watch;
+    const double both = rate(Work::half_each, seconds);
+    const double beside = (compute.done() - before) / watch.seconds();
+    return {.compute = std::min(1.0, beside / alone), .device = std::min(1.0, both / rates.both)};
 }
 
 double hash_seconds_per_byte(double seconds) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/harness/bench_file.h"
+#include "bench/io/block_source.h"
 #include "bench/io/io_rig.h"
 #include "bench/step/step_ideal.h"
 
@@ -19,10 +20,14 @@ class DeviceRatesRig {
     DeviceRatesRig(const std::string& directory, std::uint64_t bytes, Interruption& stop);
     // `seconds` each of reads, of writes, of both.
     DeviceRates measure(double seconds);
+    // Of both, beside so many threads that compute.
+    zero::Contention contention(double seconds, unsigned threads, const DeviceRates& rates);
     const std::vector<std::string>& notes() const noexcept { return rig_.notes(); }
     bool direct() const noexcept { return file_.file().direct(); }
 
    private:
+    double rate(Work work, double seconds);
+
     BenchFile file_;
     IoRig rig_;
     Interruption& stop_;

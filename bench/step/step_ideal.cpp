@@ -82,6 +82,18 @@ double ideal_seconds(std::span<const StepPhase> phases, const DeviceRates& rates
     return seconds;
 }
 
+double contended_seconds(std::span<const StepPhase> phases, const DeviceRates& rates,
+                         const zero::Contention& contention) {
+    double seconds = 0;
+    for (const StepPhase& phase : phases) {
+        const double transfers = transfer_seconds(phase, rates);
+        const double together = std::min(phase.compute / contention.compute, transfers / contention.device);
+        seconds += together + std::max({0.0, phase.compute - together * contention.compute,
+                                        transfers - together * contention.device});
+    }
+    return seconds;
+}
+
 double least_seconds(std::span<const StepPhase> phases, const DeviceRates& rates) {
     StepPhase all;
     for (const StepPhase& phase : phases) {

@@ -44,6 +44,9 @@ std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& com
                                  double again = 0);
 double transfer_seconds(const StepPhase& phase, const DeviceRates& rates);
 double ideal_seconds(std::span<const StepPhase> phases, const DeviceRates& rates);
+// The same where compute and transfers slow each other down: until one of them is done, then the other goes on alone.
+double contended_seconds(std::span<const StepPhase> phases, const DeviceRates& rates,
+                         const zero::Contention& contention);
 // As if the whole step were one phase: no order of events is faster.
 double least_seconds(std::span<const StepPhase> phases, const DeviceRates& rates);
 

@@ -31,6 +31,7 @@ struct OrderRounds {
 // The device, the same engine in host memory.
 struct Ground {
     DeviceRates rates;
+    zero::Contention contention;
     StepTurn in_host_memory;
     double hash_per_byte = 0;
 };
@@ -57,6 +58,7 @@ class StepRounds {
     std::vector<StepPhase> phases(const OrderRounds& order, std::size_t round) const;
     Figure ideal(const OrderRounds& order, const std::string& name,
                  double (*seconds)(std::span<const StepPhase>, const DeviceRates&)) const;
+    Figure contended(const OrderRounds& order) const;
     void tell_ground();
     void tell(const OrderRounds& order, bool fastest);
 
@@ -81,8 +83,10 @@ std::vector<zero::UpdateOrder> StepRounds::allowed() const {
 
 void StepRounds::measure() {
     for (unsigned round = 0; round < options_.rounds; ++round) {
-        ground_.push_back(
-            {.rates = rates_.measure(options_.seconds), .hash_per_byte = hash_seconds_per_byte(hash_seconds) / cores_});
+        const DeviceRates rates = rates_.measure(options_.seconds);
+        ground_.push_back({.rates = rates,
+                           .contention = rates_.contention(options_.seconds, static_cast<unsigned>(cores_), rates),
+                           .hash_per_byte = hash_seconds_per_byte(hash_seconds) / cores_});
         for (std::size_t turn = 0; turn <= orders_.size(); ++turn) {
             const std::size_t who = contender(round, turn, orders_.size() + 1);
             const bool in_memory = who == orders_.size();
@@ -136,6 +140,17 @@ Figure StepRounds::ideal(const OrderRounds& order, const std::string& name,
     return figure;
 }
 
+Figure StepRounds::contended(const OrderRounds& order) const {
+    Figure figure{.name = fmt::format("{}: ideal on shared cores", word_of(order.order)),
+                  .unit = "s",
+                  .rounds = {},
+                  .target = {}};
+    for (std::size_t round = 0; round < ground_.size(); ++round)
+        figure.rounds.push_back(
+            contended_seconds(phases(order, round), ground_[round].rates, ground_[round].contention));
+    return figure;
+}
+
 void StepRounds::tell_ground() {
     const auto add = [&](const std::string& name, const std::string& unit, double (*value)(const Ground&)) {
         report_.add(of_ground(name, unit, value));
@@ -143,6 +158,8 @@ void StepRounds::tell_ground() {
     add("device: reads", "GB/s", [](const Ground& ground) { return ground.rates.read / 1e9; });
     add("device: writes", "GB/s", [](const Ground& ground) { return ground.rates.write / 1e9; });
     add("device: both, half each", "GB/s", [](const Ground& ground) { return ground.rates.both / 1e9; });
+    add("device: kept beside compute", "", [](const Ground& ground) { return ground.contention.device; });
+    add("compute: kept beside the device", "", [](const Ground& ground) { return ground.contention.compute; });
     add("hash of tiles, all cores", "GB/s", [](const Ground& ground) { return 1e-9 / ground.hash_per_byte; });
     add("all in host memory: step", "s", [](const Ground& ground) { return ground.in_host_memory.seconds; });
     add("all in host memory: forward", "s", [](const Ground& ground) { return ground.in_host_memory.forward; });
@@ -164,6 +181,7 @@ void StepRounds::tell(const OrderRounds& order, bool fastest) {
     report_.add(phase_by_phase);
     report_.add(std::move(reached));
     report_.add(ratio(fmt::format("{}: ideal ÷ step, all at once", name), least, step));
+    report_.add(ratio(fmt::format("{}: ideal on shared cores ÷ step", name), contended(order), step));
     report_.add(
         ratio(fmt::format("{}: step ÷ all in host memory", name), step, *report_.find("all in host memory: step")));
     if (order.planned.size() == order.turns.size()) {

@@ -20,8 +20,8 @@ namespace {
 using nlohmann::json;
 
 constexpr auto example =
-    "Bytes are exact. Times are forecast from what this machine gives now: 256 MiB are written to a file without a "
-    "name\n"
+    "Bytes are exact. Times are forecast from what this machine gives now: 256 MiB to 1 GiB are written to a file "
+    "without a name\n"
     "near the swap directory, and one unit of each kind is run; some seconds in all, and nothing stays.\n"
     "Examples:\n"
     "  penstock plan trainer/demo.json --set run.update_order=deferred\n"

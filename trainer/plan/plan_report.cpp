@@ -109,7 +109,8 @@ ordered_json json_of(const zero::StepForecast& step) {
               {"update_s", step.updating},
               {"nvme_read_s", step.reading},
               {"nvme_write_s", step.writing},
-              {"driver_s", step.driver}}},
+              {"driver_s", step.driver},
+              {"lost_s", step.lost}}},
             {"nvme_read_bytes", step.read_bytes},
             {"nvme_write_bytes", step.write_bytes}};
 }
@@ -119,6 +120,8 @@ ordered_json json_of(const zero::MachineRates& rates) {
             {"write_bytes_per_s", rates.device.rates.write},
             {"both_bytes_per_s", rates.device.rates.both},
             {"flush_s", rates.device.flush},
+            {"contended_compute", rates.device.contention.compute},
+            {"contended_device", rates.device.contention.device},
             {"hash_bytes_per_s", 1 / rates.host.hash_per_byte},
             {"driver_s_per_byte", rates.host_seconds().driver_per_byte},
             {"threads", rates.threads},

@@ -48,7 +48,12 @@ MachineRates rates_of(const penstock_rates* given) {
                               rates.norm_per_element})
         require(is_time(each), "rates have a time of {} s", each);
     require(rates.threads > 0 && rates.cores > 0, "rates of {} threads on {} cores", rates.threads, rates.cores);
+    const auto kept = [](double share) { return share == 0 ? 1 : share; };
+    const Contention contention{kept(rates.contended_compute), kept(rates.contended_device)};
+    for (const double each : {contention.compute, contention.device})
+        require(each > 0 && each <= 1, "rates of which {} are kept where compute and the devices are both at it", each);
     return {.device = {.rates = {.read = rates.read, .write = rates.write, .both = rates.both},
+                       .contention = contention,
                        .driver_per_byte = rates.submit_per_byte,
                        .flush = rates.flush_seconds,
                        .places = {},
@@ -172,6 +177,8 @@ penstock_rates measured_rates(const penstock_model* model, const penstock_sessio
     rates.norm_per_element = measured.host.norm_per_element;
     rates.threads = measured.threads;
     rates.cores = measured.cores;
+    rates.contended_compute = measured.device.contention.compute;
+    rates.contended_device = measured.device.contention.device;
     put_text(fmt::format("{}", fmt::join(measured.device.places, "\n")), rates.places);
     put_text(fmt::format("{}", fmt::join(measured.device.notes, "\n")), rates.notes);
     put_text(report_of(measured), rates.text);

@@ -34,12 +34,17 @@ typedef struct penstock_rates {
     uint32_t cores;             // that this process may use
     char places[1024];          // where it was measured, one per line: the nearest parent of what is not there yet
     char notes[1024];           // lines to log, as penstock_note
-    char text[1024];            // in words, two lines
+    char text[1024];            // in words, two or three lines
+    // What compute and the devices each keep of their speed while both are at it; 0: all of it. Less where a virtual
+    // machine's disk is served by the cores that it computes on.
+    double contended_compute;
+    double contended_device;
 } penstock_rates;
 
 // Measures for some `seconds` each (0: 0.4) reads, writes and both in the directories, an update, a norm and hashes. A
-// file of 256 MiB without a name is made in each directory, and nothing stays; 256 MiB of memory are taken meanwhile.
-// Any thread; blocks. DOES_NOT_FIT: no room for that file or that memory. STORAGE: of the devices.
+// file without a name is made in each directory, of what a step writes there, 256 MiB to 1 GiB, and nothing stays; 256
+// MiB of memory are taken meanwhile. Any thread; blocks. DOES_NOT_FIT: no room for that file or that memory. STORAGE:
+// of the devices.
 penstock_status penstock_session_measure(const penstock_model* model, const penstock_session_options* options,
                                          double seconds, penstock_rates* rates, penstock_error* error);
 

@@ -13,7 +13,7 @@ StepForecast mean_of(const StepForecast& each, double each_weight, const StepFor
          {&StepForecast::seconds, &StepForecast::forward, &StepForecast::backward, &StepForecast::update,
           &StepForecast::commit, &StepForecast::wait_weights, &StepForecast::wait_tiles, &StepForecast::wait_spills,
           &StepForecast::compute, &StepForecast::updating, &StepForecast::reading, &StepForecast::writing,
-          &StepForecast::driver, &StepForecast::read_bytes, &StepForecast::write_bytes})
+          &StepForecast::driver, &StepForecast::lost, &StepForecast::read_bytes, &StepForecast::write_bytes})
         mean.*part = each.*part * each_weight + other.*part * other_weight;
     return mean;
 }

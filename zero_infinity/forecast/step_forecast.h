@@ -4,9 +4,9 @@
 // Decided as in a run: what is fetched when and to where (WindowPlan), in which order units are updated
 // (update_sequence.h), how many states are in memory at once, what waits for what. Modelled: the NVMe by its rates
 // (VirtualDevice), compute by seconds per unit, and that the driver's thread (hash, submission) takes time from compute
-// where there is no core for it alone: work that is dealt out to all cores beforehand, as OpenMP's static schedule does
-// it in torch, waits for the core that has the driver; work that is taken piece by piece, the update's, loses its share
-// of one core.
+// where there is no core for it alone, and so does what serves the device (Contention): work that is dealt out to all
+// cores beforehand, as OpenMP's static schedule does it in torch, waits for the core that has the driver; work that is
+// taken piece by piece, the update's, loses its share of one core.
 #pragma once
 
 #include "zero_infinity/forecast/virtual_device.h"
@@ -35,6 +35,7 @@ struct HostSeconds {
     double rest = 0;             // of a step: tokens, log
     unsigned threads = 1;        // of compute
     unsigned cores = 1;
+    Contention contention = {};  // beside what driver_per_byte is
 };
 
 // What compute lays aside in one visit of a pass, once it has made it, and takes again before later ones, the last of
@@ -89,6 +90,7 @@ struct StepForecast {
     double reading = 0;
     double writing = 0;
     double driver = 0;
+    double lost = 0;  // of compute and updates, to what the NVMe does on their cores (Contention)
     double read_bytes = 0;
     double write_bytes = 0;
 };

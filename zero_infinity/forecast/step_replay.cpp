@@ -49,20 +49,24 @@ void StepReplay::wait(double& waited, Reached reached) {
     waited += now_ - start;
 }
 
-// The driver runs beside it, at what it has to do for the bytes that move.
+// The driver runs beside it, at what it has to do for the bytes that move; and what serves the device.
 void StepReplay::work(double seconds, Dealt dealt) {
     double left = seconds;
+    device_.slow_to(host_.contention.device);
     while (left > 0) {
         const double bytes = device_.rate(Direction::read) + device_.rate(Direction::write);
         const double driver = std::min(1.0, bytes * host_.driver_per_byte);
         const bool shared = host_.threads >= host_.cores;
         const double lost = !shared ? 0 : dealt == Dealt::beforehand ? driver : driver / host_.cores;
-        const double speed = std::max(0.1, 1 - lost);
+        const double kept = device_.idle() ? 1 : host_.contention.compute;
+        const double speed = std::max(0.1, kept - lost);
         const double next = device_.idle() ? left / speed : std::min(left / speed, device_.seconds_to_next());
         left -= next * speed;
         if (left < 1e-12) left = 0;
+        report_.lost += next * (1 - kept);
         pass(next);
     }
+    device_.slow_to(1);
 }
 
 void StepReplay::ended(const VirtualTransfer& transfer) {

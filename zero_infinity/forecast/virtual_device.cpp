@@ -46,7 +46,7 @@ double VirtualDevice::rate(Direction direction) const noexcept {
     if (!busy(direction)) return 0;
     const double alone = direction == Direction::read ? rates_.read : rates_.write;
     const bool shared = busy(Direction::read) && busy(Direction::write);
-    return shared ? std::min(alone, rates_.both / 2) : alone;
+    return share_ * (shared ? std::min(alone, rates_.both / 2) : alone);
 }
 
 double VirtualDevice::seconds_to_next() const noexcept {

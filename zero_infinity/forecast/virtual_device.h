@@ -16,6 +16,13 @@ struct DeviceRates {
     double both = 0;
 };
 
+// What compute and the device each keep of their speed while both are at it: 1, unless they share something, as where a
+// virtual machine's disk is served by the cores that it computes on.
+struct Contention {
+    double compute = 1;
+    double device = 1;
+};
+
 // What these bytes take at least. REQUIRES: all rates are positive.
 double transfer_seconds(const DeviceRates& rates, double read_bytes, double write_bytes);
 
@@ -36,6 +43,7 @@ class VirtualDevice {
 
     void begin(const VirtualTransfer& transfer);
     void raise(std::uint64_t number);  // of a read, which now goes before those that nobody waits for
+    void slow_to(double share) noexcept { share_ = share; }  // of its rates, from now on
     bool idle() const noexcept { return queues_[0].empty() && queues_[1].empty(); }
     bool busy(Direction direction) const noexcept { return !queue(direction).empty(); }
     // Bytes per second that move now.
@@ -60,6 +68,7 @@ class VirtualDevice {
     const std::deque<Waiting>& queue(Direction direction) const noexcept { return queues_[index(direction)]; }
 
     DeviceRates rates_;
+    double share_ = 1;
     std::array<std::deque<Waiting>, 2> queues_;
     std::array<double, 2> moved_{};
     std::array<double, 2> busy_{};

@@ -56,6 +56,15 @@ std::string report_line(const std::string& name, const std::string& text) {
     return fmt::format("{:<12} {}\n", name, text);
 }
 
+// Where it is worth a line.
+std::string contention_line(const Contention& kept) {
+    if (kept.compute > 0.95 && kept.device > 0.95) return "";
+    return report_line("",
+                       fmt::format("while compute and the device are both at it, they keep {:.0f} % and {:.0f} % of "
+                                   "their speed",
+                                   100 * kept.compute, 100 * kept.device));
+}
+
 std::string report_of(const MachineRates& rates) {
     const DeviceRates& device = rates.device.rates;
     return report_line("measured", fmt::format("device {:.2f} GB/s read, {:.2f} written, {:.2f} both at once (in {}), "
@@ -64,12 +73,17 @@ std::string report_of(const MachineRates& rates) {
                                                fmt::join(rates.device.places, ", "), rates.device.flush * 1e3)) +
            report_line("", fmt::format("hash {:.1f} GB/s, update {:.0f} M parameters/s, with {} threads on {} cores",
                                        1e-9 / rates.host.hash_per_byte, 1e-6 / rates.host.update_per_element,
-                                       rates.threads, rates.cores));
+                                       rates.threads, rates.cores)) +
+           contention_line(rates.device.contention);
 }
 
 // Where anything but weights and states goes there and comes back.
 std::string spills_text(const StepForecast& step) {
     return step.wait_spills == 0 ? "" : fmt::format(", for activations and gradients {:.3f}", step.wait_spills);
+}
+
+std::string lost_text(const StepForecast& step) {
+    return step.lost < 0.01 * step.seconds ? "" : fmt::format(", lost to what serves the NVMe {:.3f}", step.lost);
 }
 
 std::string report_of(const ToldStep& told) {
@@ -80,8 +94,9 @@ std::string report_of(const ToldStep& told) {
                                    step.seconds, rate_text(told), word_of(told.order), step.forward, step.backward,
                                    step.update, step.commit, step.wait_weights, step.wait_tiles, spills_text(step))) +
            report_line("lanes", fmt::format("compute {:.3f}, update {:.3f}, NVMe reads {:.3f}, writes {:.3f}, hash "
-                                            "and submission {:.3f} s",
-                                            step.compute, step.updating, step.reading, step.writing, step.driver)) +
+                                            "and submission {:.3f}{} s",
+                                            step.compute, step.updating, step.reading, step.writing, step.driver,
+                                            lost_text(step))) +
            report_line("decides", bottleneck_text(told)) +
            report_line("wear", fmt::format("{:.2f} TB written per day at this pace{}",
                                            told.written_bytes_per_day() / 1e12, days_text(told)));

@@ -8,12 +8,24 @@
 
 namespace penstock::zero {
 
+namespace {
+
+// A host that caches writes makes them durable later, and a commit waits for that: so it is asked of about as many
+// bytes as a step writes. Beyond a gigabyte the ones that were seen had begun by themselves.
+std::uint64_t file_bytes(const SessionPlan& plan) {
+    const std::uint64_t written = plan.step_bytes.write + plan.step_bytes.resident_write;
+    return std::clamp<std::uint64_t>(written / plan.options.swap_directories.size(), 256U << 20, 1U << 30);
+}
+
+}  // namespace
+
 HostSeconds MachineRates::host_seconds() const noexcept {
     return {.driver_per_byte = device.driver_per_byte + (hashed_apart ? 0 : host.hash_per_byte),
             .commit = device.flush,
             .rest = 0,
             .threads = threads,
-            .cores = cores};
+            .cores = cores,
+            .contention = device.contention};
 }
 
 MachineRates measure_machine(const SessionPlan& plan, const MachineQuestion& question) {
@@ -29,7 +41,10 @@ MachineRates measure_machine(const SessionPlan& plan, const MachineQuestion& que
                                    .limits = question.limits,
                                    .backend = plan.options.backend,
                                    .caching = plan.options.caching,
-                                   .seconds = question.seconds});
+                                   .file_bytes = file_bytes(plan),
+                                   .seconds = question.seconds,
+                                   .compute_threads = rates.threads,
+                                   .cores = rates.cores});
     tell("the update");
     Workers workers(rates.threads);
     rates.host = measure_host(plan, workers, question.seconds);

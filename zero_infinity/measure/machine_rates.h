@@ -33,7 +33,8 @@ struct MachineQuestion {
     std::function<void(const std::string& what)> telling;  // what is measured now; may be empty
 };
 
-// Throws Error: does_not_fit (no room for some 256 MiB in a directory or in memory), storage.
+// Throws Error: does_not_fit (no room for 256 MiB to 1 GiB in a directory, as much as a step
+// writes there, or for 256 MiB in memory), storage.
 MachineRates measure_machine(const SessionPlan& plan, const MachineQuestion& question);
 
 // What its update and its norm take, added to the seconds of each unit.

@@ -1,6 +1,7 @@
 #include "zero_infinity/measure/measured_device.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/measure/busy_cores.h"
 #include "zero_infinity/measure/measuring_memory.h"
 
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <thread>
 
 namespace penstock::zero {
 namespace {
@@ -26,6 +28,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t tile_bytes = 4U << 20;     // about what a run moves at once
 constexpr std::size_t tiles_of_each = 4;         // at once, by file and direction
 constexpr std::size_t record_bytes = 64U << 10;  // a manifest's
+constexpr int contention_slices = 4;
+constexpr double least_kept = 0.05;  // of a speed: nothing stands still
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -78,6 +82,7 @@ class Prober {
     enum class Work : std::uint8_t { write_once, read, write, both };
     double bytes_per_second(Work work, double seconds);
     double flush_seconds();
+    Contention contention(const DeviceQuestion& question, double both);  // which it gives without compute
     double driver_per_byte() const { return moved_ == 0 ? 0 : cpu_seconds_ / static_cast<double>(moved_); }
     std::vector<std::string> notes() const;
 
@@ -191,6 +196,26 @@ double Prober::bytes_per_second(Work work, double seconds) {
     return static_cast<double>(section_bytes_) / elapsed;
 }
 
+// What the thread that submits takes of the cores is known by itself: driver_per_byte().
+Contention Prober::contention(const DeviceQuestion& question, double both) {
+    const BusyCores compute(question.compute_threads);
+    const auto speed_while = [&](auto work) {
+        const double before = compute.done();
+        const auto start_time = Clock::now();
+        work();
+        return (compute.done() - before) / seconds_since(start_time);
+    };
+    const double slice = question.seconds / contention_slices;
+    double alone = 0, beside = 0, rate = 0;
+    for (int i = 0; i < contention_slices; ++i) {  // by turns: a host's other work comes and goes
+        alone += speed_while([&] { std::this_thread::sleep_for(std::chrono::duration<double>(slice)); });
+        beside += speed_while([&] { rate += bytes_per_second(Work::both, 2 * slice) / contention_slices; });
+    }
+    const double driver = question.compute_threads < question.cores ? 0 : rate * driver_per_byte() / question.cores;
+    return {.compute = std::clamp(beside / alone + driver, least_kept, 1.0),
+            .device = std::clamp(rate / both, least_kept, 1.0)};
+}
+
 // As a commit: what was written, then a record and its own flush.
 double Prober::flush_seconds() {
     struct Flush final : aio::Transfer {
@@ -232,6 +257,7 @@ MeasuredDevice measure_device(const DeviceQuestion& question) {
     measured.rates.write = prober.bytes_per_second(Prober::Work::write, question.seconds);
     measured.rates.both = prober.bytes_per_second(Prober::Work::both, question.seconds);
     measured.driver_per_byte = prober.driver_per_byte();
+    measured.contention = prober.contention(question, measured.rates.both);
     measured.notes = prober.notes();
     for (const std::string& directory : question.directories)
         measured.places.push_back(nearest_that_is_there(directory));

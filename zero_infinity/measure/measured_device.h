@@ -20,10 +20,13 @@ struct DeviceQuestion {
     aio::Caching caching = aio::Caching::direct;
     std::uint64_t file_bytes = 256ULL << 20;  // on each
     double seconds = 0.4;                     // of each measurement
+    unsigned compute_threads = 1;             // of the step that the device works beside
+    unsigned cores = 1;
 };
 
 struct MeasuredDevice {
     DeviceRates rates;          // of all of them together
+    Contention contention;
     double driver_per_byte = 0;       // seconds of the thread that submits
     double flush = 0;                 // seconds until what was just written is durable, and a small record after it
     std::vector<std::string> places;  // where it was measured

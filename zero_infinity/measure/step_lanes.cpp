@@ -19,7 +19,7 @@ Bottleneck bottleneck_of(const StepForecast& step, double nvme, double processor
 StepLanes lanes_of(const StepForecast& step, const HostSeconds& host, const DeviceRates& rates) {
     StepLanes lanes;
     lanes.nvme = transfer_seconds(rates, step.read_bytes, step.write_bytes);
-    const double besides = step.updating + (host.threads >= host.cores ? step.driver : 0);
+    const double besides = step.updating + step.lost + (host.threads >= host.cores ? step.driver : 0);
     lanes.processor = step.compute + besides;
     lanes.bottleneck = bottleneck_of(step, lanes.nvme, lanes.processor);
     if (step.compute > 0) lanes.hiding_compute = std::max(0.0, (lanes.nvme - besides) / step.compute);

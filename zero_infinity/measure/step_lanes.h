@@ -22,7 +22,8 @@ constexpr auto words_of(Bottleneck) noexcept {
 
 struct StepLanes {
     double nvme = 0;       // seconds that its bytes take at least
-    double processor = 0;  // seconds of compute, updates and, where it has no core of its own, the driver
+    double processor =
+        0;  // seconds of compute, updates, what they lose to the NVMe and, without a core of its own, the driver
     Bottleneck bottleneck = Bottleneck::both;
     // So many times the compute takes as long as the NVMe; 0: none is needed.
     double hiding_compute = 0;

@@ -100,7 +100,8 @@ class Rates(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("read", c_double), ("write", c_double), ("both", c_double),
                 ("flush_seconds", c_double), ("submit_per_byte", c_double), ("hash_per_byte", c_double),
                 ("update_per_element", c_double), ("norm_per_element", c_double), ("threads", c_uint32),
-                ("cores", c_uint32), ("places", c_char * 1024), ("notes", c_char * 1024), ("text", c_char * 1024)]
+                ("cores", c_uint32), ("places", c_char * 1024), ("notes", c_char * 1024), ("text", c_char * 1024),
+                ("contended_compute", c_double), ("contended_device", c_double)]
 
 
 class LaidItem(Structure):

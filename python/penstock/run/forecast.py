@@ -32,6 +32,8 @@ class Rates:
     places: tuple[str, ...]  # where it was measured
     notes: tuple[str, ...]
     text: str = field(repr=False)
+    contended_compute: float = 1.0  # what compute keeps of its speed while the drives move bytes
+    contended_device: float = 1.0  # and they of theirs
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,8 @@ def _rates(told: Any) -> Rates:
     return Rates(told.read, told.write, told.both, told.flush_seconds, 1 / told.hash_per_byte,
                  told.submit_per_byte + told.hash_per_byte, 1 / told.update_per_element, told.threads, told.cores,
                  tuple(told.places.decode(errors="replace").splitlines()),
-                 tuple(told.notes.decode(errors="replace").splitlines()), told.text.decode(errors="replace"))
+                 tuple(told.notes.decode(errors="replace").splitlines()), told.text.decode(errors="replace"),
+                 told.contended_compute, told.contended_device)
 
 
 def _step(told: Any, compute: Compute) -> Step:

@@ -104,9 +104,9 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     are alike once or twice. `loss` makes the loss of what the model gives; None: its own. `tokens` of the batch; None:
     elements of its first tensor of integers. `endurance_bytes`: that the devices together are rated to have written.
     `seconds`: of each measurement, of which there are some ten; 0: none is made. Devices are measured in the store's
-    directories, or where these are not there yet beside them, by a file of 256 MiB without a name. Without a batch that
-    is done where the directory is there, and says what the bytes of a step take. Raises ModelError where the model
-    cannot be copied, or run with the batch."""
+    directories, or where these are not there yet beside them, by a file of 256 MiB to 1 GiB without a name. Without a
+    batch that is done where the directory is there, and says what the bytes of a step take. Raises ModelError where the
+    model cannot be copied, or run with the batch."""
     read = None if config is None else read_config(config)
     settings = settings or (read.settings if read else Settings())
     place = read.store_at(store) if read else store

@@ -39,6 +39,15 @@ TEST(StepIdeal, PhasesMoveWhatTheStepMoves) {
     }
 }
 
+// Two seconds of compute and one of transfers, each at half its speed until the transfers are done.
+TEST(StepIdeal, WhatSlowsEachOtherDownTakesLonger) {
+    const StepPhase phases[] = {{.compute = 2, .read = 100}};
+    const DeviceRates rates{.read = 100, .write = 100, .both = 100};
+    EXPECT_DOUBLE_EQ(contended_seconds(phases, rates, {}), ideal_seconds(phases, rates));
+    EXPECT_DOUBLE_EQ(contended_seconds(phases, rates, {.compute = 0.5, .device = 0.5}), 3);
+    EXPECT_DOUBLE_EQ(contended_seconds(phases, rates, {.compute = 0.5, .device = 0.1}), 4 + 0.6);
+}
+
 // Split moves 2 + 2 + 12 bytes of reads per parameter, and 12 of writes.
 TEST(StepIdeal, TheUpdateStandsWhereItsOrderHasIt) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4};

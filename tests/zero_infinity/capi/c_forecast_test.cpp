@@ -220,6 +220,11 @@ TEST_F(CForecastTest, WhatCannotBeIsRefusedAndNothingIsWritten) {
     rates.read = 0;
     refused("penstock_session_measure");
     rates = some_rates();
+    for (const double wrong : {-1.0, 1.5}) {
+        rates.contended_compute = wrong;
+        refused("kept");
+        rates.contended_compute = 0;
+    }
     rates.cores = 0;
     refused("0 cores");
     rates = some_rates();

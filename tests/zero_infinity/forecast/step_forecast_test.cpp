@@ -110,6 +110,30 @@ TEST(StepForecast, WithAFastDeviceAStepTakesWhatComputeTakes) {
     }
 }
 
+// Half of it each while both are at it: so the step takes longer, by less than twice.
+TEST(StepForecast, ComputeAndTransfersSlowEachOtherDownOnlyWhileBothAreAtIt) {
+    for (const UpdateOrder order : orders) {
+        const Chain chain(8);
+        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const DeviceRates rates{.read = 2e6, .write = 2e6, .both = 3e6};
+        const HostSeconds alone{.driver_per_byte = 0, .commit = 0, .rest = 0, .threads = 2, .cores = 2};
+        HostSeconds shared = alone;
+        shared.contention = {.compute = 0.5, .device = 0.5};
+        const StepForecast fast = forecast(plan, chain.seconds, alone, rates);
+        const StepForecast slow = forecast(plan, chain.seconds, shared, rates);
+        EXPECT_EQ(fast.lost, 0);
+        EXPECT_GT(slow.lost, 0.1) << word_of(order);
+        EXPECT_NEAR(slow.seconds, fast.seconds + slow.lost, 0.2 * fast.seconds) << word_of(order);
+        EXPECT_LT(slow.seconds, 2 * fast.seconds) << word_of(order);
+        EXPECT_NEAR(slow.read_bytes + slow.write_bytes, fast.read_bytes + fast.write_bytes, 1e-3) << word_of(order);
+        zero::CoreOptions in_memory = options_of(order == UpdateOrder::speculative ? UpdateOrder::deferred : order);
+        in_memory.residency = {zero::Tier::host, zero::Tier::host};
+        in_memory.durability = {0};
+        const zero::SessionPlan still(chain.spec, in_memory, {});
+        EXPECT_EQ(forecast(still, chain.seconds, shared, rates).lost, 0) << "nothing moves";
+    }
+}
+
 // Where compute takes no time, each phase takes what its bytes take.
 TEST(StepForecast, WithFastComputeAStepTakesWhatItsBytesTake) {
     for (const UpdateOrder order : orders) {

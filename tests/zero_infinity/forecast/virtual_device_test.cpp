@@ -48,6 +48,16 @@ TEST(VirtualDevice, BothShareWhatBothGet) {
     EXPECT_EQ(drain(device), (std::vector<double>{1, 2, 2}));  // then 50 bytes alone
 }
 
+TEST(VirtualDevice, IsSlowerWhileItIsToldToBe) {
+    VirtualDevice device(rates);
+    device.slow_to(0.25);
+    device.begin({Direction::read, 1, 50});
+    device.advance(1);
+    EXPECT_EQ(device.moved(Direction::read), 25);
+    device.slow_to(1);
+    EXPECT_EQ(drain(device), (std::vector<double>{1, 0.25}));
+}
+
 // A device whose writes alone are slow does not become faster by reads beside them.
 TEST(VirtualDevice, NoneGetsMoreThanAlone) {
     VirtualDevice device({.read = 100, .write = 10, .both = 80});

@@ -28,6 +28,10 @@ TEST(MeasuredDevice, HasRatesOfAllDirectoriesAndLeavesNothing) {
     EXPECT_GT(device.rates.both, 0);
     EXPECT_GT(device.driver_per_byte, 0);
     EXPECT_GT(device.flush, 0);
+    for (const double kept : {device.contention.compute, device.contention.device}) {
+        EXPECT_GT(kept, 0);
+        EXPECT_LE(kept, 1);
+    }
     EXPECT_EQ(device.places, (std::vector<std::string>{parent / "a", parent.path()}));
     EXPECT_TRUE(std::filesystem::is_empty(parent / "a"));
     EXPECT_FALSE(std::filesystem::exists(parent / "not there"));

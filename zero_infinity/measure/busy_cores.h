@@ -1,0 +1,31 @@
+// Threads that do nothing but compute, in the place of a step's, and how much they get done.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace penstock::zero {
+
+class BusyCores {
+   public:
+    explicit BusyCores(unsigned threads);  // at work from now on
+    ~BusyCores();
+    BusyCores(const BusyCores&) = delete;
+    BusyCores& operator=(const BusyCores&) = delete;
+
+    double done() const noexcept;  // by all of them, since the beginning; any unit
+
+   private:
+    struct alignas(64) Worker {
+        std::atomic<std::uint64_t> rounds{0};
+        std::thread thread;
+    };
+    void work(Worker& worker) const noexcept;
+
+    std::atomic<bool> stopping_{false};
+    std::vector<Worker> workers_;
+};
+
+}  // namespace penstock::zero
