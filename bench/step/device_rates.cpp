@@ -4,12 +4,9 @@
 #include "swap/format/hash.h"
 #include "zero_infinity/measure/busy_cores.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <thread>
 
 namespace penstock::bench {
 namespace {
@@ -46,15 +43,8 @@ DeviceRates DeviceRatesRig::measure(double seconds) {
 }
 
 zero::Contention DeviceRatesRig::contention(double seconds, unsigned threads, const DeviceRates& rates) {
-    const zero::BusyCores compute(threads);
-    const Stopwatch alone_watch;
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    const double alone = compute.done() / alone_watch.seconds();
-    const double before = compute.done();
-    const Stopwatch watch;
-    const double both = rate(Work::half_each, seconds);
-    const double beside = (compute.done() - before) / watch.seconds();
-    return {.compute = std::min(1.0, beside / alone), .device = std::min(1.0, both / rates.both)};
+    return zero::measure_contention(threads, seconds, rates.both,
+                                    [&](double slice) { return rate(Work::half_each, slice); });
 }
 
 double hash_seconds_per_byte(double seconds) {

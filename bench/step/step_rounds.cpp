@@ -57,8 +57,7 @@ class StepRounds {
     Figure of_ground(const std::string& name, const std::string& unit, double (*value)(const Ground&)) const;
     std::vector<StepPhase> phases(const OrderRounds& order, std::size_t round) const;
     Figure ideal(const OrderRounds& order, const std::string& name,
-                 double (*seconds)(std::span<const StepPhase>, const DeviceRates&)) const;
-    Figure contended(const OrderRounds& order) const;
+                 double (*seconds)(std::span<const StepPhase>, const Ground&)) const;
     void tell_ground();
     void tell(const OrderRounds& order, bool fastest);
 
@@ -133,21 +132,10 @@ std::vector<StepPhase> StepRounds::phases(const OrderRounds& order, std::size_t 
 }
 
 Figure StepRounds::ideal(const OrderRounds& order, const std::string& name,
-                         double (*seconds)(std::span<const StepPhase>, const DeviceRates&)) const {
+                         double (*seconds)(std::span<const StepPhase>, const Ground&)) const {
     Figure figure{.name = fmt::format("{}: {}", word_of(order.order), name), .unit = "s", .rounds = {}};
     for (std::size_t round = 0; round < ground_.size(); ++round)
-        figure.rounds.push_back(seconds(phases(order, round), ground_[round].rates));
-    return figure;
-}
-
-Figure StepRounds::contended(const OrderRounds& order) const {
-    Figure figure{.name = fmt::format("{}: ideal on shared cores", word_of(order.order)),
-                  .unit = "s",
-                  .rounds = {},
-                  .target = {}};
-    for (std::size_t round = 0; round < ground_.size(); ++round)
-        figure.rounds.push_back(
-            contended_seconds(phases(order, round), ground_[round].rates, ground_[round].contention));
+        figure.rounds.push_back(seconds(phases(order, round), ground_[round]));
     return figure;
 }
 
@@ -170,8 +158,15 @@ void StepRounds::tell_ground() {
 void StepRounds::tell(const OrderRounds& order, bool fastest) {
     const std::string name(word_of(order.order));
     const Figure step = figure("step", "s", order, &StepTurn::seconds);
-    const Figure phase_by_phase = ideal(order, "ideal, phase by phase", ideal_seconds);
-    const Figure least = ideal(order, "ideal, all at once", least_seconds);
+    using Phases = std::span<const StepPhase>;
+    const Figure phase_by_phase = ideal(order, "ideal, phase by phase", [](Phases phases, const Ground& ground) {
+        return ideal_seconds(phases, ground.rates);
+    });
+    const Figure least = ideal(order, "ideal, all at once",
+                               [](Phases phases, const Ground& ground) { return least_seconds(phases, ground.rates); });
+    const Figure on_shared_cores = ideal(order, "ideal on shared cores", [](Phases phases, const Ground& ground) {
+        return contended_seconds(phases, ground.rates, ground.contention);
+    });
     Figure reached = ratio(fmt::format("{}: ideal ÷ step, phase by phase", name), phase_by_phase, step);
     if (fastest) reached.target = promised;
     report_.add(step);
@@ -181,7 +176,7 @@ void StepRounds::tell(const OrderRounds& order, bool fastest) {
     report_.add(phase_by_phase);
     report_.add(std::move(reached));
     report_.add(ratio(fmt::format("{}: ideal ÷ step, all at once", name), least, step));
-    report_.add(ratio(fmt::format("{}: ideal on shared cores ÷ step", name), contended(order), step));
+    report_.add(ratio(fmt::format("{}: ideal on shared cores ÷ step", name), on_shared_cores, step));
     report_.add(
         ratio(fmt::format("{}: step ÷ all in host memory", name), step, *report_.find("all in host memory: step")));
     if (order.planned.size() == order.turns.size()) {

@@ -123,6 +123,7 @@ OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
 
 // The store has its own by now.
 void OpenedRun::check_room_for_activations() const {
+    if (away_.out == 0) return;
     const std::vector<std::uint16_t> shares = swap_shares(config_.swap_directories).shares;
     const double all = shares.empty() ? static_cast<double>(config_.swap_directories.size())
                                       : std::accumulate(shares.begin(), shares.end(), 0.0);

@@ -298,7 +298,7 @@ double StepReplay::spilled_gradient(UnitTile tile) const {
 void StepReplay::sum_gradient(std::uint32_t unit) {
     if (spilled_gradient(unit) == 0) return;
     bring_gradient(unit);
-    if (last_pass_ && setting_.order == UpdateOrder::in_backward) return;
+    if (last_pass() && setting_.order == UpdateOrder::in_backward) return;
     if (!departs_ || !awaiting_[unit]) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
     leaving_.push_back(unit);
     move_gradient(Direction::write, unit);
@@ -340,11 +340,11 @@ void StepReplay::arrive(const Visit& visit) {
         if (!next_awaiting()) end_of_units();
     }
     const bool committed = !committing_ || (committed_at_ && *committed_at_ <= now_);
-    if (within_backward() && last_pass_ && !within_ && !next_awaiting() && committed) update_within();
+    if (within_backward() && last_pass() && !within_ && !next_awaiting() && committed) update_within();
 }
 
 void StepReplay::depart(std::uint32_t unit) {
-    if (!within_backward() || !last_pass_ || layout_.unit(unit).spec().resident || (!within_ && next_awaiting()))
+    if (!within_backward() || !last_pass() || layout_.unit(unit).spec().resident || (!within_ && next_awaiting()))
         return;
     if (!within_) update_within();
     if (awaiting_[unit]) update_unit(unit);
@@ -437,8 +437,7 @@ StepForecast StepReplay::step(bool commits) {
     within_ = false;
     work(host_.rest, Dealt::beforehand);
     for (pass_ = 1; pass_ <= setting_.passes; ++pass_) {
-        last_pass_ = pass_ == setting_.passes;
-        if (within_backward() && last_pass_ && !next_awaiting() && !committing_) update_within();
+        if (within_backward() && last_pass() && !next_awaiting() && !committing_) update_within();
         make_pass();
     }
     make_update();

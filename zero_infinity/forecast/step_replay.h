@@ -48,6 +48,7 @@ class StepReplay {
     };
 
     bool streamed(std::uint32_t unit) const { return window_.units()[unit].bytes > 0; }
+    bool last_pass() const { return pass_ == setting_.passes; }  // of the step
     bool within_backward() const { return is_within_backward(setting_.order); }
     bool is_to_come(std::uint32_t unit) const { return awaiting_[unit] && !departs_; }
     bool leaves(std::uint32_t unit) const {
@@ -121,7 +122,6 @@ class StepReplay {
 
     bool commits_ = true;
     std::uint64_t pass_ = 1;  // of the step
-    bool last_pass_ = true;
     bool within_ = false;    // units of this step are updated when backward leaves them
     bool departs_ = false;   // those that await their update are
     std::vector<std::uint32_t> sequence_;

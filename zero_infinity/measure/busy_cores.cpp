@@ -1,8 +1,16 @@
 #include "zero_infinity/measure/busy_cores.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 
 namespace penstock::zero {
+namespace {
+
+constexpr int slices = 4;
+constexpr double least_kept = 0.05;  // of a speed: nothing stands still
+
+}  // namespace
 
 BusyCores::BusyCores(unsigned threads) : workers_(threads) {
     for (Worker& worker : workers_) worker.thread = std::thread([this, &worker] { work(worker); });
@@ -28,6 +36,27 @@ void BusyCores::work(Worker& worker) const noexcept {
         asm volatile("" : : "m"(values));  // they are wanted
         worker.rounds.fetch_add(1, std::memory_order_relaxed);
     }
+}
+
+// By turns: a host's other work comes and goes.
+Contention measure_contention(unsigned threads, double seconds, double alone,
+                              const std::function<double(double seconds)>& transfers) {
+    const BusyCores compute(threads);
+    const auto speed_while = [&](auto work) {
+        const double before = compute.done();
+        const auto start = std::chrono::steady_clock::now();
+        work();
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+        return (compute.done() - before) / elapsed.count();
+    };
+    const double slice = seconds / slices;
+    double undisturbed = 0, beside = 0, rate = 0;
+    for (int i = 0; i < slices; ++i) {
+        undisturbed += speed_while([&] { std::this_thread::sleep_for(std::chrono::duration<double>(slice)); });
+        beside += speed_while([&] { rate += transfers(2 * slice) / slices; });
+    }
+    return {.compute = std::clamp(beside / undisturbed, least_kept, 1.0),
+            .device = std::clamp(rate / alone, least_kept, 1.0)};
 }
 
 }  // namespace penstock::zero

@@ -1,8 +1,11 @@
 // Threads that do nothing but compute, in the place of a step's, and how much they get done.
 #pragma once
 
+#include "zero_infinity/forecast/virtual_device.h"
+
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -27,5 +30,10 @@ class BusyCores {
     std::atomic<bool> stopping_{false};
     std::vector<Worker> workers_;
 };
+
+// What so many threads that compute keep of their speed beside transfers, and transfers beside them, which give `alone`
+// bytes per second. `transfers`: of so many seconds, returns their bytes per second. Takes three times `seconds`.
+Contention measure_contention(unsigned threads, double seconds, double alone,
+                              const std::function<double(double seconds)>& transfers);
 
 }  // namespace penstock::zero

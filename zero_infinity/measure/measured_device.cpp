@@ -18,7 +18,6 @@
 #include <memory>
 #include <random>
 #include <span>
-#include <thread>
 
 namespace penstock::zero {
 namespace {
@@ -28,8 +27,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t tile_bytes = 4U << 20;     // about what a run moves at once
 constexpr std::size_t tiles_of_each = 4;         // at once, by file and direction
 constexpr std::size_t record_bytes = 64U << 10;  // a manifest's
-constexpr int contention_slices = 4;
-constexpr double least_kept = 0.05;  // of a speed: nothing stands still
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -198,22 +195,11 @@ double Prober::bytes_per_second(Work work, double seconds) {
 
 // What the thread that submits takes of the cores is known by itself: driver_per_byte().
 Contention Prober::contention(const DeviceQuestion& question, double both) {
-    const BusyCores compute(question.compute_threads);
-    const auto speed_while = [&](auto work) {
-        const double before = compute.done();
-        const auto start_time = Clock::now();
-        work();
-        return (compute.done() - before) / seconds_since(start_time);
-    };
-    const double slice = question.seconds / contention_slices;
-    double alone = 0, beside = 0, rate = 0;
-    for (int i = 0; i < contention_slices; ++i) {  // by turns: a host's other work comes and goes
-        alone += speed_while([&] { std::this_thread::sleep_for(std::chrono::duration<double>(slice)); });
-        beside += speed_while([&] { rate += bytes_per_second(Work::both, 2 * slice) / contention_slices; });
-    }
-    const double driver = question.compute_threads < question.cores ? 0 : rate * driver_per_byte() / question.cores;
-    return {.compute = std::clamp(beside / alone + driver, least_kept, 1.0),
-            .device = std::clamp(rate / both, least_kept, 1.0)};
+    Contention kept = measure_contention(question.compute_threads, question.seconds, both,
+                                         [&](double seconds) { return bytes_per_second(Work::both, seconds); });
+    if (question.compute_threads >= question.cores)
+        kept.compute = std::min(1.0, kept.compute + kept.device * both * driver_per_byte() / question.cores);
+    return kept;
 }
 
 // As a commit: what was written, then a record and its own flush.

@@ -13,12 +13,7 @@ bool ShelfOrder::lay(std::uint64_t turn, std::uint64_t bytes) {
     keep_room(2 * longest);
     if (!find_room(turn, bytes, std::nullopt)) return false;
     longest_ = longest;
-    if (!spare_.empty()) {
-        spare_.back().key() = turn;
-        inside_.insert(std::move(spare_.back()));
-        spare_.pop_back();
-    }
-    inside_[turn] = {.bytes = bytes};
+    spare_.put(inside_, turn) = {.bytes = bytes};
     staying_ += bytes;
     return true;
 }
@@ -44,7 +39,7 @@ void ShelfOrder::drop(std::uint64_t turn) {
     PENSTOCK_CHECK(has(turn), "nothing is laid aside for turn {}", turn);
     if (const auto inside = inside_.find(turn); inside != inside_.end()) free_memory(*inside);
     auto node = inside_.extract(turn);
-    spare_.push_back(node ? std::move(node) : away_.extract(turn));
+    spare_.keep(node ? std::move(node) : away_.extract(turn));
 }
 
 // Also in the middle of a transfer.

@@ -5,10 +5,11 @@
 // beforehand, so that nobody waits for it.
 #pragma once
 
+#include "zero_infinity/plan/spare_nodes.h"
+
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <vector>
 
 namespace penstock::zero {
 
@@ -65,7 +66,7 @@ class ShelfOrder {
     // A thing is in one of the two, so that a decision looks only at those that it is about.
     Items inside_;                         // with memory
     Items away_;                           // on NVMe alone
-    std::vector<Items::node_type> spare_;  // of what was dropped
+    SpareNodes<Items> spare_;              // of what was dropped
     std::uint64_t longest_ = 0;
     std::uint64_t staying_ = 0;  // bytes in memory that are not on their way out
 };

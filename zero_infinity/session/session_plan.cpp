@@ -206,15 +206,13 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
     StepBytes bytes;
     bytes.read = plan.memory.pass_read_bytes;
     bytes.further_read = plan.memory.further_pass_read_bytes;
-    for (const std::uint64_t gradients : plan.leaving_gradients()) {
-        bytes.further_read += gradients;  // what the pass before wrote
-        bytes.further_write += gradients;
-    }
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
         const std::uint64_t states = layout.states_bytes(unit, Tier::nvme);
         const std::uint64_t gradients = plan.spilled_gradient_bytes(unit);
+        bytes.further_read += plan.leaving_gradient_bytes(unit);  // what the pass before wrote
+        bytes.further_write += plan.leaving_gradient_bytes(unit);
         if (!is_within_backward(order)) bytes.read += gradients;
         bytes.write += gradients;
         const bool streamed = layout.weights_tier(unit) == Tier::nvme;
@@ -281,17 +279,19 @@ std::uint64_t SessionPlan::store_bytes() const {
     return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
 }
 
+std::uint64_t SessionPlan::leaving_gradient_bytes(std::uint32_t unit) const {
+    if (options.gradient_memory != GradientMemory::nvme) return 0;
+    return zero::spilled_gradient_bytes(layout, unit, options.gradient_type);
+}
+
 std::vector<std::uint64_t> SessionPlan::leaving_gradients() const {
-    std::vector<std::uint64_t> bytes(layout.unit_count());
-    if (options.gradient_memory != GradientMemory::nvme) return bytes;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        bytes[unit] = zero::spilled_gradient_bytes(layout, unit, options.gradient_type);
+    std::vector<std::uint64_t> bytes;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) bytes.push_back(leaving_gradient_bytes(unit));
     return bytes;
 }
 
 std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
-    if (options.gradient_memory != GradientMemory::nvme || options.update_order == UpdateOrder::in_backward) return 0;
-    return zero::spilled_gradient_bytes(layout, unit, options.gradient_type);
+    return options.update_order == UpdateOrder::in_backward ? 0 : leaving_gradient_bytes(unit);
 }
 
 // A mean over the elements of all tiles.

@@ -38,7 +38,8 @@ struct SessionPlan {
     DeviceOptions device() const;  // with a budget of what is used of it
     Traffic nominal_traffic() const;
     std::uint64_t store_bytes() const;  // on disk, of the store that would be made
-    std::vector<std::uint64_t> leaving_gradients() const;  // by unit: bytes that they take on NVMe; 0: they stay
+    std::uint64_t leaving_gradient_bytes(std::uint32_t unit) const;  // what they take on NVMe; 0: they stay
+    std::vector<std::uint64_t> leaving_gradients() const;            // the same by unit
     // That are written in a step of one pass: none where they are updated with before they leave (in_backward).
     std::uint64_t spilled_gradient_bytes(std::uint32_t unit) const;
 

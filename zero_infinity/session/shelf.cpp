@@ -39,7 +39,7 @@ void Shelf::drop(std::uint64_t turn) {
     auto node = held_.extract(turn);
     if (node.mapped().block) vacated_[pool::whole_granules(node.mapped().bytes)].push_back(*node.mapped().block);
     node.mapped() = {};
-    spare_.push_back(std::move(node));
+    spare_.keep(std::move(node));
 }
 
 void Shelf::clear() {
@@ -50,12 +50,7 @@ void Shelf::clear() {
 bool Shelf::find_room(std::uint64_t turn, std::uint64_t bytes) {
     auto memory = pool_.try_acquire(use_, bytes);
     if (!memory) return false;
-    if (!held_.contains(turn) && !spare_.empty()) {
-        spare_.back().key() = turn;
-        held_.insert(std::move(spare_.back()));
-        spare_.pop_back();
-    }
-    held_[turn].memory = std::move(*memory);
+    spare_.put(held_, turn).memory = std::move(*memory);
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "swap/spill/spill.h"
 #include "zero_infinity/plan/shelf_order.h"
+#include "zero_infinity/plan/spare_nodes.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -85,7 +86,7 @@ class Shelf final : private ShelfHands {
     ShelfMover& mover_;
     std::string setting_;
     Helds held_;
-    std::vector<Helds::node_type> spare_;                              // of what was dropped
+    SpareNodes<Helds> spare_;                                          // of what was dropped
     std::map<std::uint64_t, std::vector<store::SpillBlock>> vacated_;  // by bytes
     ShelfOrder order_;
     ShelfFigures figures_;

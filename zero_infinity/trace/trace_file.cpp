@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -63,7 +64,8 @@ void TraceFile::write() const {
     const std::string text = trace_json(recorder_);
     File file(std::fopen(partial(path_).c_str(), "wbe"));
     const bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                         std::fflush(file.get()) == 0 && std::rename(partial(path_).c_str(), path_.c_str()) == 0;
+                         std::fflush(file.get()) == 0 && ::fsync(::fileno(file.get())) == 0 &&
+                         std::rename(partial(path_).c_str(), path_.c_str()) == 0;
     if (!written) throw Error(ExitCode::storage, fmt::format("{} could not be written: {}", path_, reason()));
 }
 

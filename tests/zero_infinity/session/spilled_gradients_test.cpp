@@ -199,7 +199,7 @@ TEST_F(SpilledGradientsTest, WhatIsUpdatedInBackwardDoesNotLeave) {
         client.session().begin_step({.values = {.step = step, .learning_rate = 1e-2}});
         make_pass(client, step, true);
         client.update(step);
-        if (step == 2) moved = leaving_bytes();  // as StepForecast.GradientsThatLeave… says
+        if (step == 2) moved = leaving_bytes();
         EXPECT_EQ(client.session().counters().spill_write_bytes, moved) << step;
         EXPECT_EQ(client.session().counters().spill_read_bytes, moved) << step;
     }
