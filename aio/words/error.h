@@ -12,7 +12,7 @@ enum class ExitCode : int {
     ok = 0,
     internal = 1,
     usage = 2,          // command line, configuration or input data
-    does_not_fit = 3,   // memory budget or disk space, found before the start
+    does_not_fit = 3,   // memory budget or disk space, found before the start; or where activations fill the disk
     storage = 4,        // I/O error, damaged or foreign data
     out_of_memory = 5,  // found while running; the message says which tier
     non_finite = 6,     // loss or gradient is NaN or infinite

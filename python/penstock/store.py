@@ -25,20 +25,21 @@ class Store:
     gone on from. `host_budget_bytes` is the limit of the pinned pool, 0: what `prefetch_depth` visits ahead take.
     `commit_steps`: a kill loses at most so many steps. `update_order`, to the same bits: "deferred" updates each unit
     as the next step first needs it, while states of the next ones are read, and a kill loses the newest finished step,
-    too; "in_backward" each as soon as backward has left it, of steps that clip nothing, by the last backward before
-    the step (gradient_accumulation_steps says which it is); "speculative" clips, too, with commit_steps 1 and all on
-    NVMe: a step that is clipped after all is updated again within the next, and after two the next is deferred;
+    too; "in_backward" each as soon as backward has left it, of steps that clip nothing, by the last backward before the
+    step (gradient_accumulation_steps says which it is); "speculative" clips, too, with commit_steps 1 and all on NVMe:
+    a step that is clipped after all is updated again within the next; after two, and at first, one is deferred;
     "balanced" takes some units within backward and defers the others, so that the drives are as busy in forward as in
     backward. `codec`: how weights and states of 16-bit models are encoded ("split", "plain_bf16", "plain_fp16",
     "compact"), None: "split" for bfloat16, else plain. `gradients`, to the same bits: where they are from backward to
     the update; "nvme" has those of two units in memory, the others are written and read once a step (with "in_backward"
-    neither, where a step has one backward), and `p.grad` is not there to look at; "auto" does so where memory has no
-    room for all of them. `activation_budget_bytes`: of the pool, for what recomputed units were given, from forward to
-    backward; what has no room there goes to NVMe and comes back, 0: all of it stays in torch's memory.
-    `fill_host_budget`: what the host budget leaves, as far as the machine has it, keeps units' weights in host memory,
-    then tiles of their states, which are not read then; chosen at each opening, not with "speculative". `trace`: a file
-    for the picture of some steps, Chrome's JSON for ui.perfetto.dev, written when the engine is closed; of the steps
-    since the opening those from the first to the last of `trace_steps`, counting from 1.
+    neither, where a step has one backward; "speculative" and "balanced" read theirs only to update again), and `p.grad`
+    is not there to look at; "auto" does so where memory has no room for all of them. `activation_budget_bytes`: of the
+    pool, for what recomputed units were given, from forward to backward; what has no room there goes to NVMe and comes
+    back, 0: all of it stays in torch's memory. `fill_host_budget`: what the host budget leaves, as far as the machine
+    has it, keeps units' weights in host memory, then tiles of their states, which are not read then; chosen at each
+    opening, not with "speculative", nor with "balanced" and clipping. `trace`: a file for the picture of some steps,
+    Chrome's JSON for ui.perfetto.dev, written when the engine is closed; of the steps since the opening those from the
+    first to the last of `trace_steps`, counting from 1.
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -25,9 +25,10 @@ def check(store: Store, settings: Settings) -> None:
     if order == "in_backward":
         raise UsageError("update_order 'in_backward' updates units before the norm of the gradient is known: "
                          f"gradient_clipping {settings.clip:g} needs 'speculative', 'deferred' or 'after_backward'")
-    if store.commit_steps != 1 or store.weights != "nvme" or store.states != "nvme":
+    if store.commit_steps != 1 or store.weights != "nvme" or store.states != "nvme" or store.fill_host_budget:
         raise UsageError(f"update_order '{order}' updates again, from what is committed and on NVMe, where a gradient "
-                         "is clipped after all: it needs commit_steps 1, and weights and states on 'nvme'")
+                         "is clipped after all: it needs commit_steps 1, weights and states on 'nvme', and no "
+                         "fill_host_budget")
 
 
 def in_vain(order: str, has_buffers: bool) -> str | None:

@@ -310,7 +310,7 @@ def test_verbs_of_the_program_reach_it_with_their_arguments_and_its_exit_code(tm
         program = tmp_path / name
         program.write_text(f'#!/bin/sh\necho {name} "$@"\nexit 41\n')
         program.chmod(0o755)
-    for verb in ("doctor", "ckpt", "bench"):
+    for verb in ("ckpt", "bench"):
         done = python_m([verb, "--help", "-x", "a b"], tmp_path, PENSTOCK_PROGRAM=str(tmp_path / "named"))
         assert (done.returncode, done.stdout) == (41, f"named {verb} --help -x a b\n")
     done = python_m(["ckpt", "ls"], tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}", PENSTOCK_PROGRAM="")
@@ -318,7 +318,7 @@ def test_verbs_of_the_program_reach_it_with_their_arguments_and_its_exit_code(tm
 
 
 def test_without_the_program_there_is_one_error_with_its_own_exit_code(tmp_path):
-    done = python_m(["doctor"], tmp_path, PENSTOCK_PROGRAM=str(tmp_path / "absent"))
+    done = python_m(["bench"], tmp_path, PENSTOCK_PROGRAM=str(tmp_path / "absent"))
     assert done.returncode == 127 and done.stdout == ""
     assert "absent cannot be started: No such file" in done.stderr and "PENSTOCK_PROGRAM" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -329,4 +329,4 @@ def test_help_lists_the_verbs(capsys):
         main(["--help"])
     told = capsys.readouterr().out
     assert ended.value.code == 0
-    assert all(verb in told for verb in ("config", "plan", "doctor", "ckpt", "bench", "127"))
+    assert all(verb in told for verb in ("config", "plan", "ckpt", "bench", "127"))

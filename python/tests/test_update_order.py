@@ -88,6 +88,8 @@ def test_a_step_that_is_clipped_after_all_is_updated_again(tmp_path):
     ("in_backward", penstock.Settings(clip=1.0), {}, "gradient_clipping 1 needs 'speculative'"),
     ("speculative", penstock.Settings(clip=1.0), {"commit_steps": 2}, "it needs commit_steps 1"),
     ("speculative", penstock.Settings(clip=1.0), {"weights": "cpu"}, "weights and states on 'nvme'"),
+    ("balanced", penstock.Settings(clip=1.0), {"host_budget_bytes": 1 << 30, "fill_host_budget": True},
+     "no fill_host_budget"),
     ("in_backward", penstock.Settings(loss_scale=LossScale(8.0)), {}, "with fp16"),
 ])
 def test_an_order_that_would_never_be_taken_is_refused(tmp_path, order, settings, options, words):

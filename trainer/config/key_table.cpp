@@ -231,7 +231,7 @@ constexpr std::array key_list = {
             .shared({.effect = Effect::obeyed, .fallback = "0", .range = {0, 64 * tebi}}),
     KeySpec{"memory.fill_host_budget", boolean, "", {}, {}, free,
             "what the budget leaves, as far as the machine has it, keeps units' weights in host memory, then tiles "
-            "of their states: each saves its reads; not with \"speculative\"",
+            "of their states: each saves its reads; not with \"speculative\", nor \"balanced\" with gradient_clipping",
             session_default<&Session::fill_host_budget>}
             .shared(obeyed),
     KeySpec{"memory.prefetch_depth", integer, "", {0, 64}, {}, free, "units read ahead, as far as the budget allows",
@@ -246,8 +246,9 @@ constexpr std::array key_list = {
             .shared(obeyed),
     KeySpec{"memory.gradients", choice, "", {}, all_words<zero::GradientTier>, free,
             "where gradients are between backward and their update, to the same bits; nvme: host memory has those of "
-            "two units, at 2 or 4 bytes per parameter and step written, and read; auto: there where host memory has "
-            "no room for all of them, else in host memory; with \"in_backward\" it has one unit's anyway",
+            "two units, at 2 or 4 bytes per parameter and step written, and read if the update comes later; auto: "
+            "there where host memory has no room for all of them, else in host memory; with \"in_backward\" it has "
+            "one unit's anyway",
             session_default<&Session::gradients>}
             .shared({.effect = Effect::obeyed, .fallback = "\"cpu\""}),
     KeySpec{"memory.codec", choice, "\"exact\"", {}, all_words<CodecChoice>, layout,

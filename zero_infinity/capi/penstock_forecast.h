@@ -41,10 +41,10 @@ typedef struct penstock_rates {
     double contended_device;
 } penstock_rates;
 
-// Measures for some `seconds` each (0: 0.4) reads, writes and both in the directories, an update, a norm and hashes. A
-// file without a name is made in each directory, of what a step writes there, 256 MiB to 1 GiB, and nothing stays; 256
-// MiB of memory are taken meanwhile. Any thread; blocks. DOES_NOT_FIT: no room for that file or that memory. STORAGE:
-// of the devices.
+// Measures for some `seconds` each (0: 0.4) reads, writes and both in the directories, an update, a norm and hashes,
+// and for three times as long what compute and devices keep of their speed beside each other. A file without a name is
+// made in each directory, of what a step writes there, 256 MiB to 1 GiB, and nothing stays; 256 MiB of memory are taken
+// meanwhile. Any thread; blocks. DOES_NOT_FIT: no room for that file or that memory. STORAGE: of the devices.
 penstock_status penstock_session_measure(const penstock_model* model, const penstock_session_options* options,
                                          double seconds, penstock_rates* rates, penstock_error* error);
 

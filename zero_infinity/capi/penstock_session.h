@@ -28,8 +28,9 @@
 // Threads. A session is used by one thread at a time; it may change hands. A call beside another one is PENSTOCK_BUSY.
 // A child that is forked has the memory, but nobody who serves it: there closing does nothing, and every other call is
 // PENSTOCK_USAGE.
-// All calls but opening, update, settle, read, write, visit and those on snapshots return at once; none of them waits
-// for a device longer than the deadline.
+// Opening, ending and closing, update, settle, complete, the norm, read, write, visit, lay, take and calls on snapshots
+// may block, and so do calls on gradients that are on NVMe; all others return at once. None waits for a device longer
+// than the deadline.
 //
 // Ownership, sizes and errors are as in penstock.h: what is passed in is copied before the call returns; structures
 // with struct_bytes may grow at their end, and so may those that stand in arrays, whose size penstock_model says; a
@@ -146,7 +147,8 @@ typedef enum penstock_tier { PENSTOCK_NVME = 0, PENSTOCK_HOST = 1 } penstock_tie
 typedef enum penstock_gradients {
     PENSTOCK_GRADIENTS_HOST = 0,
     // Host memory has those of two units; what a call needs of others is read, which blocks. They have no address
-    // (penstock_session_gradient). Each is written and read once in a step of one pass; with IN_BACKWARD neither.
+    // (penstock_session_gradient). Each is written and read once in a step of one pass; with IN_BACKWARD neither;
+    // with SPECULATIVE and BALANCED those updated within backward are written, and read only to update again.
     PENSTOCK_GRADIENTS_NVME = 1,
     PENSTOCK_GRADIENTS_AUTO = 2,  // on NVMe where host memory has no room for all of them
 } penstock_gradients;
@@ -225,7 +227,8 @@ typedef struct penstock_session_options {
     // Of the host budget, for penstock_session_lay: what has no room there goes to NVMe. 0: nothing can be laid aside.
     uint64_t activation_budget_bytes;
     // Not 0: what host_budget_bytes leaves, as far as the machine has it, keeps units' weights in host memory, then
-    // tiles of their states; each saves its reads. Chosen at each opening. Not with SPECULATIVE, nor without a budget.
+    // tiles of their states; each saves its reads. Chosen at each opening. Not with SPECULATIVE, nor without a budget;
+    // with BALANCED no step that may be clipped is begun (penstock_session_begin_step).
     int fill_host_budget;
     // A file for the picture of some steps, as Chrome's JSON (ui.perfetto.dev), written when the session ends, also
     // after an error. NULL: none. Which steps, counted from the opening, from 1; a step is what leads to an update. 0:

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-VERBS = {"doctor": "what of this machine is wrong for a training, and what to do",
-         "ckpt": "list, show, verify, mend and keep what a training has committed",
+VERBS = {"ckpt": "list, show, verify, mend and keep what a training has committed",
          "bench": "measure this machine and Penstock on it"}
 NAME, VARIABLE = "penstock", "PENSTOCK_PROGRAM"
 NOT_FOUND = 127  # as shells say
