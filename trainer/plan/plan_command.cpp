@@ -92,7 +92,7 @@ std::function<std::string(Console&)> add_plan_verb(CLI::App& app) {
     verb->add_option("--set", request->overrides, "KEY=VALUE: set a key of the configuration; may be repeated")
         ->allow_extra_args(false);
     verb->add_flag("!--bytes-only", request->measured, "measure nothing, and say nothing of times");
-    verb->add_option("--seconds", request->seconds, "of each measurement, of which there are some sixteen")
+    verb->add_option("--seconds", request->seconds, "of each measurement; all of them take some thirty times as long")
         ->check(CLI::Range(0.01, 60.0))
         ->capture_default_str();
     verb->add_option("--endurance", request->endurance_terabytes,

@@ -67,7 +67,7 @@ struct RunPlan {
 struct PlanQuestion {
     ConfigSource source;
     bool measured = true;                                  // times are wanted
-    double seconds = 0.4;                                  // of each measurement, some sixteen in all
+    double seconds = 0.4;                                  // of each measurement; all take some thirty times as long
     double endurance_bytes = 0;                            // that the devices are rated to have written; 0: not known
     std::function<void(const std::string& what)> telling;  // what is measured now
 };

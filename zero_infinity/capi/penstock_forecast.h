@@ -42,7 +42,7 @@ typedef struct penstock_rates {
 } penstock_rates;
 
 // Measures for some `seconds` each (0: 0.4) reads, writes and both in the directories, an update, a norm and hashes,
-// and for three times as long what compute and devices keep of their speed beside each other. A file without a name is
+// and for twelve times as long what compute and devices keep of their speed beside each other. A file without a name is
 // made in each directory, of what a step writes there, 256 MiB to 1 GiB, and nothing stays; 256 MiB of memory are taken
 // meanwhile. Any thread; blocks. DOES_NOT_FIT: no room for that file or that memory. STORAGE: of the devices.
 penstock_status penstock_session_measure(const penstock_model* model, const penstock_session_options* options,

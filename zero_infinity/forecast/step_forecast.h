@@ -31,7 +31,7 @@ struct UnitSeconds {
 
 struct HostSeconds {
     double driver_per_byte = 0;  // of the driver's thread: hash, submission and completion
-    double commit = 0;           // flush and manifest, once nothing is being written
+    double commit = 0;           // flush and manifest, once nothing is being written; nothing else moves meanwhile
     double rest = 0;             // of a step: tokens, log
     unsigned threads = 1;        // of compute
     unsigned cores = 1;

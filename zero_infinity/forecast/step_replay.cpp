@@ -36,7 +36,10 @@ void StepReplay::pass(double seconds) {
     device_.advance(seconds);
     now_ += seconds;
     while (const auto transfer = device_.take_ended()) ended(*transfer);
-    if (committing_ && !committed_at_ && unwritten_tiles_ == 0) committed_at_ = now_ + host_.commit;
+    if (committing_ && !committed_at_ && unwritten_tiles_ == 0) {
+        committed_at_ = now_ + host_.commit;
+        device_.hold(host_.commit);
+    }
 }
 
 template <typename Reached>
@@ -58,7 +61,7 @@ void StepReplay::work(double seconds, Dealt dealt) {
         const double driver = std::min(1.0, bytes * host_.driver_per_byte);
         const bool shared = host_.threads >= host_.cores;
         const double lost = !shared ? 0 : dealt == Dealt::beforehand ? driver : driver / host_.cores;
-        const double kept = device_.idle() ? 1 : host_.contention.compute;
+        const double kept = bytes > 0 ? host_.contention.compute : 1;
         const double speed = std::max(0.1, kept - lost);
         const double next = device_.idle() ? left / speed : std::min(left / speed, device_.seconds_to_next());
         left -= next * speed;

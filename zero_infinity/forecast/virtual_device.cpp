@@ -10,6 +10,7 @@ namespace {
 
 constexpr Direction directions[] = {Direction::read, Direction::write};
 constexpr double ended_bytes = 1e-3;  // what is left of a transfer by rounding
+constexpr double ended_seconds = 1e-12;
 
 void check(const DeviceRates& rates) {
     PENSTOCK_CHECK(rates.read > 0 && rates.write > 0 && rates.both > 0, "a device of {}, {} and {} bytes/s", rates.read,
@@ -43,17 +44,18 @@ void VirtualDevice::raise(std::uint64_t number) {
 }
 
 double VirtualDevice::rate(Direction direction) const noexcept {
-    if (!busy(direction)) return 0;
+    if (!busy(direction) || held_ > 0) return 0;
     const double alone = direction == Direction::read ? rates_.read : rates_.write;
     const bool shared = busy(Direction::read) && busy(Direction::write);
     return share_ * (shared ? std::min(alone, rates_.both / 2) : alone);
 }
 
 double VirtualDevice::seconds_to_next() const noexcept {
+    PENSTOCK_CHECK(!idle(), "the end of a transfer is wanted, but none is under way");
+    if (held_ > 0) return held_;
     double seconds = std::numeric_limits<double>::infinity();
     for (const Direction direction : directions)
         if (busy(direction)) seconds = std::min(seconds, queue(direction).front().left / rate(direction));
-    PENSTOCK_CHECK(!idle(), "the end of a transfer is wanted, but none is under way");
     return seconds;
 }
 
@@ -66,6 +68,7 @@ void VirtualDevice::advance(double seconds) noexcept {
         moved_[index(direction)] += bytes;
         busy_[index(direction)] += seconds;
     }
+    held_ = held_ - seconds > ended_seconds ? held_ - seconds : 0;
 }
 
 std::optional<VirtualTransfer> VirtualDevice::take_ended() {

@@ -36,7 +36,8 @@ struct VirtualTransfer {
 };
 
 // Reads are served in their order, but those that compute waits for first; writes in theirs. Latency is not modelled:
-// what is deep enough in flight hides it. Not thread-safe; one owner.
+// what is deep enough in flight hides it. A flush holds all else up: where that lasts, the host of a virtual machine
+// was seen to serve next to nothing meanwhile; an NVMe drive, which would, is done at once. Not thread-safe; one owner.
 class VirtualDevice {
    public:
     explicit VirtualDevice(DeviceRates rates);  // REQUIRES: all are positive
@@ -44,13 +45,14 @@ class VirtualDevice {
     void begin(const VirtualTransfer& transfer);
     void raise(std::uint64_t number);  // of a read, which now goes before those that nobody waits for
     void slow_to(double share) noexcept { share_ = share; }  // of its rates, from now on
+    void hold(double seconds) noexcept { held_ = seconds; }  // nothing moves until then
     bool idle() const noexcept { return queues_[0].empty() && queues_[1].empty(); }
     bool busy(Direction direction) const noexcept { return !queue(direction).empty(); }
     // Bytes per second that move now.
     double rate(Direction direction) const noexcept;
-    // Until the next transfer ends, as long as nothing is begun. REQUIRES: not idle.
+    // Until the next transfer, or what holds it up, ends, as long as nothing is begun. REQUIRES: not idle.
     double seconds_to_next() const noexcept;
-    // Time goes on. REQUIRES: not beyond the end of the next transfer.
+    // Time goes on. REQUIRES: not beyond seconds_to_next().
     void advance(double seconds) noexcept;
     std::optional<VirtualTransfer> take_ended();  // one that has ended by now
 
@@ -69,6 +71,7 @@ class VirtualDevice {
 
     DeviceRates rates_;
     double share_ = 1;
+    double held_ = 0;  // seconds
     std::array<std::deque<Waiting>, 2> queues_;
     std::array<double, 2> moved_{};
     std::array<double, 2> busy_{};

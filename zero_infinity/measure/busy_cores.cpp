@@ -7,7 +7,7 @@
 namespace penstock::zero {
 namespace {
 
-constexpr int slices = 4;
+constexpr int slices = 6;
 constexpr double least_kept = 0.05;  // of a speed: nothing stands still
 
 }  // namespace
@@ -38,7 +38,8 @@ void BusyCores::work(Worker& worker) const noexcept {
     }
 }
 
-// By turns: a host's other work comes and goes.
+// By turns, and for long: a host that bounds the time of a machine's cores and of its disk together lends some for a
+// second or two, and a step lasts longer.
 Contention measure_contention(unsigned threads, double seconds, double alone,
                               const std::function<double(double seconds)>& transfers) {
     const BusyCores compute(threads);
@@ -49,11 +50,10 @@ Contention measure_contention(unsigned threads, double seconds, double alone,
         const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
         return (compute.done() - before) / elapsed.count();
     };
-    const double slice = seconds / slices;
     double undisturbed = 0, beside = 0, rate = 0;
     for (int i = 0; i < slices; ++i) {
-        undisturbed += speed_while([&] { std::this_thread::sleep_for(std::chrono::duration<double>(slice)); });
-        beside += speed_while([&] { rate += transfers(2 * slice) / slices; });
+        undisturbed += speed_while([&] { std::this_thread::sleep_for(std::chrono::duration<double>(seconds / 2)); });
+        beside += speed_while([&] { rate += transfers(1.5 * seconds) / slices; });
     }
     return {.compute = std::clamp(beside / undisturbed, least_kept, 1.0),
             .device = std::clamp(rate / alone, least_kept, 1.0)};

@@ -272,6 +272,19 @@ TEST(StepForecast, ADeferredStepIsCommittedBesideCompute) {
     EXPECT_NEAR(forecast(after, chain.seconds, host, fast).commit, 3, 1e-6);
 }
 
+// Backward has the weights of the units that are in memory, and then waits.
+TEST(StepForecast, WhatIsReadBesideADeferredCommitWaitsForIt) {
+    const Chain chain(8);
+    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::deferred), {});
+    const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
+    const StepForecast brief = forecast(plan, chain.seconds, {.commit = 0.5, .threads = 1, .cores = 2}, fast);
+    const StepForecast longer = forecast(plan, chain.seconds, {.commit = 14, .threads = 1, .cores = 2}, fast);
+    EXPECT_NEAR(brief.wait_weights, 0, 1e-3);
+    EXPECT_GT(longer.wait_weights, 1);
+    EXPECT_LT(longer.wait_weights, 14);
+    EXPECT_NEAR(longer.seconds - brief.seconds, longer.wait_weights + longer.wait_tiles, 1e-3);
+}
+
 // Of one unit of ten tiles, each of which takes a second to be read, one to be updated and one to be written.
 TEST(StepForecast, WithOneSlotATileWaitsForTheOneBeforeItToBeWritten) {
     const auto update_with = [](std::uint32_t slots) {

@@ -58,6 +58,23 @@ TEST(VirtualDevice, IsSlowerWhileItIsToldToBe) {
     EXPECT_EQ(drain(device), (std::vector<double>{1, 0.25}));
 }
 
+TEST(VirtualDevice, MovesNothingWhileItIsHeld) {
+    VirtualDevice device(rates);
+    device.begin({Direction::read, 1, 100});
+    device.advance(0.5);
+    device.hold(2);
+    device.begin({Direction::write, 2, 25});
+    EXPECT_EQ(device.rate(Direction::read), 0);
+    EXPECT_EQ(device.seconds_to_next(), 2);
+    device.advance(1.5);  // in the middle of it
+    EXPECT_EQ(device.moved(Direction::read), 50);
+    EXPECT_EQ(drain(device), (std::vector<double>{2, 1, 0.5 + 0.875}));
+    device.hold(1);
+    device.advance(3);  // with nothing under way it passes, too
+    device.begin({Direction::read, 3, 100});
+    EXPECT_EQ(drain(device), (std::vector<double>{3, 1}));
+}
+
 // A device whose writes alone are slow does not become faster by reads beside them.
 TEST(VirtualDevice, NoneGetsMoreThanAlone) {
     VirtualDevice device({.read = 100, .write = 10, .both = 80});
