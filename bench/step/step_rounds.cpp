@@ -84,7 +84,7 @@ void StepRounds::measure() {
     for (unsigned round = 0; round < options_.rounds; ++round) {
         const DeviceRates rates = rates_.measure(options_.seconds);
         ground_.push_back({.rates = rates,
-                           .contention = rates_.contention(options_.seconds / 3, static_cast<unsigned>(cores_), rates),
+                           .contention = rates_.contention(4 * options_.seconds, static_cast<unsigned>(cores_), rates),
                            .hash_per_byte = hash_seconds_per_byte(hash_seconds) / cores_});
         for (std::size_t turn = 0; turn <= orders_.size(); ++turn) {
             const std::size_t who = contender(round, turn, orders_.size() + 1);

@@ -62,7 +62,7 @@ double VirtualDevice::seconds_to_next() const noexcept {
 void VirtualDevice::advance(double seconds) noexcept {
     const double rates[] = {rate(Direction::read), rate(Direction::write)};
     for (const Direction direction : directions) {
-        if (!busy(direction)) continue;
+        if (rates[index(direction)] == 0) continue;
         const double bytes = rates[index(direction)] * seconds;
         queues_[index(direction)].front().left -= bytes;
         moved_[index(direction)] += bytes;

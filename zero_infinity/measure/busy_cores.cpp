@@ -50,10 +50,11 @@ Contention measure_contention(unsigned threads, double seconds, double alone,
         const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
         return (compute.done() - before) / elapsed.count();
     };
+    const double slice = seconds / slices;
     double undisturbed = 0, beside = 0, rate = 0;
     for (int i = 0; i < slices; ++i) {
-        undisturbed += speed_while([&] { std::this_thread::sleep_for(std::chrono::duration<double>(seconds / 2)); });
-        beside += speed_while([&] { rate += transfers(1.5 * seconds) / slices; });
+        undisturbed += speed_while([&] { std::this_thread::sleep_for(std::chrono::duration<double>(slice / 4)); });
+        beside += speed_while([&] { rate += transfers(0.75 * slice) / slices; });
     }
     return {.compute = std::clamp(beside / undisturbed, least_kept, 1.0),
             .device = std::clamp(rate / alone, least_kept, 1.0)};

@@ -32,7 +32,7 @@ class BusyCores {
 };
 
 // What so many threads that compute keep of their speed beside transfers, and transfers beside them, which give `alone`
-// bytes per second. `transfers`: of so many seconds, returns their bytes per second. Takes twelve times `seconds`.
+// bytes per second. `transfers`: of so many seconds, returns their bytes per second. Takes `seconds` in all.
 Contention measure_contention(unsigned threads, double seconds, double alone,
                               const std::function<double(double seconds)>& transfers);
 

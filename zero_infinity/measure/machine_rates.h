@@ -28,7 +28,7 @@ struct MachineRates {
 
 struct MachineQuestion {
     aio::IoLimits limits;                                  // of the run's own I/O
-    double seconds = 0.4;  // of each measurement: six, and one that is twelve times as long
+    double seconds = 0.4;                                  // of six measurements; a seventh is twelve times as long
     bool hashed_apart = false;                             // on cores that neither compute nor the driver has
     std::function<void(const std::string& what)> telling;  // what is measured now; may be empty
 };

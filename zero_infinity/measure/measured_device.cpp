@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t tile_bytes = 4U << 20;     // about what a run moves at once
 constexpr std::size_t tiles_of_each = 4;         // at once, by file and direction
 constexpr std::size_t record_bytes = 64U << 10;  // a manifest's
+constexpr double contention_seconds = 12;        // for each of another measurement
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -195,7 +196,7 @@ double Prober::bytes_per_second(Work work, double seconds) {
 
 // What the thread that submits takes of the cores is known by itself: driver_per_byte().
 Contention Prober::contention(const DeviceQuestion& question, double both) {
-    Contention kept = measure_contention(question.compute_threads, question.seconds, both,
+    Contention kept = measure_contention(question.compute_threads, contention_seconds * question.seconds, both,
                                          [&](double seconds) { return bytes_per_second(Work::both, seconds); });
     if (question.compute_threads >= question.cores)
         kept.compute = std::min(1.0, kept.compute + kept.device * both * driver_per_byte() / question.cores);

@@ -79,9 +79,10 @@ class Reports {
 
 // From the first moments (locking, drawing weights) to well within the steps, in turn: some time after the start, after
 // the first words, when a store is created or read, or after a step. What a loaded machine takes for them is waited
-// for. A store is created within a few milliseconds, where nothing is committed yet (`anew`).
-void kill_at_random(Program& program, std::mt19937_64& random, int before, bool anew) {
+// for. A store is created within a few milliseconds, where nothing is committed yet.
+void kill_at_random(Program& program, std::mt19937_64& random, int before, const Reports& reports) {
     const int way = before % 4;
+    const bool anew = !reports.any();
     const int longest_ms[] = {60, anew ? 40 : 200, 700, 700};
     if (way == 1) static_cast<void>(program.says(anew ? "a new run: " : "penstock: I/O: "));
     if (way > 1) static_cast<void>(program.says("  loss "));
@@ -95,7 +96,7 @@ void train_with_kills(const TemporaryDirectory& directory, std::mt19937_64& rand
     Reports reports;
     for (;;) {
         Program program(directory.path(), train_command(more));
-        if (kills.all() < wanted) kill_at_random(program, random, kills.all(), !reports.any());
+        if (kills.all() < wanted) kill_at_random(program, random, kills.all(), reports);
         const Ended ended = program.wait();
         reports.check(ended);
         if (ended.code == 0) return;
@@ -145,7 +146,8 @@ void expect_kills_change_nothing(int wanted, const Arguments& more, const Argume
 
 // --runs are those of the plain training; each other one has a quarter of them.
 int wanted_kills(int usual, std::uint64_t part = 4) {
-    return static_cast<int>(seed_options().runs.value_or(static_cast<std::uint64_t>(usual) * part) / part);
+    const std::optional<std::uint64_t> runs = seed_options().runs;
+    return runs ? static_cast<int>(*runs / part) : usual;
 }
 
 TEST(Kill, ATrainingKilledAtRandomTimesEndsBitIdentical) {

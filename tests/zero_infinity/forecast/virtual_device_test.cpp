@@ -68,6 +68,7 @@ TEST(VirtualDevice, MovesNothingWhileItIsHeld) {
     EXPECT_EQ(device.seconds_to_next(), 2);
     device.advance(1.5);  // in the middle of it
     EXPECT_EQ(device.moved(Direction::read), 50);
+    EXPECT_EQ(device.busy_seconds(Direction::read), 0.5);
     EXPECT_EQ(drain(device), (std::vector<double>{2, 1, 0.5 + 0.875}));
     device.hold(1);
     device.advance(3);  // with nothing under way it passes, too
