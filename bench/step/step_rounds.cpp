@@ -227,6 +227,11 @@ void run_step_bench(const StepBenchOptions& options, Interruption& stop, Report&
     report.fact("ideal",
                 "of each phase the longer of its compute (of the same engine in host memory, and the hash of what "
                 "moves) and its transfers at the device's rates of that round");
+    if (config.session.device.kind == zero::DeviceKind::cuda) {
+        report.note(
+            "forward, backward and update are where the host waits: it gives the GPU its work and goes on; compare "
+            "whole steps, and 'ideal ÷ step, all at once'");
+    }
     report.command(runs.command());
     for (const std::string& line : rounds.notes()) report.note(line);
     rounds.measure();

@@ -4,13 +4,14 @@
 #   KIT_DEVICE=emulated   a dry run without a GPU
 #   KIT_PYTHON=python3    another Python
 #   KIT_SECONDS=540       the time for all of it
+#   KIT_PARTS="a b"       only the parts of these names; machine and install are always done
 set -uo pipefail
 
 kit=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$1"
 results=$(cd "$1" && pwd)
 readonly kit results
-readonly device=${KIT_DEVICE:-cuda} python=${KIT_PYTHON:-python3} seconds=${KIT_SECONDS:-540}
+readonly device=${KIT_DEVICE:-cuda} python=${KIT_PYTHON:-python3} seconds=${KIT_SECONDS:-540} parts=${KIT_PARTS:-}
 work=$(mktemp -d "${TMPDIR:-/tmp}/penstock-kit-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 SECONDS=0
@@ -19,6 +20,7 @@ SECONDS=0
 part() {
   local name=$1 limit=$2 begin=$SECONDS rc
   shift 2
+  [[ -z $parts || " machine install $parts " == *" $name "* ]] || return 0
   ((limit <= seconds - SECONDS)) || limit=$((seconds - SECONDS))
   if ((limit < 5)); then
     echo "$name: not run: no time is left" | tee -a "$results/summary.txt"
@@ -49,6 +51,21 @@ install() {
   done
 }
 
+# bench NAME VERB ARGUMENT...: of penstock-bench, with its figures in the file NAME.json.
+bench() {
+  mkdir -p "$work/bench"
+  "$kit/bin/penstock-bench" "$2" --json --dir "$work/bench" "${@:3}" >"$results/$1.json"
+}
+
+steps_on() { bench "step_$1" step --set "memory.device=$1" --rounds 3 --steps 2 --warm-up 1 "${@:2}"; }
+
+# tests FILE: with its cases side by side where the Python can do that.
+tests() {
+  local workers=()
+  ! "$python" -c 'import xdist' 2>/dev/null || workers=(-n "$(($(nproc) < 6 ? $(nproc) : 6))")
+  "$python" -m pytest -q -p no:cacheprovider "${workers[@]}" "$kit/$1"
+}
+
 fine_tune() { "$python" "$kit/fine_tune.py" "$1" --dir "$work/$1-$2" --device "$device" "${@:3}"; }
 
 torch_libraries() {
@@ -64,19 +81,26 @@ main() {
   export PYTHONPATH=$work/site PENSTOCK_GPU=$device CUBLAS_WORKSPACE_CONFIG=:4096:8
   LD_LIBRARY_PATH=$kit/lib:$(torch_libraries)
   export LD_LIBRARY_PATH
-  local filter='*OwnMemory*'
+  local filter='*OwnMemory*' shape=${KIT_SHAPE:-0.5b} orders=deferred,in_backward
   part device 60 "$kit/bin/tests_core" "--gtest_filter=$filter"
-  part python 240 "$python" -m pytest -q -p no:cacheprovider "$kit/test_gpu.py"
-  if command -v compute-sanitizer >/dev/null; then
-    part sanitizer 60 compute-sanitizer --error-exitcode 9 "$kit/bin/tests_core" "--gtest_filter=$filter"
-  fi
-  local shape=${KIT_SHAPE:-0.5b}
+  part python 200 tests test_gpu.py
+  part trainer 200 tests test_trainer.py
+  part null 60 bench null swap --null --rounds 3 --seconds 1
+  part transfer 60 bench transfer transfer --size 1GiB
   part fine_tune 120 fine_tune penstock nvme --shape "$shape" --steps 6 --tokens 1024
   part all_in_torch 60 fine_tune torch memory --shape "$shape" --steps 6 --tokens 1024
-  [[ $device != cuda ]] || part fine_tune_3b 200 fine_tune penstock 3b --shape 3b --steps 3 --tokens 1024
+  if [[ $device == cuda ]]; then
+    part torch_repeats 40 "$python" "$kit/torch_repeats.py"
+    if command -v compute-sanitizer >/dev/null; then
+      part sanitizer 60 compute-sanitizer --error-exitcode 9 "$kit/bin/tests_core" "--gtest_filter=$filter"
+    fi
+    part step_cpu 200 steps_on cpu --tokens 1024 --orders "$orders"
+    part step_gpu 200 steps_on cuda --tokens 8192 --orders "$orders"
+    part fine_tune_3b 200 fine_tune penstock 3b --shape 3b --steps 3 --tokens 1024
+  fi
   ! grep -q FAILED "$results/summary.txt"
 }
 
-export -f machine install fine_tune
-export kit device python work
+export -f machine install bench tests steps_on fine_tune
+export kit results device python work
 main

@@ -1,9 +1,11 @@
 #include "zero_infinity/engine/torch_kernels.h"
 #include "aio/words/error.h"
 
+#include <ATen/Context.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace penstock::engine {
@@ -13,6 +15,7 @@ TEST(TorchKernels, OfTheCpuNeedNothing) {
     load_torch_kernels(zero::DeviceKind::cpu);
     load_torch_kernels(zero::DeviceKind::emulated);
     EXPECT_EQ(::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD), nullptr);
+    EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
 }
 
 // Where a toolkit is, ./run has installed all that the library needs: it loads without a GPU too.
@@ -25,6 +28,9 @@ TEST(TorchKernels, OfCudaLoadOrSayWhatIsMissing) {
         GTEST_SKIP() << error.what();
     }
     EXPECT_NE(::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD), nullptr);
+    EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+    EXPECT_FALSE(at::globalContext().deterministicAlgorithmsWarnOnly());
+    EXPECT_NE(std::getenv("CUBLAS_WORKSPACE_CONFIG"), nullptr);
 }
 
 }  // namespace
