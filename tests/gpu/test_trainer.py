@@ -29,7 +29,7 @@ def tokens(tmp_path_factory) -> Path:
     return folder / "text.tokens"
 
 
-def command(folder: Path, tokens: Path, device: str = DEVICE, steps: int = STEPS, **settings: object) -> list[str]:
+def command(folder: Path, tokens: Path, device: str = DEVICE, **settings: object) -> list[str]:
     """`settings`: keys of the configuration, with __ for dots."""
     folder.mkdir(exist_ok=True)
     config = {
@@ -39,7 +39,7 @@ def command(folder: Path, tokens: Path, device: str = DEVICE, steps: int = STEPS
                               "offload_optimizer": {"device": "nvme"}},
         "memory": {"host_budget": "256MiB"}, "run": {"directory": str(folder / "run"), "seed": 1}}
     (folder / "config.json").write_text(json.dumps(config))
-    sets = {"run.steps": steps, "memory.device": device, "memory.device_budget": TIGHT if device != "cpu" else 0,
+    sets = {"run.steps": STEPS, "memory.device": device, "memory.device_budget": TIGHT if device != "cpu" else 0,
             **{key.replace("__", "."): value for key, value in settings.items()}}
     words = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
     return [PROGRAM, "train", str(folder / "config.json"), *words]
