@@ -15,7 +15,8 @@ DEVICE = os.environ.get("PENSTOCK_GPU", "cuda")
 PROGRAM = os.environ.get("PENSTOCK_PROGRAM", str(Path(__file__).parent / "bin" / "penstock"))
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "CUBLAS_WORKSPACE_CONFIG"}  # its own to see to
 STEPS = 8
-MODEL = {"type": "gpt", "vocabulary": 256, "hidden": 256, "layers": 4, "heads": 4, "feed_forward": 1024, "context": 512}
+CONTEXT = 512 if DEVICE == "cuda" else 64  # what a CPU computes in seconds
+MODEL = {"type": "gpt", "vocabulary": 256, "hidden": 256, "layers": 4, "heads": 4, "feed_forward": 1024, "context": CONTEXT}
 # Of the device: all weights at once, and gradients of two units beside weights of as many.
 WIDE, TIGHT = 64 << 20, 14 << 20
 
@@ -79,9 +80,9 @@ SAME = {
     "speculative": {"run__update_order": "speculative"},
     "balanced": {"run__update_order": "balanced"},
     "gradients on NVMe": {"memory__gradients": "nvme"},
-    "inputs on NVMe": {"memory__activation_budget": 1 << 20},
+    "inputs on NVMe": {"memory__activation_budget": CONTEXT << 11},
     "graphs kept": {"memory__activations": "keep"},
-    "some graphs kept": {"memory__activations": "keep", "memory__graph_budget": 64 << 20},
+    "some graphs kept": {"memory__activations": "keep", "memory__graph_budget": CONTEXT << 17},
     "host memory filled": {"memory__fill_host_budget": "true"},
 }
 
