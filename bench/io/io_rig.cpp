@@ -96,7 +96,7 @@ IoRig::~IoRig() {
 void IoRig::start(Mover& mover) noexcept {
     aio::TransferRequest request;
     if (section_.over || !section_.source->next(mover.slot, request)) return;
-    request.data = leases_[mover.slot].data();
+    if (request.kind != aio::IoKind::flush) request.data = leases_[mover.slot].data();
     io_->start(mover, request);
     ++section_.running;
 }

@@ -14,6 +14,16 @@ StepPhase scaled(const StepPhase& phase, double share) {
     return {.compute = share * phase.compute, .read = share * phase.read, .write = share * phase.write};
 }
 
+StepPhase together(std::span<const StepPhase> phases) {
+    StepPhase all;
+    for (const StepPhase& phase : phases) {
+        all.compute += phase.compute;
+        all.read += phase.read;
+        all.write += phase.write;
+    }
+    return all;
+}
+
 }  // namespace
 
 StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durability, zero::Residency residency,
@@ -95,13 +105,13 @@ double contended_seconds(std::span<const StepPhase> phases, const DeviceRates& r
 }
 
 double least_seconds(std::span<const StepPhase> phases, const DeviceRates& rates) {
-    StepPhase all;
-    for (const StepPhase& phase : phases) {
-        all.compute += phase.compute;
-        all.read += phase.read;
-        all.write += phase.write;
-    }
+    const StepPhase all = together(phases);
     return std::max(all.compute, transfer_seconds(all, rates));
+}
+
+double durable_seconds(std::span<const StepPhase> phases, const DeviceRates& rates, double durable_rate) {
+    const double written = together(phases).write;
+    return std::max(least_seconds(phases, rates), written > 0 ? written / durable_rate : 0);
 }
 
 }  // namespace penstock::bench

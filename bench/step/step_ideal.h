@@ -49,5 +49,7 @@ double contended_seconds(std::span<const StepPhase> phases, const DeviceRates& r
                          const zero::Contention& contention);
 // As if the whole step were one phase: no order of events is faster.
 double least_seconds(std::span<const StepPhase> phases, const DeviceRates& rates);
+// The same where all that is written is to be durable at its end, at `durable_rate` bytes per second.
+double durable_seconds(std::span<const StepPhase> phases, const DeviceRates& rates, double durable_rate);
 
 }  // namespace penstock::bench

@@ -4,6 +4,7 @@
 #include "bench/harness/interruption.h"
 #include "bench/io/io_bench.h"
 #include "bench/step/device_rates.h"
+#include "bench/step/durable_writes.h"
 #include "bench/step/step_ideal.h"
 #include "zero_infinity/session/core_options.h"
 #include "zero_infinity/threads/usable_cores.h"
@@ -34,6 +35,7 @@ struct Ground {
     zero::Contention contention;
     StepTurn in_host_memory;
     double hash_per_byte = 0;
+    double durable_rate = 0;  // 0: a step writes nothing
 };
 
 class StepRounds {
@@ -43,6 +45,8 @@ class StepRounds {
         for (const zero::UpdateOrder order : options.orders.empty() ? allowed() : options.orders)
             orders_.push_back({.order = order, .turns = {}, .planned = {}});
         cores_ = static_cast<double>(zero::UsableCores::read().count);
+        const double written = most_written();
+        if (written > 0) durable_.emplace(options.directory, written, stop);
     }
 
     void measure();
@@ -55,6 +59,8 @@ class StepRounds {
     Figure figure(const std::string& name, const std::string& unit, const OrderRounds& order,
                   double StepTurn::*member) const;
     Figure of_ground(const std::string& name, const std::string& unit, double (*value)(const Ground&)) const;
+    StepTraffic traffic(zero::UpdateOrder order) const;
+    double most_written() const;  // bytes of a step, in the order that writes most
     std::vector<StepPhase> phases(const OrderRounds& order, std::size_t round) const;
     Figure ideal(const OrderRounds& order, const std::string& name,
                  double (*seconds)(std::span<const StepPhase>, const Ground&)) const;
@@ -65,6 +71,7 @@ class StepRounds {
     Report& report_;
     DeviceRatesRig rates_;
     StepRuns runs_;
+    std::optional<DurableWrites> durable_;
     std::vector<OrderRounds> orders_;
     std::vector<Ground> ground_;
     double cores_ = 1;
@@ -85,7 +92,8 @@ void StepRounds::measure() {
         const DeviceRates rates = rates_.measure(options_.seconds);
         ground_.push_back({.rates = rates,
                            .contention = rates_.contention(4 * options_.seconds, static_cast<unsigned>(cores_), rates),
-                           .hash_per_byte = hash_seconds_per_byte(hash_seconds) / cores_});
+                           .hash_per_byte = hash_seconds_per_byte(hash_seconds) / cores_,
+                           .durable_rate = durable_ ? durable_->rate() : 0});
         for (std::size_t turn = 0; turn <= orders_.size(); ++turn) {
             const std::size_t who = contender(round, turn, orders_.size() + 1);
             const bool in_memory = who == orders_.size();
@@ -115,6 +123,19 @@ Figure StepRounds::of_ground(const std::string& name, const std::string& unit, d
     return figure;
 }
 
+StepTraffic StepRounds::traffic(zero::UpdateOrder order) const {
+    const engine::SessionOptions& session = runs_.config().session;
+    const double deferred = session.deferred_share.value_or(zero::balanced_share(
+        runs_.format(), session.durability, session.residency, engine::core_options(session).forward_part));
+    return traffic_of(runs_.format(), session.durability, session.residency, order, runs_.trainable_numel(), deferred);
+}
+
+double StepRounds::most_written() const {
+    double most = 0;
+    for (const OrderRounds& each : orders_) most = std::max(most, traffic(each.order).write);
+    return most;
+}
+
 std::vector<StepPhase> StepRounds::phases(const OrderRounds& order, std::size_t round) const {
     const StepTurn& memory = ground_[round].in_host_memory;
     const StepCompute compute{.forward = memory.forward,
@@ -122,13 +143,7 @@ std::vector<StepPhase> StepRounds::phases(const OrderRounds& order, std::size_t 
                               .update = memory.update,
                               .rest = std::max(0.0, memory.seconds - memory.forward - memory.backward - memory.update),
                               .hash_per_byte = ground_[round].hash_per_byte};
-    const engine::SessionOptions& session = runs_.config().session;
-    const double deferred = session.deferred_share.value_or(
-        zero::balanced_share(runs_.format(), session.durability, session.residency,
-                             engine::core_options(session).forward_part));
-    const StepTraffic traffic = traffic_of(runs_.format(), session.durability, session.residency, order.order,
-                                           runs_.trainable_numel(), deferred);
-    return phases_of(order.order, compute, traffic, order.turns[round].updated_again);
+    return phases_of(order.order, compute, traffic(order.order), order.turns[round].updated_again);
 }
 
 Figure StepRounds::ideal(const OrderRounds& order, const std::string& name,
@@ -146,6 +161,8 @@ void StepRounds::tell_ground() {
     add("device: reads", "GB/s", [](const Ground& ground) { return ground.rates.read / 1e9; });
     add("device: writes", "GB/s", [](const Ground& ground) { return ground.rates.write / 1e9; });
     add("device: both, half each", "GB/s", [](const Ground& ground) { return ground.rates.both / 1e9; });
+    if (durable_)
+        add("device: writes made durable", "GB/s", [](const Ground& ground) { return ground.durable_rate / 1e9; });
     add("device: kept beside compute", "", [](const Ground& ground) { return ground.contention.device; });
     add("compute: kept beside the device", "", [](const Ground& ground) { return ground.contention.compute; });
     add("hash of tiles, all cores", "GB/s", [](const Ground& ground) { return 1e-9 / ground.hash_per_byte; });
@@ -164,6 +181,9 @@ void StepRounds::tell(const OrderRounds& order, bool fastest) {
     });
     const Figure least = ideal(order, "ideal, all at once",
                                [](Phases phases, const Ground& ground) { return least_seconds(phases, ground.rates); });
+    const Figure durable = ideal(order, "ideal, made durable", [](Phases phases, const Ground& ground) {
+        return durable_seconds(phases, ground.rates, ground.durable_rate);
+    });
     const Figure on_shared_cores = ideal(order, "ideal on shared cores", [](Phases phases, const Ground& ground) {
         return contended_seconds(phases, ground.rates, ground.contention);
     });
@@ -176,6 +196,7 @@ void StepRounds::tell(const OrderRounds& order, bool fastest) {
     report_.add(phase_by_phase);
     report_.add(std::move(reached));
     report_.add(ratio(fmt::format("{}: ideal ÷ step, all at once", name), least, step));
+    if (durable_) report_.add(ratio(fmt::format("{}: ideal, made durable ÷ step", name), durable, step));
     report_.add(ratio(fmt::format("{}: ideal on shared cores ÷ step", name), on_shared_cores, step));
     report_.add(
         ratio(fmt::format("{}: step ÷ all in host memory", name), step, *report_.find("all in host memory: step")));

@@ -48,6 +48,15 @@ TEST(StepIdeal, WhatSlowsEachOtherDownTakesLonger) {
     EXPECT_DOUBLE_EQ(contended_seconds(phases, rates, {.compute = 0.5, .device = 0.1}), 4 + 0.6);
 }
 
+// Four seconds of compute, two of transfers; what is written is on the drive after one second, or after eight.
+TEST(StepIdeal, WhatIsWrittenIsDurableAtTheEnd) {
+    const StepPhase phases[] = {{.compute = 1, .read = 100}, {.compute = 3, .write = 80}};
+    const DeviceRates rates{.read = 100, .write = 80, .both = 100};
+    EXPECT_DOUBLE_EQ(durable_seconds(phases, rates, 80), 4);
+    EXPECT_DOUBLE_EQ(durable_seconds(phases, rates, 10), 8);
+    EXPECT_DOUBLE_EQ(durable_seconds({phases, 1}, rates, 0), 1);
+}
+
 // Split moves 2 + 2 + 12 bytes of reads per parameter, and 12 of writes.
 TEST(StepIdeal, TheUpdateStandsWhereItsOrderHasIt) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4};

@@ -74,6 +74,10 @@ TEST_F(StepBench, EveryOrderTakesItsTurnsOnOneStoreAndLeavesNothing) {
     }
     EXPECT_EQ(report.find("speculative: step"), nullptr);
     EXPECT_GT(report.find("all in host memory: step")->low(), 0);
+    ASSERT_NE(report.find("device: writes made durable"), nullptr);
+    EXPECT_GT(report.find("device: writes made durable")->low(), 0);
+    EXPECT_GE(report.find("deferred: ideal, made durable ÷ step")->low(),
+              report.find("deferred: ideal ÷ step, all at once")->low());
     EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
