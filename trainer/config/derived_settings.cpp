@@ -84,14 +84,13 @@ void derive_gradient_type(Settings& settings) {
         refuse(settings, fmt::format("{} \"{}\" needs bf16.enabled; compute is in fp32", key, narrow));
 }
 
-// Within backward wherever that costs nothing. (On a device with memory of its own the update reads weights again.)
+// Within backward wherever that costs nothing.
 void derive_update_order(Settings& settings) {
     constexpr auto key = "run.update_order";
     if (settings.has(key)) return;
     const bool unclipped = settings.number("gradient_clipping") == 0;
-    const bool in_host_memory = settings.text("memory.device") == word_of(zero::DeviceKind::cpu);
-    settings.derive(key, std::string(word_of(unclipped && in_host_memory ? zero::UpdateOrder::in_backward
-                                                                         : zero::UpdateOrder::after_backward)));
+    settings.derive(
+        key, std::string(word_of(unclipped ? zero::UpdateOrder::in_backward : zero::UpdateOrder::after_backward)));
 }
 
 // A sample takes a pass over the weights per token: a short run does not end in a long one.

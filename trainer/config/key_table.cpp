@@ -307,8 +307,7 @@ constexpr std::array key_list = {
             "scratch: no step is ever committed, a crash or the end loses the run",
             session_default<&Session::durability>}
             .shared(obeyed),
-    KeySpec{"run.update_order", choice, "(in_backward where nothing is clipped and memory.device is cpu, else "
-            "after_backward)", {},
+    KeySpec{"run.update_order", choice, "(in_backward where nothing is clipped, else after_backward)", {},
             all_words<zero::UpdateOrder>, free,
             "when units are updated, to the same bits. after_backward: all at the end of their step; deferred: each as "
             "the next step first needs it, which overlaps the states' traffic with forward and reads weights once "

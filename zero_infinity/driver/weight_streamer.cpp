@@ -37,8 +37,7 @@ class WeightStreamer::UnitRead {
     bool start(std::byte* place, FetchUse use, aio::Urgency urgency) {
         PENSTOCK_CHECK(pending_ == 0, "unit {} is being read already", unit_);
         const std::size_t first = use == FetchUse::compute ? 0 : made_by_update_;
-        const bool none_frozen = use == FetchUse::update || use == FetchUse::in_place;
-        const std::size_t last = none_frozen ? trainable_ : tiles_.size();
+        const std::size_t last = use == FetchUse::update ? trainable_ : tiles_.size();
         pending_ = last - first;
         for (std::size_t index = first; index < last; ++index) {
             const GroupTile& part = tiles_[index];
@@ -48,6 +47,13 @@ class WeightStreamer::UnitRead {
                                          urgency);
         }
         return last > first;
+    }
+
+    // From where the unit's bytes begin: those of trainable weights that an update needs; it writes all of them anew.
+    std::uint64_t bytes_to_update() const {
+        if (made_by_update_ == trainable_) return 0;
+        const GroupTile& last = tiles_[trainable_ - 1];
+        return last.offset_bytes + last.bytes;
     }
 
     void await() noexcept {
@@ -172,8 +178,8 @@ bool WeightStreamer::start(const Waiting& waiting) {
         use == FetchUse::compute ? copy(fetch.unit, resident) : read_done(fetch.unit);
         return true;
     }
-    if (use == FetchUse::in_place && !has_device()) {
-        read_done(fetch.unit);
+    if (use == FetchUse::in_place) {
+        has_device() ? copy_back(fetch.unit) : read_done(fetch.unit);
         return true;
     }
     const aio::Urgency urgency = fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch;
@@ -237,29 +243,56 @@ void WeightStreamer::written(std::uint32_t unit) {
 
 void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
     const auto [fetch, use, after] = under_way(unit).given;
+    const Ticket there = begin_copy(unit, TraceLane::copy_in, fetch.bytes, [&, &fetch = fetch, &after = after] {
+        return deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), from, fetch.bytes, after);
+    });
+    if (!error_) deps_.arrived(fetch, there);  // the device itself waits for it
+}
+
+// What compute has read on the device is what NVMe has. Nothing overwrites it meanwhile: whatever wants its place
+// waits for this fetch.
+void WeightStreamer::copy_back(std::uint32_t unit) {
+    const std::uint64_t bytes = reads_[unit]->bytes_to_update();
+    if (bytes == 0) return read_done(unit);
+    const UnderWay& fetched = under_way(unit);
+    begin_copy(unit, TraceLane::copy_out, bytes, [&] {
+        return deps_.device->copy_out(host_place(fetched), deps_.memory->window(fetched.given.fetch.offset_bytes),
+                                      bytes);
+    });
+}
+
+template <typename Begin>
+Ticket WeightStreamer::begin_copy(std::uint32_t unit, TraceLane lane, std::uint64_t bytes, Begin begin) {
     const auto now = std::chrono::steady_clock::now();
     const TraceStart traced = trace_start(deps_.trace);
-    Ticket there;
     try {
-        there = deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), from, fetch.bytes, after);
-        copies_.push_back({unit, there, now, traced, fetch.bytes});
+        copies_.push_back({unit, lane, begin(), now, traced, bytes});
     } catch (...) {  // it has not begun: nothing waits for its end
         std::erase_if(under_way_, [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
         throw;
     }
-    if (!error_) deps_.arrived(fetch, there);  // the device itself waits for it
+    return copies_.back().ticket;
 }
 
 void WeightStreamer::take_in() {
-    while (!copies_.empty() && deps_.device->reached(copies_.front().ticket)) {
-        const Copy& ended = copies_.front();
-        trace_end(deps_.trace, TraceThread::driver, ended.traced,
-                  {.lane = TraceLane::copy_in, .unit = ended.unit, .bytes = ended.bytes});
-        UnderWay& copied = under_way(ended.unit);
-        copied.copying = false;
-        if (copied.given.use == FetchUse::compute || copied.ended()) end(copied.given.fetch.unit);
-        copies_.pop_front();
+    for (std::size_t at = 0; at < copies_.size();) {
+        if (!deps_.device->reached(copies_[at].ticket)) {
+            ++at;
+            continue;
+        }
+        const Copy ended = copies_[at];
+        copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(at));
+        copied(ended);
     }
+}
+
+void WeightStreamer::copied(const Copy& copy) {
+    trace_end(deps_.trace, TraceThread::driver, copy.traced,
+              {.lane = copy.lane, .unit = copy.unit, .bytes = copy.bytes});
+    if (copy.lane == TraceLane::copy_out) return read_done(copy.unit);
+    UnderWay& ended = under_way(copy.unit);
+    ended.copying = false;
+    if (ended.given.use == FetchUse::compute || ended.ended()) end(copy.unit);
 }
 
 void WeightStreamer::end(std::uint32_t unit) {

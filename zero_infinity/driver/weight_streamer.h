@@ -1,5 +1,6 @@
-// Makes fetches: reads units' weights into the window, or through host memory into the device's window; or reads them
-// to host memory for an update, and keeps them there until they were written.
+// Makes fetches: reads units' weights into the window, or through host memory into the device's window; or brings them
+// to host memory for an update, from NVMe or from where a device's compute has read them, and keeps them there until
+// they were written.
 #pragma once
 
 #include "swap/store/tensor_store.h"
@@ -40,7 +41,7 @@ class WeightStreamer {
     ~WeightStreamer();
 
     // As soon as earlier ones to its place, or of its unit, have ended. For compute: a copy to a device comes after the
-    // ticket. For an update: of trainable weights those are read that the codec rebuilds masters from; the memory is
+    // ticket. For an update: of trainable weights those come that the codec rebuilds masters from; the memory is
     // taken from updating() until written(). Until then it is given up for a later fetch to its place, and for one
     // that compute waits for: then it is made again.
     void fetch(const Fetch& fetch, FetchUse use, Ticket after);
@@ -77,6 +78,7 @@ class WeightStreamer {
     };
     struct Copy {
         std::uint32_t unit = 0;
+        TraceLane lane = TraceLane::copy_in;
         Ticket ticket;
         std::chrono::steady_clock::time_point started;
         TraceStart traced;
@@ -90,6 +92,10 @@ class WeightStreamer {
     std::byte* host_place(const UnderWay& under_way) const;
     void read_done(std::uint32_t unit);
     void copy(std::uint32_t unit, const std::byte* from);
+    void copy_back(std::uint32_t unit);
+    template <typename Begin>
+    Ticket begin_copy(std::uint32_t unit, TraceLane lane, std::uint64_t bytes, Begin begin);
+    void copied(const Copy& copy);
     void end(std::uint32_t unit);
     UnderWay& under_way(std::uint32_t unit);
 
@@ -100,7 +106,7 @@ class WeightStreamer {
     std::vector<UnderWay> under_way_;
     std::vector<std::unique_ptr<UnitRead>> reads_;  // by unit; null without tiles
     std::vector<std::uint32_t> to_copy_;            // units that were read, in order
-    std::deque<Copy> copies_;                       // under way, in order
+    std::vector<Copy> copies_;                      // under way, in the order in which they began
     std::optional<store::StoreError> error_;
 };
 

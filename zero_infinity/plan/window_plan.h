@@ -42,7 +42,7 @@ enum class FetchUse : std::uint8_t {
     compute,   // reads it
     update,    // changes it where it lies in host memory, from where it is written
     both,      // it is updated, then compute reads it
-    in_place,  // as update, of what compute has read at that place
+    in_place,  // as update, of what compute has read at that place: nothing is read from NVMe
 };
 
 // The units in a window of fixed bytes. Not thread-safe; one owner.

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t lanes = static_cast<std::size_t>(TraceLane::spill_in) + 1;
 constexpr std::array<std::string_view, lanes> names{
-    "compute",   "wait for weights", "wait for tiles", "wait for commit", "wait for spill", "update",
-    "NVMe read", "NVMe write",       "host to device", "commit",          "spill out",      "spill in"};
+    "compute",    "wait for weights", "wait for tiles", "wait for commit", "wait for spill", "update",  "NVMe read",
+    "NVMe write", "host to device",   "device to host", "commit",          "spill out",      "spill in"};
 
 // A hundred rows for each lane; the compute thread's lanes share its row.
 constexpr std::size_t rows_of_lane = 100;

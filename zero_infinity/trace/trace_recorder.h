@@ -21,6 +21,7 @@ enum class TraceLane : std::uint8_t {
     read,          // of one tile, from when it was asked for until its hash was found right
     write,         // of one tile
     copy_in,       // of one unit's weights to a device's own memory
+    copy_out,      // likewise from there, to be updated
     commit,        // flush and manifest
     spill_out,     // of one block, from when its turn came
     spill_in,      // likewise

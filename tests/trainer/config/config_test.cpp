@@ -148,7 +148,7 @@ TEST(Config, UnitsAreUpdatedWithinBackwardWhereNothingIsClipped) {
     EXPECT_EQ(order({"gradient_clipping=0"}), UpdateOrder::in_backward);
     EXPECT_EQ(order({"gradient_clipping=0", "run.update_order=deferred"}), UpdateOrder::deferred);
     EXPECT_EQ(order({"gradient_clipping=0", "memory.device=emulated", "memory.device_budget=64MiB"}),
-              UpdateOrder::after_backward);
+              UpdateOrder::in_backward);
 }
 
 TEST(Config, WhatMayBeUpdatedAgainStaysOnNvme) {

@@ -130,20 +130,24 @@ INSTANTIATE_TEST_SUITE_P(Codecs, DeferredTraffic,
                                            Expected{"plain_bf16", "plain_bf16", on_nvme, 28}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
-// It finds the weights where backward has them.
+// It finds the weights where backward has them, a device's memory included.
 TEST(TrafficOf, AnUpdateInBackwardReadsStatesOnly) {
-    for (const auto& [codec, bytes] : {std::pair{"split", 26.0}, {"plain_bf16", 30.0}}) {
-        const TemporaryDirectory directory;
-        RunOptions options = traffic_run(directory.path(), on_nvme);
-        options.session.codec = codec;
-        options.session.update_order = zero::UpdateOrder::in_backward;
-        options.session.engine.gradient_clipping = 0;
-        const RunResult run = run_toy(options);
-        EXPECT_EQ(run.formula_bytes, bytes);
-        EXPECT_EQ(run.read_bytes, options.steps * run.predicted.read);
-        const double numel = static_cast<double>(run.trainable_numel) * static_cast<double>(options.steps);
-        EXPECT_NEAR(static_cast<double>(run.read_bytes + run.write_bytes) / numel / bytes, 1, 0.01);
-        tell(std::string(codec) + ", in backward", run, options.steps, bytes);
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        for (const auto& [codec, bytes] : {std::pair{"split", 26.0}, {"plain_bf16", 30.0}}) {
+            const TemporaryDirectory directory;
+            RunOptions options = traffic_run(directory.path(), on_nvme);
+            options.session.codec = codec;
+            options.session.update_order = zero::UpdateOrder::in_backward;
+            options.session.engine.gradient_clipping = 0;
+            options.session.device.kind = device;
+            if (device != zero::DeviceKind::cpu) options.session.device.budget_bytes = 2 << 20;  // of some units
+            const RunResult run = run_toy(options);
+            EXPECT_EQ(run.formula_bytes, bytes);
+            EXPECT_EQ(run.read_bytes, options.steps * run.predicted.read);
+            const double numel = static_cast<double>(run.trainable_numel) * static_cast<double>(options.steps);
+            EXPECT_NEAR(static_cast<double>(run.read_bytes + run.write_bytes) / numel / bytes, 1, 0.01);
+            tell(fmt::format("{}, in backward, {}", codec, word_of(device)), run, options.steps, bytes);
+        }
     }
 }
 
