@@ -288,7 +288,7 @@ void DriverLoop::check_copies() {
     if (const auto age = weights_.oldest_copy(); age && *age >= deps_.deadline) {
         stuck_ = true;
         fail(ExitCode::internal,
-             fmt::format("a copy of weights to device '{}', or the compute before it, has not ended for {} "
+             fmt::format("a copy of weights to or from device '{}', or the compute before it, has not ended for {} "
                          "s: the device is stuck; the last committed step is safe. Run again to "
                          "resume",
                          deps_.device->name(), whole_seconds(*age)));

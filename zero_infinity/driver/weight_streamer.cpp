@@ -97,6 +97,7 @@ WeightStreamer::WeightStreamer(WeightStreamerDeps deps)
     }
     under_way_.reserve(reads_.size());
     to_copy_.reserve(reads_.size());
+    copies_.reserve(reads_.size());
 }
 
 WeightStreamer::~WeightStreamer() {
@@ -136,7 +137,9 @@ void WeightStreamer::pump() {
     for (std::size_t next = 0; next < waiting_.size() && !error_;) {
         const Waiting each = waiting_[next];
         if (may_start(next) && start(each))  // others may have come back
-            std::erase_if(waiting_, [&](const Waiting& other) { return other.fetch.number == each.fetch.number; });
+            std::erase_if(waiting_, [&](const Waiting& other) {
+                return other.fetch.number == each.fetch.number && other.use == each.use;  // in place has compute's
+            });
         else
             ++next;
     }
@@ -147,12 +150,18 @@ void WeightStreamer::pump() {
     }
 }
 
+// What was copied back from a device is in host memory alone from then on: its place there is free for the next one.
+bool WeightStreamer::in_the_way(const UnderWay& other, const Fetch& fetch) const noexcept {
+    const bool in_host_memory = has_device() && other.given.use == FetchUse::in_place && other.to_update;
+    return in_host_memory ? other.given.fetch.unit == fetch.unit : collide(other.given.fetch, fetch);
+}
+
 bool WeightStreamer::may_start(std::size_t waiting) const {
     const Fetch& fetch = waiting_[waiting].fetch;
-    const auto in_the_way = [&](const UnderWay& other) {
-        return (!other.to_update || other.updating) && collide(other.given.fetch, fetch);
+    const auto stays = [&](const UnderWay& other) {
+        return (!other.to_update || other.updating) && in_the_way(other, fetch);
     };
-    return std::none_of(under_way_.begin(), under_way_.end(), in_the_way) &&
+    return std::none_of(under_way_.begin(), under_way_.end(), stays) &&
            std::none_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting),
                         [&](const Waiting& earlier) { return collide(earlier.fetch, fetch); });
 }
@@ -163,7 +172,7 @@ bool WeightStreamer::start(const Waiting& waiting) {
     const std::byte* resident = deps_.memory->resident(fetch.unit);
     UnderWay under_way{.given = waiting};
     // The plan has given the place to another.
-    give_up([&, &fetch = fetch](const UnderWay& other) { return collide(other.given.fetch, fetch); }, false);
+    give_up([&, &fetch = fetch](const UnderWay& other) { return in_the_way(other, fetch); }, false);
     if (has_device() && resident == nullptr) {
         under_way.passage_offset = passage_.take(fetch.bytes);
         // Whoever is given up here is not what compute waits for: it stands still until this one is there.
@@ -237,8 +246,11 @@ void WeightStreamer::updated(std::uint32_t unit) {
 }
 
 void WeightStreamer::written(std::uint32_t unit) {
-    under_way(unit).written = true;
-    if (under_way(unit).ended()) end(unit);
+    for (UnderWay& each : under_way_)  // without it, its copy to the device has failed
+        if (each.given.fetch.unit == unit) each.written = true;
+    if (std::any_of(under_way_.begin(), under_way_.end(),
+                    [&](const UnderWay& each) { return each.given.fetch.unit == unit && each.ended(); }))
+        end(unit);
 }
 
 void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
@@ -267,7 +279,7 @@ Ticket WeightStreamer::begin_copy(std::uint32_t unit, TraceLane lane, std::uint6
     const TraceStart traced = trace_start(deps_.trace);
     try {
         copies_.push_back({unit, lane, begin(), now, traced, bytes});
-    } catch (...) {  // it has not begun: nothing waits for its end
+    } catch (...) {  // the driver's end; the memory of what may have begun is kept as long as the device
         std::erase_if(under_way_, [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
         throw;
     }

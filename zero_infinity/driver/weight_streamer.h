@@ -86,6 +86,7 @@ class WeightStreamer {
     };
 
     bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }
+    bool in_the_way(const UnderWay& other, const Fetch& fetch) const noexcept;
     bool may_start(std::size_t waiting) const;
     bool start(const Waiting& waiting);
     void give_up(const std::function<bool(const UnderWay&)>& wanted, bool again);

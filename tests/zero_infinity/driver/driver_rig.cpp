@@ -63,7 +63,7 @@ bool FailingBackend::submit(aio::Attempt& attempt) {
         ++faults_->held;
         return true;
     }
-    if (attempt.kind == aio::IoKind::write && attempt.bytes == faults_->slow_write_bytes.load() &&
+    if (slow_ == nullptr && attempt.kind == aio::IoKind::write && attempt.bytes == faults_->slow_write_bytes.load() &&
         !faults_->slow_write_met.exchange(true)) {
         slow_ = &attempt;
         return true;

@@ -330,7 +330,7 @@ TEST_P(StuckDriverTest, ACopyThatDoesNotEndIsReportedAtTheDeadline) {
                            .copy_delay = std::chrono::hours(1),
                            .deadline = std::chrono::seconds(3)}),
                 ::testing::ExitedWithCode(7),
-                "code 1: a copy of weights to device 'emulated', or the compute before it, has not ended");
+                "code 1: a copy of weights to or from device 'emulated', or the compute before it, has not ended");
 }
 
 // Nobody waits for what hangs here but the driver's end: whoever owns the pool and the store must know before they are
