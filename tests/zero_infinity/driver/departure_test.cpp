@@ -1,11 +1,14 @@
 // Units that are updated where backward leaves them, in passes that go and end anywhere, while writes are slow.
+#include "aio/words/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/driver/driver_rig.h"
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -130,6 +133,29 @@ TEST_F(DepartureTest, WeightsAreTakenFromWhereComputeHasReadThem) {
         rig.end_driver();
         EXPECT_EQ(rig.wrong_in_store(1), 0U);
     }
+}
+
+[[noreturn]] void update_from_a_device_that_hangs(const std::string& path) {
+    auto* rig = new DriverRig(path, {.device = zero::DeviceKind::emulated,
+                                     .copies_out_hang = true,
+                                     .deadline = std::chrono::seconds(1)});  // kept until the process ends
+    try {
+        rig->driver().visit({}, {});
+        rig->driver().begin_update({0}, zero::ResidentTiles::written, zero::UpdateAt::departure);
+        rig->driver().visit({{0}}, {});
+        rig->update_unit(0, 1);
+    } catch (const Error& error) {
+        std::fprintf(stderr, "code %d: %s\n", static_cast<int>(error.code()), error.what());
+    }
+    rig->end_driver();
+    std::fflush(stderr);
+    ::_exit(7);
+}
+
+TEST_F(DepartureTest, ACopyBackThatDoesNotEndIsReportedAtTheDeadline) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(update_from_a_device_that_hangs(path()), ::testing::ExitedWithCode(7),
+                "code 1: a copy of weights to or from device 'emulated', or the compute before it, has not ended");
 }
 
 }  // namespace

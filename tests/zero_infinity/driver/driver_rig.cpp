@@ -140,6 +140,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
     spill_ = std::make_unique<store::Spill>(*io_, std::vector<store::StoreDirectory*>{directory_.get()},
                                             store::SpillOptions{});
     device_ = zero::make_device({.kind = options.device, .budget_bytes = 4 << 20, .copy_delay = options.copy_delay});
+    if (options.copies_out_hang) device_ = std::make_unique<HangingOut>(std::move(device_));
     zero::MemoryRequest request{.layout = &layout_,
                                 .training = training_,
                                 .inference = inference_,

@@ -47,6 +47,31 @@ class FailingBackend final : public ForwardingBackend {
     aio::Attempt* failed_ = nullptr;  // to be handed back
 };
 
+// Its copies to host memory never end.
+class HangingOut final : public zero::Device {
+   public:
+    explicit HangingOut(std::unique_ptr<zero::Device> inner) : inner_(std::move(inner)) {}
+    zero::DeviceKind kind() const noexcept override { return inner_->kind(); }
+    std::byte* allocate(std::uint64_t bytes, const std::string& use) override { return inner_->allocate(bytes, use); }
+    std::uint64_t used_bytes() const noexcept override { return inner_->used_bytes(); }
+    zero::Ticket copy_in(std::byte* device, const std::byte* host, std::uint64_t bytes, zero::Ticket after) override {
+        return inner_->copy_in(device, host, bytes, after);
+    }
+    zero::Ticket copy_out(std::byte*, const std::byte*, std::uint64_t) override { return {zero::Ticket::Lane::out, 1}; }
+    bool reached(zero::Ticket ticket) override {
+        return ticket.lane != zero::Ticket::Lane::out && inner_->reached(ticket);
+    }
+    bool wait(zero::Ticket ticket, std::chrono::nanoseconds timeout) override {
+        return ticket.lane != zero::Ticket::Lane::out && inner_->wait(ticket, timeout);
+    }
+    void compute_after(zero::Ticket ticket) override { inner_->compute_after(ticket); }
+    zero::Ticket compute_mark() override { return inner_->compute_mark(); }
+    void released(std::byte* device, std::uint64_t bytes) noexcept override { inner_->released(device, bytes); }
+
+   private:
+    std::unique_ptr<zero::Device> inner_;
+};
+
 // Of the rigs of a test that is run with each.
 struct RigHashing {
     static inline unsigned threads = 0;  // for tiles of any length; 0: the driver's own
@@ -58,6 +83,7 @@ struct RigOptions {
     store::StoreKind kind = store::StoreKind::durable;  // of a new store; a scratch one commits no generation 0
     zero::DeviceKind device = zero::DeviceKind::cpu;
     std::chrono::microseconds copy_delay{50};  // of the emulated device
+    bool copies_out_hang = false;              // likewise: they never end
     std::chrono::seconds deadline{60};
     // The least with which a device of its own memory gets on: weights pass to it one unit at a time.
     static constexpr std::uint64_t passage_of_one_unit = 0;
