@@ -246,11 +246,10 @@ void WeightStreamer::updated(std::uint32_t unit) {
 }
 
 void WeightStreamer::written(std::uint32_t unit) {
-    for (UnderWay& each : under_way_)  // without it, its copy to the device has failed
-        if (each.given.fetch.unit == unit) each.written = true;
-    if (std::any_of(under_way_.begin(), under_way_.end(),
-                    [&](const UnderWay& each) { return each.given.fetch.unit == unit && each.ended(); }))
-        end(unit);
+    const auto each = find(unit);
+    if (each == under_way_.end()) return;  // its copy to the device has failed
+    each->written = true;
+    if (each->ended()) end(unit);
 }
 
 void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
@@ -313,9 +312,13 @@ void WeightStreamer::end(std::uint32_t unit) {
     std::erase_if(under_way_, [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
 }
 
+std::vector<WeightStreamer::UnderWay>::iterator WeightStreamer::find(std::uint32_t unit) {
+    return std::find_if(under_way_.begin(), under_way_.end(),
+                        [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
+}
+
 WeightStreamer::UnderWay& WeightStreamer::under_way(std::uint32_t unit) {
-    return *std::find_if(under_way_.begin(), under_way_.end(),
-                         [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
+    return *find(unit);
 }
 
 std::optional<std::chrono::nanoseconds> WeightStreamer::oldest_copy() const {

@@ -98,7 +98,8 @@ class WeightStreamer {
     Ticket begin_copy(std::uint32_t unit, TraceLane lane, std::uint64_t bytes, Begin begin);
     void copied(const Copy& copy);
     void end(std::uint32_t unit);
-    UnderWay& under_way(std::uint32_t unit);
+    std::vector<UnderWay>::iterator find(std::uint32_t unit);
+    UnderWay& under_way(std::uint32_t unit);  // REQUIRES: it is
 
     WeightStreamerDeps deps_;
     HostPassage passage_;

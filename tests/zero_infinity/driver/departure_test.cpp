@@ -1,14 +1,12 @@
 // Units that are updated where backward leaves them, in passes that go and end anywhere, while writes are slow.
-#include "aio/words/error.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/driver/driver_rig.h"
+#include "zero_infinity/plan/update_sequence.h"
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -22,13 +20,6 @@ using zero::TraceLane;
 using zero::TraceSpan;
 
 constexpr std::uint32_t weights_tile_bytes = 4096 * 2;
-
-std::vector<std::uint32_t> trained_units(const zero::ModelLayout& layout) {
-    std::vector<std::uint32_t> units;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).tile_count() > 0) units.push_back(unit);
-    return units;
-}
 
 // The next write of a tile's weights stays with the device for some milliseconds.
 class SlowWrite {
@@ -71,7 +62,7 @@ TEST_F(DepartureTest, AnyPassThatIsUpdatedWithinGivesTheNewestWeights) {
         std::filesystem::remove_all(path());
         DriverRig rig(path(), options);
         zero::Driver& driver = rig.driver();
-        const std::vector<std::uint32_t> units = trained_units(rig.layout());
+        const std::vector<std::uint32_t> units = zero::in_order_of_visits(rig.layout(), {});
         constexpr std::uint64_t updates = 48;
         for (std::uint64_t update = 1; update <= updates; ++update) {
             std::vector<zero::Visit> expected;
@@ -107,7 +98,7 @@ TEST_F(DepartureTest, WeightsAreTakenFromWhereComputeHasReadThem) {
         std::filesystem::remove_all(path());
         zero::TraceRecorder recorder(10000);
         DriverRig rig(path(), {.device = device, .trace = &recorder});
-        const std::vector<std::uint32_t> units = trained_units(rig.layout());
+        const std::vector<std::uint32_t> units = zero::in_order_of_visits(rig.layout(), {});
         recorder.begin_step(1);
         rig.driver().visit({}, {});
         rig.driver().begin_update(units, zero::ResidentTiles::written, zero::UpdateAt::departure);
@@ -136,20 +127,14 @@ TEST_F(DepartureTest, WeightsAreTakenFromWhereComputeHasReadThem) {
 }
 
 [[noreturn]] void update_from_a_device_that_hangs(const std::string& path) {
-    auto* rig = new DriverRig(path, {.device = zero::DeviceKind::emulated,
-                                     .copies_out_hang = true,
-                                     .deadline = std::chrono::seconds(1)});  // kept until the process ends
-    try {
+    auto* rig = new DriverRig(
+        path, {.device = zero::DeviceKind::emulated, .copies_out_hang = true, .deadline = std::chrono::seconds(1)});
+    exit_with_error(*rig, [&] {
         rig->driver().visit({}, {});
         rig->driver().begin_update({0}, zero::ResidentTiles::written, zero::UpdateAt::departure);
         rig->driver().visit({{0}}, {});
         rig->update_unit(0, 1);
-    } catch (const Error& error) {
-        std::fprintf(stderr, "code %d: %s\n", static_cast<int>(error.code()), error.what());
-    }
-    rig->end_driver();
-    std::fflush(stderr);
-    ::_exit(7);
+    });
 }
 
 TEST_F(DepartureTest, ACopyBackThatDoesNotEndIsReportedAtTheDeadline) {

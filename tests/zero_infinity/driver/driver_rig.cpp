@@ -1,11 +1,15 @@
 #include "tests/zero_infinity/driver/driver_rig.h"
 
+#include "aio/words/error.h"
 #include "aio/words/io_error.h"
 #include "pinned_pool/region.h"
 #include "swap/store/blocking.h"
+#include "zero_infinity/plan/update_sequence.h"
 
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -248,10 +252,7 @@ std::uint64_t DriverRig::wrong_in(store::TensorStore& store, std::uint64_t updat
 }
 
 void DriverRig::begin_update(zero::ResidentTiles residents) {
-    std::vector<std::uint32_t> units;
-    for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit)
-        if (layout_.unit(unit).tile_count() > 0) units.push_back(unit);
-    driver_->begin_update(units, residents);
+    driver_->begin_update(zero::in_order_of_visits(layout_, {}), residents);
 }
 
 void DriverRig::update(std::uint64_t step, zero::ResidentTiles residents) {
@@ -266,6 +267,17 @@ void DriverRig::update_unit(std::uint32_t unit, std::uint64_t step) {
                           workers_);
         driver_->put_back(*staged);
     }
+}
+
+void exit_with_error(DriverRig& rig, const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        std::fprintf(stderr, "code %d: %s\n", static_cast<int>(error.code()), error.what());
+    }
+    rig.end_driver();
+    std::fflush(stderr);
+    ::_exit(7);
 }
 
 }  // namespace penstock::testing

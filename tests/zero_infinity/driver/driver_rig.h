@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -150,5 +151,9 @@ class DriverRig {
     std::unique_ptr<zero::Driver> driver_;
     std::vector<std::byte> zero_gradient_;
 };
+
+// Of a process of its own, whose device is stuck: prints what `work` throws, ends the driver, and exits with 7. The rig
+// is kept: the device may still be at its memory.
+[[noreturn]] void exit_with_error(DriverRig& rig, const std::function<void()>& work);
 
 }  // namespace penstock::testing

@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "tests/temporary_directory.h"
+#include "zero_infinity/plan/update_sequence.h"
 
 #include <gtest/gtest.h>
 
@@ -177,9 +178,7 @@ TEST_P(DriverTest, WhatIsTakenBackIsAsTheNewestCommitHasIt) {
     for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
         std::filesystem::remove_all(path());
         DriverRig rig(path(), {.device = device});
-        std::vector<std::uint32_t> units;
-        for (std::uint32_t unit = 0; unit < rig.layout().unit_count(); ++unit)
-            if (rig.layout().unit(unit).tile_count() > 0) units.push_back(unit);
+        std::vector<std::uint32_t> units = zero::in_order_of_visits(rig.layout(), {});
         for (std::uint64_t step = 1; step <= 3; ++step) {
             rig.update(step);
             rig.driver().end_update();
@@ -212,9 +211,7 @@ TEST_P(DriverTest, AnUpdateMayBeginWhileTheOneBeforeIsWritten) {
           RigOptions{.device = apart, .host_budget_bytes = RigOptions::passage_of_one_unit}}) {
         std::filesystem::remove_all(path());
         DriverRig rig(path(), options);
-        std::vector<std::uint32_t> units;
-        for (std::uint32_t unit = 0; unit < rig.layout().unit_count(); ++unit)
-            if (rig.layout().unit(unit).tile_count() > 0) units.push_back(unit);
+        std::vector<std::uint32_t> units = zero::in_order_of_visits(rig.layout(), {});
         constexpr std::uint64_t updates = 20;
         for (std::uint64_t update = 1; update <= updates; ++update) {
             std::shuffle(units.begin(), units.end(), random);
@@ -307,14 +304,7 @@ class StuckDriverTest : public DriverTest {
     [[noreturn]] void end_stuck(const RigOptions& options) {
         auto* rig = new DriverRig(path(), options);
         rig->faults.stuck = options.device == zero::DeviceKind::cpu;
-        try {
-            rig->wrong_weights(zero::Pass::training, 0);
-        } catch (const Error& error) {
-            std::fprintf(stderr, "code %d: %s\n", static_cast<int>(error.code()), error.what());
-        }
-        rig->end_driver();
-        std::fflush(stderr);
-        ::_exit(7);
+        exit_with_error(*rig, [&] { rig->wrong_weights(zero::Pass::training, 0); });
     }
 };
 
