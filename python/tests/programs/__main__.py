@@ -18,8 +18,9 @@ import torch  # noqa: E402
 
 from cores import NATIVE, round_each_operation  # noqa: E402
 from programs.crowd import run_many  # noqa: E402
-from programs.draw import NOUNS, draw_program  # noqa: E402
+from programs.draw import draw_program  # noqa: E402
 from programs.managed import MODES  # noqa: E402
+from programs.nouns import NOUNS  # noqa: E402
 from programs.program import words  # noqa: E402
 from programs.runner import verdict_of, verdicts, plain_run  # noqa: E402
 from programs.shrink import shrunk  # noqa: E402

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ class OneBackward(Backward):
 class Accumulated(Backward):
     """two or three forwards, each with its backward, then the update; the engine is told how many"""
 
-    one_backward = engine_only = True
+    one_backward, loop = True, "engine"
 
     def __init__(self, draw: random.Random) -> None:
         super().__init__(draw)
@@ -235,6 +236,34 @@ class ModelReentrant(Backward):
         out = checkpoint(lambda _: script.world.model(data), gradients, use_reentrant=True)
         script.backward(step, script.loss(step, out))
         script.update(step)
+
+
+@BACKWARDS.of(1)
+class InThread(Backward):
+    """the forward is made by another thread, the backward by this one"""
+
+    one_backward = True
+
+    def step(self, script: Script, step: int) -> None:
+        with ThreadPoolExecutor(1) as thread:
+            out = thread.submit(script.forward, step).result()
+        script.backward(step, script.loss(step, out))
+        script.update(step)
+
+
+@BACKWARDS.of(1)
+class Closure(Backward):
+    """optimizer.step is given a closure that makes forward and backward"""
+
+    one_backward, loop = True, "torch"
+
+    def step(self, script: Script, step: int) -> None:
+        def closure() -> Tensor:
+            loss = script.loss(step, script.forward(step))
+            script.backward(step, loss)
+            return loss
+        script.world.note("closure", script.world.optimizer.step(closure))
+        script.world.optimizer.zero_grad()
 
 
 @BACKWARDS.of(2)

@@ -4,17 +4,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from . import backwards, hooks, outside, parts_computing, parts_drawing, parts_graph, parts_holding  # noqa: F401
 from .arguments import GIVES, TAKES
 from .calls import CALLS
 from .named import Named, name_of
+from .nouns import NOUNS
 from .part import PARTS
 from .program import Program, UnitPlan
 from .script import BACKWARDS, OUTSIDE
 from .world import OPTIMIZERS
 
-NOUNS: dict[str, Named[Any]] = {"parts": PARTS, "takes": TAKES, "gives": GIVES, "calls": CALLS, "outside": OUTSIDE,
-                                "backwards": BACKWARDS}
 ORDERS = ("after_backward", "deferred", "in_backward", "speculative", "balanced")
 WITHIN = ("in_backward", "speculative", "balanced")
 
@@ -69,11 +67,10 @@ def _draw(seed: int, draw: random.Random) -> Program:
     outside = _some(draw, OUTSIDE, draw.choice((0, 1, 1, 2, 3)), but["outside"])
     if any(name_of(part) == "raises" for unit in units for part in unit.parts) and order not in WITHIN:
         outside = (*outside, "caught_errors/0") if "caught_errors" not in map(name_of, outside) else outside
-    loop = "engine" if BACKWARDS.makers[name_of(backward)].engine_only else draw.choice(  # type: ignore
-        ("engine", "torch"))
-    return Program(seed, draw.choice(("linear", "linear", "tokens", "tied")), units, _route(draw, len(units)),
+    loop = BACKWARDS.makers[name_of(backward)].loop or draw.choice(("engine", "torch"))  # type: ignore
+    return Program(seed, draw.choice(("linear", "linear", "tokens", "tied", "aliased")), units, _route(draw, len(units)),
                    TAKES.draw(draw), outside, backward, loop, draw.choice(list(OPTIMIZERS)), draw.choice((3, 3, 4, 5)),
-                   order)
+                   order, draw.choice(("units", "units", "units", "parts", "resident")))
 
 
 def _unit(draw: random.Random) -> UnitPlan:

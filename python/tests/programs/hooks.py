@@ -97,9 +97,12 @@ class RunningStatistic(Registered):
 
 @OUTSIDE.of(4)
 class OutputChanged(Registered):
-    """a forward hook gives another output (steering), by a factor that the script changes with each step"""
+    """a forward hook gives another output (steering), by a factor that the script changes with each step, or before
+    backward, too"""
 
-    factor = 1.1
+    def __init__(self, draw: random.Random) -> None:
+        super().__init__(draw)
+        self.factor, self.restless = 1.1, draw.random() < 0.3
 
     def register(self, world: World) -> list[Any]:
         def steer(module: Any, given: Any, out: Any) -> Any:
@@ -109,6 +112,10 @@ class OutputChanged(Registered):
     def before(self, world: World, step: int) -> None:
         super().before(world, step)
         self.factor = 1.1 + 0.1 * step
+
+    def between(self, world: World, step: int) -> None:
+        if self.restless:
+            self.factor *= 1.5
 
 
 @OUTSIDE.of(2)

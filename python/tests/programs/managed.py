@@ -38,7 +38,13 @@ class Managed(World):
             settings = replace(settings, clip=1e9)  # it clips nothing, and is speculated on
         opener = OpenNativeCore(update_order=order) if NATIVE else test_core()
         self.engine, self.optimizer, _, _ = penstock.initialize(self.model, self.optimizer, core=opener,
-                                                                settings=settings)
+                                                                settings=settings, **self._cut())
+
+    def _cut(self) -> dict[str, Any]:
+        if self.program.cut == "parts":
+            return {"units": [f"units.{at}.parts.{part}" for at, unit in enumerate(self.program.units)
+                              for part in range(len(unit.parts))]}
+        return {"resident": ["units.0"]} if self.program.cut == "resident" else {}
 
     def __call__(self, data: torch.Tensor) -> torch.Tensor:
         return (self.engine if self.program.loop == "engine" else self.model)(data)  # type: ignore[no-any-return]

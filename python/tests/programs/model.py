@@ -34,7 +34,7 @@ class Unit(Counted):
 class Model(Counted):
     def __init__(self, program: Program) -> None:
         super().__init__()
-        self.reads_tokens = program.stem != "linear"
+        self.reads_tokens = program.stem in ("tokens", "tied")
         self.stem = nn.Embedding(CLASSES, WIDTH) if self.reads_tokens else nn.Linear(WIDTH, WIDTH)
         self.takes = TAKES.make(program.takes)
         self.units = nn.ModuleList(Unit(each, self.takes) for each in program.units)
@@ -43,6 +43,8 @@ class Model(Counted):
         self.head = nn.Linear(WIDTH, CLASSES, bias=False)
         if program.stem == "tied":
             self.head.weight = self.stem.weight
+        if program.stem == "aliased":
+            self.again = self.units[0]  # one module under two names
         self.route, self.calls = program.route, [CALLS.make(each.call) for each in program.units]
         for name, module in self.named_modules():
             if isinstance(module, Counted):

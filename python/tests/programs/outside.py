@@ -245,6 +245,15 @@ class WeightsChanged(Outside):
             world.model.load_state_dict(state)
 
 
+@OUTSIDE.of(1)
+class DataAssigned(Outside):
+    """.data of a weight is assigned between steps"""
+
+    def after(self, world: World, step: int) -> None:
+        name = self.draw.choice(world.names())
+        world.model.get_parameter(name).data = world.weight(name) * 0.9
+
+
 @OUTSIDE.of(2)
 class Likes(Outside):
     """what asks a weight for its shape alone: zeros_like, new_zeros, to("meta"), str, shape"""

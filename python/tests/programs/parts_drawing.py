@@ -45,7 +45,7 @@ class GlobalNoise(Part):
         return float(numpy.random.rand() if self.whose == "numpy" else numpy.random.randn())
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
-        return x + torch.tanh(self.linear(x)) * self._number()
+        return x + torch.tanh(self.linear(x * self._number()))
 
 
 @PARTS.of(5)
@@ -69,7 +69,7 @@ class OwnGenerator(Part):
             noise = own.random()
         else:
             noise = torch.from_numpy(own.standard_normal(WIDTH)).float()
-        return x + torch.tanh(self.linear(x)) * noise
+        return x + torch.tanh(self.linear(x * noise))
 
 
 @PARTS.of(2)

@@ -24,7 +24,7 @@ class Counter(Part):
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
         self.calls += 1
-        return x + torch.tanh(self.linear(x)) / (1 + 0.1 * self.calls)
+        return x + torch.tanh(self.linear(x / (1 + 0.1 * self.calls)))
 
 
 @PARTS.of(4)
@@ -53,7 +53,7 @@ class Collections(Part):
         else:
             held.append(x.detach().mean(0))
             x = x + held[-1] * 0.1
-        return x + torch.tanh(self.linear(x)) * (1 + 0.01 * len(held))
+        return x + torch.tanh(self.linear(x * (1 + 0.01 * len(held))))
 
 
 @PARTS.of(4)
@@ -174,7 +174,7 @@ class GrowingBuffer(Part):
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
         self.cache = torch.cat([self.cache, x.detach()[:1]])
-        return x + torch.tanh(self.linear(x)) * self.cache.mean(0)
+        return x + torch.tanh(self.linear(x + self.cache.mean(0)))
 
 
 @PARTS.of(3)
@@ -200,7 +200,7 @@ class Iterator(Part):
         self.factors = itertools.cycle(factors) if draw.random() < 0.5 else (each for _ in range(99) for each in factors)
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
-        return x + torch.tanh(self.linear(x)) * next(self.factors)
+        return x + torch.tanh(self.linear(x * next(self.factors)))
 
 
 @PARTS.of(3)
@@ -225,7 +225,7 @@ class StateElsewhere(Part):
             box = self.box if self.where == "object" else self.beneath["box"]
             box.number += 1
             number = box.number
-        return x + torch.tanh(self.linear(x)) / (1 + 0.1 * number)
+        return x + torch.tanh(self.linear(x / (1 + 0.1 * number)))
 
 
 class Box:
@@ -278,7 +278,7 @@ class Raises(Part):
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
         self.tried += 1
-        y = x + torch.tanh(self.linear(x)) / self.tried
+        y = x + torch.tanh(self.linear(x / self.tried))
         if self.fails:
             raise KeyError("raised in a forward")
         return y

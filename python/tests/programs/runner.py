@@ -13,6 +13,7 @@ import penstock
 
 from .managed import Managed, Mode
 from .notes import rendered
+from .nouns import NOUNS  # noqa: F401
 from .part import RAN
 from .program import Program
 from .script import Script
@@ -50,19 +51,19 @@ class Verdict:
 
 
 def run(make: Callable[[], World], program: Program) -> Run:
-    out, world = Run(), None
+    """What its script raises is its error; what its making raises is the generator's fault."""
+    out, world = Run(), make()
+    script = Script(program, world)
     try:
         with _limited():
-            world = make()
-            Script(program, world).run()
+            script.run()
             out.ran = Counter(RAN)
             out.lines = world.end()
     except (Exception, Hung) as error:
         out.error = error.with_traceback(None)
     with contextlib.suppress(Exception):
-        if world is not None:
-            world.close()
-    out.seen = [rendered(each) for each in world.seen] if world is not None else []
+        world.close()
+    out.seen = [rendered(each) for each in world.seen]
     return out
 
 
@@ -83,10 +84,10 @@ def verdict_of(program: Program, mode: Mode, plain: Run) -> Verdict:
 
 def compared(plain: Run, managed: Run, may_repeat: bool) -> Verdict:
     """Where forwards may run again, a hook's list outside of the model has their runs, too."""
-    error = managed.error
+    error = managed.error  # NonFiniteError is wrong by itself: plain torch's numbers are numbers
     if isinstance(error, Hung):
         return Verdict("hangs")
-    if isinstance(error, penstock.PenstockError):
+    if isinstance(error, penstock.PenstockError) and not isinstance(error, penstock.NonFiniteError):
         return Verdict("refused", f"{type(error).__name__}: {error}")
     if error is not None:
         return Verdict("fails", f"{type(error).__name__}: {error}")

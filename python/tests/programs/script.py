@@ -60,7 +60,7 @@ class Backward:
     """What a step's forwards and backwards are."""
 
     one_backward = False  # a step has one backward only, or the engine is told how many
-    engine_only = False
+    loop = ""  # the only one in which it can be; "": either
     accumulation = 1
 
     def __init__(self, draw: random.Random) -> None:

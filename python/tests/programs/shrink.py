@@ -25,7 +25,7 @@ def _smaller(program: Program) -> Iterator[Program]:
             yield _without_unit(program, at)
     for at in range(len(program.outside)):
         yield replace(program, outside=(*program.outside[:at], *program.outside[at + 1:]))
-    for name in ("backward", "takes", "stem", "loop", "optimizer", "order"):
+    for name in ("backward", "takes", "stem", "loop", "optimizer", "order", "cut"):
         simple = getattr(SIMPLEST, name)
         if getattr(program, name) != simple:
             yield replace(program, **{name: simple})
