@@ -268,7 +268,7 @@ class Closure(Backward):
 
 @BACKWARDS.of(2)
 class ThrownAway(Backward):
-    """every other step's first gradients are thrown away by zero_grad, and a forward's graph is never gone back through"""
+    """every other step's first gradients are thrown away by zero_grad, and a forward's graph is never used"""
 
     def step(self, script: Script, step: int) -> None:
         script.backward(step, script.loss(step, script.forward(step)))

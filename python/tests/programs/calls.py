@@ -43,7 +43,8 @@ def functional(draw: random.Random) -> Call:
     def call(model: Any, unit: Any, x: Tensor) -> Tensor:
         args, kwargs = model.takes.pack(x)
         parameters = {"parts.0.linear.bias": model.bias} if replaces and hasattr(unit.parts[0].linear, "bias") else {}
-        return unit.gives.read(torch.func.functional_call(unit, parameters, args, kwargs))  # type: ignore[no-any-return]
+        out = torch.func.functional_call(unit, parameters, args, kwargs)
+        return unit.gives.read(out)  # type: ignore[no-any-return]
     return call
 
 

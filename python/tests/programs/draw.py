@@ -68,13 +68,15 @@ def _draw(seed: int, draw: random.Random) -> Program:
     if any(name_of(part) == "raises" for unit in units for part in unit.parts) and order not in WITHIN:
         outside = (*outside, "caught_errors/0") if "caught_errors" not in map(name_of, outside) else outside
     loop = BACKWARDS.makers[name_of(backward)].loop or draw.choice(("engine", "torch"))  # type: ignore
-    return Program(seed, draw.choice(("linear", "linear", "tokens", "tied", "aliased")), units, _route(draw, len(units)),
-                   TAKES.draw(draw), outside, backward, loop, draw.choice(list(OPTIMIZERS)), draw.choice((3, 3, 4, 5)),
-                   order, draw.choice(("units", "units", "units", "parts", "resident")))
+    stem = draw.choice(("linear", "linear", "tokens", "tied", "aliased"))
+    return Program(seed, stem, units, _route(draw, len(units)), TAKES.draw(draw), outside, backward, loop,
+                   draw.choice(list(OPTIMIZERS)), draw.choice((3, 3, 4, 5)), order,
+                   draw.choice(("units", "units", "units", "parts", "resident")))
 
 
 def _unit(draw: random.Random) -> UnitPlan:
-    return UnitPlan(tuple(PARTS.draw(draw) for _ in range(draw.choice((1, 1, 2, 3)))), GIVES.draw(draw), CALLS.draw(draw))
+    parts = tuple(PARTS.draw(draw) for _ in range(draw.choice((1, 1, 2, 3))))
+    return UnitPlan(parts, GIVES.draw(draw), CALLS.draw(draw))
 
 
 def _some(draw: random.Random, named: Named[Any], count: int, but: list[str]) -> tuple[str, ...]:

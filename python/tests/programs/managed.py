@@ -21,7 +21,10 @@ MODES: tuple[Mode, ...] = ("auto", "room", "recompute")
 
 def settings_of(mode: Mode, draw: random.Random) -> penstock.Settings:
     """The settings that ask for a mode; `draw` decides when there is room. The only place that knows them."""
-    return penstock.Settings(activations="recompute" if mode == "recompute" else "keep",
+    if mode == "recompute":
+        return penstock.Settings(activations="recompute")
+    default: Any = penstock.Settings().activations
+    return penstock.Settings(activations="auto" if default == "auto" else "keep",
                              graph_budget_bytes=draw.randrange(20_000) if mode == "room" else None)
 
 

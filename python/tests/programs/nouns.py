@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import backwards, hooks, outside, parts_computing, parts_drawing, parts_graph, parts_holding  # noqa: F401
+from . import backwards, hooks, outside, outside_weights  # noqa: F401
+from . import parts_computing, parts_drawing, parts_graph, parts_holding  # noqa: F401
 from .arguments import GIVES, TAKES
 from .calls import CALLS
 from .named import Named

@@ -36,7 +36,7 @@ class Counted(nn.Module):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "forward" in vars(cls):
-            cls.forward = _counted(vars(cls)["forward"])  # type: ignore[method-assign]
+            cls.forward = _counted(vars(cls)["forward"])
 
 
 def _counted(forward: Any) -> Any:

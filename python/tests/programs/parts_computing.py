@@ -233,7 +233,8 @@ class Sparse(Part):
         y = x + self.table(x.detach().argmax(1))
         if self.sparse:
             at = torch.tensor([[0, 1, 2], [2, 0, 3]])
-            y = y + torch.sparse.mm(torch.sparse_coo_tensor(at, self.linear.bias[:3], (WIDTH, WIDTH)), y.float().t()).t()
+            weight = torch.sparse_coo_tensor(at, self.linear.bias[:3], (WIDTH, WIDTH))
+            y = y + torch.sparse.mm(weight, y.float().t()).t()
         return y + torch.tanh(self.linear(y))
 
 
@@ -253,7 +254,8 @@ class CallsAnotherUnit(Part):
     """A part of another unit is called within this one's forward."""
 
     def join(self, model: Any, unit: int) -> None:
-        self.others = [part for each in list(model.units)[:unit] for part in each.parts if isinstance(part, Linear)][-1:]
+        before = [part for each in list(model.units)[:unit] for part in each.parts]
+        self.others = [each for each in before if isinstance(each, Linear)][-1:]
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
         for each in self.others:

@@ -55,9 +55,12 @@ class OwnGenerator(Part):
     def __init__(self, draw: random.Random) -> None:
         super().__init__(draw)
         seed = draw.randrange(100)
-        self.whose, self.where = draw.choice(("torch", "numpy", "old numpy", "python")), draw.choice(("", "list", "dict"))
-        made = {"torch": lambda: torch.Generator().manual_seed(seed), "numpy": lambda: numpy.random.default_rng(seed),
-                "old numpy": lambda: numpy.random.RandomState(seed), "python": lambda: random.Random(seed)}[self.whose]()
+        self.whose = draw.choice(("torch", "numpy", "old numpy", "python"))
+        self.where = draw.choice(("", "list", "dict"))
+        makers: Any = {"torch": lambda: torch.Generator().manual_seed(seed),
+                       "numpy": lambda: numpy.random.default_rng(seed),
+                       "old numpy": lambda: numpy.random.RandomState(seed), "python": lambda: random.Random(seed)}
+        made = makers[self.whose]()
         self.generator: Any = {"": made, "list": [made], "dict": {"it": made}}[self.where]
 
     def forward(self, x: Tensor, given: Given) -> Tensor:

@@ -55,7 +55,7 @@ class SavedHooksWithin(Part):
             kept.append(each.detach().clone())
             return len(kept) - 1
         hooks: Any = {
-            "on cpu": lambda: save_on_cpu(), "copies": lambda: saved_tensors_hooks(lambda each: each * 1, lambda each: each),
+            "on cpu": save_on_cpu, "copies": lambda: saved_tensors_hooks(lambda each: each * 1, lambda each: each),
             "halves": lambda: saved_tensors_hooks(lambda each: (each.dtype, each.to(torch.bfloat16)),
                                                   lambda each: each[1].to(each[0])),
             "places": lambda: saved_tensors_hooks(put, lambda at: kept[at])}[self.how]()
@@ -191,7 +191,7 @@ class KeepsDetachedWeight(Part):
 
 @PARTS.of(2)
 class Directly(Part):
-    """Parameters of its own beside modules: in a ParameterList, in a ParameterDict, one that is never used, a scalar."""
+    """Parameters of its own beside modules: in a ParameterList, in a ParameterDict, one that is never used."""
 
     def __init__(self, draw: random.Random) -> None:
         super().__init__(draw)

@@ -197,7 +197,8 @@ class Iterator(Part):
         super().__init__(draw)
         factors = [0.5, 1.0, 1.5, 2.0]
         draw.shuffle(factors)
-        self.factors = itertools.cycle(factors) if draw.random() < 0.5 else (each for _ in range(99) for each in factors)
+        generates = draw.random() < 0.5
+        self.factors = (each for _ in range(99) for each in factors) if generates else itertools.cycle(factors)
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
         return x + torch.tanh(self.linear(x * next(self.factors)))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .named import Named
 
@@ -17,8 +18,8 @@ class UnitPlan:
 class Program:
     """`route`: units in the order in which the model calls them. `outside`: what the script does beside its steps;
     `backward`: what a step's forwards and backwards are; `loop`: "engine" has engine.backward and engine.step, "torch"
-    loss.backward and optimizer.step; `cut`: what is a unit of the managed model, "units" of the list, "parts" of each, or
-    "resident": units, of which the first stays in memory; `seed`: of weights and data."""
+    loss.backward and optimizer.step; `cut`: what is a unit of the managed model, "units" of the list, "parts" of each,
+    or "resident": units, of which the first stays in memory; `seed`: of weights and data."""
 
     seed: int = 0
     stem: str = "linear"
@@ -34,11 +35,11 @@ class Program:
     cut: str = "units"
 
 
-def words(program: Program, nouns: dict[str, Named]) -> str:
+def words(program: Program, nouns: dict[str, Named[Any]]) -> str:
     """What it is, a line for each of its features."""
     lines = [f"{program.optimizer}, {program.steps} steps, loop of {program.loop}, order {program.order}, stem "
-             f"{program.stem}, cut by {program.cut}, units are called in the order {program.route}", f"takes {program.takes}: "
-             f"{nouns['takes'].words(program.takes)}"]
+             f"{program.stem}, cut by {program.cut}, units are called in the order {program.route}",
+             f"takes {program.takes}: {nouns['takes'].words(program.takes)}"]
     for at, unit in enumerate(program.units):
         lines.append(f"unit {at}")
         lines += [f"  {each}: {nouns['parts'].words(each)}" for each in unit.parts]
