@@ -10,6 +10,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,17 @@ def test_shrinking_leaves_what_is_needed():
     assert features(least) == {"counter", "twice", "alone", "called", "one_tensor", "one_backward"} - (
         {"called"} if len(least.units) == 1 else set())
     assert least.steps == 1 and least.outside == () and len(least.units) == 1
+
+
+def test_a_program_that_ends_its_process_is_told_and_others_are_tried():
+    ends: Any = "__import__('os')._exit(3)"
+    found = run_many([1, ends, 2], ["recompute"]).verdicts["recompute"]
+    assert found[ends].kind == "crashes" and "ended with 3" in found[ends].told
+    assert list(found) == [1, ends, 2] and {found[1].kind, found[2].kind}.isdisjoint({"crashes"})
+
+
+def test_workers_that_cannot_begin_are_an_error(monkeypatch, tmp_path):
+    (tmp_path / "penstock.py").write_text("raise ImportError('not here')")
+    monkeypatch.setenv("PENSTOCK_PACKAGE_AT", str(tmp_path))
+    with pytest.raises(RuntimeError, match="not here"):
+        run_many([1, 2], ["recompute"])

@@ -47,8 +47,8 @@ CROSSINGS = {
     "one carrier": of(takes="carried/2"), "a carrier called twice": of(takes="carried/0", route=(0, 0, 1)),
     "a dataclass": of(takes="one_object/7"), "containers come out": of(gives="containers/2"),
     "weights come out": of(gives="weights/5"), "views of weights come out": of(gives="weights/0"),
-    "functional call": of(call="functional/1"),
-    "functional call with a bias": of(call="functional/0"), "its forward": of(call="its_forward"),
+    "functional call": of(call="functional/0"),
+    "functional call with a bias": of(call="functional/1"), "its forward": of(call="its_forward"),
     "within saved hooks": of("dropout/1", call="within_saved_hooks/1"), "within autocast": of(call="within_autocast"),
     "twice in two modes": of("batch_norm/2", call="in_evaluation"), "switched between calls": of(
         "adapter", call="two_inputs"),

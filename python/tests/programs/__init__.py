@@ -5,5 +5,6 @@ compares, `shrink.py` leaves out what a fault does not need, `crowd.py` runs man
 
     python -m programs 17                 what program 17 is, and how it ends in each mode
     python -m programs 17 --shrink        the least of it that ends so
+    python -m programs "Program(...)"     the same of a program by its text
     python -m programs --count 300        how many differ, by class
 """

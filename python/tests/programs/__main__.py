@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import logging
 import os
@@ -21,14 +22,14 @@ from programs.crowd import run_many  # noqa: E402
 from programs.draw import draw_program  # noqa: E402
 from programs.managed import MODES  # noqa: E402
 from programs.nouns import NOUNS  # noqa: E402
-from programs.program import words  # noqa: E402
-from programs.runner import verdict_of, verdicts, plain_run  # noqa: E402
+from programs.program import Program, UnitPlan, words  # noqa: E402
+from programs.runner import SECONDS, plain_run, verdict_of, verdicts  # noqa: E402
 from programs.shrink import shrunk  # noqa: E402
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m programs", description=__doc__)
-    parser.add_argument("seeds", nargs="*", type=int)
+    parser.add_argument("programs", nargs="*", help="seeds, or texts: Program(...)")
     parser.add_argument("--mode", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--shrink", action="store_true", help="the least program that ends as this one does")
     parser.add_argument("--count", type=int, default=0, help="so many programs, from --first on")
@@ -45,21 +46,29 @@ def main() -> int:
         return work(given)
     if given.count:
         print(run_many(range(given.first, given.first + given.count), given.mode, given.jobs).table())
-    for seed in given.seeds:
-        show(seed, given)
+    for text in given.programs:
+        show(program_of(text), given)
     return 0
+
+
+def program_of(text: str) -> Program:
+    if text.isdecimal():
+        return draw_program(int(text))
+    return eval(text, {"Program": Program, "UnitPlan": UnitPlan})  # type: ignore[no-any-return]
 
 
 def work(given: Any) -> int:
-    for seed in given.seeds:
-        for mode, verdict in verdicts(draw_program(seed), tuple(given.mode)).items():
-            print(json.dumps({"seed": seed, "mode": mode, "kind": verdict.kind, "told": verdict.told}), flush=True)
+    for seed in given.programs:
+        faulthandler.dump_traceback_later(8 * SECONDS, exit=True)  # where no signal ends it
+        for mode, verdict in verdicts(program_of(seed), tuple(given.mode)).items():
+            said = {"seed": int(seed), "mode": mode, "kind": verdict.kind, "told": verdict.told[:400]}
+            print(json.dumps(said), flush=True)
+    faulthandler.cancel_dump_traceback_later()
     return 0
 
 
-def show(seed: int, given: Any) -> None:
-    program = draw_program(seed)
-    print(f"program {seed}\n{words(program, NOUNS)}\n{program}")
+def show(program: Program, given: Any) -> None:
+    print(f"{words(program, NOUNS)}\n{program}")
     for mode, verdict in verdicts(program, tuple(given.mode)).items():
         print(f"{mode}: {verdict.kind} {verdict.told}")
         if given.shrink and verdict.told:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -50,38 +51,49 @@ class Crowd:
 
 def run_many(seeds: Sequence[int], modes: Sequence[Mode], jobs: int = 1) -> Crowd:
     crowd, chunks = Crowd(), [list(seeds[at:at + CHUNK]) for at in range(0, len(seeds), CHUNK)]
-    running: list[tuple[list[int], subprocess.Popen[str]]] = []
-    while chunks or running:
-        while chunks and len(running) < jobs:
-            chunk = chunks.pop(0)
-            running.append((chunk, _begin(chunk, modes)))
-        chunk, process = running.pop(0)
-        left = list(chunk)
-        for seed, mode, verdict in _results(process):
+    workers: list[Worker] = []
+    while chunks or workers:
+        while chunks and len(workers) < jobs:
+            workers.append(Worker(chunks.pop(0), modes))
+        worker = workers.pop(0)
+        left = list(worker.seeds)
+        for seed, mode, verdict in worker.results():
             crowd.add(mode, seed, verdict)
-            if seed in left and mode == modes[-1]:
+            if mode == modes[-1]:
                 left.remove(seed)
         if left:  # the first of them has ended the process
-            for mode in modes:
-                if left[0] not in crowd.verdicts.get(mode, {}):
-                    crowd.add(mode, left[0], Verdict("crashes", f"the process ended with {process.returncode}"))
-                    break
-            if left[1:]:
-                chunks.insert(0, left[1:])
+            mode = next(each for each in modes if left[0] not in crowd.verdicts.get(each, {}))
+            for each in modes[modes.index(mode):]:
+                crowd.add(each, left[0], Verdict("crashes", worker.end()))
+            chunks[:0] = [left[1:]] if left[1:] else []
     return crowd
 
 
-def _begin(seeds: Sequence[int], modes: Sequence[Mode]) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([os.environ.get("PENSTOCK_PACKAGE_AT", str(TESTS.parent)), str(TESTS)])
-    return subprocess.Popen([sys.executable, "-m", "programs", "--worker", *map(str, seeds), "--mode", *modes],
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+class Worker:
+    """A process that runs programs and says how each ends."""
 
+    def __init__(self, seeds: list[int], modes: Sequence[Mode]) -> None:
+        self.seeds, self._said, self._errors = seeds, 0, tempfile.TemporaryFile("w+")
+        package = os.environ.get("PENSTOCK_PACKAGE_AT", str(TESTS.parent))
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([package, str(TESTS)])}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "programs", "--worker", *map(str, seeds), "--mode", *modes],
+            stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment,
+            cwd=TESTS)  # not where a package lies that is not asked for
 
-def _results(process: subprocess.Popen[str]) -> Iterator[tuple[int, Mode, Verdict]]:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("{"):
-            said = json.loads(line)
-            yield said["seed"], said["mode"], Verdict(said["kind"], said["told"])
-    process.wait()
+    def results(self) -> Iterator[tuple[int, Mode, Verdict]]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                said = json.loads(line)
+                self._said += 1
+                yield said["seed"], said["mode"], Verdict(said["kind"], said["told"])
+        self._process.wait()
+
+    def end(self) -> str:
+        """Of a process that has ended too early. One that was none from the beginning is no program's fault."""
+        self._errors.seek(0)
+        text = f"the process ended with {self._process.returncode}: {self._errors.read()[-600:]}"
+        if not self._said and self._process.returncode == 1:
+            raise RuntimeError(text)
+        return text
