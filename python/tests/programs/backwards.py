@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from .named import RARE
 from .script import BACKWARDS, Backward, Script
 
 Tensor = torch.Tensor
@@ -198,7 +199,7 @@ class ForwardInHook(Backward):
         script.update(step)
 
 
-@BACKWARDS.of(2)
+@BACKWARDS.of(RARE)
 class GradientPenalty(Backward):
     """a penalty on the gradient to the stem's output, which is differentiated again"""
 

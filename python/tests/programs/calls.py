@@ -10,7 +10,7 @@ import torch
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from .named import Named
+from .named import RARE, Named
 
 Tensor = torch.Tensor
 Call = Callable[[Any, Any, Tensor], Tensor]  # the model, the unit, x
@@ -37,15 +37,16 @@ def its_forward(draw: random.Random) -> Call:
 
 @CALLS.of(1)
 def functional(draw: random.Random) -> Call:
-    """torch.func.functional_call calls it, with nothing replaced, or with a bias of its own"""
-    replaces = draw.random() < 0.5
+    """torch.func.functional_call calls it, with nothing replaced"""
+    return lambda model, unit, x: through(
+        model, unit, x, lambda *args, **kwargs: torch.func.functional_call(unit, {}, args, kwargs))
 
-    def call(model: Any, unit: Any, x: Tensor) -> Tensor:
-        args, kwargs = model.takes.pack(x)
-        parameters = {"parts.0.linear.bias": model.bias} if replaces and hasattr(unit.parts[0].linear, "bias") else {}
-        out = torch.func.functional_call(unit, parameters, args, kwargs)
-        return unit.gives.read(out)  # type: ignore[no-any-return]
-    return call
+
+@CALLS.of(RARE)
+def functional_with_bias(draw: random.Random) -> Call:
+    """torch.func.functional_call calls it, with a bias of the model's in the place of its own"""
+    return lambda model, unit, x: through(model, unit, x, lambda *args, **kwargs: torch.func.functional_call(
+        unit, {"parts.0.linear.bias": model.bias} if hasattr(unit.parts[0].linear, "bias") else {}, args, kwargs))
 
 
 @CALLS.of(2)

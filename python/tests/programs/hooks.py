@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .named import RARE
 from .script import OUTSIDE, Outside
 from .world import World, modules_of
 
@@ -78,7 +79,7 @@ class StatisticInLoss(Registered):
         return loss * (1 + 0.01 * self.calls)
 
 
-@OUTSIDE.of(3)
+@OUTSIDE.of(RARE)
 class RunningStatistic(Registered):
     """a forward pre-hook keeps a running mean of what a module is given, and centres what it is given by it"""
 
@@ -102,7 +103,7 @@ class OutputChanged(Registered):
 
     def __init__(self, draw: random.Random) -> None:
         super().__init__(draw)
-        self.factor, self.restless = 1.1, draw.random() < 0.3
+        self.factor, self.restless = 1.1, draw.random() < 0.1
 
     def register(self, world: World) -> list[Any]:
         def steer(module: Any, given: Any, out: Any) -> Any:
@@ -229,13 +230,13 @@ class CallsAnotherInBackward(Registered):
 
 @OUTSIDE.of(1)
 class GlobalHook(Registered):
-    """a hook of all modules of the process counts calls"""
+    """a hook of all modules of the process counts calls of the model's"""
 
     def register(self, world: World) -> list[Any]:
-        seen = [0]
+        seen, own = [0], set(world.model.modules())
 
-        def count(*_: Any) -> None:
-            seen[0] += 1
+        def count(module: Any, *_: Any) -> None:
+            seen[0] += module in own
         handle = nn.modules.module.register_module_forward_hook(count)
         world.undo.append(handle.remove)
         world.undo.append(lambda: world.see(seen[0]))

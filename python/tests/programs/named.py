@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+RARE = 0.2
 
 
 class Named(Generic[T]):
@@ -15,10 +16,11 @@ class Named(Generic[T]):
 
     def __init__(self) -> None:
         self.makers: dict[str, Callable[..., T]] = {}
-        self.weights: dict[str, int] = {}
+        self.weights: dict[str, float] = {}
 
-    def of(self, weight: int) -> Callable[[Any], Any]:
-        """How often it is drawn, beside the others."""
+    def of(self, weight: float) -> Callable[[Any], Any]:
+        """How often it is drawn, beside the others. RARE is what a recompute cannot put back, or what is refused by
+        name: where one program in fifty may end in an error, few may have it."""
         def add(maker: Any) -> Any:
             name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", maker.__name__).lower()
             assert name not in self.makers and maker.__doc__, name

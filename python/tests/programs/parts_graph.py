@@ -11,6 +11,7 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
+from .named import RARE
 from .part import PARTS, WIDTH, Given, Part
 
 Tensor = torch.Tensor
@@ -56,12 +57,17 @@ class SavedHooksWithin(Part):
             return len(kept) - 1
         hooks: Any = {
             "on cpu": save_on_cpu, "copies": lambda: saved_tensors_hooks(lambda each: each * 1, lambda each: each),
-            "halves": lambda: saved_tensors_hooks(lambda each: (each.dtype, each.to(torch.bfloat16)),
-                                                  lambda each: each[1].to(each[0])),
+            "halves": lambda: saved_tensors_hooks(_half, lambda each: each[1].to(each[0])),
             "places": lambda: saved_tensors_hooks(put, lambda at: kept[at])}[self.how]()
         with hooks:
             y = torch.tanh(self.linear(x))
         return x + self.linear(y)
+
+
+def _half(each: Tensor) -> Any:
+    """Weights stay whole: they are none of what the program's hooks are given where a model is managed."""
+    is_weight = isinstance(each, nn.Parameter) or isinstance(each._base, nn.Parameter)
+    return each.dtype, each if is_weight else each.to(torch.bfloat16)
 
 
 @PARTS.of(3)
@@ -175,7 +181,7 @@ class KeepsWeight(Part):
         return x + torch.tanh(self.linear(x)) + 0.1 * (x @ kept)
 
 
-@PARTS.of(1)
+@PARTS.of(RARE)
 class KeepsDetachedWeight(Part):
     """A detached alias of its weight is kept in an attribute from one call to the next."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .named import RARE
 from .part import PARTS, WIDTH, Given, Part
 
 Tensor = torch.Tensor
@@ -189,7 +190,7 @@ class MadeAtTheFirstCall(Part):
         return x + torch.tanh(self.linear(x)) * self.table[:x.shape[0]]
 
 
-@PARTS.of(3)
+@PARTS.of(RARE)
 class Iterator(Part):
     """An iterator in an attribute gives the next factor at each call."""
 
@@ -204,29 +205,36 @@ class Iterator(Part):
         return x + torch.tanh(self.linear(x * next(self.factors)))
 
 
-@PARTS.of(3)
-class StateElsewhere(Part):
-    """A number outside of the module decides: in a closure, in an object that it refers to, in a dict beneath one."""
+@PARTS.of(RARE)
+class StateInClosure(Part):
+    """A number in a closure counts the calls, and decides."""
 
     def __init__(self, draw: random.Random) -> None:
         super().__init__(draw)
-        calls, self.where = [0], draw.choice(("closure", "object", "beneath"))
+        calls = [0]
 
         def count() -> int:
             calls[0] += 1
             return calls[0]
         self.count = count
-        self.box = Box()
-        self.beneath = {"box": self.box}
 
     def forward(self, x: Tensor, given: Given) -> Tensor:
-        if self.where == "closure":
-            number = self.count()
-        else:
-            box = self.box if self.where == "object" else self.beneath["box"]
-            box.number += 1
-            number = box.number
-        return x + torch.tanh(self.linear(x / (1 + 0.1 * number)))
+        return x + torch.tanh(self.linear(x / (1 + 0.1 * self.count())))
+
+
+@PARTS.of(2)
+class StateInObject(Part):
+    """A number of an object in an attribute, or in a dict in one, counts the calls, and decides."""
+
+    def __init__(self, draw: random.Random) -> None:
+        super().__init__(draw)
+        self.box, self.beneath = Box(), draw.random() < 0.5
+        self.boxes = {"box": self.box}
+
+    def forward(self, x: Tensor, given: Given) -> Tensor:
+        box = self.boxes["box"] if self.beneath else self.box
+        box.number += 1
+        return x + torch.tanh(self.linear(x / (1 + 0.1 * box.number)))
 
 
 class Box:
