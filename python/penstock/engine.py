@@ -15,7 +15,7 @@ from . import buffers, checkpoint, saved_hooks
 from .activations import Activations
 from .binding import Binding
 from .core import Core, PassKind, UpdateReport, Visit, What
-from .errors import NoGradientError, UsageError, some
+from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
 from .model_state import ModelState
 from .optimizer import Optimizer
@@ -223,6 +223,10 @@ class Engine(nn.Module):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), not the "
+                         "model")
 
     # Private.
     def _named(self, name: str) -> nn.Parameter:
