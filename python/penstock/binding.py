@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from . import heap
+from .addends import Addends
 from .bits import same_bits
 from .core import Core
 from .errors import ModelError, UsageError, some
@@ -49,6 +50,7 @@ class Binding:
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
         self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
+        self.addends = Addends()
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
         self.spoiled: str | None = None  # why the step that was begun cannot be made
@@ -301,4 +303,5 @@ class Binding:
             total.copy_(gradient)
         else:
             total.add_(gradient)
+        self.addends.came(place, total.dtype, opened.fresh)
         self.fed.add(place)

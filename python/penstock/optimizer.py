@@ -83,6 +83,7 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.check()
         if self._binding.spoiled is not None:
             raise UsageError(self._binding.spoiled)
+        self._binding.addends.check(self._binding.fed)
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
         self.report = self._core.update(replace(
