@@ -1,4 +1,4 @@
-"""How many gradients a step sums, and in which type: bfloat16 keeps 8 bits, and of many addends the later ones are lost."""
+"""How many gradients a step sums, and in which type: bfloat16 keeps 8 bits, and of many addends the later are lost."""
 from __future__ import annotations
 
 from collections import Counter

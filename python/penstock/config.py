@@ -90,10 +90,13 @@ class Config:
                   if any(each["key"] == key and each["from"] == "default" for each in self.resolved["obeyed"])]
         elsewhere = ["run.swap_directory"] if directories is not None and self.store is not None else []
         parts = {"nobody says": ruled,
-                 "read as something else": [f"{each['key']} ({each['became']})" for each in self.resolved["translated"]],
+                 "read as something else": [f"{each['key']} ({each['became']})"
+                                            for each in self.resolved["translated"]],
                  "without effect": [*self.without_effect, *elsewhere]}
         told = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in parts.items() if keys)
-        return f"{self.resolved['name']}: {told}. `python -m penstock config show FILE --all` says why" if told else None
+        if not told:
+            return None
+        return f"{self.resolved['name']}: {told}. `python -m penstock config show FILE --all` says more"
 
 
 def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: Resolve = config_library.resolve,

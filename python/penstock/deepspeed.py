@@ -1,5 +1,5 @@
-"""Arguments and calls that programs written for DeepSpeed make: what has a meaning here is obeyed, what can be nothing in
-one process is nothing, and the others are named."""
+"""Arguments and calls of programs that were written for DeepSpeed: what has a meaning here is obeyed, what can be
+nothing in one process is nothing, and the others are named."""
 from __future__ import annotations
 
 import contextlib

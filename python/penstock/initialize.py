@@ -46,12 +46,13 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     `optimizer` is one of torch's, or a function that makes one of `model_parameters`; None: AdamW of these, or of all
     that are trainable. `lr_scheduler` is one of that optimizer, or a function that makes one of ours. `units`,
     `resident`: see units.py. `weights`: a directory of Hugging Face's, from which each parameter of a new store is read
-    when it is its turn; the model may be on meta. `config`: DeepSpeed's JSON, see config.py; optimizer, scheduler and directories that are given beside it go
-    before its own, and a Store or Settings is merged with it. `known`: values of keys that it leaves to "auto", such as
-    {"optimizer.params.lr": 2e-5}. `ranks` False: of several processes that a launcher has started, each trains alone, in
-    a directory of its own. `training_data` is shuffled in each epoch by `shuffle_seed` and the epoch's number, unless
-    `shuffle` is False, and its loader goes on where a resumed training does (loader.py). The last six are DeepSpeed's:
-    `args` may name the configuration, as args.deepspeed_config, and the others are nothing in one process."""
+    when it is its turn; the model may be on meta. `config`: DeepSpeed's JSON, see config.py; optimizer, scheduler and
+    directories that are given beside it go before its own, and a Store or Settings is merged with it. `known`: values
+    of keys that it leaves to "auto", such as {"optimizer.params.lr": 2e-5}. `ranks` False: of several processes that a
+    launcher has started, each trains alone, in a directory of its own. `training_data` is shuffled in each epoch by
+    `shuffle_seed` and the epoch's number, unless `shuffle` is False, and its loader goes on where a resumed training
+    does (loader.py). The last six are DeepSpeed's: `args` may name the configuration, as args.deepspeed_config, and the
+    others are nothing in one process."""
     processes.check(ranks)
     deepspeed.check_arguments(mpu, mesh_param, dist_init_required)
     config = deepspeed.config_of(config, config_params, args)
@@ -98,8 +99,8 @@ def read_configuration(config: Any, known: Mapping[str, Any] | None, settings: S
     """What a configuration says, and what it and `settings` say together."""
     if config is None:
         if known:
-            raise UsageError("penstock.initialize(known=...) has values of what a configuration leaves to \"auto\", and "
-                             "no config is given")
+            raise UsageError("penstock.initialize(known=...) has values of what a configuration leaves to \"auto\", "
+                             "and no config is given")
         return None, settings or Settings()
     own = [name for name, given in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if given is not None]
     read = read_config(config, known, own=own)

@@ -1,5 +1,5 @@
-"""The loader that penstock.initialize(training_data=...) gives: torch's, shuffled anew in each epoch, which knows how far
-the training has come in it."""
+"""The loader that penstock.initialize(training_data=...) gives: torch's, shuffled anew in each epoch, which knows how
+far the training has come in it."""
 from __future__ import annotations
 
 import itertools
@@ -63,8 +63,8 @@ class Loader(DataLoader[Any]):
 
     def __init__(self, data: Any, settings: Settings, loading: Loading) -> None:
         if isinstance(data, DataLoader):
-            raise UsageError("penstock.initialize(training_data=...): a data set, of which a loader is made; a loader of "
-                             "your own needs nothing of ours: iterate over it")
+            raise UsageError("penstock.initialize(training_data=...): a data set, of which a loader is made; a loader "
+                             "of your own needs nothing of ours: iterate over it")
         streams = isinstance(data, IterableDataset)
         self._order = None if streams else Order(len(data), loading.shuffle, loading.seed)
         self._seed = loading.seed
@@ -97,8 +97,8 @@ class Loader(DataLoader[Any]):
         self.epoch, self.batches, of = json.loads(position)
         self._begun = None
         if of != self._of:
-            LOGGER.warning("training_data: rows, batch size, shuffling, seed and drop_last were %s and are %s: the order "
-                           "of epoch %d is gone, and epoch %d begins", of, self._of, self.epoch, self.epoch + 1)
+            LOGGER.warning("training_data: rows, batch size, shuffling, seed and drop_last were %s and are %s: the "
+                           "order of epoch %d is gone, and epoch %d begins", of, self._of, self.epoch, self.epoch + 1)
             self.epoch, self.batches = self.epoch + 1, 0
 
     # Private.

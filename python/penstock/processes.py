@@ -17,16 +17,16 @@ def check(ranks: Any) -> None:
     if ranks is False:
         return
     if ranks is not None:
-        raise UsageError(f"penstock.initialize(ranks={ranks!r}): one model over several processes is not there yet; there "
-                         "is False: each process trains alone, in a directory of its own")
+        raise UsageError(f"penstock.initialize(ranks={ranks!r}): one model over several processes is not there yet; "
+                         "there is False: each process trains alone, in a directory of its own")
     several = [f"{name} is {os.environ[name]}" for name in COUNTS if _is_several(os.environ.get(name, ""))]
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         several.append(f"torch.distributed has {distributed.get_world_size()} ranks")
     if several:
-        raise UsageError(f"{', '.join(several)}: a launcher has started several processes, and one model over several is "
-                         "not there yet. Start one; or say penstock.initialize(ranks=False): each trains alone then, in a "
-                         "directory of its own, with the rank in its name")
+        raise UsageError(f"{', '.join(several)}: a launcher has started several processes, and one model over several "
+                         "is not there yet. Start one; or say penstock.initialize(ranks=False): each trains alone "
+                         "then, in a directory of its own, with the rank in its name")
 
 
 def _is_several(count: str) -> bool:

@@ -26,8 +26,8 @@ class Sum(nn.Module):
 
 def open_engine(dtype=torch.bfloat16, config=None, core=None, **settings):
     model = Sum(dtype)
-    return penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.0), core=core or test_core(), config=config,
-                               settings=penstock.Settings(**settings) if config is None else None)[0]
+    return penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.0), core=core or test_core(),
+                               config=config, settings=penstock.Settings(**settings) if config is None else None)[0]
 
 
 def gradient(engine):

@@ -60,7 +60,8 @@ def test_what_only_the_configuration_says_is_obeyed_and_what_contradicts_is_refu
 
 def test_all_that_contradicts_is_one_error(tmp_path):
     config = read_config({"run": {"commit_every": 10}, "memory": {"prefetch_depth": 5}})
-    with pytest.raises(penstock.UsageError, match="prefetch_depth=4.*memory.prefetch_depth.*commit_steps=1.*run.commit_every"):
+    with pytest.raises(penstock.UsageError,
+                       match="prefetch_depth=4.*memory.prefetch_depth.*commit_steps=1.*run.commit_every"):
         config.store_at(penstock.Store(tmp_path, prefetch_depth=4, commit_steps=1))
     merged = config.store_at(penstock.Store(tmp_path, commit_steps=10))
     assert (merged.commit_steps, merged.prefetch_depth, merged.weights) == (10, 5, "nvme")

@@ -44,7 +44,8 @@ def test_what_means_something_for_several_processes_alone_is_named(given, text):
 
 
 def test_what_is_nothing_in_one_process_is_taken():
-    open_engine(args=Namespace(local_rank=-1), mpu=None, dist_init_required=False, distributed_port=29500, mesh_param=None)
+    open_engine(args=Namespace(local_rank=-1), mpu=None, dist_init_required=False, distributed_port=29500,
+                mesh_param=None)
 
 
 def test_positional_args_are_named():
@@ -103,7 +104,8 @@ def test_what_an_engine_of_deepspeeds_answers():
 
 
 @pytest.mark.parametrize("call, text", [
-    ("train_batch", "pipelines.*engine.backward"), ("eval_batch", "no_grad"), ("set_train_batch_size", "initialize anew"),
+    ("train_batch", "pipelines.*engine.backward"), ("eval_batch", "no_grad"),
+    ("set_train_batch_size", "initialize anew"),
     ("deepspeed_io", "training_data"), ("offload_states", "Store"), ("save_fp16_model", "save_16bit_model")])
 def test_a_call_that_there_is_not_is_named(call, text):
     engine = open_engine()[0]

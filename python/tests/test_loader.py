@@ -1,4 +1,4 @@
-"""The loader of penstock.initialize(training_data=...): its order is DeepSpeed's, and it goes on where the training does."""
+"""The loader of penstock.initialize(training_data=...): its order is DeepSpeed's, and it goes on where a run does."""
 from __future__ import annotations
 
 import pytest

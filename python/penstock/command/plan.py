@@ -56,8 +56,8 @@ def _plan(chosen: argparse.Namespace) -> int:
     model = model_of(chosen.model)
     batch = None if chosen.batch is None else batch_of(chosen.batch, model)
     loss = None if chosen.loss is None else _named(chosen.loss)
-    told = plan(model, None, place, optimizer=read.optimizer if read else None, settings=settings, batch=batch, loss=loss,
-                seconds=chosen.seconds, endurance_bytes=chosen.endurance * 1e12)
+    told = plan(model, None, place, optimizer=read.optimizer if read else None, settings=settings, batch=batch,
+                loss=loss, seconds=chosen.seconds, endurance_bytes=chosen.endurance * 1e12)
     print(told.json() if chosen.json else told)
     return 0
 

@@ -89,10 +89,12 @@ class Plan:
 
 
 def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-         store: Store | str | os.PathLike[str] | None = None, *, optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
+         store: Store | str | os.PathLike[str] | None = None, *,
+         optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
          model_parameters: Iterable[Any] | None = None, units: Sequence[str] = (), resident: Sequence[str] = (),
-         settings: Settings | None = None, known: Mapping[str, Any] | None = None, batch: Any = None, loss: Loss | None = None, tokens: int | None = None,
-         endurance_bytes: float = 0.0, seconds: float = 0.4) -> Plan:
+         settings: Settings | None = None, known: Mapping[str, Any] | None = None, batch: Any = None,
+         loss: Loss | None = None, tokens: int | None = None, endurance_bytes: float = 0.0,
+         seconds: float = 0.4) -> Plan:
     """What penstock.initialize() with the same arguments takes. Nothing is made, opened or changed; the model may be on
     meta, all of it. Raises FitError with the table, and the lightest settings that fit, where the pool does not fit into
     its budget or this machine, and what initialize() raises for arguments that cannot be. Whether there is room in the

@@ -105,7 +105,8 @@ TEST(ResolvedConfig, EveryKeyThatMayBeAutoStatesItsRuleAndTakesIt) {
 TEST(ResolvedConfig, ANumberThatNobodyKnowsIsMissingAndNotGuessed) {
     const std::string text = R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
         "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "bf16": {"enabled": "auto"},
-        "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+        "optimizer": {"type": "AdamW",
+                      "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
         "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto",
                                                      "warmup_num_steps": "auto", "warmup_type": "auto"}}})";
     const json all = resolved(text);
@@ -140,7 +141,8 @@ TEST(ResolvedConfig, BatchSizesThatFollowFromOthersAreNotMissing) {
 }
 
 TEST(ResolvedConfig, WhatTheChosenOptimizerOrScheduleHasNotIsNotMissing) {
-    const json all = resolved(R"({"optimizer": {"type": "SGD", "params": {"lr": 1, "betas": "auto", "momentum": "auto"}},
+    const json all = resolved(R"({
+        "optimizer": {"type": "SGD", "params": {"lr": 1, "betas": "auto", "momentum": "auto"}},
         "scheduler": {"type": "WarmupLR", "params": {"warmup_min_ratio": "auto", "total_num_steps": "auto"}}})");
     EXPECT_EQ(all["missing"], json({"optimizer.params.momentum"}));
 }
