@@ -104,12 +104,11 @@ class Loader(DataLoader[Any]):
     # Private.
     def _next(self) -> tuple[int, int]:
         """Where a new iterator begins."""
-        epoch, batches, begun = self.epoch, self.batches, self._begun
-        if begun is not None:
-            used = batches > begun.batches and self.trained() != begun.trained
-            epoch, batches = (epoch + 1, 0) if used else (begun.epoch, begun.batches)
-        ended = self._order is not None and batches > 0 and batches >= len(self)
-        return (epoch + 1, 0) if ended else (epoch, batches)
+        begun = self._begun
+        if begun is None:
+            return self.epoch, self.batches
+        used = self.batches > begun.batches and self.trained() != begun.trained
+        return (self.epoch + 1, 0) if used else (begun.epoch, begun.batches)
 
     def _given(self, batches: Iterator[Any], begun: Begun) -> Iterator[Any]:
         empty = True

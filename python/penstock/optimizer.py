@@ -131,8 +131,8 @@ class Optimizer(torch.optim.Optimizer):
         if self.snapshot_path is None:
             raise StorageError(f"the store is at step {self.updates}, the checkpoint at {updates}, and where the "
                                "snapshot of that step lies is not known: engine.load_checkpoint(directory) goes back "
-                               "to one of engine.save_checkpoint(), and transformers' Trainer keeps and finds them with "
-                               "penstock.hugging_face.KeepSnapshots(engine) among its callbacks")
+                               "to one of engine.save_checkpoint(), and transformers' Trainer keeps and finds them "
+                               "with penstock.hugging_face.KeepSnapshots(engine) among its callbacks")
         self._visits.end()
         self._binding.go_back(self.snapshot_path(updates))
         self._binding.fed.clear()
