@@ -25,7 +25,7 @@ def known_values(arguments: transformers.TrainingArguments, steps: int | None = 
     total = steps or (arguments.max_steps if arguments.max_steps > 0 else None)
     if total is not None:
         known["scheduler.params.total_num_steps"] = total
-        known["scheduler.params.warmup_num_steps"] = max(arguments.get_warmup_steps(total), 1)
+        known["scheduler.params.warmup_num_steps"] = arguments.get_warmup_steps(total)
     return known
 
 

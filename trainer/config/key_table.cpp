@@ -172,7 +172,8 @@ constexpr std::array key_list = {
     KeySpec{"scheduler.params.warmup_num_steps", integer, "", {1, trillion}, {}, fixed,
             "steps of the warm-up; fewer than 2 count as 2",
             schedule_default<&Schedule::warmup_num_steps>}
-            .shared(known_alone),
+            .shared({.effect = Effect::obeyed, .automatic = "what the caller knows", .needed = true,
+                     .range = {0, trillion}}),
     KeySpec{"scheduler.params.warmup_type", choice, "", {}, all_words<WarmupCourse>, fixed, "course of the warm-up",
             schedule_default<&Schedule::warmup_type>}
             .shared(known_alone),

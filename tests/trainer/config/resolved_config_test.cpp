@@ -165,6 +165,12 @@ TEST(ResolvedConfig, AValueForAKeyThatThereIsNotIsSaid) {
     EXPECT_NE(wrong[0].find("'optimizer.params.learning_rate', which there is not"), std::string::npos) << wrong[0];
 }
 
+TEST(ResolvedConfig, NoWarmUpIsANumberOfSteps) {
+    const json all = resolved(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}})");
+    EXPECT_TRUE(all["wrong"].empty()) << all["wrong"];
+    EXPECT_EQ(all["values"]["scheduler.params.warmup_num_steps"], 0);
+}
+
 TEST(ResolvedConfig, ADeviceStandsThere) {
     const json all = resolved(R"({"memory": {"device": "cuda:1", "device_budget": "1GiB"}})");
     EXPECT_TRUE(all["wrong"].empty()) << all["wrong"];
