@@ -31,6 +31,17 @@ ABSENT = {
     "reload_states": "where things are kept is Store(weights=..., states=...)",
     "save_fp16_model": "it is engine.save_16bit_model()",
 }
+INIT_NOTHING = {"data_parallel_group", "mem_efficient_linear", "remote_device", "pin_memory", "config_dict_or_path",
+                "config", "sequence_data_parallel_group", "zero_param_parallel_group", "param_swapper"}
+INIT_NAMED = {
+    "module": "a model that is there is taken to the store by penstock.initialize(); make one within `with "
+              "penstock.zero.Init():`",
+    "dtype": "parameters have the type in which the model's code makes them; say it there, or as bf16.enabled of the "
+             "configuration",
+    "mpu": "a model in parts over several processes is not there",
+    "zero_quantized_weights": "numbers would be quantized",
+    "zero_quantized_nontrainable_weights": "numbers would be quantized",
+}
 
 
 class NoSuchCallError(UsageError, AttributeError):
@@ -56,6 +67,15 @@ def check_arguments(mpu: Any, mesh_param: Any, dist_init_required: bool | None) 
     if dist_init_required and not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise UsageError("penstock.initialize(dist_init_required=True): no process group is made, because one process "
                          "needs none; leave it out, or call torch.distributed.init_process_group() before")
+
+
+def check_init(given: Mapping[str, Any]) -> None:
+    """Arguments of deepspeed.zero.Init: where weights are, and of how many processes, is decided by the opening."""
+    for name, value in given.items():
+        if name in INIT_NAMED and value:
+            raise UsageError(f"penstock.zero.Init({name}=...): {INIT_NAMED[name]}")
+        if name not in INIT_NOTHING and name not in INIT_NAMED:
+            raise TypeError(f"penstock.zero.Init() has no argument '{name}'")
 
 
 def _of_command_line(args: Any) -> Any:

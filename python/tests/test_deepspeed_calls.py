@@ -48,6 +48,20 @@ def test_what_is_nothing_in_one_process_is_taken():
                 mesh_param=None)
 
 
+def test_the_place_where_a_model_is_made_takes_deepspeeds_arguments(tmp_path):
+    with penstock.zero.Init(tmp_path, config_dict_or_path={"zero_optimization": {"stage": 3}}, remote_device="cpu",
+                            pin_memory=True, module=None, dtype=None, enabled=False):
+        assert torch.nn.Linear(4, 4).weight.shape == (4, 4)
+    for wrong, text in (({"dtype": torch.bfloat16}, "bf16.enabled"), ({"module": small.Stack()}, "initialize")):
+        with pytest.raises(penstock.UsageError, match=rf"Init\({next(iter(wrong))}=.*{text}"):
+            penstock.zero.Init(tmp_path, **wrong)
+    with pytest.raises(TypeError, match="has no argument 'direktory'"):
+        penstock.zero.Init(direktory=tmp_path)
+    assert not hasattr(penstock.zero, "GatheredParameters")
+    with pytest.raises(penstock.UsageError, match="engine.gathered"):
+        penstock.zero.GatheredParameters([])
+
+
 def test_positional_args_are_named():
     with pytest.raises(penstock.UsageError, match=r"not Namespace; .*initialize\(args=..., model=...\)"):
         penstock.initialize(Namespace(), small.Stack())
