@@ -87,6 +87,19 @@ def test_a_training_that_is_stopped_goes_on_with_the_row_behind(data, stopped, t
     assert rows_of(tmp_path / "parts", stopped) + rows_of(tmp_path / "parts", 15 - stopped) == whole
 
 
+@pytest.mark.parametrize("data", [Rows, Stream])
+def test_a_training_that_is_stopped_at_the_end_of_an_epoch_begins_the_next(data, tmp_path):
+    engine, loader = open_loader(tmp_path, data())
+    for number, _ in enumerate(loader):
+        train(engine)
+        if number == 5:
+            break
+    engine.close()
+    engine, loader = open_loader(tmp_path, data())
+    assert sorted(epoch_of(loader, lambda: train(engine))) == list(range(ROWS)) and loader.epoch == 2
+    engine.close()
+
+
 def test_what_was_only_looked_at_comes_again(tmp_path):
     engine, loader = open_loader(tmp_path)
     first = next(iter(loader)).tolist()

@@ -66,7 +66,7 @@ MUTANTS = [
            "test_loader.py::test_a_training_that_is_stopped_goes_on_with_the_row_behind"),
     Mutant("an epoch whose last step was committed is given as an empty one", "loader.py",
            "        if resumed_at_its_end:\n            yield from self\n", "",
-           "test_loader.py::test_a_training_that_is_stopped_goes_on_with_the_row_behind"),
+           "test_loader.py::test_a_training_that_is_stopped_at_the_end_of_an_epoch_begins_the_next"),
     Mutant("what was only looked at does not come again", "loader.py",
            "used = self.batches > begun.batches and self.trained() != begun.trained", "used = True",
            "test_loader.py::test_what_was_only_looked_at_comes_again"),
