@@ -80,14 +80,10 @@ class Resolver {
 
     ResolvedConfig result() {
         const std::vector<std::string> missing = missing_values();
-        json out = {{"name", settings_.file()},
-                    {"values", json::object()},
-                    {"obeyed", json::array()},
-                    {"translated", translated_},
-                    {"without_effect", without_},
-                    {"auto", json::array()},
-                    {"missing", missing},
-                    {"wrong", wrong_}};
+        json out = {{"name", settings_.file()},   {"values", json::object()},
+                    {"obeyed", json::array()},    {"translated", translated_},
+                    {"without_effect", without_}, {"auto", json::array()},
+                    {"missing", missing},         {"wrong", wrong_}};
         for (const KeySpec* key : keys_of(Client::package)) {
             const std::string path(key->path);
             if (key->package.effect == Effect::without || key->package.effect == Effect::off) continue;
@@ -98,11 +94,11 @@ class Resolver {
                     {{"key", path}, {"value", value_of(path)}, {"from", source_of(path)}, {"what", key->help}});
         }
         for (const auto& [path, rule] : automatic_)
-            out["auto"].push_back({{"key", path},
-                                   {"became", std::ranges::find(missing, path) == missing.end()
-                                                  ? value_of(became_of(path))
-                                                  : json(nullptr)},
-                                   {"rule", rule}});
+            out["auto"].push_back(
+                {{"key", path},
+                 {"became",
+                  std::ranges::find(missing, path) == missing.end() ? value_of(became_of(path)) : json(nullptr)},
+                 {"rule", rule}});
         return {.json = out.dump(-1, ' ', false, json::error_handler_t::replace), .wrong = wrong_};
     }
 

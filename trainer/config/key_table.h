@@ -61,8 +61,8 @@ struct PackageRule {
     std::string_view why = {};        // a clause
     std::string_view automatic = {};  // what "auto" becomes where the client knows no value; empty: "auto" is no value
     bool needed = false;  // of a number that trains other weights: where nothing is known, "auto" becomes nothing
-    std::string_view fallback = {};   // as KeySpec::fallback
-    KeyRange range = {};              // high 0: as the program has it
+    std::string_view fallback = {};  // as KeySpec::fallback
+    KeyRange range = {};             // high 0: as the program has it
     std::optional<KeyType> type = {};
     std::span<const std::string_view> choices = {};
     std::span<const Alias> aliases = {};  // in any case of letters, and so are the choices then

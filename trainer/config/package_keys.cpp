@@ -11,7 +11,7 @@ using enum AtResume;
 
 constexpr std::string_view one_process = "there is one process";
 constexpr std::string_view own_memory = "memory is planned from memory.host_budget and the order of units";
-constexpr std::string_view own_io = 
+constexpr std::string_view own_io =
     "one thread hands all I/O to the kernel as soon as it may, and takes what has ended";
 constexpr std::string_view own_reads = "drives are read into host memory, also for a GPU";
 constexpr std::string_view pinned = "memory that a device copies from is always pinned";

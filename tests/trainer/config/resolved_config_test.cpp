@@ -134,7 +134,8 @@ TEST(ResolvedConfig, BatchSizesThatFollowFromOthersAreNotMissing) {
     EXPECT_EQ(missing(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": "auto"})"), 0U);
     EXPECT_EQ(missing(R"({"train_batch_size": 8, "gradient_accumulation_steps": "auto"})"), 1U);
     EXPECT_EQ(missing(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
-                          "gradient_accumulation_steps": "auto"})"), 0U);
+                          "gradient_accumulation_steps": "auto"})"),
+              0U);
     EXPECT_EQ(missing(R"({"train_batch_size": "auto", "gradient_accumulation_steps": 4})"), 1U);
     EXPECT_EQ(missing(R"({"gradient_accumulation_steps": "auto"})"), 1U);
     EXPECT_EQ(missing(R"({"train_micro_batch_size_per_gpu": "auto"})"), 1U);
