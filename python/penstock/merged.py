@@ -37,6 +37,8 @@ def merged_settings(given: Settings, read: Settings, said: Set[str], name: str) 
     """The same; of what nobody says, the configuration's defaults hold, which would hold without `given`."""
     _check(given, read, _settings_keys(said), name)
     own: dict[str, Any] = {field: getattr(given, field) for field in given.said or ()}
+    if isinstance(given.activations, Mapping):  # of single units: the configuration says it of the others
+        own["activations"] = {"*": read.activations_of_all, **given.activations}
     merged = replace(read, **own)
     if TOTAL in said and read.micro_batch is not None:
         rows = read.micro_batch * read.accumulation
@@ -70,5 +72,7 @@ def _check(given: Said, read: Said, keys: Mapping[str, str], name: str) -> None:
 
 
 def _agree(field: str, own: Any, other: Any) -> bool:
-    """A configuration says of a codec no more than whether it is exact."""
+    """A configuration says of a codec no more than whether it is exact, and nothing of single units."""
+    if field == "activations" and isinstance(own, Mapping):
+        return bool(own.get("*", other) == other)
     return bool(own == other) or field == "codec" and "compact" not in (own, other)

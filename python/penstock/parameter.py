@@ -6,6 +6,7 @@ around the class gets NaN, never somebody else's bytes.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -25,8 +26,11 @@ class Keeper(Protocol):
 
     def name_of(self, parameter: nn.Parameter) -> str: ...
 
+    def read_outside(self, parameters: list[Released], operation: str, run: Callable[[], Any]) -> Any:
+        """Values of these are wanted outside of their units: what `run` gives while they are there."""
+
     def touched(self, parameter: Released, operation: str) -> None:
-        """Its values are wanted outside of its unit: they are brought, or ReleasedError is raised."""
+        """What cannot be done with a parameter whose values are in the store: raises ReleasedError."""
 
 
 class Managed(nn.Parameter):
@@ -68,11 +72,9 @@ class Released(Managed):
         if name == "__get__":
             name = getattr(func.__self__, "__name__", name)
         if name not in cls.methods and name not in cls.attributes:
-            for each in pytree.tree_leaves((args, kwargs)):
-                if isinstance(each, Released):
-                    each.penstock_keeper.touched(each, name)
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **kwargs)
+            there = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Released)]
+            return _read(there, name, lambda: _called(func, args, kwargs))
+        return _called(func, args, kwargs)
 
     def __repr__(self) -> str:  # type: ignore[override]
         name = self.penstock_keeper.name_of(self)
@@ -85,3 +87,18 @@ class Released(Managed):
     def __reduce_ex__(self, protocol: Any) -> Any:
         self.penstock_keeper.touched(self, "pickle")
         raise NotImplementedError
+
+
+def _called(func: Any, args: Any, kwargs: Any) -> Any:
+    with torch._C.DisableTorchFunctionSubclass():
+        return func(*args, **kwargs)
+
+
+def _read(parameters: list[Released], operation: str, run: Callable[[], Any]) -> Any:
+    """Each model's by its own keeper."""
+    if not parameters:
+        return run()
+    keeper = parameters[0].penstock_keeper
+    own = [each for each in parameters if each.penstock_keeper is keeper]
+    others = [each for each in parameters if each.penstock_keeper is not keeper]
+    return keeper.read_outside(own, operation, lambda: _read(others, operation, run))

@@ -40,7 +40,7 @@ def test_every_setting_of_a_store_has_a_key_or_is_the_programs_alone():
     assert {each.name for each in fields(penstock.Store)} == {*STORE_KEYS, *ALONE}
     assert set(OTHER) == set(STORE_KEYS.values())
     assert {each.name for each in fields(penstock.Settings)} == {
-        *SETTINGS_KEYS, "accumulation", "micro_batch", "dtype", "loss_scale", "said"}
+        *SETTINGS_KEYS, "accumulation", "micro_batch", "dtype", "loss_scale", "room", "said"}
 
 
 @pytest.mark.parametrize("field, key", STORE_KEYS.items())
@@ -101,6 +101,16 @@ def test_settings_beside_a_configuration_are_merged_with_it():
     assert half.settings_with(penstock.Settings(drop_last=True)).loss_scale == LossScale(8, fixed=True)
     with pytest.raises(penstock.UsageError, match="loss_scale.*fp16"):
         half.settings_with(penstock.Settings(loss_scale=LossScale(16, fixed=True)))
+
+
+def test_activations_of_single_units_go_with_the_configurations_of_the_others():
+    config = read_config({"memory": {"activations": "recompute"}})
+    assert config.settings_with(penstock.Settings(activations={"blocks.0": "keep"})).activations == {
+        "*": "recompute", "blocks.0": "keep"}
+    with pytest.raises(penstock.UsageError, match="activations=.*memory.activations"):
+        config.settings_with(penstock.Settings(activations={"*": "keep"}))
+    with pytest.raises(penstock.UsageError, match="activations='keep'.*memory.activations"):
+        config.settings_with(penstock.Settings(activations="keep"))
 
 
 def test_batch_sizes_of_both_make_the_step_that_is_said():
