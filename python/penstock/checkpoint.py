@@ -32,6 +32,7 @@ def save(engine: Engine, directory: Path, tag: str | None, client_state: dict[st
     scheduler = engine.lr_scheduler.state_dict() if engine.lr_scheduler is not None else None
     state = {"client_state": client_state, "micro_steps": engine.micro_steps, "scheduler": scheduler,
              "loss_scale": engine.optimizer.loss_scale.encode() if engine.optimizer.loss_scale else "",
+             "loader": engine.loader.position() if engine.loader is not None else None,
              "optimizer": engine.optimizer.state_dict(), "buffers": buffers.persistent(engine.module)}
     engine.core.finish_snapshot()
     _replace(place / "engine.pt", lambda path: torch.save(state, path))
@@ -63,6 +64,8 @@ def load(engine: Engine, directory: Path, tag: str | None) -> tuple[str | None, 
         engine.lr_scheduler.load_state_dict(state["scheduler"])
     if state["loss_scale"] and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
+    if engine.loader is not None and state.get("loader") is not None:
+        engine.loader.go_to(state["loader"])
     buffers.take(engine.module, state["buffers"])
     engine.binding.fed.clear()
     return str(place), state["client_state"]
@@ -73,6 +76,8 @@ def committed_state(engine: Engine) -> dict[str, str]:
     state = {"micro_steps": str(engine.micro_steps)}
     if engine.optimizer.loss_scale is not None:
         state["loss_scale"] = engine.optimizer.loss_scale.encode()
+    if engine.loader is not None:
+        state["loader"] = engine.loader.position()
     if engine.lr_scheduler is not None:
         state["scheduler"] = json.dumps(engine.lr_scheduler.state_dict(), default=_not_kept)
     return state

@@ -15,8 +15,10 @@ from . import buffers, checkpoint, saved_hooks
 from .activations import Activations
 from .binding import Binding
 from .core import Core, PassKind, UpdateReport, Visit, What
+from .deepspeed import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
+from .loader import Loader
 from .model_state import ModelState
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped
@@ -31,7 +33,7 @@ from .units import Unit
 from .visits import Visits, in_backward
 
 
-class Engine(nn.Module):
+class Engine(DeepSpeedsCalls):
     """Made by penstock.initialize(). `module` is the model that was given; it may be called by itself as well, and its
     optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
     does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
@@ -51,6 +53,7 @@ class Engine(nn.Module):
         self.optimizer.client_state = self._client_state
         self.optimizer.extra = lambda: buffers.pack(self.module) if self.has_buffers else None
         self.lr_scheduler: Any = None
+        self.loader: Loader | None = None
         self.micro_steps = 0
         self.has_buffers = buffers.size(model) > 0
         self.progress = progress or Progress(settings.steps_per_print)
@@ -79,29 +82,41 @@ class Engine(nn.Module):
         if self.core.resumed is not None:
             checkpoint.take_committed_scheduler(self, self.core.resumed)
 
+    def use_loader(self, loader: Loader) -> None:
+        """Its position is committed with each step, and it goes on where the store does."""
+        self.loader = loader
+        addends = self.binding.addends  # alone: a loader does not keep its engine
+        loader.trained = lambda: addends.all
+        position = (self.core.resumed or {}).get("loader")
+        if position is not None:
+            loader.go_to(position)
+
     # The three calls of a step.
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's."""
         return self.module(*args, **kwargs)
 
-    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
-        """Adds the gradient of a micro-batch's loss, which it divides by their number and scales itself."""
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True, *,
+                 allreduce_gradients: bool = True, release_loss: bool = False) -> torch.Tensor:
+        """Adds the gradient of a micro-batch's loss, which it divides by their number (`scale_wrt_gas` False: not) and
+        scales itself. The others are DeepSpeed's, and nothing in one process."""
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise UsageError("engine.backward() takes a loss of one element, "
                              f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
-        scaled = loss / self.settings.accumulation if self.settings.accumulation > 1 else loss
+        scaled = loss / self.settings.accumulation if scale_wrt_gas and self.settings.accumulation > 1 else loss
         if self.optimizer.loss_scale is not None:
             scaled = scaled.float() * self.optimizer.loss_scale.value
         scaled.backward(retain_graph=retain_graph)
         self.progress.loss(loss)
         return loss
 
-    def step(self) -> None:
-        """Ends a micro-batch; with the last of an accumulation, updates, and tells the scheduler."""
+    def step(self, lr_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Ends a micro-batch; with the last of an accumulation, updates, and tells the scheduler, whose step() is given
+        `lr_kwargs`."""
         with Undisturbed():
-            self._step()
+            self._step(lr_kwargs or {})
 
-    def _step(self) -> None:
+    def _step(self, lr_kwargs: Mapping[str, Any]) -> None:
         self.micro_steps += 1
         if self.micro_steps % self.settings.accumulation != 0:
             return
@@ -111,7 +126,7 @@ class Engine(nn.Module):
                                   "before it")
         report = self.optimizer.update()
         if self.lr_scheduler is not None and report.updated:
-            self.lr_scheduler.step()
+            self.lr_scheduler.step(**lr_kwargs)
 
     def is_gradient_accumulation_boundary(self) -> bool:
         """Whether the next step() updates."""

@@ -13,6 +13,7 @@ import penstock
 from cores import NATIVE
 from mutant import Mutant
 from mutants_of_calls import CALLS
+from mutants_of_configurations import CONFIGURATIONS
 from penstock.native import library
 
 try:
@@ -137,6 +138,7 @@ MUTANTS = [
     Mutant("what nobody refers to stays laid aside", "shelf.py", "                self._core.drop(turn)\n",
            "                pass\n", "test_shelf.py", native=True),
     *CALLS,
+    *CONFIGURATIONS,
 ]
 
 
