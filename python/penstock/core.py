@@ -70,6 +70,7 @@ class ModelSpec:
     initial_accumulator: float = 0.0  # of Adagrad: the first value of its moment
     groups: tuple[GroupValues, ...] = ()
     extra: torch.Tensor | None = None  # bytes that are kept beside the weights, as they are at first
+    client_state: Mapping[str, str] = field(default_factory=dict)  # what a new store commits with its first weights
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
 from .files.incoming import Incoming
+from .going_on import first_state
+from .kept_scheduler import adopt, check_given
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .parameter import Managed
@@ -34,11 +36,13 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
                store: Store | str | os.PathLike[str] | None = None, core: OpenCore | None = None,
                config: Mapping[str, Any] | str | os.PathLike[str] | None = None, units: Sequence[str] = (),
                resident: Sequence[str] = (), weights: str | os.PathLike[str] | None = None,
-               settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None) -> Initialized:
+               settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None,
+               restore_random: bool = True) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
     the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
     `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is
-    one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a
+    one of that optimizer (see kept_scheduler.py), or a function that makes one of ours. `restore_random`: a store that
+    goes on puts the random states back, as they were when its newest step ended; nothing is drawn or set later. `units`, `resident`: see units.py. `weights`: a
     directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the model may be
     on meta. `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
     read = None if config is None else read_config(config)
@@ -59,7 +63,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     incoming = None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
-    spec = model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None)
+    if lr_scheduler is not None:
+        check_given(lr_scheduler, mapped.groups)
+    spec = model_spec(cut, mapped, buffers.Buffers(model).packed())
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
     opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
@@ -67,9 +73,12 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
     engine = Engine(model, cut, opened, mapped, settings, spec.inference, progress)
-    scheduler = _scheduler(lr_scheduler, engine.optimizer)
-    if scheduler is not None:
-        engine.use_scheduler(scheduler)
+    try:
+        scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
+        engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
+    except BaseException:
+        engine.close()
+        raise
     loader = None
     if training_data is not None:
         loader = DataLoader(training_data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn,
@@ -131,7 +140,7 @@ def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None) -> M
         for name, each in unit.own), unit.resident) for unit in cut if unit.index is not None]
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,
-                     mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra)
+                     mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra, first_state())
 
 
 def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tuple[Visit, ...]:
@@ -140,13 +149,5 @@ def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tu
     return tuple(each for each in reads if each)
 
 
-def _scheduler(given: Any, optimizer: Optimizer) -> Any:
-    """A scheduler made for the user's own optimizer goes on with ours: the groups are the same objects."""
-    if given is None:
-        return None
-    if isinstance(given, (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)):
-        given.optimizer = optimizer
-        return given
-    if callable(given):
-        return given(optimizer)
-    raise UsageError(f"lr_scheduler: a scheduler of torch or a function that makes one, not {type(given).__name__}")
+def _first_directory(store: Store | str | os.PathLike[str]) -> str:
+    return store.paths()[0] if isinstance(store, Store) else os.fspath(store)

@@ -109,7 +109,7 @@ MUTANTS = [
            "test_state.py::test_loading_what_is_there_leaves_the_masters_alone"),
     Mutant("the scheduler has not had its turn", "checkpoint.py", "    engine.lr_scheduler.step()\n", "",
            "test_state.py::test_a_program_that_is_stopped_goes_on_from_its_last_step"),
-    Mutant("buffers are not committed", "engine.py", "buffers.pack(self.module) if self.has_buffers else None", "None",
+    Mutant("buffers are not committed", "engine.py", "self.optimizer.extra = self.kept_buffers.packed", "pass",
            "test_state.py::test_a_program_that_is_stopped_goes_on_from_its_last_step"),
     Mutant("a parameter of another shape is taken", "files/incoming.py",
            "*self._extra(), *self._of_another_shape(own)]", "*self._extra()]",
