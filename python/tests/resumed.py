@@ -137,3 +137,26 @@ def losses_of(engine: penstock.Engine, until: int, with_metric: bool = False,
 
 def end_of(engine: penstock.Engine) -> dict[str, torch.Tensor]:
     return {**engine.state_dict(), "rates": torch.tensor(engine.get_lr()), "drawn": torch.rand(2)}
+
+
+def life(folder: Path, scheduler: str, order: str | None, accumulation: int, steps: int, commit_steps: int = 1) -> None:
+    """One life of the script as a process, to its end: the losses by step that it came to are added to a file, and at the
+    end there is a file of all that was trained. Each second step is the best one."""
+    import numpy
+    numpy.random.seed(5)
+    torch.set_num_threads(1)
+    store = None if order is None else {"commit_steps": commit_steps}
+    clip = 1.0 if order in ("speculative", "balanced", "deferred") else 0.0
+    engine = start(folder / "store", scheduler, order, penstock.Settings(accumulation, clip), store)
+
+    def note(engine: penstock.Engine) -> None:
+        if engine.global_steps % 2 == 0:
+            engine.save_checkpoint(folder / "checkpoints", "best", {"losses": losses[-1], "drawn": random.getstate()})
+    losses: list[float] = [0.0]
+    with (folder / "losses").open("a") as file:
+        while engine.global_steps < steps:
+            losses += losses_of(engine, engine.global_steps + 1, scheduler == "plateau", note)
+            file.write(f"{engine.global_steps} {losses[-1].hex()}\n")
+            file.flush()
+    torch.save({name: each.clone() for name, each in end_of(engine).items()}, folder / "end.pt")
+    engine.close()
