@@ -58,6 +58,8 @@ def encode(value: Any, place: str, compare: bool = True) -> Tree:
             raise _NotKept("does not come back equal")
     except _NotKept as problem:
         raise UsageError(f"{place}{problem.where} {problem.reason}") from None
+    except Unreadable as problem:
+        raise UsageError(f"{place} has {problem}, so that it would not come back") from None
     return tree
 
 
@@ -235,7 +237,8 @@ def _member(module: str, name: str, member: str) -> Any:
     for each in name.split("."):
         found = getattr(found, each, None)
     if not (isinstance(found, type) and issubclass(found, enum.Enum)) or member not in found.__members__:
-        raise Unreadable(f"{module}.{name}.{member}, which this program has not: import {module} before")
+        raise Unreadable(f"{module}.{name}.{member}, which nothing finds by this name: define it at the "
+                         f"top of a module, and import that one before")
     return found.__members__[member]
 
 

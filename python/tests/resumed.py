@@ -90,7 +90,7 @@ SCHEDULERS: dict[str, Callable[[Any], Any]] = {
     "polynomial": lambda optimizer: torchs.PolynomialLR(optimizer, 8, 2.0),
     "cosine": lambda optimizer: torchs.CosineAnnealingLR(optimizer, 5),
     "restarts": lambda optimizer: torchs.CosineAnnealingWarmRestarts(optimizer, 2, 2),
-    "one_cycle": lambda optimizer: torchs.OneCycleLR(optimizer, 0.05, total_steps=9),
+    "one_cycle": lambda optimizer: torchs.OneCycleLR(optimizer, 0.05, total_steps=20),
     "cyclic": lambda optimizer: torchs.CyclicLR(optimizer, 0.001, 0.01, 2, scale_fn=lambda x: 0.8 ** x),
     "swa": lambda optimizer: SWALR(optimizer, 0.002, 3),
     "sequence": sequence,

@@ -104,6 +104,30 @@ def test_files_of_the_users_beside_a_checkpoint_stay(tmp_path):
     assert {"store.txt", "tokenizer.json"} < set(os.listdir(tmp_path / "c" / "best"))
 
 
+def test_a_snapshot_beside_trainers_files_is_whole_or_not_there(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    from penstock.hugging_face import KeepSnapshots
+    engine = start(tmp_path / "a", "none")
+    losses_of(engine, 1)
+    args, state = argparse.Namespace(output_dir=str(tmp_path / "out")), argparse.Namespace(global_step=1)
+    checkpoint_1 = tmp_path / "out" / "checkpoint-1"
+    checkpoint_1.mkdir(parents=True)
+    callback = KeepSnapshots(engine)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.core, "finish_snapshot", lambda: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            callback.on_save(args, state, None)
+    engine.core.finish_snapshot()
+    assert os.listdir(checkpoint_1) == ["penstock-step-1.new"]
+    callback.on_train_begin(args, state, None)
+    assert os.listdir(checkpoint_1) == ["penstock-step-1"]
+    before = dict(engine.named_weights())
+    losses_of(engine, 2)
+    callback.on_init_end(args, state, None)
+    engine.optimizer.go_back(1)
+    assert equal(before, dict(engine.named_weights()))
+
+
 def test_latest_is_written_unless_it_is_not_wanted(tmp_path):
     engine = start(tmp_path / "a", "none")
     engine.save_checkpoint(tmp_path / "c", "one")

@@ -117,6 +117,13 @@ def test_a_value_without_a_kind_is_refused_by_its_place(value, said):
     assert str(refused.value).startswith("client_state['args'].best[1]")
 
 
+def test_a_value_that_would_not_be_found_again_is_refused():
+    class Local(enum.Enum):
+        HERE = 1
+    with pytest.raises(penstock.UsageError, match="state has .*Local.HERE, which nothing finds by this name"):
+        values.encode([Local.HERE], "state")
+
+
 def test_reading_runs_no_code_and_imports_nothing():
     for tree in (["os.system", "true"], ["enum", "os", "system", "x"], ["enum", "antigravity", "X", "A"], ["default", "exec"],
                  ["list", ["dict"], ["no such kind"]], ["dtype", "load"], ["timedelta", "x"], [3], [], ["numpy_array", "|O", ["tuple"], ["bytes", ""]]):

@@ -39,7 +39,7 @@ def server():
 
 def live(server, folder: Path, how: tuple, seconds: float | None = None) -> float:
     """Until it is killed after so many seconds, or to its end; how long that took."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     began = time.monotonic()
     process = server.Process(target=life, args=(folder, *how))
     process.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+from pathlib import Path
 
 import numpy
 import pytest
@@ -18,9 +19,21 @@ from cores import test_core as OpenCore
 from penstock import random_states
 from penstock.bits import same_bits
 from penstock.kept_scheduler import KeptScheduler
+from penstock.native import library
 from resumed import SCHEDULERS, end_of, losses_of, start
 
 STEPS = 8
+
+
+def has_library() -> bool:
+    try:
+        library.library()
+    except penstock.UsageError:
+        return False
+    return True
+
+
+needs_library = pytest.mark.skipif(not has_library(), reason="the C library is not built")
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +131,67 @@ def test_a_checkpoint_brings_random_states_back_where_they_are_wanted(tmp_path):
     assert losses_of(engine, 5) == expected
     engine.load_checkpoint(tmp_path / "checkpoints")
     assert losses_of(engine, 5) != expected
+
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+
+
+class Stopped(Exception):
+    pass
+
+
+def quick_start(folder, stop=None):
+    """The program of README.md as a process would run it, until so many steps are made."""
+    told = []
+
+    def note(step, loss):
+        told.append((step, loss))
+        if step == stop:
+            raise Stopped
+    code = README.split("```python\n")[1].split("```")[0]
+    for old, new in (("/nvme/quick-start", str(folder)), ("print(", "note("), ("engine.global_steps + 10", "10")):
+        assert old in code
+        code = code.replace(old, new)
+    torch.manual_seed(67280421310721)  # torch's own, which a process begins with
+    names = {"note": note}
+    try:
+        exec(compile(code, "README.md", "exec"), names)
+    except Stopped:
+        names["engine"].core.close()  # as a kill: nothing more is committed
+    return told
+
+
+@needs_library
+def test_the_quick_start_that_is_stopped_anywhere_ends_with_the_same_bits(tmp_path):
+    expected = quick_start(tmp_path / "whole")
+    assert len(expected) == 10 and len({loss for _, loss in expected}) == 10
+    found = [each for stop in (1, 4, 9, None) for each in quick_start(tmp_path / "parts", stop)]
+    assert found == expected
+
+
+@needs_library
+@pytest.mark.parametrize("order, commit_steps", [("after_backward", 1), ("after_backward", 3), ("deferred", 1), ("deferred", 3),
+                                                 ("in_backward", 1), ("in_backward", 3), ("speculative", 1), ("balanced", 1)])
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_in_each_order_of_updates_a_kill_goes_on_with_the_same_draws(order, commit_steps, accumulation, tmp_path):
+    # A limit within the norms, so that some steps are clipped and updated again.
+    settings = penstock.Settings(accumulation, 0.0 if order == "in_backward" else 1.2)
+    store = {"commit_steps": commit_steps}
+
+    def losses(folder, stops):
+        found = {}
+        numpy.random.seed(5)
+        for until in stops:
+            engine = start(folder, "own", order, settings, store)
+            first = engine.global_steps
+            for at, value in enumerate(losses_of(engine, until), first):
+                assert found.setdefault(at, value) == value  # what was lost is made again
+            if until != stops[-1]:
+                engine.core.close()
+        return found, end_of(engine)
+    expected, end = losses(tmp_path / "whole", (9,))
+    found, other = losses(tmp_path / "parts", (1, 2, 5, 7, 9))
+    assert found == expected and same(end, other)
 
 
 # The scheduler's turn.
@@ -284,10 +358,11 @@ def test_values_that_the_program_moved_itself_are_told_where_they_begin_anew(tmp
     assert "lr begins at 0.01, its last step had 0.5" in told()[0][1]
 
 
-def test_with_a_scheduler_rates_go_on_and_other_values_are_the_scripts(tmp_path, told):
-    cosine = SCHEDULERS["cosine"]
-    rate = reopen(tmp_path, cosine).get_lr()
-    engine = reopen(tmp_path, cosine, lr=3.0, weight_decay=0.3)
+@pytest.mark.parametrize("name", ["cosine", "multi_step"])  # which has moved its rate by then, and which has not
+def test_with_a_scheduler_rates_go_on_and_other_values_are_the_scripts(name, tmp_path, told):
+    scheduler = SCHEDULERS[name]
+    rate = reopen(tmp_path, scheduler).get_lr()
+    engine = reopen(tmp_path, scheduler, lr=3.0, weight_decay=0.3)
     (level, line), = told()
     assert "lr 0.1, as the scheduler goes on, not 3.0" in line and "weight_decay 0.3 instead of 0.0" in line and level == "WARNING"
     assert engine.get_lr()[0] < rate[0] and engine.optimizer.param_groups[0]["weight_decay"] == 0.3
@@ -363,6 +438,20 @@ def test_a_buffer_that_changes_its_size_is_named_with_its_remedy(how, said):
     with pytest.raises(penstock.ModelError, match=said) as refused:
         engine.step()
     assert "persistent=False" in str(refused.value) and engine.global_steps == before and engine.micro_steps == 0
+
+
+class Late(small.Block):
+    def forward(self, x):
+        self.register_buffer("seen", x.detach().clone())
+        return super().forward(x)
+
+
+def test_a_buffer_that_comes_to_a_model_without_any_is_named():
+    model = small.Stack(block=Late)
+    engine = penstock.initialize(model, adamw(model.parameters()), core=OpenCore())[0]
+    engine.backward(small.loss(engine, small.ids()))
+    with pytest.raises(penstock.ModelError, match="'blocks.0.seen'.* came after"):
+        engine.step()
 
 
 def test_the_remedy_of_a_buffer_that_grows_helps(tmp_path):
