@@ -59,7 +59,7 @@ class Buffers:
         self.count_bytes = sum(buffer.nbytes for _, buffer in _named(model))
 
     def packed(self) -> torch.Tensor | None:
-        """The bytes of all of them, one after the other; None: there are none. Raises ModelError where they are others."""
+        """The bytes of all of them, one after the other; None: there are none. Raises ModelError of others."""
         if not self._first and not any(map(_has_persistent, self._modules)):
             return None
         now = dict(_named(self._model))
@@ -80,16 +80,16 @@ class Buffers:
             return
         new, gone = now.keys() - self._first.keys(), self._first.keys() - now.keys()
         if new:
-            raise ModelError(f"buffers {some(sorted(new))} came after penstock.initialize(): a step commits those that were "
-                             "there. Register them before, or with persistent=False, which no commit has")
+            raise ModelError(f"buffers {some(sorted(new))} came after penstock.initialize(): a step commits those that "
+                             "were there. Register them before, or with persistent=False, which no commit has")
         if gone:
-            raise ModelError(f"buffers {some(sorted(gone))} are gone since penstock.initialize(): a step commits all that "
-                             "were there. Leave them, or register them with persistent=False, which no commit has")
+            raise ModelError(f"buffers {some(sorted(gone))} are gone since penstock.initialize(): a step commits all "
+                             "that were there. Leave them, or register them with persistent=False, which no commit has")
         name = next(each for each in now if now[each] != self._first[each])
         (shape, dtype), (was_shape, was_dtype) = now[name], self._first[name]
-        raise ModelError(f"buffer '{name}' was {was_dtype} of shape {was_shape} at penstock.initialize() and is {dtype} of "
-                         f"shape {shape}: a step commits buffers as large as they were. Give it its full size at first, "
-                         "or register it with persistent=False, which no commit has")
+        raise ModelError(f"buffer '{name}' was {was_dtype} of shape {was_shape} at penstock.initialize() and is "
+                         f"{dtype} of shape {shape}: a step commits buffers as large as they were. Give it its full size "
+                         "at first, or register it with persistent=False, which no commit has")
 
 
 # Private.

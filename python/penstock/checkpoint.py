@@ -1,7 +1,7 @@
 """Checkpoints: a snapshot of the store and what the engine knows beside it; and the part of it that every step commits.
 
-A checkpoint DIR/TAG has a snapshot, `store`, and `engine.pt`, which is written last and names the snapshot: a checkpoint
-that is replaced has its old snapshot until the new engine.pt is there, and the new one is `store.2`, or a later number.
+A checkpoint DIR/TAG has a snapshot, `store`, and `engine.pt`, which is written last and names the snapshot. One that is
+replaced has its old snapshot until the new engine.pt is there; the new snapshot is `store.2`, or a later number.
 DIR/latest names the newest tag.
 """
 from __future__ import annotations
@@ -42,13 +42,14 @@ def save(engine: Engine, directory: Path, tag: str | int | None, client_state: d
     place = directory / tag
     if (place / "engine.pt").exists() and not overwrite:
         raise StorageError(f"{place}: a checkpoint is there already; give another tag, or overwrite=True")
-    encoded = client_values.encode(_state(engine, client_state), "what the checkpoint has")
+    values = {"client_state": client_values.encode(client_state, "client_state"),
+              "engine": client_values.encode(_state(engine), "the engine's state")}
     place.mkdir(parents=True, exist_ok=True)
     name = _free_name(place)
     engine.visits.end()
     engine.core.begin_snapshot(str(place / name))
     engine.core.finish_snapshot()
-    _replace(place / "engine.pt", lambda path: torch.save({"snapshot": name, "values": encoded}, path))
+    _replace(place / "engine.pt", lambda path: torch.save({"snapshot": name, "values": values}, path))
     _remove_snapshots(place, but=name)
     if latest:
         _replace(directory / LATEST, lambda path: path.write_text(tag))
@@ -107,8 +108,8 @@ def take_committed_state(engine: Engine, state: Mapping[str, str]) -> None:
 
 
 def go_on(engine: Engine, state: Mapping[str, str], restore_random: bool, where: str) -> tuple[str, bool]:
-    """So do the random states and the scheduler, whose turn comes after the update that was committed. What to tell of it,
-    and whether this script says other things than the one before."""
+    """So do the random states and the scheduler, whose turn comes after the update that was committed. What to tell of
+    it, and whether this script says other things than the one before."""
     script = engine.script
     others = script.differences(state, engine.scheduler is not None)
     text = str(state.get(random_states.KEY, ""))
@@ -132,10 +133,10 @@ def _tag(given: Any, directory: Path) -> str:
     return tag
 
 
-def _state(engine: Engine, client_state: dict[str, Any]) -> dict[str, Any]:
+def _state(engine: Engine) -> dict[str, Any]:
     """As it was at the last update: micro-batches since then are none of the snapshot's."""
     whole = (engine.micro_steps - engine.counted_from) // engine.settings.accumulation * engine.settings.accumulation
-    return {"client_state": client_state, "micro_steps": engine.counted_from + whole,
+    return {"micro_steps": engine.counted_from + whole,
             "scheduler": engine.scheduler.state() if engine.scheduler is not None else None,
             "loss_scale": engine.optimizer.loss_scale.encode() if engine.optimizer.loss_scale else "",
             "optimizer": engine.optimizer.state_dict(), "buffers": buffers.persistent(engine.module)}
@@ -151,7 +152,8 @@ def _read(place: Path, directory: Path) -> tuple[dict[str, Any], str]:
     if "values" not in read:
         return read, "store"  # an older version's
     try:
-        return client_values.decode(read["values"]), read["snapshot"]
+        values = {key: client_values.decode(each) for key, each in read["values"].items()}
+        return {"client_state": values["client_state"], **values["engine"]}, read["snapshot"]
     except client_values.Unreadable as error:
         raise StorageError(f"{place}/engine.pt: {error}") from error
 

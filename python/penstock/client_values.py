@@ -1,8 +1,8 @@
 """Values of a program's own as trees of lists and plain values, which checkpoints and commits keep; no code runs when
 they are read.
 
-A tree is None, a bool, an int, a float, a text, a tensor, or a list: the name of a kind and what a value of that kind is
-made of, trees again. `encode()` refuses by its place what has no kind, and what would not come back equal.
+A tree is None, a bool, an int, a float, a text, a tensor, or a list: the name of a kind and what a value of that kind
+is made of, trees again. `encode()` refuses by its place what has no kind, and what would not come back equal.
 """
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Kind:
 
 
 def encode(value: Any, place: str, compare: bool = True) -> Tree:
-    """Raises UsageError, which names the part that cannot be kept; `place` names the whole. Without `compare` what comes
-    back is not looked at, which is for values of whose kind one was."""
+    """Raises UsageError, which names the part that is not kept; `place` names the whole. Without `compare` nobody looks
+    at what comes back: a value of the same make was compared before."""
     try:
         tree = _encode(value, ())
         if compare and not same(_decode(tree), value):
@@ -82,6 +82,8 @@ def from_text(text: str) -> Any:
 
 def same(a: Any, b: Any) -> bool:
     """Of one type, and made of the same: NaN is equal to NaN, and -0.0 is not 0.0."""
+    if a is b:
+        return True
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
@@ -167,7 +169,8 @@ def _part_of(value: Any, at: int) -> str:
 
 def _type_name(value: Any) -> str:
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    own = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _remedy(value: Any) -> str:

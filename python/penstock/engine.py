@@ -221,9 +221,9 @@ class Engine(nn.Module):
         that is there already is replaced when the new one is whole, unless `overwrite` is False. `client_state`: what
         client_values.py has kinds for; else UsageError, before anything is made."""
         if exclude_frozen_parameters:
-            raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the store, "
-                             "frozen weights too; leave it out, and for trained weights alone save those of "
-                             "engine.named_weights() whose parameter requires a gradient")
+            raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "
+                             "whole store; leave it out, and for trained weights alone save what engine.named_weights() "
+                             "gives of parameters that require a gradient")
         return checkpoint.save(self, Path(directory), tag, dict(client_state or {}), save_latest, overwrite)
 
     def load_checkpoint(self, directory: str | Path, tag: str | int | None = None, load_module_strict: bool = True,
@@ -233,12 +233,12 @@ class Engine(nn.Module):
         """(None, {}) where there is none yet, as a program's first start finds it. `load_module_strict` False: buffers
         that the model does not have are passed over. `restore_random`: random states are those of that step, too."""
         if load_module_only or not load_optimizer_states:
-            raise UsageError("load_checkpoint(load_module_only=True) and (load_optimizer_states=False): a store goes to a "
-                             "snapshot as a whole. For its weights alone load it, then engine.save_pretrained(DIR), and "
-                             "begin a new store with penstock.initialize(weights=DIR)")
+            raise UsageError("load_checkpoint(load_module_only=True) and (load_optimizer_states=False): a store goes "
+                             "to a snapshot as a whole. For its weights alone load it, then engine.save_pretrained(DIR) "
+                             "and begin a new store with penstock.initialize(weights=DIR)")
         if custom_load_fn is not None:
-            raise UsageError("load_checkpoint(custom_load_fn=...): weights go from snapshot to store without a state_dict; "
-                             "leave it out, and change them afterwards by engine.load_state_dict() or set_weight()")
+            raise UsageError("load_checkpoint(custom_load_fn=...): weights go from snapshot to store, there is no "
+                             "state_dict to load; leave it out, and change them by engine.load_state_dict() behind it")
         wanted = checkpoint.Wanted(load_module_strict, load_lr_scheduler_states, restore_random)
         return checkpoint.load(self, Path(directory), tag, wanted)
 

@@ -42,9 +42,10 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
     `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is
     one of that optimizer (see kept_scheduler.py), or a function that makes one of ours. `restore_random`: a store that
-    goes on puts the random states back, as they were when its newest step ended; nothing is drawn or set later. `units`, `resident`: see units.py. `weights`: a
-    directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the model may be
-    on meta. `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
+    goes on puts the random states back, as they were when its newest step ended; nothing is drawn or set later.
+    `units`, `resident`: see units.py. `weights`: a directory of Hugging Face's, from which each parameter of a new
+    store is read when it is its turn; the model may be on meta. `config`: DeepSpeed's
+    JSON, see config.py; what is given beside it goes before it."""
     read = None if config is None else read_config(config)
     settings = settings or (read.settings if read else Settings())
     lr_scheduler = lr_scheduler or (read.scheduler if read else None)
@@ -140,7 +141,8 @@ def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None) -> M
         for name, each in unit.own), unit.resident) for unit in cut if unit.index is not None]
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,
-                     mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra, first_state())
+                     mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra,
+                     first_state())
 
 
 def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tuple[Visit, ...]:

@@ -36,8 +36,8 @@ def check_given(given: Any, groups: Groups) -> None:
         KeptScheduler(given, groups).check()
     elif hasattr(given, "step") and not isinstance(given, type):
         missing = next(each for each in CALLS if not callable(getattr(given, each, None)))
-        raise UsageError(f"lr_scheduler: a {type(given).__name__} has no {missing}(), so that no step can commit it; add "
-                         f"state_dict() and load_state_dict(), {STEP_IT}")
+        raise UsageError(f"lr_scheduler: a {type(given).__name__} has no {missing}(), so that no step can commit it; "
+                         f"add state_dict() and load_state_dict(), {STEP_IT}")
     elif not callable(given):
         raise UsageError("lr_scheduler: a scheduler of torch, another object with step(), state_dict() and "
                          f"load_state_dict(), or a function that makes one, not {type(given).__name__}")
@@ -137,8 +137,8 @@ class KeptScheduler:
         differing = [key for key in {**expected, **found}
                      if key not in expected or key not in found or not client_values.same(expected[key], found[key])]
         if differing:
-            raise UsageError(f"the state of {type(self.scheduler).__name__} does not come back: after load_state_dict() its "
-                             f"'{differing[0]}' is {short(found.get(differing[0]))}, in what was loaded "
+            raise UsageError(f"the state of {type(self.scheduler).__name__} does not come back: after load_state_dict "
+                             f"its '{differing[0]}' is {short(found.get(differing[0]))}, in what was loaded "
                              f"{short(expected.get(differing[0]))}; mend load_state_dict(), {STEP_IT}")
 
     def _go_on_from_json(self, state: Mapping[str, str]) -> None:

@@ -55,8 +55,8 @@ class LossScale:
 
     def told_in_vain(self) -> str:
         return (f"the gradients of {self.in_vain} steps in a row were not finite at loss scale {self.value:g}, "
-                f"{'which is fixed' if self.fixed else 'the least'}: nothing is updated any more. Look for the first loss "
-                "that is not finite; a lower learning rate, gradient_clipping or bfloat16 help where fp16 overflows"
+                f"{'which is fixed' if self.fixed else 'the least'}: nothing is updated any more. Look for the first "
+                "loss that is not finite; a lower learning rate, gradient_clipping or bfloat16 help if fp16 overflows"
                 f"{', and so does a dynamic scale (fp16.loss_scale 0)' if self.fixed else ''}")
 
     def encode(self) -> str:

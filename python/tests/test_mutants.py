@@ -130,7 +130,7 @@ MUTANTS = [
            "[]", "test_resume.py::test_a_step_goes_on_from_a_kill_in_the_middle_of_it"),
     Mutant("random states are never left", "checkpoint.py", "if restore_random and text", "if text",
            "test_resume.py::test_random_states_are_left_where_they_are_not_wanted_or_seeded_later"),
-    Mutant("a new store has no random states", "initialize.py", "extra, first_state())", "extra)",
+    Mutant("a new store has no random states", "initialize.py", "extra,\n                     first_state())", "extra)",
            "test_resume.py::test_a_kill_before_the_first_step_begins_with_the_same_draws"),
     Mutant("what remembers too much is committed", "checkpoint.py",
            "    _check_room({**engine.core.user_state, **state})\n", "",

@@ -259,7 +259,7 @@ class Stateless:
 
 
 NOT_KEPT = [
-    (Forgetful, "does not come back: after load_state_dict.. its 'seen'"), (Raising, "does not take what its state_dict"),
+    (Forgetful, "does not come back: after load_state_dict its 'seen'"), (Raising, "does not take what its state_dict"),
     (Holding, r"state_dict\(\) of Holding\['groups'\]\[0\] is a .*Holding")]
 
 
