@@ -128,6 +128,8 @@ MUTANTS = [
            "test_resume.py::test_an_opening_that_goes_on_says_so_in_one_line"),
     Mutant("random states are the script's", "checkpoint.py", "random_states.put(text) if restore_random and text else []",
            "[]", "test_resume.py::test_a_step_goes_on_from_a_kill_in_the_middle_of_it"),
+    Mutant("the GPUs' generators begin anew", "random_states.py", "            torch.cuda.set_rng_state(state, index)\n",
+           "            pass\n", "test_resume.py::test_the_states_of_all_gpus_are_taken_and_put_where_they_are_there"),
     Mutant("random states are never left", "checkpoint.py", "if restore_random and text", "if text",
            "test_resume.py::test_random_states_are_left_where_they_are_not_wanted_or_seeded_later"),
     Mutant("a new store has no random states", "initialize.py", "extra,\n                     first_state())", "extra)",

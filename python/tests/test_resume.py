@@ -122,6 +122,39 @@ def test_random_states_come_back_to_the_bit():
     assert drawn == (torch.rand(3).tolist(), random.gauss(0, 1), random.random(), numpy.random.randn(), numpy.random.rand())
 
 
+def test_the_states_of_all_gpus_are_taken_and_put_where_they_are_there(monkeypatch):
+    states, here = {0: 10, 1: 11}, {"count": 2}
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: here["count"] > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: here["count"])
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda index: torch.tensor([states[index]], dtype=torch.uint8))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, index: states.update({index: state.item()}))
+    text = random_states.taken()
+    for count, expected in ((2, {0: 10, 1: 11}), (1, {0: 10, 1: 0}), (0, {0: 0, 1: 0})):
+        states.update({0: 0, 1: 0})
+        here["count"] = count
+        back = random_states.put(text)
+        assert states == expected and ("CUDA" in back) == (count > 0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a GPU")
+def test_the_gpus_generator_comes_back_to_the_bit():
+    torch.randn(3, device="cuda")
+    text = random_states.taken()
+    drawn = torch.randn(5, device="cuda")
+    random_states.put(text)
+    assert torch.equal(torch.randn(5, device="cuda"), drawn)
+
+
+def test_numpys_generator_of_another_kind_is_left(monkeypatch):
+    text = random_states.taken()
+
+    def another(state):
+        raise ValueError("set_state can only be used with legacy MT19937 state instances.")
+    monkeypatch.setattr(numpy.random, "set_state", another)
+    assert random_states.put(text) == ["torch", "Python"]
+
+
 def test_a_checkpoint_brings_random_states_back_where_they_are_wanted(tmp_path):
     engine = start(tmp_path / "a", "own")
     losses_of(engine, 2)
