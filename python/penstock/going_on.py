@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from numbers import Number
 from reprlib import repr as short
 from typing import Any
 
@@ -16,7 +17,7 @@ from .settings import Settings
 Groups = list[dict[str, Any]]
 Columns = dict[str, list[Any]]  # a value of each group; one where all have the same
 RATES = ("lr", "initial_lr")  # what a scheduler always goes on from, whatever the script says
-SIMPLE = (bool, int, float, str, type(None))
+SIMPLE = (Number, str, type(None))  # numpy's numbers are such, too
 UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
@@ -45,7 +46,7 @@ class Script:
             for group, value in zip(self._groups, _spread(column, len(self._groups))):
                 if isinstance(group.get(key), torch.Tensor):
                     group[key].fill_(value)
-                elif key in group:
+                elif key in group or value is not None:
                     group[key] = value
 
     def differences(self, state: Mapping[str, str], scheduled: bool) -> list[str]:
@@ -83,16 +84,21 @@ def line(step: int, state: Mapping[str, str], where: str, restored: list[str], o
 def columns(groups: Groups) -> Columns:
     """What the groups say, without parameters and values that are no numbers."""
     keys = dict.fromkeys(key for group in groups for key in group if key != "params")
-    found = {key: [group.get(key) for group in groups] for key in keys}
+    found = {key: [_as_it_is(group.get(key)) for group in groups] for key in keys}
     return {key: column[:1] if _is_one(column) else column for key, column in found.items()
             if all(_is_simple(each) for each in column)}
 
 
 # Private.
+def _as_it_is(value: Any) -> Any:
+    """A scheduler changes a rate that is a tensor in place."""
+    return value.detach().clone() if type(value) is torch.Tensor else value
+
+
 def _is_simple(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
-        return all(type(each) in SIMPLE for each in value)
-    return type(value) in SIMPLE or (type(value) is torch.Tensor and value.numel() == 1)
+        return all(isinstance(each, SIMPLE) for each in value)
+    return isinstance(value, SIMPLE) or (type(value) is torch.Tensor and value.numel() == 1)
 
 
 def _is_one(column: list[Any]) -> bool:
@@ -103,7 +109,8 @@ def _equal(a: list[Any], b: list[Any] | None) -> bool:
     if b is None:
         return False
     count = max(len(a), len(b))
-    return all(_same(x, y) for x, y in zip(_spread(a, count), _spread(b, count)))
+    a, b = _spread(a, count), _spread(b, count)
+    return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b))
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch.optim import lr_scheduler as torchs
 from torch.optim.swa_utils import SWALR
@@ -41,7 +42,8 @@ class Own:
         self.best = min(self.best, metric)
         self.seen[len(self.seen)] = (self.best, "later")
         for group in self.groups:
-            group["lr"] *= random.uniform(0.8, 1.0)
+            group["turns"] = group.get("turns", 0) + 1  # a value that no script gives
+            group["lr"] *= random.uniform(0.8, 1.0) - 0.01 * group["turns"]
             group["weight_decay"] += 0.01
 
     def state_dict(self) -> Options:
@@ -69,6 +71,12 @@ def sequence(optimizer: torch.optim.Optimizer) -> Any:
     return torchs.SequentialLR(optimizer, parts, [2, 5])
 
 
+def tensors_rate(optimizer: torch.optim.Optimizer) -> Any:
+    for group in optimizer.param_groups:
+        group["lr"] = torch.tensor(group["lr"])
+    return torchs.ExponentialLR(optimizer, 0.9)
+
+
 def chain(optimizer: torch.optim.Optimizer) -> Any:
     return torchs.ChainedScheduler([torchs.ConstantLR(optimizer, 0.5, 4), sequence(optimizer)])
 
@@ -87,6 +95,8 @@ SCHEDULERS: dict[str, Callable[[Any], Any]] = {
     "lambda": lambda optimizer: torchs.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
     "lambda_object": lambda optimizer: torchs.LambdaLR(optimizer, Warm()),
     "multiplicative": lambda optimizer: torchs.MultiplicativeLR(optimizer, lambda step: 0.9),
+    "numpys_rate": lambda optimizer: torchs.MultiplicativeLR(optimizer, lambda step: numpy.float32(0.9)),
+    "tensors_rate": tensors_rate,
     "polynomial": lambda optimizer: torchs.PolynomialLR(optimizer, 8, 2.0),
     "cosine": lambda optimizer: torchs.CosineAnnealingLR(optimizer, 5),
     "restarts": lambda optimizer: torchs.CosineAnnealingWarmRestarts(optimizer, 2, 2),
@@ -142,7 +152,6 @@ def end_of(engine: penstock.Engine) -> dict[str, torch.Tensor]:
 def life(folder: Path, scheduler: str, order: str | None, accumulation: int, steps: int, commit_steps: int = 1) -> None:
     """One life of the script as a process, to its end: the losses by step that it came to are added to a file, and at the
     end there is a file of all that was trained. Each second step is the best one."""
-    import numpy
     numpy.random.seed(5)
     torch.set_num_threads(1)
     store = None if order is None else {"commit_steps": commit_steps}
