@@ -124,8 +124,12 @@ def test_a_value_that_would_not_be_found_again_is_refused():
         values.encode([Local.HERE], "state")
 
 
+class Pretending:
+    __members__ = {"A": print}
+
+
 def test_reading_runs_no_code_and_imports_nothing():
-    for tree in (["os.system", "true"], ["enum", "os", "system", "x"], ["enum", "antigravity", "X", "A"], ["default", "exec"],
+    for tree in (["enum", __name__, "Pretending", "A"], ["os.system", "true"], ["enum", "os", "system", "x"], ["enum", "antigravity", "X", "A"], ["default", "exec"],
                  ["list", ["dict"], ["no such kind"]], ["dtype", "load"], ["timedelta", "x"], [3], [], ["numpy_array", "|O", ["tuple"], ["bytes", ""]]):
         with pytest.raises(values.Unreadable):
             values.decode(tree)
