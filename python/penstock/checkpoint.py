@@ -78,6 +78,8 @@ def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted)
         engine.scheduler.load(state["scheduler"])
     if state["loss_scale"] and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
+    if engine.loader is not None and "loader" in committed:
+        engine.loader.go_to(committed["loader"])
     buffers.take(engine.module, state["buffers"])
     if wanted.random and random_states.KEY in committed:
         random_states.put(committed[random_states.KEY])
@@ -90,6 +92,8 @@ def committed_state(engine: Engine) -> dict[str, str]:
              **engine.script.committed()}
     if engine.optimizer.loss_scale is not None:
         state["loss_scale"] = engine.optimizer.loss_scale.encode()
+    if engine.loader is not None:
+        state["loader"] = engine.loader.position()
     if engine.scheduler is not None:
         state.update(engine.scheduler.committed())
     _check_room({**engine.core.user_state, **state})

@@ -14,10 +14,12 @@ from . import buffers, checkpoint
 from .activations import Activations
 from .binding import Binding
 from .core import Core, PassKind, UpdateReport, Visit, What
+from .deepspeed import DeepSpeedsCalls
 from .errors import NoGradientError, UsageError, some
 from .files import export
 from .going_on import Script
 from .kept_scheduler import KeptScheduler
+from .loader import Loader
 from .model_state import ModelState
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped
@@ -30,7 +32,7 @@ from .units import Unit
 from .visits import Visits
 
 
-class Engine(nn.Module):
+class Engine(DeepSpeedsCalls):
     """Made by penstock.initialize(). `module` is the model that was given; it may be called by itself as well, and its
     optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
     does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
@@ -50,6 +52,7 @@ class Engine(nn.Module):
         self.optimizer.extra = self.kept_buffers.packed
         self.lr_scheduler: Any = None
         self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
+        self.loader: Loader | None = None
         self.micro_steps = 0
         self.counted_from = 0  # a step has so many micro-batches from here on
         self.progress = progress or Progress(settings.steps_per_print)
@@ -80,17 +83,28 @@ class Engine(nn.Module):
         if self.core.resumed is not None:
             self.progress.told(*checkpoint.go_on(self, self.core.resumed, restore_random, where))
 
+    def use_loader(self, loader: Loader) -> None:
+        """Its position is committed with each step, and it goes on where the store does."""
+        self.loader = loader
+        addends = self.binding.addends  # alone: a loader does not keep its engine
+        loader.trained = lambda: addends.all
+        position = (self.core.resumed or {}).get("loader")
+        if position is not None:
+            loader.go_to(position)
+
     # The three calls of a step.
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's."""
         return self.module(*args, **kwargs)
 
-    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
-        """Adds the gradient of a micro-batch's loss, which it divides by their number and scales itself."""
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True, *,
+                 allreduce_gradients: bool = True, release_loss: bool = False) -> torch.Tensor:
+        """Adds the gradient of a micro-batch's loss, which it divides by their number (`scale_wrt_gas` False: not) and
+        scales itself. The others are DeepSpeed's, and nothing in one process."""
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise UsageError("engine.backward() takes a loss of one element, "
                              f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
-        scaled = loss / self.settings.accumulation if self.settings.accumulation > 1 else loss
+        scaled = loss / self.settings.accumulation if scale_wrt_gas and self.settings.accumulation > 1 else loss
         if self.optimizer.loss_scale is not None:
             scaled = scaled.float() * self.optimizer.loss_scale.value
         scaled.backward(retain_graph=retain_graph)

@@ -83,6 +83,7 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.check()
         if self._binding.spoiled is not None:
             raise UsageError(self._binding.spoiled)
+        self._binding.addends.check(self._binding.fed)
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
         self.report = self._core.update(replace(
@@ -130,8 +131,10 @@ class Optimizer(torch.optim.Optimizer):
     def go_back(self, updates: int) -> None:
         """The store is that step's snapshot, which snapshot_path finds."""
         if self.snapshot_path is None:
-            raise StorageError(f"the store is at step {self.updates}, the checkpoint at {updates}, and no directory of "
-                               "snapshots is known: penstock.initialize(snapshots=...)")
+            raise StorageError(f"the store is at step {self.updates}, the checkpoint at {updates}, and where the "
+                               "snapshot of that step lies is not known: engine.load_checkpoint(directory) goes back "
+                               "to one of engine.save_checkpoint(), and transformers' Trainer keeps and finds them "
+                               "with penstock.hugging_face.KeepSnapshots(engine) among its callbacks")
         self._visits.end()
         self._binding.go_back(self.snapshot_path(updates))
         self.gone_back(updates)

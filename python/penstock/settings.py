@@ -8,11 +8,13 @@ import torch
 
 from .errors import UsageError
 from .loss_scale import LossScale
+from .said import Said
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a configuration says beside optimizer, scheduler and store. `activations`, to the same bits: "recompute"
+class Settings(Said):
+    """What a configuration says beside optimizer, scheduler and store; beside one, the two are merged as with Store.
+    `activations`, to the same bits: "recompute"
     runs each unit's forward again in backward; "keep" keeps the graphs of as many units as `graph_budget_bytes` has
     room for, those nearest to the loss first, and recomputes the others (None: keeps all)."""
 
@@ -27,6 +29,7 @@ class Settings:
     graph_budget_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.activations not in ("recompute", "keep"):
             raise UsageError(f"Settings(activations={self.activations!r}): there are 'recompute' and 'keep'")
         if self.graph_budget_bytes is not None and self.graph_budget_bytes < 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import structs as c
-from ..core import GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
+from ..core import BF16_ADDENDS, GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
 from ..errors import ModelError, UsageError, some
 from .session import TYPES, array, functions, made, values_of, visits_of
 
@@ -121,8 +121,9 @@ class Described:
         return self._ask("forecast", made(c.Forecast), ctypes.byref(rates), ctypes.byref(given))
 
     def sums_type(self) -> torch.dtype:
-        """Of gradients."""
-        sums = self._store.gradient_type or ("bf16" if self._type == torch.bfloat16 else "fp32")
+        """Of gradients, as in trainer/config/derived_settings.cpp."""
+        few = self._model.micro_batches <= BF16_ADDENDS
+        sums = self._store.gradient_type or ("bf16" if self._type == torch.bfloat16 and few else "fp32")
         return torch.bfloat16 if sums == "bf16" else torch.float32
 
     # Private.
