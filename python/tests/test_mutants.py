@@ -185,7 +185,7 @@ MUTANTS = [
            "            pass\n", "test_resume.py::test_the_states_of_all_gpus_are_taken_and_put_where_they_are_there"),
     Mutant("random states are never left", "checkpoint.py", "if restore_random and text", "if text",
            "test_resume.py::test_random_states_are_left_where_they_are_not_wanted_or_seeded_later"),
-    Mutant("a new store has no random states", "initialize.py", "extra,\n                     first_state())", "extra)",
+    Mutant("a new store has no random states", "going_on.py", ", random_states.KEY: random_states.taken()}", "}",
            "test_resume.py::test_a_kill_before_the_first_step_begins_with_the_same_draws"),
     Mutant("what remembers too much is committed", "checkpoint.py",
            "    _check_room({**engine.core.user_state, **state})\n", "",
