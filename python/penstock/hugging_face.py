@@ -1,6 +1,8 @@
 """For transformers' Trainer: a snapshot of the store in each of its checkpoints. Imports transformers."""
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +60,12 @@ class KeepSnapshots(transformers.TrainerCallback):
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         path = checkpoint / f"penstock-step-{self.engine.global_steps}"
         if checkpoint.exists() and not path.exists():
+            new = path.with_name(path.name + ".new")
+            shutil.rmtree(new, ignore_errors=True)  # of a process that was stopped while it made one
             self.engine.visits.end()
-            self.engine.core.begin_snapshot(str(path))
+            self.engine.core.begin_snapshot(str(new))
             self.engine.core.finish_snapshot()
+            os.replace(new, path)
 
     @staticmethod
     def _find(directory: Path, updates: int) -> Path:

@@ -15,6 +15,8 @@ from .core import BF16_ADDENDS, ModelSpec, OpenCore, ParameterSpec, UnitSpec, Vi
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
 from .files.incoming import Incoming
+from .going_on import first_state
+from .kept_scheduler import adopt, check_given
 from .loader import Loader, Loading
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
@@ -39,20 +41,22 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                shuffle: bool = True, shuffle_seed: int = 0, num_workers: int = 0, pin_memory: bool = False,
                collate_fn: Callable[[list[Any]], Any] | None = None, args: Any = None,
                config_params: Mapping[str, Any] | str | os.PathLike[str] | None = None, mpu: Any = None,
-               mesh_param: Any = None, dist_init_required: bool | None = None, distributed_port: int | None = None
-               ) -> Initialized:
+               mesh_param: Any = None, dist_init_required: bool | None = None, distributed_port: int | None = None,
+               restore_random: bool = True) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
     the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
     `optimizer` is one of torch's, or a function that makes one of `model_parameters`; None: AdamW of these, or of all
-    that are trainable. `lr_scheduler` is one of that optimizer, or a function that makes one of ours. `units`,
-    `resident`: see units.py. `weights`: a directory of Hugging Face's, from which each parameter of a new store is read
-    when it is its turn; the model may be on meta. `config`: DeepSpeed's JSON, see config.py; optimizer, scheduler and
-    directories that are given beside it go before its own, and a Store or Settings is merged with it. `known`: values
-    of keys that it leaves to "auto", such as {"optimizer.params.lr": 2e-5}. `ranks` False: of several processes that a
-    launcher has started, each trains alone, in a directory of its own. `training_data` is shuffled in each epoch by
-    `shuffle_seed` and the epoch's number, unless `shuffle` is False, and its loader goes on where a resumed training
-    does (loader.py). The last six are DeepSpeed's: `args` may name the configuration, as args.deepspeed_config, and the
-    others are nothing in one process."""
+    that are trainable. `lr_scheduler` is one of that optimizer (see kept_scheduler.py), or a function that makes one of
+    ours. `restore_random`: a store that goes on puts the random states back, as they were when its newest step ended;
+    nothing is drawn or set later. `units`, `resident`: see units.py. `weights`: a directory of Hugging Face's, from
+    which each parameter of a new store is read when it is its turn; the model may be on meta. `config`: DeepSpeed's
+    JSON, see config.py; optimizer, scheduler and directories that are given beside it go before its own, and a Store or
+    Settings is merged with it. `known`: values of keys that it leaves to "auto", such as {"optimizer.params.lr": 2e-5}.
+    `ranks` False: of several processes that a launcher has started, each trains alone, in a directory of its own.
+    `training_data` is shuffled in each epoch by `shuffle_seed` and the epoch's number, unless `shuffle` is False, and
+    its loader goes on where a resumed training does (loader.py). Those from `args` to `distributed_port` are
+    DeepSpeed's: `args` may name the configuration, as args.deepspeed_config, and the others are nothing in one
+    process."""
     processes.check(ranks)
     deepspeed.check_arguments(mpu, mesh_param, dist_init_required)
     config = deepspeed.config_of(config, config_params, args)
@@ -76,7 +80,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     incoming = None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
-    spec = model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None, settings.accumulation)
+    if lr_scheduler is not None:
+        check_given(lr_scheduler, mapped.groups)
+    spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
     opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
@@ -84,9 +90,12 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
     engine = Engine(model, cut, opened, mapped, settings, spec.inference, progress)
-    scheduler = _scheduler(lr_scheduler, engine.optimizer)
-    if scheduler is not None:
-        engine.use_scheduler(scheduler)
+    try:
+        scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
+        engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
+    except BaseException:
+        engine.close()
+        raise
     chosen = isinstance(store, Store) and store.gradient_type is not None
     engine.binding.addends.checked = not chosen and settings.accumulation <= BF16_ADDENDS
     if loader is not None:
@@ -170,7 +179,7 @@ def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None, micr
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,
                      mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra,
-                     micro_batches)
+                     micro_batches, first_state())
 
 
 def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tuple[Visit, ...]:
@@ -179,13 +188,5 @@ def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tu
     return tuple(each for each in reads if each)
 
 
-def _scheduler(given: Any, optimizer: Optimizer) -> Any:
-    """A scheduler made for the user's own optimizer goes on with ours: the groups are the same objects."""
-    if given is None:
-        return None
-    if isinstance(given, (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)):
-        given.optimizer = optimizer
-        return given
-    if callable(given):
-        return given(optimizer)
-    raise UsageError(f"lr_scheduler: a scheduler of torch or a function that makes one, not {type(given).__name__}")
+def _first_directory(store: Store | str | os.PathLike[str]) -> str:
+    return store.paths()[0] if isinstance(store, Store) else os.fspath(store)

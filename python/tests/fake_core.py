@@ -41,7 +41,7 @@ class FakeCore:
             for u, i in self.places:
                 self._set_weight((u, i), first(u, i))
             self.store["extra"] = {"bytes": None if model.extra is None else model.extra.clone()}
-            self._commit({})
+            self._commit(model.client_state)
         self.sums: dict[Place, torch.Tensor] = {}
         self.resident = {(u, i): self.store["weight"][u, i].clone() for u, i in self.places if self.units[u].resident}
         streamed = [u for u, unit in enumerate(self.units) if not unit.resident]
