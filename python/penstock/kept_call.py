@@ -51,6 +51,7 @@ class KeptCall(Call, TakesWeightsOut):
         self.around = AsItWas(unit.surroundings())
         self.arguments: Arguments | None = Arguments(args, kwargs, self.weight_of, unit.changes_arguments)
         self.autocast = _autocast(unit.devices)
+        self.required = unit.require_gradients()
         self.holders: list[weakref.ref[Held]] = []
         self.weights = 0  # how many were saved
         self.bytes = 0  # of what it saved: one that was saved twice counts twice, until close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from .leaves import leaves_of
 
 MOST = 1 << 22  # elements that are hashed of one tensor: of a larger one each so many-th
 SAMPLE = 1024  # elements that are compared where kernels do not give the same bits each time
@@ -18,7 +19,7 @@ class Seen:
     not told to be deterministic a sample of its values. On a GPU these stay there until they are asked for."""
 
     def __init__(self, output: Any) -> None:
-        leaves = [output] if isinstance(output, torch.Tensor) else pytree.tree_leaves(output)
+        leaves = leaves_of(output)
         self.shapes = [_shape(each) for each in leaves]
         self.marks = [_mark(each) for each in leaves if isinstance(each, torch.Tensor)]
 

@@ -41,8 +41,10 @@ class Recompute(TakesWeightsOut):
         visits.enter_again(call)
         random, put_back = policy.random.now(), call.around.put()
         own = [(each, generators.state_of(each)) for each, _ in call.arguments.generators]
+        required = call.unit.require_gradients()
         try:
             policy.random.set(call.random)
+            call.unit.require(call.required)
             for each, state in call.arguments.generators:
                 generators.set_state(each, state)
             with contextlib.ExitStack() as stack:
@@ -57,6 +59,7 @@ class Recompute(TakesWeightsOut):
         finally:
             call.running = False
             put_back()
+            call.unit.require(required)
             policy.random.set(random)
             for each, state in own:
                 generators.set_state(each, state)

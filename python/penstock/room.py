@@ -26,7 +26,7 @@ class HostRoom:
 
     def __init__(self, groups: list[Group] | None = None) -> None:
         self._groups = groups_of_this_process() if groups is None else groups
-        self._meminfo = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._meminfo = open("/proc/meminfo", "rb", buffering=0)
         self._read_at, self._free = 0.0, 0.0
 
     def __call__(self) -> float:
@@ -39,12 +39,9 @@ class HostRoom:
         """Memory was given back: the next call reads anew."""
         self._read_at = 0.0
 
-    def __del__(self) -> None:
-        os.close(self._meminfo)
-
     # Private.
     def _available(self) -> float:
-        for line in os.pread(self._meminfo, 512, 0).splitlines():
+        for line in os.pread(self._meminfo.fileno(), 512, 0).splitlines():
             if line.startswith(b"MemAvailable:"):
                 return 1024.0 * int(line.split()[1])
         return float("inf")

@@ -5,12 +5,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from . import saved_hooks
 from .activations import Activations
 from .errors import ModelError, some
 from .kept_call import KeptCall
+from .leaves import leaves_of, replaced
 from .recompute import Recompute
 from .surroundings import Surroundings
 from .units import Unit
@@ -54,9 +54,21 @@ class UnitCall:
         output = self.module._call_impl(*args, **kwargs)
         if type(output) is torch.Tensor:
             return output.clone() if self._is_view_of_weight(output) else output
-        if not any(self._is_view_of_weight(each) for each in pytree.tree_leaves(output)):
+        if not any(map(self._is_view_of_weight, leaves_of(output))):
             return output
-        return pytree.tree_map(lambda each: each.clone() if self._is_view_of_weight(each) else each, output)
+        return replaced(output, self._is_view_of_weight, torch.clone)
+
+    def require_gradients(self) -> list[bool]:
+        """Of the parameters that it reads, now."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return [each.parameter.requires_grad for each in self.unit.bound]
+
+    def require(self, flags: list[bool]) -> None:
+        """As require_gradients() gave them."""
+        with torch._C.DisableTorchFunctionSubclass():
+            for each, flag in zip(self.unit.bound, flags):
+                if each.parameter.requires_grad != flag:
+                    each.parameter.requires_grad_(flag)
 
     def surroundings(self) -> Surroundings:
         if self._around is None or not self._around.are_same() or not self.copied <= self._around.copied:

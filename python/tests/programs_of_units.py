@@ -157,6 +157,43 @@ def generators_of_its_own() -> Training:
     return training(stack_of(Noise))
 
 
+def outputs_behind_a_namespace() -> Training:
+    class Gives(small.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.noise = torch.Generator().manual_seed(3)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            y = super().forward(x) * torch.rand(W, generator=self.noise)
+            return types.SimpleNamespace(x=y, parts=Batch(self.linear.weight[0]), all={"scale": self.linear.bias.view(1, -1)})
+
+    class Model(small.Stack):
+        def __init__(self) -> None:
+            super().__init__(block=Gives)
+
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                given = block(x)
+                x = given.x * given.parts.value + given.all["scale"]
+            return x
+    return training(Model)
+
+
+def state_deep_within_attributes() -> Training:
+    class Deep(small.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.state: dict[str, Any] = {"noise": [torch.Generator().manual_seed(6)], "calls": {"count": [0]}}
+            self.last = collections.deque([torch.zeros(W)], maxlen=2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.state["calls"]["count"][0] += 1
+            self.last[-1].add_(self.state["calls"]["count"][0])
+            self.last.append(torch.rand(W, generator=self.state["noise"][0]))
+            return super().forward(x + self.last[0].clone())
+    return training(stack_of(Deep))
+
+
 def generators_that_it_is_given() -> Training:
     class Noise(small.Block):
         def forward(self, x: torch.Tensor, noise: torch.Generator) -> torch.Tensor:

@@ -241,6 +241,27 @@ def test_a_recompute_that_is_not_exact_is_an_error_that_names_the_unit_and_what_
     check(training(make))
 
 
+def test_a_difference_behind_a_namespace_is_seen():
+    class Given(small.Block):
+        def forward(self, x):
+            COUNT[0] += 1
+            given = type("Given", (), {})()
+            given.x = super().forward(x) * COUNT[0]
+            return given
+
+    class Model(small.Stack):
+        def __init__(self):
+            super().__init__(block=Given)
+
+        def run(self, x):
+            for block in self.blocks:
+                x = block(x).x
+            return x
+    engine = engine_of(Model, activations="recompute")
+    with pytest.raises(penstock.ExactnessError, match="output 0 has other values"):
+        step(engine)
+
+
 def test_an_argument_that_is_changed_after_its_call_was_given_up_is_not_read():
     """No node has saved the mask: torch allows the change, so it was copied."""
     class Masked(small.Block):
