@@ -148,7 +148,7 @@ class Engine(nn.Module):
     def named_weights(self, what: What = "weight") -> Iterator[tuple[str, torch.Tensor]]:
         """All of them, one at a time in memory."""
         for parameter, name in self.binding.names.items():
-            if what == "weight" or parameter.requires_grad:
+            if what == "weight" or self.binding.learns(parameter):
                 yield name, self.weight(name, what)
 
     @contextlib.contextmanager

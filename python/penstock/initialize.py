@@ -1,8 +1,9 @@
 """penstock.initialize(): a model, an optimizer and a core become an engine."""
 from __future__ import annotations
 
+import fnmatch
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -34,13 +35,16 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
                store: Store | str | os.PathLike[str] | None = None, core: OpenCore | None = None,
                config: Mapping[str, Any] | str | os.PathLike[str] | None = None, units: Sequence[str] = (),
                resident: Sequence[str] = (), weights: str | os.PathLike[str] | None = None,
-               settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None) -> Initialized:
+               settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None,
+               trainable: Sequence[str] = ()) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
     the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
     `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is
     one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a
     directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the model may be
-    on meta. `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
+    on meta. `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it. `trainable`: patterns of
+    parameters' names that may become trainable later, by requires_grad_(); they have optimizer states and begin as they
+    are, frozen or not."""
     read = None if config is None else read_config(config)
     settings = settings or (read.settings if read else Settings())
     lr_scheduler = lr_scheduler or (read.scheduler if read else None)
@@ -51,15 +55,16 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     check_model(model, may_be_meta=weights is not None)
     if settings.dtype is not None:
         to_type(model, settings.dtype)
+    later = named_later(model, trainable)
     mapped = mapped_optimizer(optimizer, model_parameters, model,
-                              (read.optimizer if read else None) or torch.optim.AdamW)
-    check_cover(model, mapped)
+                              (read.optimizer if read else None) or torch.optim.AdamW, later)
+    check_cover(model, mapped, later)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
     incoming = None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
-    spec = model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None)
+    spec = model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None, later)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
     opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
@@ -113,9 +118,9 @@ def check_model(model: nn.Module, may_be_meta: bool) -> None:
 
 
 def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,
-                     make: Callable[[Any], torch.optim.Optimizer]) -> Mapped:
+                     make: Callable[[Any], torch.optim.Optimizer], later: Set[nn.Parameter] = frozenset()) -> Mapped:
     if optimizer is None:
-        return map_parameters(parameters, model, make)
+        return map_parameters(parameters, model, make, later)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise OptimizerError(f"optimizer: one of torch.optim, not {type(optimizer).__name__}")
     if parameters is not None:
@@ -124,10 +129,25 @@ def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn
     return map_optimizer(optimizer)
 
 
-def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None) -> ModelSpec:
+def named_later(model: nn.Module, patterns: Sequence[str]) -> Set[nn.Parameter]:
+    """The parameters that may become trainable."""
+    if isinstance(patterns, str):
+        raise UsageError(f"trainable={patterns!r}: a list of patterns, [{patterns!r}]")
+    named = dict(model.named_parameters(remove_duplicate=False))
+    found: set[nn.Parameter] = set()
+    for pattern in patterns:
+        own = {each for name, each in named.items() if fnmatch.fnmatchcase(name, pattern)}
+        if not own:
+            raise UsageError(f"trainable: no parameter is named '{pattern}'; there are {some(named)}")
+        found |= own
+    return found
+
+
+def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None,
+               later: Set[nn.Parameter] = frozenset()) -> ModelSpec:
     group_of = mapped.group_of()
     specs = [UnitSpec(unit.name, tuple(
-        ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad, group_of.get(each, 0))
+        ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad or each in later, group_of.get(each, 0))
         for name, each in unit.own), unit.resident) for unit in cut if unit.index is not None]
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,

@@ -45,9 +45,8 @@ class Optimizer(torch.optim.Optimizer):
         self._ready = True
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Gradients are None, whatever `set_to_none` says; update() does so itself."""
-        self._core.clear_gradients()
-        self._binding.fed.clear()
+        """As torch's; update() itself sets them to None."""
+        self._binding.clear_gradients(to_zeros=not set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -69,6 +68,8 @@ class Optimizer(torch.optim.Optimizer):
         """Before the last backward of a step: whether its units are updated within it."""
         if self._core.begun is not None:
             return True
+        if not self._binding.trains_now():
+            return False  # the backward of another model's loss through this one: no step comes of it
         if self.clip > 0 and self.clipped_in_a_row >= A_RUN_OF_CLIPS:
             return False
         return self._core.begin_step(self._request())
@@ -83,6 +84,7 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.check()
         if self._binding.spoiled is not None:
             raise UsageError(self._binding.spoiled)
+        self._binding.add_zeros()
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
         self.report = self._core.update(replace(
@@ -93,7 +95,7 @@ class Optimizer(torch.optim.Optimizer):
             self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
             self.updates = step
             self._binding.updated()
-        self._binding.fed.clear()
+        self._binding.gradients_taken()
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
         self.told(self.report)
