@@ -70,6 +70,7 @@ class ModelSpec:
     initial_accumulator: float = 0.0  # of Adagrad: the first value of its moment
     groups: tuple[GroupValues, ...] = ()
     extra: torch.Tensor | None = None  # bytes that are kept beside the weights, as they are at first
+    forwards_alone: bool = False  # weights are read and nothing else: no gradients, no updates, no writes
 
 
 @dataclass(frozen=True)

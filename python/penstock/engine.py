@@ -17,7 +17,7 @@ from .core import Core, PassKind, UpdateReport, Visit, What
 from .errors import NoGradientError, UsageError, some
 from .files import export
 from .model_state import ModelState
-from .optimizer import Optimizer
+from .optimizer import NothingToTrain, Optimizer
 from .optimizer_kind import Mapped
 from .run.ending import Ending, Undisturbed
 from .run.progress import Progress
@@ -33,7 +33,7 @@ class Engine(nn.Module):
     optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
     does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
 
-    def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped, settings: Settings,
+    def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped | None, settings: Settings,
                  forward: Sequence[Visit] = (), progress: Progress | None = None) -> None:
         super().__init__()
         self.module, self.core, self.settings = model, core, settings
@@ -41,11 +41,12 @@ class Engine(nn.Module):
         self.binding = Binding(model, units, core, self.visits.touched)
         self.visits.binding = self.binding
         self._state = ModelState(model, self.binding, self.visits)
-        self.optimizer = Optimizer(mapped, core, self.visits, self.binding)
+        self.optimizer = NothingToTrain() if mapped is None else Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
         self.optimizer.client_state = self._client_state
         self.optimizer.extra = lambda: buffers.pack(self.module) if self.has_buffers else None
         self.lr_scheduler: Any = None
+        self.given: Any = None  # what a core reads weights from again and again; it is kept here
         self.micro_steps = 0
         self.has_buffers = buffers.size(model) > 0
         self.progress = progress or Progress(settings.steps_per_print)
@@ -94,6 +95,7 @@ class Engine(nn.Module):
             self._step()
 
     def _step(self) -> None:
+        self._check_trains()
         self.micro_steps += 1
         if self.micro_steps % self.settings.accumulation != 0:
             return
@@ -194,10 +196,12 @@ class Engine(nn.Module):
     def save_checkpoint(self, directory: str | Path, tag: str | None = None,
                         client_state: Mapping[str, Any] | None = None) -> str:
         """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: the step's number."""
+        self._check_trains()
         return checkpoint.save(self, Path(directory), tag, dict(client_state or {}))
 
     def load_checkpoint(self, directory: str | Path, tag: str | None = None) -> tuple[str | None, dict[str, Any]]:
         """(None, {}) where there is none yet, as a program's first start finds it."""
+        self._check_trains()
         return checkpoint.load(self, Path(directory), tag)
 
     def close(self) -> None:
@@ -217,6 +221,10 @@ class Engine(nn.Module):
         self.close()
 
     # Private.
+    def _check_trains(self) -> None:
+        if isinstance(self.optimizer, NothingToTrain):
+            self.optimizer.update()
+
     def _named(self, name: str) -> nn.Parameter:
         named = {each: parameter for parameter, each in self.binding.names.items()}
         if name not in named:

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from . import buffers, update_order
+from . import buffers, forwards, update_order
 from .config import read_config
-from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
+from .core import ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
 from .files.incoming import Incoming
@@ -27,7 +27,7 @@ from .units import Unit, units_of
 from .zero.spill import first_value, to_type
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-Initialized = tuple[Engine, Optimizer, "DataLoader[Any] | None", Any]
+Initialized = tuple[Engine, Any, "DataLoader[Any] | None", Any]
 
 
 def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
@@ -38,7 +38,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
                settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None,
                trainable: Sequence[str] = ()) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
+    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's. A model of
+    which no parameter requires a gradient is opened for forwards alone, see forwards.py, and its optimizer is None.
     `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is
     one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a
     directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the model may be
@@ -47,7 +48,6 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     are, frozen or not."""
     read = None if config is None else read_config(config)
     settings = settings or (read.settings if read else Settings())
-    lr_scheduler = lr_scheduler or (read.scheduler if read else None)
     if read is not None and core is None:
         store = read.store_at(store)
     if isinstance(store, Store):
@@ -56,6 +56,13 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     if settings.dtype is not None:
         to_type(model, settings.dtype)
     later = named_later(model, trainable)
+    if forwards.nothing_to_train(model, later):
+        if optimizer is not None or lr_scheduler is not None:  # those of a configuration are a student's, too
+            raise OptimizerError("no parameter of the model requires a gradient: there is nothing to train, and it would "
+                                 "be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
+                                 "requires_grad_() before, or say what is trained later: trainable=[...]")
+        engine = open_for_forwards(model, store, core, units, resident, weights, settings)
+        return engine, None, _loader(training_data, settings, collate_fn), None
     mapped = mapped_optimizer(optimizer, model_parameters, model,
                               (read.optimizer if read else None) or torch.optim.AdamW, later)
     check_cover(model, mapped, later)
@@ -72,14 +79,55 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
     engine = Engine(model, cut, opened, mapped, settings, spec.inference, progress)
-    scheduler = _scheduler(lr_scheduler, engine.optimizer)
+    scheduler = _scheduler(lr_scheduler or (read.scheduler if read else None), engine.optimizer)
     if scheduler is not None:
         engine.use_scheduler(scheduler)
-    loader = None
-    if training_data is not None:
-        loader = DataLoader(training_data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn,
-                            drop_last=settings.drop_last)
-    return engine, engine.optimizer, loader, scheduler
+    return engine, engine.optimizer, _loader(training_data, settings, collate_fn), scheduler
+
+
+def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
+                      units: Sequence[str], resident: Sequence[str], weights: str | os.PathLike[str] | None,
+                      settings: Settings) -> Engine:
+    """See forwards.py."""
+    found = forwards.find(store, core, weights is not None)
+    cut = units_of(model, units, resident)
+    parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
+    incoming = None if weights is None else Incoming(model, weights)
+    if incoming is not None:
+        incoming.make_buffers_real()
+    spec = forwards_spec(cut, model, found)
+    given: ReadWeight = (lambda unit, index: first_value(parameters[unit][index])) if incoming is None \
+        else forwards.Weights(parameters, incoming)
+    progress = Progress(settings.steps_per_print)
+    opener = found.opener if not isinstance(found.opener, Store) else _opener(found.opener, None, progress)
+    opened = opener(spec, given)
+    if found.holds is not None:
+        try:
+            forwards.check_same(opened, given, found.holds)
+        except BaseException:
+            opened.close()
+            raise
+    if incoming is not None:
+        incoming.make_parameters_real()
+    buffers.move(model, opened.device)
+    engine = Engine(model, cut, opened, None, settings, spec.inference, progress)
+    engine.given = given
+    engine.optimizer.updates = found.step
+    if spec.extra is not None:
+        buffers.unpack(model, opened.extra())
+    if found.told:
+        progress.note(found.told)
+    return engine
+
+
+def forwards_spec(cut: list[Unit], model: nn.Module, found: forwards.Found = forwards.NOTHING) -> ModelSpec:
+    return forwards.spec_of(cut, found, model, _visits_in_order_of_definition)
+
+
+def _loader(data: Any, settings: Settings, collate_fn: Callable[[list[Any]], Any] | None) -> DataLoader[Any] | None:
+    if data is None:
+        return None
+    return DataLoader(data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn, drop_last=settings.drop_last)
 
 
 def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, progress: Progress

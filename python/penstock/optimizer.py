@@ -138,4 +138,27 @@ class Optimizer(torch.optim.Optimizer):
         self.updates = updates
 
 
+class NothingToTrain(Optimizer):
+    """In its place, of a model that is opened for forwards alone."""
+
+    def __init__(self) -> None:
+        self.param_groups, self.defaults, self.state = [], {}, {}  # type: ignore[assignment]
+        self.updates, self.report, self.loss_scale = 0, None, None
+        self.client_state, self.extra, self.told = dict, lambda: None, lambda _: None
+
+    def begin(self) -> bool:
+        return False
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """There are no gradients."""
+
+    def update(self) -> UpdateReport:
+        raise UsageError("nothing of this model is trainable: no parameter required a gradient at penstock.initialize(), "
+                         "and it was opened for forwards alone. To train it, call requires_grad_() before, or name what is "
+                         "going to be trained: penstock.initialize(trainable=[...])")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.update()
+
+
 Optimizer.step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # step() says itself that it was called

@@ -458,20 +458,29 @@ def test_counts_and_moments_of_what_is_frozen_for_now_outlive_a_restart(tmp_path
     assert not differing, "; ".join(differing)
 
 
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return x * self.scale
+
+
 def test_zeros_and_a_negative_zero_are_zero():
     """As autograd adds to gradients of zeros; a momentum keeps the sign."""
     def moments(managed):
-        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
-        optimizer = OPTIMIZERS["sgd"](model)
+        model = nn.Sequential(Scale(), Scale())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
         if managed:
             engine, optimizer, _, _ = penstock.initialize(model, optimizer, core=test_core(), settings=KEPT)
         for _ in range(2):
-            step(optimizer, model(torch.ones(1, 3)).sum() * -0.0, set_to_none=False)
+            step(optimizer, model(torch.ones(3)).sum() * -0.0, set_to_none=False)
         if managed:
-            return engine.weight("1.weight", "moment0")
-        return optimizer.state[model[1].weight]["momentum_buffer"]
-    plain, managed = (moments(each).signbit() for each in (False, True))
-    assert torch.equal(plain, managed)
+            return engine.weight("1.scale", "moment0")
+        return optimizer.state[model[1].scale]["momentum_buffer"]
+    plain, managed = (moments(each) for each in (False, True))
+    assert torch.equal(plain, torch.zeros(3)) and torch.equal(plain.signbit(), managed.signbit())
 
 
 native = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
