@@ -160,8 +160,8 @@ class Binding:
         self._came.clear()
 
     def complete(self, unit: int) -> None:
-        """If it has all its gradients: none comes to a parameter that is frozen for now. REQUIRES: the core's last visit
-        has it; it is released, or will be no more read."""
+        """If it has all its gradients: none comes to a parameter that is frozen for now. REQUIRES: the core's last
+        visit has it; it is released, or will be no more read."""
         came = self._came.get(unit)
         if not self.completing or unit in self.completed or not came or not came.issuperset(self._awaited(unit)):
             return
@@ -197,9 +197,9 @@ class Binding:
 
     def _never_trained(self, parameters: list[nn.Parameter]) -> str:
         names = ", ".join(f"'{self.names[each]}'" for each in parameters[:5])
-        return ("and were frozen at penstock.initialize(): the store has no optimizer states of them. Say there what is "
-                f"going to be trained, as patterns of names: penstock.initialize(trainable=[{names}]), with an optimizer "
-                "that has them; or freeze them again by requires_grad_(False)")
+        return ("and were frozen at penstock.initialize(): the store has no optimizer states of them. Say there what "
+                f"is going to be trained, as patterns of names: penstock.initialize(trainable=[{names}]), with an "
+                "optimizer that has them; or freeze them again by requires_grad_(False)")
 
     def clear_gradients(self, to_zeros: bool) -> None:
         """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
@@ -293,7 +293,8 @@ class Binding:
         assert unit.index == len(self.parameters)
         self.parameters.append([parameter for _, parameter in unit.own])
         specs = self.core.units[unit.index].parameters
-        self._learning.append([(index, each) for index, each in enumerate(self.parameters[-1]) if specs[index].trainable])
+        self._learning.append([(index, each) for index, each in enumerate(self.parameters[-1])
+                               if specs[index].trainable])
         for index, (_, parameter) in enumerate(unit.own):
             self.places[parameter] = (unit.index, index)
             self._released[parameter] = self._nan_like(parameter)
@@ -319,7 +320,7 @@ class Binding:
     def _take_first(self, parameter: nn.Parameter) -> None:
         """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""
         requires = parameter.requires_grad
-        parameter.requires_grad_()  # of one that begins frozen torch takes no hook, and it stays when it is frozen again
+        parameter.requires_grad_()  # torch takes no hook of one that is frozen, and keeps it when it is frozen again
         # The garbage collector sees the keeper, but not what hooks refer to.
         parameter.register_post_accumulate_grad_hook(lambda each: each.penstock_keeper._take(each))
         parameter.requires_grad_(requires)

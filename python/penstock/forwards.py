@@ -51,7 +51,7 @@ def find(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, fr
         if not from_directory:
             raise UsageError("penstock.initialize(store=...): no parameter of the model requires a gradient, and it is "
                              "opened for forwards alone: name a directory on NVMe for its weights, or "
-                             "penstock.initialize(weights=...), Hugging Face's directory, which is then read where it is")
+                             "penstock.initialize(weights=...), Hugging Face's directory, which is read where it is")
         return Found(DirectoryCore, told="forwards alone: weights are read where they are")
     own = store if isinstance(store, Store) else Store(store)
     path = own.paths()[0]
@@ -60,19 +60,20 @@ def find(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, fr
         return Found(own, told=f"forwards alone: {path} gets the weights, in one slot")
     if there.in_use:
         raise StorageError(f"{path}: the store is in use by a run that is under way, and nothing of the model given is "
-                           "trainable: to evaluate that run take a snapshot of it, engine.save_checkpoint(directory), and "
-                           "name DIRECTORY/TAG/store; or wait for its end")
+                           "trainable: to evaluate that run take a snapshot of it, engine.save_checkpoint(directory), "
+                           "and name DIRECTORY/TAG/store; or wait for its end")
     if KEY not in there.values:
         raise StorageError(f"{path}: the store was made by a version of penstock that did not note how its model was "
-                           "trained. Make one step of the run with this version, then it can be opened for forwards alone")
+                           "trained. Make one step of the run with this version, then it can be opened for forwards "
+                           "alone")
     record = Record.decode(there.values[KEY], path)
     if record.given:
         return Found(replace(own, verify="none"), holds=own, told=f"forwards alone, over the weights in {path}")
     step = int(there.values.get("updates", 0))
     as_trained = replace(own, codec=record.codec, tile_elements=record.tile_elements)
     what = "snapshot" if there.content == "snapshot" else "run"
-    return Found(as_trained, record, told=f"forwards alone, over the {what} in {path}, of step {step}: it is only read, "
-                 "and the weights are those that were trained", step=step)
+    return Found(as_trained, record, told=f"forwards alone, over the {what} in {path}, of step {step}: it is only "
+                 "read, and the weights are those that were trained", step=step)
 
 
 def spec_of(cut: list[Unit], found: Found, model: nn.Module, visits: Forward) -> ModelSpec:
@@ -94,8 +95,8 @@ def _flags(found: Found, count: int) -> list[bool]:
         return [False] * count
     flags = list(found.record.trainable())
     if len(flags) != count:
-        raise ModelError(f"the store is of a model of {len(flags)} parameters, and this one has {count}: make the model "
-                         "that was trained")
+        raise ModelError(f"the store is of a model of {len(flags)} parameters, and this one has {count}: make the "
+                         "model that was trained")
     return flags
 
 
@@ -118,6 +119,6 @@ def check_same(core: Core, given: ReadWeight, store: Store) -> None:
         for index, each in enumerate(spec.parameters):
             if not same_bits(core.read(unit, index).view(each.shape), given(unit, index).detach().cpu()):
                 path = Path(store.paths()[0])
-                raise ModelError(f"{path} has the weights of another model: '{spec.name}.{each.name}' differs from what is "
-                                 f"given now. Name another directory, or remove {path}, and the weights given are kept "
-                                 "there")
+                raise ModelError(f"{path} has the weights of another model: '{spec.name}.{each.name}' differs from what "
+                                 f"is given now. Name another directory, or remove {path}, and the weights given are "
+                                 "kept there")

@@ -58,9 +58,10 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     later = named_later(model, trainable)
     if forwards.nothing_to_train(model, later):
         if optimizer is not None or lr_scheduler is not None:  # those of a configuration are a student's, too
-            raise OptimizerError("no parameter of the model requires a gradient: there is nothing to train, and it would "
-                                 "be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
-                                 "requires_grad_() before, or say what is trained later: trainable=[...]")
+            raise OptimizerError("no parameter of the model requires a gradient: there is nothing to train, and it "
+                                 "would be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
+                                 "requires_grad_() before, or say what is trained later: "
+                                 "penstock.initialize(trainable=[...])")
         engine = open_for_forwards(model, store, core, units, resident, weights, settings)
         return engine, None, _loader(training_data, settings, collate_fn), None
     mapped = mapped_optimizer(optimizer, model_parameters, model,

@@ -153,9 +153,10 @@ class NothingToTrain(Optimizer):
         """There are no gradients."""
 
     def update(self) -> UpdateReport:
-        raise UsageError("nothing of this model is trainable: no parameter required a gradient at penstock.initialize(), "
-                         "and it was opened for forwards alone. To train it, call requires_grad_() before, or name what is "
-                         "going to be trained: penstock.initialize(trainable=[...])")
+        raise UsageError("nothing of this model is trainable: no parameter required a gradient at "
+                         "penstock.initialize(), and it was opened for forwards alone. To train it, call "
+                         "requires_grad_() before, or name what is going to be trained: "
+                         "penstock.initialize(trainable=[...])")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.update()

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "swap/directory/store_look.h"
-#include "zero_infinity/capi/penstock_session.h"
+#include "zero_infinity/capi/penstock_look.h"
 
 #include <optional>
 #include <string>

@@ -60,7 +60,7 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
     optimizer_ = given_model->optimizer;
     group_count_ = model.optimizers.count();
     durable_ = options.durability != Durability::scratch;
-    snapshots_ = options.snapshots && options.use == Use::training;
+    snapshots_ = options.snapshots && options.purpose == Purpose::training;
     SessionEvents events;
     if (given.progress != nullptr)
         events.progress = [&given](const char* what, std::uint64_t done, std::uint64_t total) {
@@ -277,7 +277,7 @@ void CSession::require_nothing_completed(const char* what) const {
 }
 
 void CSession::require_training(const char* what) const {
-    require(session_->use() == Use::training,
+    require(session_->purpose() == Purpose::training,
             "{}: the session was opened for forwards alone (options.forwards), and its store is only read", what);
 }
 

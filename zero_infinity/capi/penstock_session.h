@@ -238,10 +238,10 @@ typedef struct penstock_session_options {
     uint64_t trace_steps;
     // Not 0: for forwards alone, of a model with nothing to train, or of one that was trained. Passes of both kinds and
     // reads of weights; what wants a gradient, an update or a write is PENSTOCK_USAGE. Directories without a store get
-    // one of the model's weights, in one slot, committed once: say that all parameters are frozen. One that is there, of
-    // a training or a snapshot, is opened as the model that it was made for, and only read, beside other sessions of
-    // this kind; one that a training is under way in is refused. Options of updates are without effect; resume_from and
-    // activation_budget_bytes are refused.
+    // one of the model's weights, in one slot, committed once: say that all parameters are frozen. One that is there,
+    // of a training or a snapshot, is opened as the model that it was made for (penstock_look.h), and only read, beside
+    // other sessions of this kind; one that a training is under way in is refused. Options of updates are without
+    // effect; resume_from and activation_budget_bytes are refused.
     int forwards;
 } penstock_session_options;
 
@@ -327,27 +327,6 @@ typedef struct penstock_plan {
 // memory left now; room in the directories is looked at by opening. On failure *plan is as it was.
 penstock_status penstock_session_plan(const penstock_model* model, const penstock_session_options* options,
                                       penstock_plan* plan, penstock_error* error);
-
-// What a directory holds: of a store over several the first one.
-typedef enum penstock_content {
-    PENSTOCK_CONTENT_NOTHING = 0,   // no store, or one whose first commit never came
-    PENSTOCK_CONTENT_STORE = 1,     // one that goes on from commit to commit
-    PENSTOCK_CONTENT_SNAPSHOT = 2,  // one that was committed once and is only read: a snapshot, or weights alone
-} penstock_content;
-
-typedef struct penstock_look {
-    size_t struct_bytes;  // set by the caller; stays
-    penstock_content content;
-    uint64_t generation;  // the newest whole one; 0 also where there is none
-    int in_use;           // not 0: a process of this machine has it open to write
-} penstock_look;
-
-// Looks without locking: what is said may be other by now where it is in use. `value` is called with each value of the
-// newest generation; NULL: it is not. Any thread, at any time. STORAGE: what is there cannot be read, or no generation
-// is whole.
-penstock_status penstock_session_look(const char* directory, penstock_look* look,
-                                      void (*value)(const penstock_value* value, void* user), void* user,
-                                      penstock_error* error);
 
 // Where a parameter lies in the memory of its unit; never changes.
 typedef struct penstock_place {

@@ -1,5 +1,5 @@
-// The functions of zero_infinity/capi/penstock_session.h and penstock_forecast.h: arguments in, status out. What they
-// mean is in c_session.h and c_forecast.h.
+// The functions of zero_infinity/capi/penstock_session.h, penstock_forecast.h and penstock_look.h: arguments in, status
+// out. What they mean is in c_session.h, c_forecast.h and c_look.h.
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_forecast.h"
@@ -8,6 +8,7 @@
 #include "zero_infinity/capi/c_plan.h"
 #include "zero_infinity/capi/c_session.h"
 #include "zero_infinity/capi/penstock_forecast.h"
+#include "zero_infinity/capi/penstock_look.h"
 #include "zero_infinity/capi/penstock_session.h"
 
 #include <cstddef>

@@ -21,7 +21,7 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
       sums_(layout.partition().ranks * layout.tiles().size()),
       all_sums_(sums_.size()) {
     const PlaneType type = options.type;
-    const bool trains = layout.use() == Use::training;
+    const bool trains = layout.purpose() == Purpose::training;
     for (std::uint32_t index = 0; index < layout.unit_count(); ++index) {
         const UnitLayout& unit = layout.unit(index);
         UnitSums& sums = units_[index];

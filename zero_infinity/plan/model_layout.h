@@ -28,7 +28,7 @@ struct UnitResidency {
 };
 
 // What a model is kept for.
-enum class Use : std::uint8_t {
+enum class Purpose : std::uint8_t {
     training,
     forwards,  // weights alone: whatever else the store has is neither in memory nor moved, and nothing is updated
 };
@@ -42,11 +42,11 @@ struct ModelLayoutSpec {
     Partition partition;
     Residency residency;
     std::vector<UnitResidency> unit_residency;  // by unit, where they differ (host_room.h); empty: all as above
-    Use use = Use::training;
+    Purpose purpose = Purpose::training;
 };
 
 // The objects that hold a unit: indices into ModelLayout::objects(), and of a store that was created with them. Absent
-// where the unit has no such bytes, and states in Use::forwards.
+// where the unit has no such bytes, and states in Purpose::forwards.
 struct UnitObjects {
     std::optional<std::uint32_t> weights;
     std::optional<std::uint32_t> states;
@@ -74,7 +74,7 @@ class ModelLayout {
     // format keeps as many moments as the optimizers.
     explicit ModelLayout(ModelLayoutSpec spec);
 
-    Use use() const noexcept { return use_; }
+    Purpose purpose() const noexcept { return purpose_; }
     const StateFormat& format() const noexcept { return format_; }
     const UnitResidency& residency(std::uint32_t unit) const { return residency_.at(unit); }
     Tier weights_tier(std::uint32_t unit) const {
@@ -92,7 +92,7 @@ class ModelLayout {
     const UnitLayout& unit(std::uint32_t unit) const { return units_.at(unit); }
     std::span<const UnitLayout> units() const noexcept { return units_; }
 
-    // What an update goes through: units in order, tiles in order; nothing in Use::forwards.
+    // What an update goes through: units in order, tiles in order; nothing in Purpose::forwards.
     std::span<const UnitTile> tiles() const noexcept { return tiles_; }
     std::uint64_t number(UnitTile tile) const {
         return first_tiles_.at(tile.unit) + tile.tile;
@@ -129,7 +129,7 @@ class ModelLayout {
    private:
     void append_objects(const UnitLayout& unit);
 
-    Use use_;
+    Purpose purpose_;
     StateFormat format_;
     std::vector<UnitResidency> residency_;  // by unit
     Partition partition_;

@@ -78,8 +78,8 @@ GradientMemory CoreSession::gradient_memory() const noexcept {
     return state_->plan->options.gradient_memory;
 }
 
-Use CoreSession::use() const noexcept {
-    return state_->plan->options.use;
+Purpose CoreSession::purpose() const noexcept {
+    return state_->plan->options.purpose;
 }
 
 bool CoreSession::owes_update(std::uint32_t unit) const noexcept {
@@ -233,7 +233,7 @@ void CoreSession::complete(std::uint32_t unit) {
 UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "an update within a pass, or after an exception");
-    PENSTOCK_CHECK(use() == Use::training, "an update of a model that is kept for forwards alone");
+    PENSTOCK_CHECK(purpose() == Purpose::training, "an update of a model that is kept for forwards alone");
     s.check_user_keys();
     s.perform([&] {
         s.finish_update();
@@ -284,7 +284,7 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
 bool CoreSession::may_begin_step(const UpdateRequest& request) const {
     const State& s = *state_;
     const CoreOptions& options = s.plan->options;
-    if (options.use == Use::forwards) return false;
+    if (options.purpose == Purpose::forwards) return false;
     if (request.overflow != UpdateRequest::Overflow::refused || request.loss_scale <= 0) return false;
     if (request.clip == 0) return is_within_backward(options.update_order);
     const bool speculates =
@@ -327,7 +327,7 @@ void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
 
 void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within && use() == Use::training,
+    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within && purpose() == Purpose::training,
                    "weights are written within a pass or step, after an exception, or in a store that is only read");
     s.perform([&] { s.finish_update(); });
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {

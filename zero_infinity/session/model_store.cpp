@@ -21,7 +21,7 @@ class Opening {
         // Looked at before the store is opened: a run that may not go on must not first wait for the verification.
         std::optional<std::uint64_t> accepted;
         if (const std::optional<store::Manifest>& newest = deps_.open->found().newest) {
-            if (newest->origin && options_.use == Use::training)
+            if (newest->origin && options_.purpose == Purpose::training)
                 throw Error(ExitCode::usage,
                             fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
                                         "resume from, and another directory for the run's store",
@@ -124,13 +124,13 @@ class Opening {
     }
 
     store::StoreKind kind() const noexcept {
-        if (options_.use == Use::forwards) return store::StoreKind::snapshot;
+        if (options_.purpose == Purpose::forwards) return store::StoreKind::snapshot;
         return durable() ? store::StoreKind::durable : store::StoreKind::scratch;
     }
 
     // Weights that are committed once are a snapshot of themselves.
     std::optional<store::Origin> origin() const {
-        if (options_.use == Use::training) return std::nullopt;
+        if (options_.purpose == Purpose::training) return std::nullopt;
         return store::Origin{.store = deps_.open->directory().uuid(), .generation = 0};
     }
 
@@ -141,7 +141,7 @@ class Opening {
         if (stored == client.end() || stored->second != deps_.fingerprint)
             throw Error(ExitCode::usage,
                         fmt::format("the store in {} was made for another model, codec or optimizer; {}", place,
-                                    options_.use == Use::training
+                                    options_.purpose == Purpose::training
                                         ? "use another directory"
                                         : "open it with the units, types and codec that it was made with, or name "
                                           "another directory"));

@@ -24,7 +24,7 @@ bool may_be_read(const std::string& path) {
 
 store::OpenStore lock_directories(const CoreOptions& options) {
     if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    if (options.use == Use::training || !may_be_read(options.swap_directories.front()))
+    if (options.purpose == Purpose::training || !may_be_read(options.swap_directories.front()))
         return {options.swap_directories, options.job, options.remedies};
     return store::OpenStore::find(options.swap_directories, store::Sharing::shared, options.remedies);
 }
@@ -73,7 +73,7 @@ ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& c
                                           .weights = seams.weights,
                                           .communicator = &communicator},
                                          plan.options, initial_client, events);
-    if (plan.options.use == Use::forwards && !opened.resumed) {
+    if (plan.options.purpose == Purpose::forwards && !opened.resumed) {
         machine.open_shared(plan, seams);
         opened.store = &machine.open.open({.waiting = events.waiting});
     }

@@ -29,7 +29,7 @@ namespace penstock::zero {
 struct Machine {
     Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams);
 
-    // Of Use::forwards, once the store has its weights: it is locked as readers lock it, beside others.
+    // Of Purpose::forwards, once the store has its weights: it is locked as readers lock it, beside others.
     void open_shared(const SessionPlan& plan, const SessionSeams& seams);
 
     store::OpenStore open;

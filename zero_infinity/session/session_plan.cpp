@@ -74,12 +74,12 @@ ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const C
                         .partition = partition,
                         .residency = options.residency,
                         .unit_residency = std::move(unit_residency),
-                        .use = options.use});
+                        .purpose = options.purpose});
 }
 
 // What an update would ask for is left out.
 CoreOptions for_its_use(CoreOptions options) {
-    if (options.use == Use::training) return options;
+    if (options.purpose == Purpose::training) return options;
     if (!options.resume_from.empty())
         throw Error(ExitCode::usage, fmt::format("forwards alone are made with a snapshot where it lies: name {} in "
                                                  "the place of the store",
@@ -227,7 +227,7 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
     StepBytes bytes;
     bytes.read = plan.memory.pass_read_bytes;
     bytes.further_read = plan.memory.further_pass_read_bytes;
-    if (layout.use() == Use::forwards) return bytes;
+    if (layout.purpose() == Purpose::forwards) return bytes;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
@@ -297,7 +297,7 @@ std::uint64_t SessionPlan::store_bytes() const {
     store::Geometry geometry;
     geometry.shares = options.swap_shares;
     if (geometry.shares.empty()) geometry.shares.assign(options.swap_directories.size(), 1);
-    geometry.slots = options.durability == Durability::scratch || options.use == Use::forwards ? 1 : 2;
+    geometry.slots = options.durability == Durability::scratch || options.purpose == Purpose::forwards ? 1 : 2;
     return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
 }
 
@@ -318,7 +318,7 @@ std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
 
 // A mean over the elements of all tiles.
 Traffic SessionPlan::nominal_traffic() const {
-    if (options.use == Use::forwards) return {};
+    if (options.purpose == Purpose::forwards) return {};
     if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced &&
         options.gradient_memory != GradientMemory::nvme)
         return traffic(format, options.durability, options.residency, options.update_order);

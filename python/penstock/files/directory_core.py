@@ -218,5 +218,5 @@ class DirectoryCore:
 
     @staticmethod
     def _refusal(what: str) -> UsageError:
-        return UsageError(f"{what}: the model is opened for forwards alone, where its directory of weights lies, which is "
-                          "only read")
+        return UsageError(f"{what}: the model is opened for forwards alone, where its directory of weights lies, which "
+                          "is only read")

@@ -160,8 +160,9 @@ class Described:
     def _record(self) -> str:
         """What is committed of the model."""
         trainable = [each.trainable for unit in self._model.units for each in unit.parameters]
-        return Record(self._codec(self._store), self._model.optimizer, max((each.momentum for each in self._model.groups), default=0),
-                      self._store.tile_elements, runs_of(iter(trainable)), not any(trainable)).encode()
+        momentum = max((each.momentum for each in self._model.groups), default=0.0)
+        return Record(self._codec(self._store), self._model.optimizer, momentum, self._store.tile_elements,
+                      runs_of(iter(trainable)), not any(trainable)).encode()
 
     def _codec(self, store: Store) -> str:
         if self._model.forwards_alone and not any(

@@ -15,8 +15,8 @@ KEY = "model"  # of the value that is committed
 
 @dataclass(frozen=True)
 class Record:
-    """`runs`: how many parameters, in the order of the units, are trainable, then how many are frozen, and so on in turn.
-    None are, and `given` is True, of weights that were given to be kept as they are."""
+    """`runs`: how many parameters, in the order of the units, are trainable, then how many are frozen, and so on in
+    turn. None are, and `given` is True, of weights that were given to be kept as they are."""
 
     codec: str
     optimizer: OptimizerKind

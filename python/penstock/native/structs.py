@@ -1,4 +1,5 @@
-"""The structures of zero_infinity/capi/penstock_session.h and penstock_forecast.h, member by member."""
+"""The structures of zero_infinity/capi/penstock_session.h, penstock_forecast.h and penstock_look.h,
+member by member."""
 from __future__ import annotations
 
 import ctypes

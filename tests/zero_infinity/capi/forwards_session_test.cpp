@@ -1,5 +1,6 @@
 // Forwards alone through the C interface: what is refused by name, and what a look at a directory says.
 #include "tests/zero_infinity/capi/session_caller.h"
+#include "zero_infinity/capi/penstock_look.h"
 
 #include <gtest/gtest.h>
 
@@ -85,12 +86,12 @@ TEST_F(ForwardsSessionTest, AGradientThatIsAddedWhileTheUpdateIsDeferredWaitsFor
     ASSERT_OK(caller.update(1));
     penstock_gradient gradient = {.struct_bytes = sizeof gradient};
     EXPECT_OK(penstock_session_begin_pass(caller.session, PENSTOCK_TRAINING, &caller.error));
-    Refused{caller}(penstock_session_open_gradient(caller.session, 1, 0, &gradient, &caller.error),
-                    "the last update of unit 'second' is deferred to a visit");
+    Refused{caller}(penstock_session_open_gradient(caller.session, 0, 0, &gradient, &caller.error),
+                    "the last update of unit 'first' is deferred to a visit");
     EXPECT_OK(penstock_session_end_pass(caller.session, &caller.error));
     const std::vector<float> before = [&] {
-        EXPECT_OK(penstock_session_open_gradient(caller.session, 1, 0, &gradient, &caller.error));
-        return caller.read(1, 0);
+        EXPECT_OK(penstock_session_open_gradient(caller.session, 0, 0, &gradient, &caller.error));
+        return caller.read(0, 0);
     }();
     EXPECT_EQ(gradient.fresh, 1);
     EXPECT_NE(before[5], 5 / 64.0F);  // updated

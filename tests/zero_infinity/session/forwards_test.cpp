@@ -1,5 +1,5 @@
-// Sessions that make forwards alone: weights in one slot, or those of a store that is only read; and, of a training, the
-// units that no gradient came to.
+// Sessions that make forwards alone: weights in one slot, or those of a store that is only read; and, of a training,
+// the units that no gradient came to.
 #include "tests/zero_infinity/session/session_client.h"
 
 #include "aio/words/error.h"
@@ -29,7 +29,7 @@ zero::CoreOptions forwards_in(const std::vector<std::string>& directories) {
     zero::CoreOptions options;
     options.swap_directories = directories;
     options.job = "reader";
-    options.use = zero::Use::forwards;
+    options.purpose = zero::Purpose::forwards;
     options.host_budget_bytes = zero::planned_host_budget;
     options.tile_numel = 4096;
     options.codec = "plain_fp32";
