@@ -436,6 +436,28 @@ def test_an_engine_over_a_directory_goes_when_nobody_has_it(tmp_path):
     assert gone() is None
 
 
+def test_a_child_of_the_process_reads_nothing_and_says_so(tmp_path):
+    _, model = llama(tmp_path)
+    engine = opened(model, weights=tmp_path)
+    child = os.fork()
+    if child == 0:
+        try:
+            engine(input_ids=torch.arange(6).view(1, 6))
+        except penstock.UsageError as error:
+            os._exit(7 if "this is a child that was forked" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_gradients_go_through_it_after_an_evaluation(tmp_path):
+    plain, model = llama(tmp_path)
+    engine, ids = opened(model, weights=tmp_path), torch.arange(6).view(1, 6)
+    with torch.inference_mode():
+        assert torch.equal(engine(input_ids=ids).logits, plain(input_ids=ids).logits)
+    core = engine.core
+    assert not any(core._buffers._free[at].memory.is_inference() for at in range(len(core._buffers._free)))
+
+
 def test_without_store_and_directory_both_are_named():
     with pytest.raises(penstock.UsageError, match="opened for forwards alone: name a directory on NVMe.*weights="):
         penstock.initialize(frozen())

@@ -5,17 +5,19 @@ the page cache. Nothing is written anywhere.
 """
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Hashable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ..core import ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport, UpdateRequest, Visit, What
 from ..errors import UsageError
 
+T = TypeVar("T")
 ALIGNMENT = 64  # bytes, of each parameter in its unit's memory
 
 
@@ -28,10 +30,11 @@ class Buffer:
     def weights(self, unit: UnitSpec) -> list[torch.Tensor]:
         """Where its parameters lie in it: flat, one after the other."""
         views, at = [], 0
-        for each in unit.parameters:
-            end = at + each.numel * each.dtype.itemsize
-            views.append(self.memory[at:end].view(each.dtype))
-            at = -(-end // ALIGNMENT) * ALIGNMENT
+        with torch.inference_mode(False):  # others than evaluations see them, too
+            for each in unit.parameters:
+                end = at + each.numel * each.dtype.itemsize
+                views.append(self.memory[at:end].view(each.dtype))
+                at = -(-end // ALIGNMENT) * ALIGNMENT
         return views
 
 
@@ -50,7 +53,8 @@ class Buffers:
         fitting = [each for each in self._free if count <= each.memory.numel() <= 2 * count]
         if not fitting:
             self.allocated_bytes += count
-            return Buffer(torch.empty(count, dtype=torch.uint8))
+            with torch.inference_mode(False):
+                return Buffer(torch.empty(count, dtype=torch.uint8))
         buffer = min(fitting, key=lambda each: each.memory.numel())
         self._free.remove(buffer)
         return buffer
@@ -72,6 +76,7 @@ class DirectoryCore:
         self.device = torch.device("cpu")
         self.user_state: MutableMapping[str, str] = {}
         self.read_bytes = 0
+        self._process = os.getpid()
         self._first: Any = weakref.ref(first)
         self._buffers = Buffers()
         self._reader = ThreadPoolExecutor(1, "penstock-reader")
@@ -167,7 +172,7 @@ class DirectoryCore:
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         if what != "weight":
             raise self._refusal(f"a {what}")
-        return self._reader.submit(self._value, unit, index).result().clone()
+        return self._submit(self._value, unit, index).result().clone()
 
     def extra(self) -> torch.Tensor:
         raise self._refusal("what is committed beside weights")
@@ -197,7 +202,13 @@ class DirectoryCore:
 
     def _fetch(self, unit: int) -> tuple[Buffer, Future[None]]:
         buffer = self._buffers.take(bytes_of(self.units[unit]))
-        return buffer, self._reader.submit(self._fill, unit, buffer)
+        return buffer, self._submit(self._fill, unit, buffer)
+
+    def _submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        if os.getpid() != self._process:
+            raise UsageError(f"the model belongs to process {self._process}, and this is a child that was forked from it: "
+                             "it has no thread that reads weights; call penstock.initialize() after the fork")
+        return self._reader.submit(function, *args)
 
     def _fill(self, unit: int, buffer: Buffer) -> None:
         for index, place in enumerate(buffer.weights(self.units[unit])):
