@@ -152,6 +152,10 @@ class NothingToTrain(Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """There are no gradients."""
 
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Its own: torch wraps that of optimizers that it has made."""
+        self.update()
+
     def update(self) -> UpdateReport:
         raise UsageError("nothing of this model is trainable: no parameter required a gradient at "
                          "penstock.initialize(), and it was opened for forwards alone. To train it, call "
