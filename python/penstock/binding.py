@@ -20,7 +20,6 @@ from .parameter import Managed, Released, raw_gradient
 from .units import Unit
 from .weight_view import WeightView
 
-_requires = operator.attrgetter("requires_grad")
 Place = tuple[int, int]  # the core's unit, and the parameter's index in it
 ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
 LENT = -1  # in the place of a unit: copies of weights that stand in for them
@@ -67,11 +66,13 @@ class Binding:
         self.names = {each: name for name, each in model.named_parameters()}
         self.places: dict[nn.Parameter, Place] = {}
         self.parameters: list[list[nn.Parameter]] = []  # by the core's unit
-        self._trainable: list[int] = []  # as parameters: how many
+        self._learning: list[list[tuple[int, nn.Parameter]]] = []  # as parameters: those with states, and their indices
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
         self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
         self.addends = Addends()
+        self._had: set[Place] = set()  # and before, since it was set to None
+        self._zeros: set[Place] = set()  # whose gradient is zeros until one comes, which the core does not know yet
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
         self.spoiled: str | None = None  # why the step that was begun cannot be made
@@ -92,9 +93,7 @@ class Binding:
                 self._adopt(unit)
         self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
         self._structure = Structure(model)
-        self._all = list(self.places)
-        with torch._C.DisableTorchFunctionSubclass():
-            self._trainables = list(map(_requires, self._all))
+        self._without_states = [each for each in self.places if not self.learns(each)]
 
     # Memory.
     def bind(self, unit: int) -> None:
@@ -212,6 +211,8 @@ class Binding:
         """The model is that of a snapshot, at other addresses. REQUIRES: no pass."""
         self._memory.clear()
         self._states.update(self.places.values())
+        self._had.clear()
+        self._zeros.clear()
         self.end_completing()
         for unit in self.resident:
             self.release(unit)
@@ -237,10 +238,12 @@ class Binding:
         self._came.clear()
 
     def complete(self, unit: int) -> None:
-        """If it has all its gradients. REQUIRES: the core's last visit has it; it is released, or will be no more read."""
-        came = self._came.get(unit, set())
-        if not self.completing or unit in self.completed or len(came) < self._trainable[unit] or not came:
+        """If it has all its gradients: none comes to a parameter that is frozen for now. REQUIRES: the core's last
+        visit has it; it is released, or will be no more read."""
+        came = self._came.get(unit)
+        if not self.completing or unit in self.completed or not came or not came.issuperset(self._awaited(unit)):
             return
+        self.add_zeros(unit)
         self.core.complete(unit)
         self.completed.add(unit)
 
@@ -249,21 +252,78 @@ class Binding:
         self.completing, self.spoiled = False, None
         self.completed.clear()
 
+    def gradients_taken(self) -> None:
+        """By a step, whatever came of it."""
+        self._had |= self.fed
+        self._zeros.clear()
+        self.fed.clear()
+
+    # Trainable parameters, and those that are frozen for now.
+    def learns(self, parameter: nn.Parameter) -> bool:
+        """It has states: it was trainable at the opening, or was said to become so."""
+        unit, index = self.places[parameter]
+        return self.core.units[unit].parameters[index].trainable
+
+    def trains_now(self) -> bool:
+        """Not all that learns is frozen for now."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return any(each.requires_grad for unit in self._learning for _, each in unit)
+
+    def _awaited(self, unit: int) -> set[int]:
+        with torch._C.DisableTorchFunctionSubclass():
+            return {index for index, each in self._learning[unit] if each.requires_grad}
+
+    def _never_trained(self, parameters: list[nn.Parameter]) -> str:
+        names = ", ".join(f"'{self.names[each]}'" for each in parameters[:5])
+        return ("and were frozen at penstock.initialize(): the store has no optimizer states of them. Say there what "
+                f"is going to be trained, as patterns of names: penstock.initialize(trainable=[{names}]), with an "
+                "optimizer that has them; or freeze them again by requires_grad_(False)")
+
+    def clear_gradients(self, to_zeros: bool) -> None:
+        """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
+        were None, with which the next update goes on: decay and moments, also of what is frozen by then."""
+        self._zeros = self._had | self.fed | self._zeros if to_zeros else set()
+        self._had.clear()
+        self.core.clear_gradients()
+        self.fed.clear()
+
+    def add_zeros(self, unit: int | None = None) -> None:
+        """Where nothing has come to what has a gradient of zeros, the core has them from now on."""
+        for place in sorted(self._zeros - self.fed):
+            if unit is None or place[0] == unit:
+                self._add_zeros(place)
+
+    def _add_zeros(self, place: Place) -> None:
+        self.core.open_gradient(*place).memory.zero_()
+        self.fed.add(place)
+
     # Gradients (parameter.Keeper).
     def gradient_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
         self._check_not_completed(parameter, "is read or changed")
         raw = raw_gradient.__get__(parameter)
         if raw is not None:
             return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
-        total = self._sum_of(parameter) if parameter.requires_grad else None
+        if not self.learns(parameter):
+            return None
+        place = self.places[parameter]
+        if place in self._zeros and place not in self.fed:
+            self._add_zeros(place)
+        total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
         return None if total is None else total.view(parameter.shape)
 
     def set_gradient(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
         self._check_not_completed(parameter, "is set")
         place = self.places[parameter]
         raw_gradient.__set__(parameter, None)
+        if not self.learns(parameter):
+            if value is not None:
+                raise ModelError(f"a gradient of '{self.names[parameter]}' is set, {self._never_trained([parameter])}")
+            return
+        self._had.discard(place)
+        self._zeros.discard(place)
         if value is None:
             self.core.clear_gradient(*place)
+            self.fed.discard(place)
             return
         if value.shape != parameter.shape:
             raise ModelError(f"gradient of shape {tuple(value.shape)} for '{self.names[parameter]}' "
@@ -318,14 +378,11 @@ class Binding:
 
     def _check_trainable(self) -> None:
         with torch._C.DisableTorchFunctionSubclass():
-            if list(map(_requires, self._all)) == self._trainables:
-                return
-        for parameter, (unit, index) in self.places.items():
-            trainable = self.core.units[unit].parameters[index].trainable
-            if parameter.requires_grad != trainable:
-                was = "trainable" if trainable else "frozen"
-                raise ModelError(f"parameter '{self.names[parameter]}' was {was} at penstock.initialize() and is not "
-                                 "any more: call requires_grad_() first, initialize then")
+            asked = [each for each in self._without_states
+                     if each.requires_grad or raw_gradient.__get__(each) is not None]
+        if asked:
+            raise ModelError(f"parameters {some(self.names[each] for each in asked)} require a gradient now, "
+                             + self._never_trained(asked))
 
     def _spans(self, memory: Memory) -> None:
         self.low, self.high = min(self.low, memory.begin), max(self.high, memory.end)
@@ -333,18 +390,20 @@ class Binding:
     def _adopt(self, unit: Unit) -> None:
         assert unit.index == len(self.parameters)
         self.parameters.append([parameter for _, parameter in unit.own])
-        self._trainable.append(sum(each.requires_grad for each in self.parameters[-1]))
+        specs = self.core.units[unit.index].parameters
+        self._learning.append([(index, each) for index, each in enumerate(self.parameters[-1])
+                               if specs[index].trainable])
         for index, (_, parameter) in enumerate(unit.own):
             self.places[parameter] = (unit.index, index)
             self._released[parameter] = self._nan_like(parameter)
             raw_gradient.__set__(parameter, None)
-            if parameter.requires_grad:
+            if specs[index].trainable:
                 self._take_first(parameter)
             parameter.penstock_keeper = self  # type: ignore[attr-defined]
             parameter.penstock_place = (unit.index, index)  # type: ignore[attr-defined]
         self._unbound.append([(each, self._released[each]) for each in self.parameters[unit.index]])
         self._versions.append([each._version for each in self.parameters[unit.index]])
-        if sum(each.nbytes for each in self.parameters[unit.index] if each.requires_grad) >= heap.LARGE_BYTES:
+        if sum(each.nbytes for _, each in self._learning[unit.index]) >= heap.LARGE_BYTES:
             self.large.add(unit.index)
         if unit.resident:
             self.resident.add(unit.index)
@@ -359,8 +418,11 @@ class Binding:
 
     def _take_first(self, parameter: nn.Parameter) -> None:
         """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""
+        requires = parameter.requires_grad
+        parameter.requires_grad_()  # torch takes no hook of one that is frozen, and keeps it when it is frozen again
         # The garbage collector sees the keeper, but not what hooks refer to.
         parameter.register_post_accumulate_grad_hook(lambda each: each.penstock_keeper._take(each))
+        parameter.requires_grad_(requires)
         hooks = parameter._post_accumulate_grad_hooks
         *others, own = hooks.items()
         hooks.clear()
@@ -404,7 +466,9 @@ class Binding:
             gradient = gradient.to_dense()
         opened = self.core.open_gradient(*place)
         total = opened.memory.view(gradient.shape)
-        if opened.fresh:
+        if opened.fresh and place in self._zeros:
+            total.zero_().add_(gradient)  # 0 + -0 is 0
+        elif opened.fresh:
             total.copy_(gradient)
         else:
             total.add_(gradient)

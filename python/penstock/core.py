@@ -73,6 +73,7 @@ class ModelSpec:
     extra: torch.Tensor | None = None  # bytes that are kept beside the weights, as they are at first
     micro_batches: int = 1  # of a step; of more than BF16_ADDENDS gradients are summed in fp32
     client_state: Mapping[str, str] = field(default_factory=dict)  # what a new store commits with its first weights
+    forwards_alone: bool = False  # weights are read and nothing else: no gradients, no updates, no writes
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .going_on import Script
 from .kept_scheduler import KeptScheduler
 from .loader import Loader
 from .model_state import ModelState
-from .optimizer import Optimizer
+from .optimizer import NothingToTrain, Optimizer
 from .optimizer_kind import Mapped
 from .outside import Outside
 from .room import room_of
@@ -40,7 +40,7 @@ class Engine(DeepSpeedsCalls):
     optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
     does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
 
-    def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped, settings: Settings,
+    def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped | None, settings: Settings,
                  forward: Sequence[Visit] = (), progress: Progress | None = None) -> None:
         super().__init__()
         self.module, self.core, self.settings = model, core, settings
@@ -50,7 +50,7 @@ class Engine(DeepSpeedsCalls):
         self.visits.binding = self.binding
         self.binding.also_check = self.outside.check
         self._state = ModelState(model, self.binding, self.visits)
-        self.optimizer = Optimizer(mapped, core, self.visits, self.binding)
+        self.optimizer = NothingToTrain() if mapped is None else Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
         self.optimizer.client_state = self._client_state
         self.kept_buffers = buffers.Buffers(model)
@@ -58,6 +58,7 @@ class Engine(DeepSpeedsCalls):
         self.lr_scheduler: Any = None
         self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
         self.loader: Loader | None = None
+        self.given: Any = None  # what a core reads weights from again and again; it is kept here
         self.micro_steps = 0
         self.counted_from = 0  # a step has so many micro-batches from here on
         self.progress = progress or Progress(settings.steps_per_print)
@@ -136,6 +137,7 @@ class Engine(DeepSpeedsCalls):
                              "penstock.initialize(lr_scheduler=...)")
 
     def _step(self) -> None:
+        self._check_trains()
         self.micro_steps += 1
         if (self.micro_steps - self.counted_from) % self.settings.accumulation != 0:
             return
@@ -193,7 +195,7 @@ class Engine(DeepSpeedsCalls):
     def named_weights(self, what: What = "weight") -> Iterator[tuple[str, torch.Tensor]]:
         """All of them, one at a time in memory."""
         for parameter, name in self.binding.names.items():
-            if what == "weight" or parameter.requires_grad:
+            if what == "weight" or self.binding.learns(parameter):
                 yield name, self.weight(name, what)
 
     @contextlib.contextmanager
@@ -242,6 +244,7 @@ class Engine(DeepSpeedsCalls):
         """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: the step's number. One
         that is there already is replaced when the new one is whole, unless `overwrite` is False. `client_state`: what
         client_values.py has kinds for; else UsageError, before anything is made."""
+        self._check_trains()
         if exclude_frozen_parameters:
             raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "
                              "whole store; leave it out, and for trained weights alone save what engine.named_weights() "
@@ -254,6 +257,7 @@ class Engine(DeepSpeedsCalls):
                         restore_random: bool = False) -> tuple[str | None, dict[str, Any]]:
         """(None, {}) where there is none yet, as a program's first start finds it. `load_module_strict` False: buffers
         that the model does not have are passed over. `restore_random`: random states are those of that step, too."""
+        self._check_trains()
         if load_module_only or not load_optimizer_states:
             raise UsageError("load_checkpoint(load_module_only=True) and (load_optimizer_states=False): a store goes "
                              "to a snapshot as a whole. For its weights alone load it, then engine.save_pretrained(DIR) "
@@ -285,6 +289,10 @@ class Engine(DeepSpeedsCalls):
                          "model")
 
     # Private.
+    def _check_trains(self) -> None:
+        if isinstance(self.optimizer, NothingToTrain):
+            self.optimizer.update()
+
     def _named(self, name: str) -> nn.Parameter:
         named = {each: parameter for parameter, each in self.binding.names.items()}
         if name not in named:

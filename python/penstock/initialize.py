@@ -1,17 +1,18 @@
 """penstock.initialize(): a model, an optimizer and a core become an engine."""
 from __future__ import annotations
 
+import fnmatch
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from . import buffers, deepspeed, processes, update_order
+from . import buffers, deepspeed, forwards, processes, update_order
 from .config import Config, read_config
-from .core import BF16_ADDENDS, ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
+from .core import BF16_ADDENDS, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
 from .files.incoming import Incoming
@@ -28,7 +29,7 @@ from .units import Unit, units_of
 from .zero.spill import first_value, to_type
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-Initialized = tuple[Engine, Optimizer, Loader | None, Any]
+Initialized = tuple[Engine, Any, Loader | None, Any]
 MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
 
 
@@ -42,9 +43,10 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                collate_fn: Callable[[list[Any]], Any] | None = None, args: Any = None,
                config_params: Mapping[str, Any] | str | os.PathLike[str] | None = None, mpu: Any = None,
                mesh_param: Any = None, dist_init_required: bool | None = None, distributed_port: int | None = None,
-               restore_random: bool = True) -> Initialized:
+               restore_random: bool = True, trainable: Sequence[str] = ()) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
+    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's. A model of
+    which no parameter requires a gradient is opened for forwards alone, see forwards.py, and its optimizer is None.
     `optimizer` is one of torch's, or a function that makes one of `model_parameters`; None: AdamW of these, or of all
     that are trainable. `lr_scheduler` is one of that optimizer (see kept_scheduler.py), or a function that makes one of
     ours. `restore_random`: a store that goes on puts the random states back, as they were when its newest step ended;
@@ -56,12 +58,13 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     `training_data` is shuffled in each epoch by `shuffle_seed` and the epoch's number, unless `shuffle` is False, and
     its loader goes on where a resumed training does (loader.py). Those from `args` to `distributed_port` are
     DeepSpeed's: `args` may name the configuration, as args.deepspeed_config, and the others are nothing in one
-    process."""
+    process. `trainable`: patterns of parameters' names that may become trainable later, by requires_grad_(); they have
+    optimizer states and begin as they are, frozen or not."""
     processes.check(ranks)
     deepspeed.check_arguments(mpu, mesh_param, dist_init_required)
     config = deepspeed.config_of(config, config_params, args)
     read, settings = read_configuration(config, known, settings, optimizer, lr_scheduler)
-    lr_scheduler = lr_scheduler or (read.scheduler if read else None)
+    given_scheduler, lr_scheduler = lr_scheduler, lr_scheduler or (read.scheduler if read else None)
     if read is not None:
         _tell(read.note(store))
         store = read.store_at(store) if core is None else store
@@ -72,9 +75,18 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         training_data, settings, Loading(shuffle, shuffle_seed, num_workers, pin_memory, collate_fn))
     if settings.dtype is not None:
         to_type(model, settings.dtype)
+    later = named_later(model, trainable)
+    if forwards.nothing_to_train(model, later):
+        if optimizer is not None or given_scheduler is not None:  # those of a configuration are a student's, too
+            raise OptimizerError("no parameter of the model requires a gradient: there is nothing to train, and it "
+                                 "would be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
+                                 "requires_grad_() before, or say what is trained later: "
+                                 "penstock.initialize(trainable=[...])")
+        engine = open_for_forwards(model, store, core, units, resident, weights, settings)
+        return engine, None, loader, None
     mapped = mapped_optimizer(optimizer, model_parameters, model,
-                              (read.optimizer if read else None) or torch.optim.AdamW)
-    check_cover(model, mapped)
+                              (read.optimizer if read else None) or torch.optim.AdamW, later)
+    check_cover(model, mapped, later)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
     incoming = None if weights is None else Incoming(model, weights)
@@ -82,7 +94,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         incoming.make_buffers_real()
     if lr_scheduler is not None:
         check_given(lr_scheduler, mapped.groups)
-    spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation)
+    spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
     opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
@@ -101,6 +113,45 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     if loader is not None:
         engine.use_loader(loader)
     return engine, engine.optimizer, loader, scheduler
+
+
+def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
+                      units: Sequence[str], resident: Sequence[str], weights: str | os.PathLike[str] | None,
+                      settings: Settings) -> Engine:
+    """See forwards.py."""
+    found = forwards.find(store, core, weights is not None)
+    cut = units_of(model, units, resident)
+    parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
+    incoming = None if weights is None else Incoming(model, weights)
+    if incoming is not None:
+        incoming.make_buffers_real()
+    spec = forwards_spec(cut, model, found)
+    given: ReadWeight = (lambda unit, index: first_value(parameters[unit][index])) if incoming is None \
+        else forwards.Weights(parameters, incoming)
+    progress = Progress(settings.steps_per_print)
+    opener = found.opener if not isinstance(found.opener, Store) else _opener(found.opener, None, progress)
+    opened = opener(spec, given)
+    if found.holds is not None:
+        try:
+            forwards.check_same(opened, given, found.holds)
+        except BaseException:
+            opened.close()
+            raise
+    if incoming is not None:
+        incoming.make_parameters_real()
+    buffers.move(model, opened.device)
+    engine = Engine(model, cut, opened, None, settings, spec.inference, progress)
+    engine.given = given
+    engine.optimizer.updates = found.step
+    if spec.extra is not None:
+        engine.kept_buffers.unpack(opened.extra())
+    if found.told:
+        progress.note(found.told)
+    return engine
+
+
+def forwards_spec(cut: list[Unit], model: nn.Module, found: forwards.Found = forwards.NOTHING) -> ModelSpec:
+    return forwards.spec_of(cut, found, model, _visits_in_order_of_definition)
 
 
 def read_configuration(config: Any, known: Mapping[str, Any] | None, settings: Settings | None, optimizer: Any,
@@ -158,9 +209,9 @@ def check_model(model: nn.Module, may_be_meta: bool) -> None:
 
 
 def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,
-                     make: Callable[[Any], torch.optim.Optimizer]) -> Mapped:
+                     make: Callable[[Any], torch.optim.Optimizer], later: Set[nn.Parameter] = frozenset()) -> Mapped:
     if optimizer is None:
-        return map_parameters(parameters, model, make)
+        return map_parameters(parameters, model, make, later)
     if not isinstance(optimizer, torch.optim.Optimizer):
         if callable(optimizer):
             return map_parameters(parameters, model, optimizer)
@@ -171,10 +222,25 @@ def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn
     return map_optimizer(optimizer)
 
 
-def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None, micro_batches: int = 1) -> ModelSpec:
+def named_later(model: nn.Module, patterns: Sequence[str]) -> Set[nn.Parameter]:
+    """The parameters that may become trainable."""
+    if isinstance(patterns, str):
+        raise UsageError(f"trainable={patterns!r}: a list of patterns, [{patterns!r}]")
+    named = dict(model.named_parameters(remove_duplicate=False))
+    found: set[nn.Parameter] = set()
+    for pattern in patterns:
+        own = {each for name, each in named.items() if fnmatch.fnmatchcase(name, pattern)}
+        if not own:
+            raise UsageError(f"trainable: no parameter is named '{pattern}'; there are {some(named)}")
+        found |= own
+    return found
+
+
+def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None, micro_batches: int = 1,
+               later: Set[nn.Parameter] = frozenset()) -> ModelSpec:
     group_of = mapped.group_of()
     specs = [UnitSpec(unit.name, tuple(
-        ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad, group_of.get(each, 0))
+        ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad or each in later, group_of.get(each, 0))
         for name, each in unit.own), unit.resident) for unit in cut if unit.index is not None]
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,

@@ -45,9 +45,8 @@ class Optimizer(torch.optim.Optimizer):
         self._ready = True
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Gradients are None, whatever `set_to_none` says; update() does so itself."""
-        self._core.clear_gradients()
-        self._binding.fed.clear()
+        """As torch's; update() itself sets them to None."""
+        self._binding.clear_gradients(to_zeros=not set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -69,6 +68,8 @@ class Optimizer(torch.optim.Optimizer):
         """Before the last backward of a step: whether its units are updated within it."""
         if self._core.begun is not None:
             return True
+        if not self._binding.trains_now():
+            return False  # the backward of another model's loss through this one: no step comes of it
         if self.clip > 0 and self.clipped_in_a_row >= A_RUN_OF_CLIPS:
             return False
         return self._core.begin_step(self._request())
@@ -84,6 +85,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._binding.spoiled is not None:
             raise UsageError(self._binding.spoiled)
         self._binding.addends.check(self._binding.fed)
+        self._binding.add_zeros()
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
         self.report = self._core.update(replace(
@@ -94,7 +96,7 @@ class Optimizer(torch.optim.Optimizer):
             self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
             self.updates = step
             self._binding.updated()
-        self._binding.fed.clear()
+        self._binding.gradients_taken()
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
         self.told(self.report)
@@ -143,6 +145,34 @@ class Optimizer(torch.optim.Optimizer):
         """The store is at that step: as a training begins there."""
         self._binding.fed.clear()
         self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS
+
+
+class NothingToTrain(Optimizer):
+    """In its place, of a model that is opened for forwards alone."""
+
+    def __init__(self) -> None:
+        self.param_groups, self.defaults, self.state = [], {}, {}  # type: ignore[assignment]
+        self.updates, self.report, self.loss_scale = 0, None, None
+        self.client_state, self.extra, self.told = dict, lambda: None, lambda _: None
+
+    def begin(self) -> bool:
+        return False
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """There are no gradients."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Its own: torch wraps that of optimizers that it has made."""
+        self.update()
+
+    def update(self) -> UpdateReport:
+        raise UsageError("nothing of this model is trainable: no parameter required a gradient at "
+                         "penstock.initialize(), and it was opened for forwards alone. To train it, call "
+                         "requires_grad_() before, or name what is going to be trained: "
+                         "penstock.initialize(trainable=[...])")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.update()
 
 
 Optimizer.step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # step() says itself that it was called

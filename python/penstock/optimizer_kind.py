@@ -1,7 +1,7 @@
 """Which of the core's optimizers an optimizer of torch is, and what its groups say about a step."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -84,29 +84,34 @@ def map_optimizer(optimizer: torch.optim.Optimizer) -> Mapped:
     return Mapped(kind, optimizer.param_groups, dict(optimizer.defaults))
 
 
-def map_parameters(parameters: Iterable[Any] | None, model: nn.Module, make: Callable[[Any], torch.optim.Optimizer]
-                   ) -> Mapped:
-    """Parameters or groups of them, as torch.optim takes; None: all of the model that are trainable."""
-    if parameters is None:
-        parameters = [each for each in model.parameters() if each.requires_grad]
-    listed = list(parameters)
+def map_parameters(parameters: Iterable[Any] | None, model: nn.Module, make: Callable[[Any], torch.optim.Optimizer],
+                   later: Set[nn.Parameter] = frozenset()) -> Mapped:
+    """Parameters or groups of them, as torch.optim takes; None: all of the model that are trainable, or become so
+    `later`."""
+    listed = list(model.parameters() if parameters is None else parameters)
     if listed and isinstance(listed[0], tuple):
         listed = [each for _, each in listed]
     if listed and not isinstance(listed[0], dict):
-        listed = [each for each in listed if each.requires_grad]
+        listed = [each for each in listed if each.requires_grad or each in later]
     if not listed:
         raise OptimizerError("no parameter of the model requires a gradient: there is nothing to train")
     return map_optimizer(make(listed))
 
 
-def check_cover(model: nn.Module, mapped: Mapped) -> None:
-    """Every trainable parameter is in a group, and every one in a group is the model's."""
+def check_cover(model: nn.Module, mapped: Mapped, later: Set[nn.Parameter] = frozenset()) -> None:
+    """Every trainable parameter is in a group, also those that become so `later`, and every one in a group is the
+    model's."""
     group_of = mapped.group_of()
     named = dict(model.named_parameters())
     left = [name for name, each in named.items() if each.requires_grad and each not in group_of]
     if left:
         raise OptimizerError(f"parameters {some(left)} require a gradient, but no group of the optimizer has them: add "
                              "them, or freeze them by requires_grad_(False)")
+    left = [name for name, each in named.items() if each in later and each not in group_of]
+    if left:
+        raise OptimizerError(f"penstock.initialize(trainable=...) says of parameters {some(left)} that they become "
+                             "trainable, but no group of the optimizer has them: make it of them, too, because groups "
+                             "are fixed; a parameter without a gradient stays as it is, as in torch")
     own = set(named.values())
     strange = sum(each not in own for each in group_of)
     if strange:

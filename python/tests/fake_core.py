@@ -132,6 +132,7 @@ class FakeCore:
 
     def update(self, request: UpdateRequest) -> UpdateReport:
         self._check(self.kind is None, "update() within a pass")
+        self._check(not self.model.forwards_alone, "update() of a model for forwards alone")
         bad = self.first_non_finite_gradient()
         if bad is not None:
             if not request.may_skip:
@@ -168,6 +169,8 @@ class FakeCore:
 
     def write(self, unit: int, index: int, what: What, values: torch.Tensor) -> None:
         self._check(self.kind is None, "write() within a pass")
+        if self.model.forwards_alone:
+            raise UsageError("writing: the store is only read")
         if what in ("weight", "master"):
             self._set_weight((unit, index), values)
             self._refresh((unit, index))

@@ -28,7 +28,9 @@ constexpr double default_seconds = 0.4;
 constexpr double most_seconds = 60;
 
 SessionPlan session_plan_of(const penstock_model* model, const penstock_session_options* options) {
-    return {model_of(model), options_of(store::taken(options, least_options_bytes, "options")), Partition{}};
+    const penstock_session_options given = store::taken(options, least_options_bytes, "options");
+    require(given.forwards == 0, "options.forwards: a session for forwards alone makes no steps to forecast");
+    return {model_of(model), options_of(given), Partition{}};
 }
 
 bool is_positive(double value) {

@@ -188,6 +188,7 @@ CoreOptions options_of(const penstock_session_options& given) {
     for (std::size_t i = 0; i < given.directory_count; ++i)
         options.swap_directories.emplace_back(&required(given.directories[i], "a directory's name"));
     options.job = &required(given.job, "options.job");
+    options.purpose = given.forwards != 0 ? Purpose::forwards : Purpose::training;
     if (given.resume_from != nullptr) options.resume_from = given.resume_from;
     options.go_back = given.go_back != 0;
     options.host_budget_bytes = given.host_budget_bytes == 0 ? planned_host_budget : given.host_budget_bytes;

@@ -60,7 +60,7 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
     optimizer_ = given_model->optimizer;
     group_count_ = model.optimizers.count();
     durable_ = options.durability != Durability::scratch;
-    snapshots_ = options.snapshots;
+    snapshots_ = options.snapshots && options.purpose == Purpose::training;
     SessionEvents events;
     if (given.progress != nullptr)
         events.progress = [&given](const char* what, std::uint64_t done, std::uint64_t total) {
@@ -182,6 +182,7 @@ const ParameterSpec& CSession::own(ParameterId parameter) const {
 
 const ParameterSpec& CSession::trainable(ParameterId parameter) const {
     const UnitSpec& of = unit(parameter.unit);
+    require_training("a gradient");
     if (parameter.index >= of.parameters.size()) {
         const std::size_t borrowed = parameter.index - of.parameters.size();
         require(borrowed < of.borrowed.size(), "unit '{}' has no parameter {}", of.name, parameter.index);
@@ -196,6 +197,7 @@ const ParameterSpec& CSession::trainable(ParameterId parameter) const {
 const ParameterSpec& CSession::with(ParameterId parameter, ParameterValue value) const {
     const ParameterSpec& spec = own(parameter);
     if (value == ParameterValue::weight) return spec;
+    require_training("a master or a moment");
     require(spec.training == Training::trainable, "parameter '{}' is frozen: it has its weight only", spec.name);
     const std::uint32_t moments = session_->layout().format().moments;
     const std::uint32_t needed = value == ParameterValue::moment1 ? 2 : value == ParameterValue::moment0 ? 1 : 0;
@@ -274,10 +276,19 @@ void CSession::require_nothing_completed(const char* what) const {
             what, begun_ ? begun_->number : 0);
 }
 
+void CSession::require_training(const char* what) const {
+    require(session_->purpose() == Purpose::training,
+            "{}: the session was opened for forwards alone (options.forwards), and its store is only read", what);
+}
+
 // ---------------------------------------------------------------- gradients
 
 const ParameterSpec& CSession::open_to_gradients(ParameterId parameter) const {
     const ParameterSpec& spec = trainable(parameter);
+    require(session_->stage() == CoreSession::Stage::ready || !session_->owes_update(parameter.unit),
+            "a gradient for parameter '{}', but the last update of unit '{}' is deferred to a visit that this pass has "
+            "not made",
+            spec.name, unit(parameter.unit).name);
     if (!begun_) return spec;
     const UnitSpec& of = unit(parameter.unit);
     const std::uint32_t owner = parameter.index < of.parameters.size()
@@ -323,6 +334,7 @@ void CSession::clear_gradients() {
 }
 
 double CSession::gradient_norm() {
+    require_training("the norm of the gradient");
     require_between_passes("the norm of the gradient");
     return session_->gradient_norm();
 }
@@ -361,6 +373,7 @@ CSession::Step CSession::taken(const penstock_step& given) const {
 }
 
 bool CSession::begin_step(const penstock_step& given) {
+    require_training("a step");
     require(session_->stage() == CoreSession::Stage::ready || pass_ == Pass::training,
             "a step begins within a pass that is not one of training");
     require_no_step_begun("a step begins");
@@ -386,6 +399,7 @@ void CSession::complete(std::uint32_t index) {
 }
 
 penstock_step_report CSession::update(const penstock_step& given) {
+    require_training("an update");
     require_between_passes("an update");
     const Step step = taken(given);
     const UpdateRequest request = step.request();
@@ -429,6 +443,7 @@ void CSession::read(ParameterId parameter, ParameterValue value, std::span<std::
 }
 
 void CSession::write(ParameterId parameter, ParameterValue value, std::span<const float> from) {
+    require_training("writing");
     require_between_passes("writing");
     require_no_step_begun("writing");
     const ParameterSpec* wanted = &with(parameter, value);
@@ -444,6 +459,7 @@ void CSession::write(ParameterId parameter, ParameterValue value, std::span<cons
 // ---------------------------------------------------------------- snapshots
 
 void CSession::begin_snapshot(const std::string& path) {
+    require_training("a snapshot");
     require_between_passes("a snapshot");
     require_no_step_begun("a snapshot");
     require(snapshots_, "options.snapshots is 0: no memory was planned for them");

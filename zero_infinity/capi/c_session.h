@@ -97,6 +97,7 @@ class CSession {
     void require_durable(const char* what) const;
     void require_no_step_begun(const char* what) const;
     void require_nothing_completed(const char* what) const;
+    void require_training(const char* what) const;
     const ParameterSpec& open_to_gradients(ParameterId parameter) const;
 
     penstock_optimizer optimizer_;

@@ -236,6 +236,13 @@ typedef struct penstock_session_options {
     const char* trace;
     uint64_t trace_first_step;
     uint64_t trace_steps;
+    // Not 0: for forwards alone, of a model with nothing to train, or of one that was trained. Passes of both kinds and
+    // reads of weights; what wants a gradient, an update or a write is PENSTOCK_USAGE. Directories without a store get
+    // one of the model's weights, in one slot, committed once: say that all parameters are frozen. One that is there,
+    // of a training or a snapshot, is opened as the model that it was made for (penstock_look.h), and only read, beside
+    // other sessions of this kind; one that a training is under way in is refused. Options of updates are without
+    // effect; resume_from and activation_budget_bytes are refused.
+    int forwards;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;

@@ -1,12 +1,14 @@
-// The functions of zero_infinity/capi/penstock_session.h and penstock_forecast.h: arguments in, status out. What they
-// mean is in c_session.h and c_forecast.h.
+// The functions of zero_infinity/capi/penstock_session.h, penstock_forecast.h and penstock_look.h: arguments in, status
+// out. What they mean is in c_session.h, c_forecast.h and c_look.h.
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_forecast.h"
+#include "zero_infinity/capi/c_look.h"
 #include "zero_infinity/capi/c_model.h"
 #include "zero_infinity/capi/c_plan.h"
 #include "zero_infinity/capi/c_session.h"
 #include "zero_infinity/capi/penstock_forecast.h"
+#include "zero_infinity/capi/penstock_look.h"
 #include "zero_infinity/capi/penstock_session.h"
 
 #include <cstddef>
@@ -32,6 +34,7 @@ constexpr std::size_t least_plan_bytes = sizeof(penstock_plan);
 constexpr std::size_t least_rates_bytes = sizeof(penstock_rates);
 constexpr std::size_t least_forecast_bytes = sizeof(penstock_forecast);
 constexpr std::size_t least_place_bytes = sizeof(penstock_place);
+constexpr std::size_t least_look_bytes = sizeof(penstock_look);
 constexpr std::size_t least_gradient_bytes = sizeof(penstock_gradient);
 constexpr std::size_t least_report_bytes = offsetof(penstock_step_report, update_ns);
 constexpr std::size_t least_progress_bytes = offsetof(penstock_snapshot_progress, done_bytes);
@@ -111,6 +114,23 @@ const char* penstock_session_note(penstock_session* session, size_t index) {
 penstock_status penstock_session_value_at(const penstock_session* session, size_t index, penstock_value* value,
                                           penstock_error* error) {
     return called(session, error, [&](const CSession& own) { required(value, "value") = own.value_at(index); });
+}
+
+penstock_status penstock_session_look(const char* directory, penstock_look* look,
+                                      void (*value)(const penstock_value* value, void* user), void* user,
+                                      penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        penstock::store::checked_struct(look, least_look_bytes, "look");
+        penstock_look own{};
+        const auto manifest = penstock::zero::committed_at(&required(directory, "directory"), own);
+        give(own, look, least_look_bytes, "look");
+        if (!manifest || value == nullptr) return PENSTOCK_OK;
+        for (const auto& [key, data] : manifest->client) {
+            const penstock_value each{key.c_str(), data.data(), data.size()};
+            value(&each, user);
+        }
+        return PENSTOCK_OK;
+    });
 }
 
 penstock_status penstock_session_plan(const penstock_model* model, const penstock_session_options* options,

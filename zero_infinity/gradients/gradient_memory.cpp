@@ -9,6 +9,7 @@ namespace {
 
 // With those of what it borrows.
 std::uint64_t unit_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
+    if (layout.purpose() == Purpose::forwards) return 0;
     std::uint64_t bytes = own_gradient_bytes(layout.unit(unit), type);
     for (const BorrowedSpec& borrowed : layout.unit(unit).spec().borrowed) {
         const ParameterSpec& spec = layout.unit(borrowed.owner).spec().parameters.at(borrowed.parameter);

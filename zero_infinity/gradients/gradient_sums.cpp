@@ -21,6 +21,7 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
       sums_(layout.partition().ranks * layout.tiles().size()),
       all_sums_(sums_.size()) {
     const PlaneType type = options.type;
+    const bool trains = layout.purpose() == Purpose::training;
     for (std::uint32_t index = 0; index < layout.unit_count(); ++index) {
         const UnitLayout& unit = layout.unit(index);
         UnitSums& sums = units_[index];
@@ -29,20 +30,20 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
             const ParameterPlace& place = unit.place(parameter);
             sums.ranges.push_back({.offset_bytes = place.first * bytes_of(type),
                                    .numel = place.numel,
-                                   .trainable = place.training == Training::trainable,
+                                   .trainable = trains && place.training == Training::trainable,
                                    .owner = {index, parameter}});
         }
         std::uint64_t offset_bytes = own_gradient_bytes(unit, type);
         for (const BorrowedSpec& borrowed : unit.spec().borrowed) {
             const ParameterSpec& spec = layout.unit(borrowed.owner).spec().parameters.at(borrowed.parameter);
-            const bool trainable = spec.training == Training::trainable;
+            const bool trainable = trains && spec.training == Training::trainable;
             sums.ranges.push_back({.offset_bytes = offset_bytes,
                                    .numel = spec.numel(),
                                    .trainable = trainable,
                                    .owner = {borrowed.owner, borrowed.parameter}});
             if (trainable) offset_bytes += pool::whole_granules(spec.numel() * bytes_of(type));
         }
-        sums.bytes = offset_bytes;
+        sums.bytes = trains ? offset_bytes : 0;
         sums.shared = options.memory == GradientMemory::one_unit && may_share_gradients(layout, index, type);
     }
     take_memory(pool);

@@ -21,7 +21,8 @@ std::optional<std::uint32_t>& member_for(UnitObjects& objects, const std::string
 }  // namespace
 
 ModelLayout::ModelLayout(ModelLayoutSpec spec)
-    : format_(spec.format),
+    : purpose_(spec.purpose),
+      format_(spec.format),
       residency_(std::move(spec.unit_residency)),
       partition_(spec.partition),
       tile_numel_(spec.tile_numel),
@@ -39,6 +40,7 @@ ModelLayout::ModelLayout(ModelLayoutSpec spec)
         append_objects(units_[unit]);
         pieces_.push_back(optimizer_pieces(units_[unit], optimizers_));
         first_tiles_.push_back(tiles_.size());
+        if (purpose_ == Purpose::forwards) continue;
         for (std::uint32_t tile = 0; tile < units_[unit].tile_count(); ++tile) tiles_.push_back({unit, tile});
     }
 }
@@ -49,6 +51,7 @@ void ModelLayout::append_objects(const UnitLayout& unit) {
         member_for(found, object.name) = static_cast<std::uint32_t>(objects_.size());
         objects_.push_back(std::move(object));
     }
+    if (purpose_ == Purpose::forwards) found.states.reset();
     unit_objects_.push_back(found);
 }
 

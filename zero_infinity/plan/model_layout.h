@@ -27,6 +27,12 @@ struct UnitResidency {
     std::uint32_t state_tiles = 0;  // the first so many; more than there are: all
 };
 
+// What a model is kept for.
+enum class Purpose : std::uint8_t {
+    training,
+    forwards,  // weights alone: whatever else the store has is neither in memory nor moved, and nothing is updated
+};
+
 // What decides a layout. The first four are the store's format: the same at every resume.
 struct ModelLayoutSpec {
     std::vector<UnitSpec> units;
@@ -36,10 +42,11 @@ struct ModelLayoutSpec {
     Partition partition;
     Residency residency;
     std::vector<UnitResidency> unit_residency;  // by unit, where they differ (host_room.h); empty: all as above
+    Purpose purpose = Purpose::training;
 };
 
 // The objects that hold a unit: indices into ModelLayout::objects(), and of a store that was created with them. Absent
-// where the unit has no such bytes.
+// where the unit has no such bytes, and states in Purpose::forwards.
 struct UnitObjects {
     std::optional<std::uint32_t> weights;
     std::optional<std::uint32_t> states;
@@ -67,6 +74,7 @@ class ModelLayout {
     // format keeps as many moments as the optimizers.
     explicit ModelLayout(ModelLayoutSpec spec);
 
+    Purpose purpose() const noexcept { return purpose_; }
     const StateFormat& format() const noexcept { return format_; }
     const UnitResidency& residency(std::uint32_t unit) const { return residency_.at(unit); }
     Tier weights_tier(std::uint32_t unit) const {
@@ -84,7 +92,7 @@ class ModelLayout {
     const UnitLayout& unit(std::uint32_t unit) const { return units_.at(unit); }
     std::span<const UnitLayout> units() const noexcept { return units_; }
 
-    // What an update goes through: units in order, tiles in order.
+    // What an update goes through: units in order, tiles in order; nothing in Purpose::forwards.
     std::span<const UnitTile> tiles() const noexcept { return tiles_; }
     std::uint64_t number(UnitTile tile) const {
         return first_tiles_.at(tile.unit) + tile.tile;
@@ -121,6 +129,7 @@ class ModelLayout {
    private:
     void append_objects(const UnitLayout& unit);
 
+    Purpose purpose_;
     StateFormat format_;
     std::vector<UnitResidency> residency_;  // by unit
     Partition partition_;

@@ -29,6 +29,9 @@ struct CoreOptions {
     // Where and whose.
     std::vector<std::string> swap_directories;  // one per device; the first holds the manifests
     std::string job;                            // names the owner of the directories
+    // Purpose::forwards: a directory without a store gets one of weights alone, in one slot, committed once; a store,
+    // or a snapshot, is only read, beside other readers. What concerns updates is without effect then.
+    Purpose purpose = Purpose::training;
     std::vector<std::uint16_t>
         swap_shares;  // of a new store's tiles, by directory (swap/format/striping.h); empty: equal
     // Directory of a kept snapshot to go on from. What the store has committed stays whole until the snapshot is copied

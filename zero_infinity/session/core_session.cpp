@@ -22,7 +22,7 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     s.plan = std::make_unique<SessionPlan>(std::move(model), std::move(options), s.communicator->partition());
     // Open.
     s.machine = std::make_unique<Machine>(*s.plan, events, seams);
-    s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams.weights, initial_client, events);
+    s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams, initial_client, events);
     s.restore();
     // Build.
     s.pool = make_pool(*s.plan);
@@ -76,6 +76,14 @@ PlaneType CoreSession::gradient_type() const noexcept {
 
 GradientMemory CoreSession::gradient_memory() const noexcept {
     return state_->plan->options.gradient_memory;
+}
+
+Purpose CoreSession::purpose() const noexcept {
+    return state_->plan->options.purpose;
+}
+
+bool CoreSession::owes_update(std::uint32_t unit) const noexcept {
+    return state_->owes_update(unit);
 }
 
 void CoreSession::expect(Pass pass, const PassVisits& visits) {
@@ -144,11 +152,13 @@ UnitMemory CoreSession::memory(std::uint32_t unit) const {
 }
 
 void CoreSession::add_gradient(ParameterId parameter, const GradientView& addend) {
+    state_->make_update_that_is_owed(parameter.unit);
     state_->change_sums([&] { state_->work->gradients.add(parameter, addend); });
 }
 
 GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
     GradientSums::Open open;
+    state_->make_update_that_is_owed(parameter.unit);
     state_->change_sums([&] { open = state_->work->gradients.open(parameter); });
     return open;
 }
@@ -223,6 +233,7 @@ void CoreSession::complete(std::uint32_t unit) {
 UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "an update within a pass, or after an exception");
+    PENSTOCK_CHECK(purpose() == Purpose::training, "an update of a model that is kept for forwards alone");
     s.check_user_keys();
     s.perform([&] {
         s.finish_update();
@@ -273,6 +284,7 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
 bool CoreSession::may_begin_step(const UpdateRequest& request) const {
     const State& s = *state_;
     const CoreOptions& options = s.plan->options;
+    if (options.purpose == Purpose::forwards) return false;
     if (request.overflow != UpdateRequest::Overflow::refused || request.loss_scale <= 0) return false;
     if (request.clip == 0) return is_within_backward(options.update_order);
     const bool speculates =
@@ -315,8 +327,8 @@ void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
 
 void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within,
-                   "weights are written within a pass or step, or after an exception");
+    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within && purpose() == Purpose::training,
+                   "weights are written within a pass or step, after an exception, or in a store that is only read");
     s.perform([&] { s.finish_update(); });
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
         s.perform([&] { s.work->driver.read(tile, memory); });

@@ -99,6 +99,9 @@ class CoreSession {
     Device& device() noexcept;
     PlaneType gradient_type() const noexcept;
     GradientMemory gradient_memory() const noexcept;
+    Purpose purpose() const noexcept;
+    // The unit's last update is not made: within a pass no gradient is added to it before a visit has made it.
+    bool owes_update(std::uint32_t unit) const noexcept;
 
     // Replaces what was learned from the last pass of that kind; within such a pass, what it makes from here on.
     void expect(Pass pass, const PassVisits& visits);
@@ -119,8 +122,8 @@ class CoreSession {
 
     // Gradients, summed over passes until the update: each sum has the type of the options, whatever its addends have.
     // A borrowed parameter has a sum of its own, which is added to the owner's at the end of a training pass (at the
-    // latest by the norm), in the order of the units that borrow it. REQUIRES, for all of them: the parameter is
-    // trainable.
+    // latest by the norm), in the order of the units that borrow it. What is added between passes to a unit that
+    // owes its update waits for all updates. REQUIRES, for all of them: the parameter is trainable; Purpose::training.
     //
     // Adds elements in host memory: float(sum) + float(addend), rounded once to the sum's type, nearest even; the first
     // one is rounded alone. REQUIRES: as many as the parameter has; a device without memory of its own.

@@ -69,15 +69,24 @@ void CoreSession::State::check_user_keys() const {
             throw Error(ExitCode::usage, fmt::format("the user's key '{}' does not begin with '{}'", key, user_prefix));
 }
 
+// Without those that would stay as they are. Of what host memory holds back the update writes all or nothing, and where
+// nobody is left the last one's end is the step's.
+std::vector<std::uint32_t> CoreSession::State::units_to_update(std::vector<std::uint32_t> units) const {
+    if (plan->layout.has_residents() && plan->options.durability != Durability::every_step) return units;
+    std::vector<std::uint32_t> changed = units;
+    std::erase_if(changed, [this](std::uint32_t unit) { return step_update->stays(unit); });
+    return changed.empty() ? units : changed;
+}
+
 void CoreSession::State::begin_update(const UpdateRequest& request, double gradient_norm) {
-    step_update->begin(request, gradient_norm);
+    const auto units = units_to_update(
+        in_order_of_visits(plan->layout, defers() ? order.expected(Pass::training) : std::span<const Visit>()));
+    step_update->begin(request, gradient_norm, units);
     newest_user = user;
     commits = plan->options.durability.commits_after(request.values.step);
     committed = false;
     norm.reset();
     sums_lent = false;
-    const auto units =
-        in_order_of_visits(plan->layout, defers() ? order.expected(Pass::training) : std::span<const Visit>());
     begin_writes(units, UpdateAt::arrival, GradientsFrom::spill);
     bool any = false;
     for (const std::uint32_t unit : units) {
@@ -176,6 +185,11 @@ void CoreSession::State::finish_update() {
     if (is_within()) return;  // its gradients are not all there
     while (const auto unit = work->driver.next_awaiting()) update_unit(*unit);
     work->driver.commits() ? finish_commit() : work->driver.end_update();
+}
+
+// Between passes nobody visits it.
+void CoreSession::State::make_update_that_is_owed(std::uint32_t unit) {
+    if (stage == Stage::ready && owes_update(unit)) perform([&] { finish_update(); });
 }
 
 void CoreSession::State::begin_commit(const store::ClientState& user_of_step) {

@@ -30,10 +30,13 @@ struct CoreSession::State {
     void check_user_keys() const;
     void add_borrowed();
     void begin_update(const UpdateRequest& request, double norm);
+    std::vector<std::uint32_t> units_to_update(std::vector<std::uint32_t> units) const;
     void update_unit(std::uint32_t unit);
     void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at, GradientsFrom gradients);
     bool is_within() const noexcept { return step_within && step_within->updates; }
     bool defers() const noexcept;
+    bool owes_update(std::uint32_t unit) const noexcept { return !is_within() && work->driver.awaits_update(unit); }
+    void make_update_that_is_owed(std::uint32_t unit);
     bool all_is_committed_or_will_be() const noexcept;
     void begin_step(const UpdateRequest& request);
     bool may_update_within() const;

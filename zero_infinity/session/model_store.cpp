@@ -21,7 +21,7 @@ class Opening {
         // Looked at before the store is opened: a run that may not go on must not first wait for the verification.
         std::optional<std::uint64_t> accepted;
         if (const std::optional<store::Manifest>& newest = deps_.open->found().newest) {
-            if (newest->origin)
+            if (newest->origin && options_.purpose == Purpose::training)
                 throw Error(ExitCode::usage,
                             fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
                                         "resume from, and another directory for the run's store",
@@ -115,11 +115,23 @@ class Opening {
     store::TensorStore& create() const {
         const std::span<const store::ObjectSpec> objects = deps_.layout->objects();
         return deps_.open->create({.objects = {objects.begin(), objects.end()},
-                                   .kind = durable() ? store::StoreKind::durable : store::StoreKind::scratch,
+                                   .kind = kind(),
                                    .shares = options_.swap_shares,
+                                   .origin = origin(),
                                    .progress = progress("preparing the swap files"),
                                    .waiting = events_.waiting,
                                    .agree = agree()});
+    }
+
+    store::StoreKind kind() const noexcept {
+        if (options_.purpose == Purpose::forwards) return store::StoreKind::snapshot;
+        return durable() ? store::StoreKind::durable : store::StoreKind::scratch;
+    }
+
+    // Weights that are committed once are a snapshot of themselves.
+    std::optional<store::Origin> origin() const {
+        if (options_.purpose == Purpose::training) return std::nullopt;
+        return store::Origin{.store = deps_.open->directory().uuid(), .generation = 0};
     }
 
     // Throws where the run may not go on from `client`.
@@ -128,9 +140,11 @@ class Opening {
         const auto stored = client.find(fingerprint_key);
         if (stored == client.end() || stored->second != deps_.fingerprint)
             throw Error(ExitCode::usage,
-                        fmt::format("the store in {} was made for another model, codec or optimizer; use another "
-                                    "directory",
-                                    place));
+                        fmt::format("the store in {} was made for another model, codec or optimizer; {}", place,
+                                    options_.purpose == Purpose::training
+                                        ? "use another directory"
+                                        : "open it with the units, types and codec that it was made with, or name "
+                                          "another directory"));
     }
 
     store::AgreeOnIncarnation agree() const {

@@ -1,7 +1,10 @@
 #include "zero_infinity/session/session_parts.h"
 
 #include "aio/words/error.h"
+#include "swap/directory/descriptor.h"
+#include "swap/directory/store_look.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,9 +14,25 @@
 namespace penstock::zero {
 namespace {
 
+// A store is there of which something was committed.
+bool may_be_read(const std::string& path) {
+    const store::Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory) return false;
+    const auto look = store::look_at_store(directory.get(), path);
+    return look && !look->recovery.never_committed();
+}
+
 store::OpenStore lock_directories(const CoreOptions& options) {
     if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    return {options.swap_directories, options.job, options.remedies};
+    if (options.purpose == Purpose::training || !may_be_read(options.swap_directories.front()))
+        return {options.swap_directories, options.job, options.remedies};
+    return store::OpenStore::find(options.swap_directories, store::Sharing::shared, options.remedies);
+}
+
+void start_io(store::OpenStore& open, const CoreOptions& options, const SessionSeams& seams) {
+    const store::StoreIoOptions io{
+        .caching = options.caching, .backend = options.backend, .limits = options.io, .hashing = options.hashing};
+    seams.backend ? open.start_io(io, seams.backend(open.directory())) : open.start_io(io);
 }
 
 // null: nobody records.
@@ -35,22 +54,29 @@ std::string instead_of_spilling(const CoreOptions& options) {
 
 Machine::Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams)
     : open(lock_directories(plan.options)) {
-    const CoreOptions& options = plan.options;
-    const store::StoreIoOptions io{
-        .caching = options.caching, .backend = options.backend, .limits = options.io, .hashing = options.hashing};
-    seams.backend ? open.start_io(io, seams.backend(open.directory())) : open.start_io(io);
+    start_io(open, plan.options, seams);
     device = make_device(plan.device());
     if (events.device_opened) events.device_opened(*device);
 }
 
-ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, WeightSource* weights,
+void Machine::open_shared(const SessionPlan& plan, const SessionSeams& seams) {
+    { const store::OpenStore before = std::move(open); }  // gives the lock up
+    open = store::OpenStore::find(plan.options.swap_directories, store::Sharing::shared, plan.options.remedies);
+    start_io(open, plan.options, seams);
+}
+
+ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, const SessionSeams& seams,
                       const store::ClientState& initial_client, const SessionEvents& events) {
     ModelStore opened = open_model_store({.open = &machine.open,
                                           .layout = &plan.layout,
                                           .fingerprint = plan.fingerprint,
-                                          .weights = weights,
+                                          .weights = seams.weights,
                                           .communicator = &communicator},
                                          plan.options, initial_client, events);
+    if (plan.options.purpose == Purpose::forwards && !opened.resumed) {
+        machine.open_shared(plan, seams);
+        opened.store = &machine.open.open({.waiting = events.waiting});
+    }
     const std::vector<std::string>& notes = opened.store->notes();  // later ones come through the driver
     opened.notes.insert(opened.notes.begin(), notes.begin(), notes.end());
     return opened;

@@ -29,12 +29,15 @@ namespace penstock::zero {
 struct Machine {
     Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams);
 
+    // Of Purpose::forwards, once the store has its weights: it is locked as readers lock it, beside others.
+    void open_shared(const SessionPlan& plan, const SessionSeams& seams);
+
     store::OpenStore open;
     std::unique_ptr<Device> device;
 };
 
 // As open_model_store().
-ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, WeightSource* weights,
+ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, const SessionSeams& seams,
                       const store::ClientState& initial_client, const SessionEvents& events);
 std::unique_ptr<pool::PinnedPool> make_pool(const SessionPlan& plan);
 

@@ -73,11 +73,32 @@ ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const C
                         .tile_numel = options.tile_numel,
                         .partition = partition,
                         .residency = options.residency,
-                        .unit_residency = std::move(unit_residency)});
+                        .unit_residency = std::move(unit_residency),
+                        .purpose = options.purpose});
 }
 
-CoreOptions checked(CoreOptions options) {
+// What an update would ask for is left out.
+CoreOptions for_its_use(CoreOptions options) {
+    if (options.purpose == Purpose::training) return options;
+    if (!options.resume_from.empty())
+        throw Error(ExitCode::usage, fmt::format("forwards alone are made with a snapshot where it lies: name {} in "
+                                                 "the place of the store",
+                                                 options.resume_from));
+    if (options.activation_bytes > 0)
+        throw Error(ExitCode::usage, fmt::format("{} with forwards alone: nothing is laid aside in a store that is "
+                                                 "only read; leave it out",
+                                                 options.names.activations));
+    options.update_order = UpdateOrder::after_backward;
+    options.durability = Durability::every_step;
+    options.residency.states = Tier::nvme;
+    options.snapshots = false;
+    place_gradients(GradientTier::host, options);
+    return options;
+}
+
+CoreOptions checked(CoreOptions given) {
     const auto refuse = [](const std::string& what) { throw Error(ExitCode::usage, what); };
+    CoreOptions options = for_its_use(std::move(given));
     if (options.staging_tiles == 0)
         refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
@@ -206,6 +227,7 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
     StepBytes bytes;
     bytes.read = plan.memory.pass_read_bytes;
     bytes.further_read = plan.memory.further_pass_read_bytes;
+    if (layout.purpose() == Purpose::forwards) return bytes;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
@@ -275,7 +297,7 @@ std::uint64_t SessionPlan::store_bytes() const {
     store::Geometry geometry;
     geometry.shares = options.swap_shares;
     if (geometry.shares.empty()) geometry.shares.assign(options.swap_directories.size(), 1);
-    geometry.slots = options.durability == Durability::scratch ? 1 : 2;
+    geometry.slots = options.durability == Durability::scratch || options.purpose == Purpose::forwards ? 1 : 2;
     return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
 }
 
@@ -296,6 +318,7 @@ std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
 
 // A mean over the elements of all tiles.
 Traffic SessionPlan::nominal_traffic() const {
+    if (options.purpose == Purpose::forwards) return {};
     if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced &&
         options.gradient_memory != GradientMemory::nvme)
         return traffic(format, options.durability, options.residency, options.update_order);

@@ -49,6 +49,13 @@ bool StepUpdate::stays(ParameterId parameter) const {
            work_.gradients.is_fresh(parameter);
 }
 
+bool StepUpdate::stays(std::uint32_t unit) const {
+    const UnitLayout& layout = plan_.layout.unit(unit);
+    for (std::uint32_t index = 0; index < layout.spec().parameters.size(); ++index)
+        if (layout.place(index).training == Training::trainable && !stays({unit, index})) return false;
+    return true;
+}
+
 void StepUpdate::check(const UpdateRequest& request) {
     refuse_missing(work_.gradients.first_missing());
     PENSTOCK_CHECK(request.loss_scale > 0, "a loss scale of {}", request.loss_scale);
@@ -66,13 +73,15 @@ void StepUpdate::set_values(const UpdateRequest& request, double scale) {
     skipped_.clear();
 }
 
-void StepUpdate::begin(const UpdateRequest& request, double gradient_norm) {
+void StepUpdate::begin(const UpdateRequest& request, double gradient_norm, const std::vector<std::uint32_t>& units) {
     within_ = speculative_ = false;
     set_values(request, clip_factor(gradient_norm, request.clip) / request.loss_scale);
     pieces_.prepare(request.values.step, groups_, skipped_steps_,
                     [this](ParameterId parameter) { return stays(parameter); });
     for (std::uint32_t unit = 0; unit < plan_.layout.unit_count(); ++unit) note_skipped(unit);
     work_.gradients.lend();
+    for (std::uint32_t unit = 0; unit < plan_.layout.unit_count(); ++unit)
+        if (std::find(units.begin(), units.end(), unit) == units.end()) work_.gradients.give_back(unit);
 }
 
 void StepUpdate::begin_within(const UpdateRequest& request) {

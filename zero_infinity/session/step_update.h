@@ -26,8 +26,10 @@ class StepUpdate {
     // Whether it can be made, of gradients that are all there. Throws Error: usage; nothing has changed.
     void check(const UpdateRequest& request);
     void check(std::span<const GroupValues> groups) const;  // those alone
-    // Takes the gradients, of that norm. Its units are updated from then on, each once.
-    void begin(const UpdateRequest& request, double gradient_norm);
+    // No gradient came to the unit, and all of it is Unused::skipped: an update would change nothing.
+    bool stays(std::uint32_t unit) const;
+    // Takes the gradients, of that norm. These units are updated from then on, each once; all others stay.
+    void begin(const UpdateRequest& request, double gradient_norm, const std::vector<std::uint32_t>& units);
     // The same before there are gradients, which each unit takes when it is updated, as if nothing were clipped.
     // REQUIRES: the groups were checked.
     void begin_within(const UpdateRequest& request);

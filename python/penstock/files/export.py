@@ -139,12 +139,12 @@ class Export:
     def _value(self, name: str) -> torch.Tensor:
         """Of the type that is written."""
         tensor = self._state[name]
-        place = self._engine.binding.places.get(tensor) if isinstance(tensor, nn.Parameter) else None
-        if place is None:
-            value = tensor.detach()
+        binding = self._engine.binding
+        if isinstance(tensor, nn.Parameter) and tensor in binding.places:
+            master = self._dtype == torch.float32 and binding.learns(tensor)
+            value = self._engine.core.read(*binding.places[tensor], "master" if master else "weight").view(tensor.shape)
         else:
-            master = self._dtype == torch.float32 and tensor.requires_grad
-            value = self._engine.core.read(*place, "master" if master else "weight").view(tensor.shape)
+            value = tensor.detach()
         return value.to(self._info(name).dtype)
 
 

@@ -45,6 +45,10 @@ class Incoming:
         self._buffers = [(each, self.value(each)) for each in self._tensors() if not isinstance(each, nn.Parameter)
                          and any(name in self._step for name in self._names[id(each)])]
 
+    def has(self, tensor: torch.Tensor) -> bool:
+        """The directory has its values; what it has not is the model's own."""
+        return any(each in self._step for each in self._names[id(tensor)])
+
     def value(self, tensor: torch.Tensor) -> torch.Tensor:
         """In ordinary memory, of the model's type; where the directory has none, its own."""
         name = next((each for each in self._names[id(tensor)] if each in self._step), None)

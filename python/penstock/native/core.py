@@ -13,6 +13,7 @@ from .. import update_order
 from ..core import ModelSpec, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
 from ..errors import UsageError
 from .described import Described, Part, Place
+from .record import KEY
 from .session import DTYPES, HOST, Handle, NotFound, array, client_state, made, note, values_of, visits_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class NativeCore(Described):
         super().__init__(model, store)
         self._open(store, first)
         self.resumed: Mapping[str, str] | None = dict(client_state(self._call, self._handle.pointer)) \
-            if self.info().resumed else None
+            if self.info().resumed and not model.forwards_alone else None
 
     # Passes.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None:
@@ -210,7 +211,7 @@ class NativeCore(Described):
 
     def _step(self, request: UpdateRequest) -> Any:
         groups = self._groups_of(request.groups)
-        values = values_of({**self.user_state, **request.client_state})
+        values = values_of({**self.user_state, **request.client_state, KEY: self._record})
         return made(c.Step, step=request.step, groups=groups, group_count=len(groups),
                     group_struct_bytes=ctypes.sizeof(c.Group), clip=request.clip, loss_scale=request.loss_scale,
                     may_skip=request.may_skip, values=values, value_count=len(values))
@@ -252,8 +253,9 @@ class NativeCore(Described):
             self._call["end"](pointer)
             raise refused[0]
         self._told = 0
-        self.gradients_leave = store.gradients != "cpu"
-        self.lays, self.opening = store.activation_budget_bytes > 0, self.opening + 1
+        alone = self._model.forwards_alone
+        self.gradients_leave = store.gradients != "cpu" and not alone
+        self.lays, self.opening = store.activation_budget_bytes > 0 and not alone, self.opening + 1
         self._laid: dict[int, int] = {}  # bytes, by turn
         self._address = ctypes.c_void_p()
         vain = update_order.in_vain(store.update_order, self._model.extra is not None)

@@ -3,9 +3,10 @@ opened."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from . import structs as c
 from ..core import BF16_ADDENDS, GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
 from ..errors import ModelError, UsageError, some
+from .record import KEY, Record, runs_of
 from .session import TYPES, array, functions, made, values_of, visits_of
 
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ def parts_of(model: ModelSpec) -> list[Part]:
             of_type = tuple(i for i, each in enumerate(unit.parameters) if not each.trainable and each.dtype == dtype)
             parts.append(Part(f"{unit.name}:{str(dtype).split('.')[-1]}", number, of_type, dtype, unit.resident))
     return parts
+
+
+def _frozen(units: Sequence[UnitSpec]) -> tuple[UnitSpec, ...]:
+    return tuple(replace(unit, parameters=tuple(replace(each, trainable=False) for each in unit.parameters))
+                 for unit in units)
 
 
 def trained_type(model: ModelSpec) -> torch.dtype:
@@ -92,7 +99,7 @@ class Described:
     """Stays as it is; any number of questions. Raises what the session's status says."""
 
     def __init__(self, model: ModelSpec, store: Store) -> None:
-        self.units: Sequence[UnitSpec] = model.units
+        self.units: Sequence[UnitSpec] = _frozen(model.units) if model.forwards_alone else model.units
         self._model, self._store = model, store
         self.device = store.torch_device()
         self._call = functions()
@@ -147,7 +154,26 @@ class Described:
         return given
 
     def _spec(self, place: Place) -> ParameterSpec:
-        return self.units[place[0]].parameters[place[1]]
+        """As the store has it, which may have been trained."""
+        return self._model.units[place[0]].parameters[place[1]]
+
+    @functools.cached_property
+    def _record(self) -> str:
+        """What is committed of the model."""
+        trainable = [each.trainable for unit in self._model.units for each in unit.parameters]
+        momentum = max((each.momentum for each in self._model.groups), default=0.0)
+        return Record(self._codec(self._store), self._model.optimizer, momentum, self._store.tile_elements,
+                      runs_of(iter(trainable)), not any(trainable)).encode()
+
+    def _codec(self, store: Store) -> str:
+        if self._model.forwards_alone and not any(
+                each.trainable for unit in self._model.units for each in unit.parameters):
+            return CODECS[self._type]  # frozen weights are as they are
+        codec = store.codec or CODECS[self._type]
+        if codec == "split" and self._type != torch.bfloat16 or codec.endswith("fp32") != (self._type == torch.float32):
+            raise UsageError(f"codec '{codec}' does not give weights of {self._type}, as the model has; there are "
+                             f"'{CODECS[self._type]}', and 'compact' for bfloat16")
+        return codec
 
     def _parts_of(self, units: Iterable[int]) -> list[int]:
         return [part for unit in units for part in self._of_unit[unit]]
@@ -196,10 +222,7 @@ class Described:
 
     def _c_options(self, store: Store, first: Any, kept: list[Any], refused: list[BaseException]) -> Any:
         paths = array(ctypes.c_char_p, [os.fsencode(path) for path in store.paths()])
-        codec = store.codec or CODECS[self._type]
-        if codec == "split" and self._type != torch.bfloat16 or codec.endswith("fp32") != (self._type == torch.float32):
-            raise UsageError(f"codec '{codec}' does not give weights of {self._type}, as the model has; there are "
-                             f"'{CODECS[self._type]}', and 'compact' for bfloat16")
+        codec, alone = self._codec(store), self._model.forwards_alone
         progress = c.Progress(0)
         if store.progress is not None:
             show = store.progress
@@ -210,7 +233,7 @@ class Described:
                 except (KeyboardInterrupt, SystemExit) as problem:  # raised when the session is open
                     refused.append(problem)
             progress = c.Progress(told)
-        values = values_of(self._model.client_state)
+        values = values_of({**self._model.client_state, KEY: self._record})
         kept += [paths, progress, first, values]
         snapshot = None if store.resume_from is None else os.fsencode(store.resume_from)
         first_traced, last_traced = store.trace_steps
@@ -223,12 +246,13 @@ class Described:
                     tile_elements=store.tile_elements, weights=c.TIERS[store.weights], states=c.TIERS[store.states],
                     device=c.DEVICES[store.device.partition(":")[0]], device_index=self.device.index or 0,
                     device_budget_bytes=store.device_budget_bytes,
-                    commit_steps=store.commit_steps, verify=c.VERIFY[store.verify], snapshots=store.snapshots,
+                    commit_steps=store.commit_steps, verify=c.VERIFY[store.verify],
+                    snapshots=store.snapshots and not alone, values=values, value_count=len(values), forwards=alone,
                     codec=codec.encode(), gradient_type=TYPES[self.sums_type()],
                     threads=store.threads or torch.get_num_threads(),
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
-                    values=values, value_count=len(values),
                     update_order=c.UPDATE_ORDERS[store.update_order], gradients=c.GRADIENTS[store.gradients],
-                    activation_budget_bytes=store.activation_budget_bytes, fill_host_budget=store.fill_host_budget,
+                    activation_budget_bytes=0 if alone else store.activation_budget_bytes,
+                    fill_host_budget=store.fill_host_budget,
                     trace=None if store.trace is None else os.fsencode(store.trace), trace_first_step=first_traced,
                     trace_steps=last_traced - first_traced + 1)

@@ -1,4 +1,5 @@
-"""The structures of zero_infinity/capi/penstock_session.h and penstock_forecast.h, member by member."""
+"""The structures of zero_infinity/capi/penstock_session.h, penstock_forecast.h and penstock_look.h,
+member by member."""
 from __future__ import annotations
 
 import ctypes
@@ -72,7 +73,14 @@ class Options(Structure):
                 ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p),
                 ("update_order", c_int), ("gradients", c_int), ("activation_budget_bytes", c_uint64),
                 ("fill_host_budget", c_int), ("trace", c_char_p), ("trace_first_step", c_uint64),
-                ("trace_steps", c_uint64)]
+                ("trace_steps", c_uint64), ("forwards", c_int)]
+
+
+TakeValue = ctypes.CFUNCTYPE(None, POINTER(Value), c_void_p)
+
+
+class Look(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("content", c_int), ("generation", c_uint64), ("in_use", c_int)]
 
 
 class Info(Structure):
@@ -159,6 +167,7 @@ FUNCTIONS = {
     "plan": (POINTER(Model), POINTER(Options), POINTER(Plan)),
     "measure": (POINTER(Model), POINTER(Options), c_double, POINTER(Rates)),
     "forecast": (POINTER(Model), POINTER(Options), POINTER(Rates), POINTER(Compute), POINTER(Forecast)),
+    "look": (c_char_p, POINTER(Look), TakeValue, c_void_p),
     "end": (SESSION,),
     "close": (SESSION,),
     "get_info": (SESSION, POINTER(Info)),

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import buffers, update_order
+from .. import buffers, forwards, update_order
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
-from ..initialize import MakeOptimizer, check_model, mapped_optimizer, model_spec, read_configuration
+from ..initialize import (MakeOptimizer, check_model, forwards_spec, mapped_optimizer, model_spec, named_later,
+                          read_configuration)
 from ..native.described import Compute, Described
 from ..optimizer_kind import check_cover
 from ..settings import Settings
@@ -68,7 +69,8 @@ class Plan:
             if self.graph_bytes else "",
             line("NVMe", f"{amount(self.store_bytes)}{places}"),
             line("prefetch", f"{self.prefetch_depth} visits ahead"),
-            line("a step", f"reads {amount(self.read_bytes)} and writes {amount(self.write_bytes)}{later}{per}")))
+            line("a step", f"reads {amount(self.read_bytes)} and writes {amount(self.write_bytes)}{later}{per}")
+            if self.trainable_parameters else line("a forward", f"reads {amount(self.read_bytes)}")))
 
     def _times(self) -> str:
         if self.forecast is None:
@@ -94,7 +96,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
          model_parameters: Iterable[Any] | None = None, units: Sequence[str] = (), resident: Sequence[str] = (),
          settings: Settings | None = None, known: Mapping[str, Any] | None = None, batch: Any = None,
          loss: Loss | None = None, tokens: int | None = None, endurance_bytes: float = 0.0,
-         seconds: float = 0.4) -> Plan:
+         seconds: float = 0.4, trainable: Sequence[str] = ()) -> Plan:
     """What penstock.initialize() with the same arguments takes. Nothing is made, opened or changed; the model may be on
     meta, all of it. Raises FitError with the table, and the lightest settings that fit, where the pool does not fit into
     its budget or this machine, and what initialize() raises for arguments that cannot be. Whether there is room in the
@@ -107,16 +109,20 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     `seconds`: of each measurement, of which there are some ten; 0: none is made. Devices are measured in the store's
     directories, or where these are not there yet beside them, by a file of 256 MiB to 1 GiB without a name. Without a
     batch that is done where the directory is there, and says what the bytes of a step take. Raises ModelError where the
-    model cannot be copied, or run with the batch."""
+    model cannot be copied, or run with the batch. Of a model with nothing to train: what a store of its weights takes,
+    and what a forward reads; times are not forecast."""
     read, settings = read_configuration(config, known, settings, optimizer, None)
     place = read.store_at(store) if read else store
     check_model(model, may_be_meta=True)
-    mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
-                              or torch.optim.AdamW)
-    check_cover(model, mapped)
     own = place if isinstance(place, Store) else Store(NOWHERE if place is None else place)
-    spec = _as_type(model_spec(units_of(model, units, resident), mapped, _extra_of(model, settings.dtype),
-                               settings.accumulation), settings.dtype)
+    later, cut = named_later(model, trainable), units_of(model, units, resident)
+    if forwards.nothing_to_train(model, later):
+        return _plan_of_forwards(_as_type(forwards_spec(cut, model), settings.dtype), own)
+    mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
+                              or torch.optim.AdamW, later)
+    check_cover(model, mapped, later)
+    spec = _as_type(model_spec(cut, mapped, _extra_of(model, settings.dtype), settings.accumulation, later),
+                    settings.dtype)
     described = Described(spec, own)
     told = described.plan()
     further = settings.accumulation - 1
@@ -142,12 +148,26 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     beside = 0 if spec.extra is None else spec.extra.numel()  # bytes, which are no parameters
     return Plan(
         told.parameters - beside, told.trainable_parameters, told.pool_bytes, told.device_bytes, told.store_bytes,
-        () if own.directories == NOWHERE else tuple(own.paths()),
-        {each.name.decode(): each.bytes for each in told.uses[:told.use_count]}, told.memory_table.decode(),
+        _places(own), _uses(told), told.memory_table.decode(),
         told.prefetch_depth, told.read_bytes + further * told.further_read_bytes,
         told.write_bytes + further * told.further_write_bytes, told.resident_write_bytes, own.commit_steps,
         told.planned_bytes + further * (told.further_read_bytes + told.further_write_bytes), forecast, why or "", compute.tokens if compute else None,
         compute.graph_bytes if compute else 0)
+
+
+def _plan_of_forwards(spec: ModelSpec, store: Store) -> Plan:
+    told = Described(spec, store).plan()
+    return Plan(told.parameters, 0, told.pool_bytes, told.device_bytes, told.store_bytes, _places(store), _uses(told),
+                told.memory_table.decode(), told.prefetch_depth, told.read_bytes, 0, 0, 0, told.planned_bytes,
+                unmeasured="nothing of the model is trainable: it is opened for forwards alone, and makes none")
+
+
+def _places(store: Store) -> tuple[str, ...]:
+    return () if store.directories == NOWHERE else tuple(store.paths())
+
+
+def _uses(told: Any) -> dict[str, int]:
+    return {each.name.decode(): each.bytes for each in told.uses[:told.use_count]}
 
 
 def _unmeasured(store: Store, batch: Any, seconds: float) -> str | None:

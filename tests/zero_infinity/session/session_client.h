@@ -191,6 +191,7 @@ struct Setting {
     std::chrono::seconds io_deadline = aio::default_deadline;
     std::optional<double> deferred_share = {};
     unsigned hash_threads = 0;  // for tiles of any length
+    bool all_may_be_unused = false;  // Unused::skipped
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -266,6 +267,9 @@ class Client {
           }) {
         for (const std::uint32_t unit : setting.resident_units) units_[unit].resident = true;
         for (zero::UnitSpec& unit : units_) unit.frozen_type = setting.frozen_type;
+        if (setting.all_may_be_unused)
+            for (zero::UnitSpec& unit : units_)
+                for (zero::ParameterSpec& parameter : unit.parameters) parameter.unused = zero::Unused::skipped;
         zero::CoreOptions options;
         options.swap_directories = {directory};
         options.job = "client";

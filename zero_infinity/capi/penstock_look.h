@@ -1,0 +1,37 @@
+// What a directory holds, seen without opening it: beside penstock_session.h, whose rules for errors and structures are
+// kept here.
+#ifndef PENSTOCK_LOOK_H
+#define PENSTOCK_LOOK_H
+
+#include "penstock_session.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What a directory holds: of a store over several the first one.
+typedef enum penstock_content {
+    PENSTOCK_CONTENT_NOTHING = 0,   // no store, or one whose first commit never came
+    PENSTOCK_CONTENT_STORE = 1,     // one that goes on from commit to commit
+    PENSTOCK_CONTENT_SNAPSHOT = 2,  // one that was committed once and is only read: a snapshot, or weights alone
+} penstock_content;
+
+typedef struct penstock_look {
+    size_t struct_bytes;  // set by the caller; stays
+    penstock_content content;
+    uint64_t generation;  // the newest whole one; 0 also where there is none
+    int in_use;           // not 0: a process of this machine has it open to write
+} penstock_look;
+
+// Looks without locking: what is said may be other by now where it is in use. `value` is called with each value of the
+// newest generation; NULL: it is not. Any thread, at any time. STORAGE: what is there cannot be read, or no generation
+// is whole.
+penstock_status penstock_session_look(const char* directory, penstock_look* look,
+                                      void (*value)(const penstock_value* value, void* user), void* user,
+                                      penstock_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // PENSTOCK_LOOK_H
