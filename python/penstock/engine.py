@@ -13,8 +13,9 @@ from torch import nn
 from . import buffers, checkpoint
 from .activations import Activations
 from .binding import Binding
+from .copies import Copies
 from .core import Core, PassKind, UpdateReport, Visit, What
-from .errors import NoGradientError, UsageError, some
+from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
 from .model_state import ModelState
 from .optimizer import Optimizer
@@ -40,6 +41,8 @@ class Engine(nn.Module):
         self.visits = Visits(core, forward)
         self.binding = Binding(model, units, core, self.visits.touched)
         self.visits.binding = self.binding
+        self.binding.loans.between_passes = lambda: self.visits.kind is None
+        copies = Copies(model, self.binding, self.visits)
         self._state = ModelState(model, self.binding, self.visits)
         self.optimizer = Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
@@ -58,9 +61,10 @@ class Engine(nn.Module):
                 unit.module.forward = UnitCall(unit, self.visits, self.activations, shelf)
         model.register_forward_pre_hook(self._model_is_called)
         model.register_forward_hook(self._model_was_called, always_call=True)
+        copies.note_what_was_installed()
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
-        self._ending = Ending(self, core)
+        self._ending = Ending(self, core, self._keep_changes)
         self.optimizer.told = self._tell
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled_in_vain(model, units))
@@ -135,7 +139,7 @@ class Engine(nn.Module):
         """A copy out of the store: the weight, or master, moment0, moment1, which are fp32."""
         parameter = self._named(name)
         self.visits.end()
-        return self.core.read(*self.binding.places[parameter], what).view(parameter.shape)
+        return self.binding.read(parameter, what)
 
     def set_weight(self, name: str, values: torch.Tensor) -> None:
         """Replaces weight and master; durable with the next commit."""
@@ -153,22 +157,15 @@ class Engine(nn.Module):
 
     @contextlib.contextmanager
     def gathered(self, parameters: nn.Parameter | Iterable[nn.Parameter], modify: bool = False) -> Iterator[None]:
-        """Their values are readable within; with `modify` what was changed goes to the store. No forward within."""
+        """Their values are readable within; with `modify` what was changed goes to the store, without it is an error.
+        No forward within."""
         listed = [parameters] if isinstance(parameters, nn.Parameter) else list(parameters)
         for each in listed:
             if each not in self.binding.places:
                 raise UsageError("engine.gathered(): a parameter is not of the managed model")
         self.visits.end()
-        for each in listed:
-            self.binding.lend(each, self.binding.read(each))
-        try:
+        with self.binding.loans.gathered(listed, modify):
             yield
-            if modify:
-                for each in listed:
-                    self.binding.write(each, each.data)
-        finally:
-            for each in listed:
-                self.binding.give_back(each)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The model's, in ordinary memory; named_weights() streams instead."""
@@ -216,12 +213,19 @@ class Engine(nn.Module):
     def __exit__(self, *_: Any) -> None:
         self.close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise UsageError("an engine cannot be copied, because two never share a store; copy.deepcopy(engine.module) is "
+                         "an ordinary model with these weights in memory")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError("an engine and its model cannot be pickled, because the weights are in the store: save "
+                         "engine.state_dict(), or a copy, copy.deepcopy(engine.module)")
+
     # Private.
     def _named(self, name: str) -> nn.Parameter:
-        named = {each: parameter for parameter, each in self.binding.names.items()}
-        if name not in named:
-            raise UsageError(f"the model has no parameter '{name}'; it has {some(named)}")
-        return named[name]
+        if name not in self.binding.named:
+            raise UsageError(f"the model has no parameter '{name}'; it has {some(self.binding.named)}")
+        return self.binding.named[name]
 
     @torch.compiler.disable
     def _model_is_called(self, *_: Any) -> None:
@@ -233,6 +237,11 @@ class Engine(nn.Module):
     @torch.compiler.disable
     def _model_was_called(self, *_: Any) -> None:
         self.visits.model_called()
+
+    def _keep_changes(self) -> None:
+        """Which were made in place between passes."""
+        if self.visits.kind is None:
+            self.binding.loans.settle()
 
     def _begin_step(self) -> bool:
         return self.is_gradient_accumulation_boundary() and self.optimizer.begin()

@@ -96,17 +96,6 @@ def test_a_gradient_that_is_not_finite_names_its_parameter_and_nothing_changes()
     assert all(torch.equal(each, before[name]) for name, each in engine.state_dict().items()) and engine.global_steps == 0
 
 
-@pytest.mark.parametrize("use", [
-    lambda w: w + 1, lambda w: w.data, lambda w: w.detach(), lambda w: w.sum(), lambda w: torch.linalg.norm(w),
-    lambda w: w[0], lambda w: w.tolist(), lambda w: w.numpy(), lambda w: w.mul_(2), lambda w: w.data.mul_(2),
-    lambda w: w.clone(), lambda w: nn.functional.linear(torch.ones(1, small.WIDTH), w), lambda w: w.to(torch.float64),
-    lambda w: float(w[0, 0]), lambda w: torch.equal(w, w), lambda w: [*w]])
-def test_a_weight_that_is_read_between_passes_names_itself(use):
-    engine, _ = managed()
-    with torch.no_grad(), pytest.raises(penstock.ReleasedError, match="'head.weight' was read by"):
-        use(engine.module.head.weight)
-
-
 def test_what_a_weight_is_may_be_asked_at_any_time():
     engine, _ = managed()
     weight = engine.module.head.weight
