@@ -32,7 +32,7 @@ def save(engine: Engine, directory: Path, tag: str | None, client_state: dict[st
     scheduler = engine.lr_scheduler.state_dict() if engine.lr_scheduler is not None else None
     state = {"client_state": client_state, "micro_steps": engine.micro_steps, "scheduler": scheduler,
              "loss_scale": engine.optimizer.loss_scale.encode() if engine.optimizer.loss_scale else "",
-             "optimizer": engine.optimizer.state_dict(), "buffers": buffers.persistent(engine.module)}
+             "optimizer": engine.optimizer.groups_state(), "buffers": buffers.persistent(engine.module)}
     engine.core.finish_snapshot()
     _replace(place / "engine.pt", lambda path: torch.save(state, path))
     _replace(directory / "latest", lambda path: path.write_text(tag))
