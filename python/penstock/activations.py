@@ -1,137 +1,183 @@
-"""Which units' graphs are kept from forward to backward: as many as a budget has room for, those nearest to the loss
-first. The others are recomputed."""
+"""Which graphs are kept from forward to backward. All are; when memory runs short whole calls are given up, the oldest
+first, and recomputed in backward."""
 from __future__ import annotations
 
+import fnmatch
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from . import heap
+from .account import Account
 from .errors import some
-from .kept_graph import KeptGraph
-from .visits import Call
+from .generators import ProgramsGenerators
+from .room import LEAST_BYTES, Room
+from .settings import Word
+from .shelf import Shelf
 
+if TYPE_CHECKING:
+    from .kept_call import KeptCall
 
-@dataclass
-class Measured:
-    """Of a unit: the bytes of its largest graph, those of the arguments it had then, and how many of its graphs there
-    are now, and were at most."""
-
-    bytes: int = 0
-    given_bytes: int = 0
-    now: int = 0
-    most: int = 1
+MIB = 2**20
 
 
 class Activations:
-    """Of an engine. Where graphs are kept, each unit is recomputed in its first pass all the same: there is measured
-    what its graph takes. From the next pass on as many are kept as fit; one that finds no room beside those that are
-    there (two forwards before a backward, a longer batch than before) is recomputed, too. `budget_bytes` None: no
-    limit."""
+    """Of an engine. `word` holds for all units but those in `of_units`, by patterns of their names: "auto" gives graphs up
+    when `room` is under the reserve, the most that one call took; "keep" never does; "recompute" does as soon as the
+    forward has returned. `budget_bytes` is how much graphs may take, in the place of the room."""
 
-    def __init__(self, keep: bool, budget_bytes: int | None = None,
+    def __init__(self, word: Word, room: Room, budget_bytes: int | None = None, of_units: Mapping[str, Word] | None = None,
+                 shelf: Shelf | None = None, device: torch.device | None = None,
                  tell: Callable[[str], None] = lambda _: None) -> None:
-        self.keep, self.budget_bytes = keep, budget_bytes
-        self.held_bytes = self.peak_bytes = 0  # of graphs that are there
-        self.kept: frozenset[str] = frozenset()  # units
-        self.refused: dict[str, str] = {}  # units, and why their graphs cannot be kept
-        self._tell = tell
-        self._measured: dict[str, Measured] = {}  # in the order in which they were called last
-        self._told: set[str] = set()
-
-    def is_measured(self, unit: str) -> bool:
-        return unit in self._measured or unit in self.refused
-
-    def keeps(self, call: Call) -> bool:
-        """What the call's graph will take grows with its arguments, at least."""
-        if call.name not in self.kept:
-            return False
-        own = self._measured[call.name]
-        growth = max(1.0, call.given_bytes / own.given_bytes) if own.given_bytes else 1.0
-        return self._fits(self.held_bytes + growth * own.bytes)
-
-    def measured(self, graph: KeptGraph) -> None:
-        """Of a call that is recomputed: what its graph would have taken."""
-        unit = graph.call.name
-        if graph.refusal is not None:
-            self._refuse(unit, graph.refusal)
-        own = self._called(unit)
-        if graph.bytes >= own.bytes:
-            own.bytes, own.given_bytes = graph.bytes, graph.call.given_bytes
-
-    def recomputed(self, call: Call) -> None:
-        """And was measured before."""
-        if call.name in self._measured:
-            self._called(call.name)
-
-    def as_another(self, graph: KeptGraph, like: str) -> None:
-        """A graph that was not made, of a unit whose graphs take what those of `like` do."""
-        unit = graph.call.name
-        if like in self.refused:
-            self.refused[unit] = self.refused[like]
-        elif like in self._measured:
-            graph.bytes, graph.call.given_bytes = self._measured[like].bytes, self._measured[like].given_bytes
-            if unit in self.kept:
-                self.hold(graph)
-            else:
-                self.measured(graph)
-
-    def hold(self, graph: KeptGraph) -> None:
-        """It counts until nobody has it any more."""
-        self.measured(graph)
-        own = self._called(graph.call.name)
-        own.now += 1
-        own.most = max(own.now, own.most)
-        self.held_bytes += graph.bytes
-        self.peak_bytes = max(self.held_bytes, self.peak_bytes)
-        weakref.finalize(graph, self._release, own, graph.bytes).atexit = False
+        self.budget_bytes = budget_bytes
+        self.account = Account(exact=budget_bytes is not None)
+        self.random = ProgramsGenerators(device)
+        self.reserve_bytes = 0
+        self.calls = self.given_up = self.recomputes = 0
+        self.refused: dict[str, str] = {}  # units, and why a call of them could not be given up
+        self.bytes_of: dict[str, int] = {}  # of each unit's largest graph
+        self._word, self._of_units, self._room, self._shelf, self._tell = word, dict(of_units or {}), room, shelf, tell
+        self._kept: dict[int, weakref.ref[KeptCall]] = {}  # oldest first; without calls within calls
+        self._before = (0, 0)  # calls, given up: at the end of the last pass
+        self._told_share, self._unequal_told = 0.0, False
+        self._may_give_up = word == "auto" or "auto" in self._of_units.values()
 
     @property
-    def expected_bytes(self) -> int:
-        """Of the graphs that the next pass keeps."""
-        return sum(self._measured[unit].bytes * self._measured[unit].most for unit in self.kept)
+    def held_bytes(self) -> int:
+        """Of graphs that are there."""
+        return self.account.held_bytes
 
-    def cannot(self, unit: str, why: str) -> None:
-        """This call of it is recomputed; told once."""
-        if unit not in self._told:
-            self._told.add(unit)
-            self._tell(f"unit '{unit}' is recomputed, its graph is not kept: {why}")
+    @property
+    def peak_bytes(self) -> int:
+        return self.account.peak_bytes
 
-    def pass_ended(self) -> None:
-        """Decides anew: graphs that have grown need more room than they had."""
-        if not self.keep or not self._measured:
+    def word_of(self, unit: str) -> Word:
+        if not self._of_units:
+            return self._word
+        return next((word for name, word in self._of_units.items() if fnmatch.fnmatchcase(unit, name)), self._word)
+
+    # Calls.
+    def make_room(self) -> None:
+        """Before a call runs, or runs again."""
+        if self._may_give_up:
+            lacking = self._lacking()
+            if lacking > 0:
+                self._give_up(lacking)
+
+    def hold(self, call: KeptCall) -> None:
+        """It has run, or run again, and counts until it is given up or nobody has its graph."""
+        if call.is_within_another:
             return
-        chosen, total = set(), 0
-        for unit, own in reversed(self._measured.items()):
-            needed = own.bytes * own.most
-            if unit not in self.refused and self._fits(total + needed):
-                chosen.add(unit)
-                total += needed
-        if chosen != self.kept:
-            self.kept = frozenset(chosen)
-            self._tell(self._choice())
+        key = id(call)
+        total = self.account.hold(key, call)
+        self.reserve_bytes = max(self.reserve_bytes, total)
+        if key not in self._kept:
+            self.calls += 1
+            self.bytes_of[call.name] = max(total, self.bytes_of.get(call.name, 0))
+            self._kept[key] = weakref.ref(call, lambda _: self._forget(key))
+            if self.word_of(call.name) == "recompute":
+                self._give_up_at_once(call)
+
+    def gone(self, call: KeptCall) -> None:
+        """It was given up."""
+        self.account.drop(id(call))
+
+    def recomputed(self) -> None:
+        """A call is."""
+        self.recomputes += 1
+
+    def take_again(self, laid: Any) -> torch.Tensor:
+        """What a call was given, from where it was laid aside when it was given up."""
+        assert self._shelf is not None
+        return self._shelf.take(laid)
+
+    # What is said.
+    def pass_ended(self) -> None:
+        """A line where the share of what is recomputed has doubled, or is none any more."""
+        calls, given_up = self.calls - self._before[0], self.given_up - self._before[1]
+        self._before = self.calls, self.given_up
+        share = given_up / calls if calls else 0.0
+        if share > 2 * self._told_share:
+            self._tell(f"memory is short: graphs of {given_up} of {calls} calls of units were given up and recomputed in "
+                       f"backward ({self._why()}). A smaller micro-batch is recomputed less")
+        elif share == 0.0 and self._told_share and calls:
+            self._tell("graphs of all calls of units are kept again")
+        else:
+            return
+        self._told_share = share
+
+    def where_memory_is(self) -> str:
+        """What to say where memory did not suffice."""
+        text = (f"Penstock: graphs of {len(self._kept)} calls of units hold {self.held_bytes / MIB:.0f} MiB, and "
+                f"{self.given_up} were given up since the opening")
+        if self.refused:
+            text += f"; graphs of {some(self.refused)} cannot be recomputed and are kept"
+        if self._word != "auto":
+            text += ". Settings(activations='auto') gives graphs up where memory is short"
+        return text + (". Smaller micro-batches take less: gradient_accumulation_steps in the configuration, or "
+                       "Settings(accumulation=...), keeps the batch; Store(activation_budget_bytes=...) lays units' inputs "
+                       "aside on NVMe")
+
+    def unequal(self, unit: str) -> None:
+        """A recompute gave values that are close, and not the same; told once."""
+        if not self._unequal_told:
+            self._unequal_told = True
+            self._tell(f"the forward of unit '{unit}', run again, gave values that are close to those of the first time and "
+                       "not the same: kernels of this device add in any order. torch.use_deterministic_algorithms(True) makes "
+                       "them equal")
 
     # Private.
-    def _fits(self, total: float) -> bool:
-        return self.budget_bytes is None or total <= self.budget_bytes
+    def _lacking(self) -> float:
+        if self.budget_bytes is not None:
+            return self.held_bytes + self.reserve_bytes - self.budget_bytes
+        return max(self.reserve_bytes, LEAST_BYTES.get(type(self._room), 0)) - self._room()
 
-    def _called(self, unit: str) -> Measured:
-        own = self._measured.pop(unit) if unit in self._measured else Measured()
-        self._measured[unit] = own
-        return own
+    def _give_up(self, lacking: float) -> None:
+        """The oldest, until there is room, or nothing is left."""
+        freed = 0
+        for ref in list(self._kept.values()):
+            call = ref()
+            if call is None or self.word_of(call.name) != "auto":
+                continue
+            why = call.why_not()
+            if why is None:
+                freed += self.account.bytes_of(call)
+                call.give_up(self._shelf)
+                self.given_up += 1
+                if freed >= lacking:
+                    self._give_back()
+                    lacking, freed = self._lacking(), 0
+                    if lacking <= 0:
+                        return
+            elif call.why_never is not None:
+                self._refuse(call.name, why)
+        self._give_back()
 
-    def _release(self, own: Measured, count: int) -> None:
-        own.now -= 1
-        self.held_bytes -= count
+    def _give_back(self) -> None:
+        """The C library keeps what is freed, unless it is told: the machine does not see it then."""
+        if self.budget_bytes is None and type(self._room) in LEAST_BYTES:
+            heap.trim()
+            self._room.forget()  # type: ignore[attr-defined]
+
+    def _give_up_at_once(self, call: KeptCall) -> None:
+        why = call.why_not()
+        if why is None:
+            call.give_up(self._shelf)
+        elif not call.learned:
+            self._refuse(call.name, why)
 
     def _refuse(self, unit: str, why: str) -> None:
-        self.refused[unit] = why
-        self.kept -= {unit}
-        self.cannot(unit, why)
+        if unit not in self.refused:
+            self.refused[unit] = why
+            self._tell(f"unit '{unit}': its graph is kept, because its forward cannot be run again as it was: {why}")
 
-    def _choice(self) -> str:
-        others = [unit for unit in self._measured if unit not in self.kept]
-        text = (f"graphs of {len(self.kept)} of {len(self._measured)} units are kept from forward to backward: "
-                f"{self.expected_bytes / 2**20:.1f} MiB")
+    def _forget(self, key: int) -> None:
+        self._kept.pop(key, None)
+        self.account.drop(key)
+
+    def _why(self) -> str:
         if self.budget_bytes is not None:
-            text += f" of graph_budget_bytes {self.budget_bytes / 2**20:.1f} MiB"
-        return text + (f"; recomputed are {some(others)}" if others else "")
+            return f"graph_budget_bytes is {self.budget_bytes / MIB:.1f} MiB"
+        return f"{self._room() / MIB:.0f} MiB are free; one call takes up to {self.reserve_bytes / MIB:.1f} MiB"

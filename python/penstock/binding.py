@@ -1,10 +1,12 @@
 """The parameters of a model, bound to a core's memory while it is there and released while it is not."""
 from __future__ import annotations
 
+import itertools
+import operator
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -14,11 +16,15 @@ from .bits import same_bits
 from .core import Core, What
 from .errors import ModelError, UsageError, some
 from .loans import Loans
-from .parameter import Managed, Released, raw_data, raw_gradient, values_of
+from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
 from .units import Unit
+from .weight_view import WeightView
 
+_requires = operator.attrgetter("requires_grad")
 Place = tuple[int, int]  # the core's unit, and the parameter's index in it
-Touched = Callable[[Released, str], None]
+ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
+LENT = -1  # in the place of a unit: copies of weights that stand in for them
+PLAIN = (torch.Tensor, nn.Parameter, Managed, Borrowed, Released)
 
 
 class Memory:
@@ -28,21 +34,36 @@ class Memory:
         self.bound = bound
         self._sorted = sorted(((values.data_ptr(), parameter) for parameter, values in bound), key=lambda each: each[0])
         self._begins = [begin for begin, _ in self._sorted]
-        self._end = max((values.data_ptr() + values.nbytes for _, values in bound), default=0)
+        self.begin = self._begins[0] if self._begins else 1 << 63
+        self.end = max((values.data_ptr() + values.nbytes for _, values in bound), default=0)
 
     def parameter_at(self, address: int) -> tuple[nn.Parameter, int] | None:
         """The one that has the byte at this address, and which of its bytes that is."""
-        if not self._begins or not self._begins[0] <= address < self._end:
+        if not self.begin <= address < self.end:
             return None
         begin, parameter = self._sorted[bisect_right(self._begins, address) - 1]
         return (parameter, address - begin) if address - begin < parameter.nbytes else None
 
 
+class Structure:
+    """Which modules and parameters a model has, told by identity: 20 ns each."""
+
+    def __init__(self, model: nn.Module) -> None:
+        modules = list(model.modules())
+        self._dicts: list[dict[str, Any]] = [each._modules for each in modules]
+        self._dicts += [each._parameters for each in modules]
+        self._there = [value for each in self._dicts for value in each.values()]
+
+    def is_same(self) -> bool:
+        return sum(map(len, self._dicts)) == len(self._there) and all(
+            map(operator.is_, itertools.chain.from_iterable(map(dict.values, self._dicts)), self._there))
+
+
 class Binding:
     """Owned by the engine; one caller at a time. From construction on the parameters' values are the core's."""
 
-    def __init__(self, model: nn.Module, units: list[Unit], core: Core, touched: Touched) -> None:
-        self.model, self.core, self._touched = model, core, touched
+    def __init__(self, model: nn.Module, units: list[Unit], core: Core, read_outside: ReadOutside) -> None:
+        self.model, self.core, self._read_outside = model, core, read_outside
         self.loans = Loans(self)
         self.names = {each: name for name, each in model.named_parameters()}
         self.named = {name: each for each, name in self.names.items()}
@@ -58,7 +79,9 @@ class Binding:
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
         self._memory: dict[tuple[int, Hashable], Memory] = {}
+        self.low, self.high = 1 << 63, 0  # all weights that were ever bound lie between these addresses
         self._there: dict[int, Memory] = {}  # of the units that are bound
+        self._whole: dict[Place, WeightView] = {}
         self._states: Counter[Place] = Counter()  # how often its values became others
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
@@ -68,6 +91,11 @@ class Binding:
         for unit in units:
             if unit.index is not None:
                 self._adopt(unit)
+        self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
+        self._structure = Structure(model)
+        self._all = list(self.places)
+        with torch._C.DisableTorchFunctionSubclass():
+            self._trainables = list(map(_requires, self._all))
 
     # Memory.
     def bind(self, unit: int) -> None:
@@ -78,6 +106,7 @@ class Binding:
             memory = Memory([(each, self.core.weights(unit, index).view(each.shape))
                              for index, each in enumerate(self.parameters[unit])])
             self._memory[key] = memory
+            self._spans(memory)
         self._there[unit] = memory
         for parameter, values in memory.bound:
             parameter.__class__ = Managed
@@ -99,6 +128,35 @@ class Binding:
             torch.autograd.graph.increment_version(parameter)
             self._versions[unit][index] = parameter._version
 
+    def lend_copies(self, copies: list[tuple[nn.Parameter, torch.Tensor]]) -> None:
+        """These stand in for what is released, until take_copies_back()."""
+        self._there[LENT] = Memory(copies)
+        self._spans(self._there[LENT])
+        for parameter, values in copies:
+            parameter.__class__ = Managed
+            raw_data.__set__(parameter, values)
+
+    def take_copies_back(self, copies: list[tuple[nn.Parameter, torch.Tensor]]) -> None:
+        self._there.pop(LENT, None)
+        for parameter, _ in copies:
+            if type(parameter) is Managed:
+                raw_data.__set__(parameter, self._released[parameter])
+                parameter.__class__ = Released
+
+    def view_of(self, tensor: torch.Tensor) -> WeightView | None:
+        """How a tensor is seen in the memory of a weight; None where it is other memory."""
+        if tensor.layout is not torch.strided or type(tensor) not in PLAIN or tensor.is_nested or tensor.is_conj() or (
+                tensor.is_neg()):
+            return None
+        found = self.weight_at(tensor)
+        return None if found is None else WeightView(*found, tensor, self.state_of(found[0]))
+
+    def may_lie_in_weights(self, tensor: torch.Tensor) -> bool:
+        """Of one that has no view_of(): it is seen in a way that cannot be said."""
+        if tensor.layout is not torch.strided or type(tensor) not in PLAIN or tensor.is_nested:
+            return True
+        return self.weight_at(tensor) is not None
+
     def weight_at(self, tensor: torch.Tensor) -> tuple[nn.Parameter, int] | None:
         """The parameter in whose memory a tensor begins, and at which byte of it; None where it is other memory."""
         if tensor.numel() > 0:
@@ -110,7 +168,26 @@ class Binding:
 
     def state_of(self, parameter: nn.Parameter) -> int:
         """Another one after its values were updated or written."""
-        return self._states[self.places[parameter]]
+        return self._states[parameter.penstock_place]  # type: ignore[attr-defined]
+
+    @staticmethod
+    def place_of(parameter: nn.Parameter) -> Place:
+        """As `places`, without the hash of a tensor, which takes a microsecond. REQUIRES: it is managed."""
+        return parameter.penstock_place  # type: ignore[attr-defined, no-any-return]
+
+    def whole(self, parameter: nn.Parameter) -> WeightView:
+        """The view of all of it. REQUIRES: it is managed."""
+        place = parameter.penstock_place  # type: ignore[attr-defined]
+        view = self._whole.get(place)
+        if view is None or view.state != self._states[place]:
+            view = self._whole[place] = WeightView(parameter, 0, parameter, self._states[place])
+        return view
+
+    def values_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
+        """Its memory, where that is lent now."""
+        unit, index = parameter.penstock_place  # type: ignore[attr-defined]
+        memory = self._there.get(unit)
+        return None if memory is None else memory.bound[index][1]
 
     def is_trainable(self, parameter: nn.Parameter) -> bool:
         """As the core has it."""
@@ -235,25 +312,33 @@ class Binding:
 
     def copy_of(self, parameter: Managed) -> torch.Tensor:
         if isinstance(parameter, Released) and not self.loans.between_passes():
-            self._touched(parameter, "clone")
+            return cast(torch.Tensor, self._read_outside([parameter], "clone", lambda: values_of(parameter).clone()))
         return self.loans.copy_of(parameter)
 
     def let_go(self, but: Iterable[Managed]) -> None:
         self.loans.let_go(but)
 
-    def touched(self, parameter: Released, operation: str, graph: bool) -> None:
+    def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], object]) -> object:
         if self.gathering and operation == "detach":
-            return
-        if not graph and self.loans.between_passes():
-            self.loans.borrow(parameter)
-        else:
-            self._touched(parameter, operation)
+            return run()
+        if graph or not self.loans.between_passes():
+            return self._read_outside(parameters, operation, run)
+        for each in parameters:
+            self.loans.borrow(each)
+        return run()
 
     # The model as it was given.
     def check(self) -> None:
         """Raises ModelError when the model is no longer the one that is managed."""
+        self.also_check()
         self.loans.settle()
         self.loans.check_aliases()
+        if not self._structure.is_same():
+            self._check_structure()
+        self._check_trainable()
+
+    # Private.
+    def _check_structure(self) -> None:
         now = dict(self.model.named_parameters())
         new = [name for name, each in now.items() if each not in self.places]
         if new:
@@ -264,6 +349,11 @@ class Binding:
             what = "removed" if len(now) < len(self.places) else "renamed"
             raise ModelError(f"parameters {some(gone)} were {what} after penstock.initialize(); "
                              "change the model first, initialize then")
+
+    def _check_trainable(self) -> None:
+        with torch._C.DisableTorchFunctionSubclass():
+            if list(map(_requires, self._all)) == self._trainables:
+                return
         for parameter, (unit, index) in self.places.items():
             trainable = self.core.units[unit].parameters[index].trainable
             if parameter.requires_grad != trainable:
@@ -279,7 +369,6 @@ class Binding:
                              "it wrote is lost, because weights go back to the store by updates alone. Change them "
                              "between passes: engine.set_weight(), or engine.gathered(..., modify=True)")
 
-    # Private.
     def _changed_residents(self) -> Iterator[nn.Parameter]:
         """Each change once."""
         for unit in self.resident:
@@ -288,6 +377,8 @@ class Binding:
                 if parameter._version != versions[index] and not self.loans.is_lent(parameter):
                     versions[index] = parameter._version
                     yield parameter
+    def _spans(self, memory: Memory) -> None:
+        self.low, self.high = min(self.low, memory.begin), max(self.high, memory.end)
 
     def _adopt(self, unit: Unit) -> None:
         assert unit.index == len(self.parameters)
@@ -300,6 +391,7 @@ class Binding:
             if parameter.requires_grad:
                 self._take_first(parameter)
             parameter.penstock_keeper = self  # type: ignore[attr-defined]
+            parameter.penstock_place = (unit.index, index)  # type: ignore[attr-defined]
         self._unbound.append([(each, self._released[each]) for each in self.parameters[unit.index]])
         self._versions.append([each._version for each in self.parameters[unit.index]])
         if sum(each.nbytes for each in self.parameters[unit.index] if each.requires_grad) >= heap.LARGE_BYTES:
@@ -329,7 +421,7 @@ class Binding:
         gradient = raw_gradient.__get__(parameter)
         raw_gradient.__set__(parameter, None)
         if gradient is not None:
-            place = self.places[parameter]
+            place = parameter.penstock_place  # type: ignore[attr-defined]
             if place[0] in self.completed:
                 self.spoiled = (f"a gradient came to '{self.names[parameter]}', whose unit is updated: with update_order "
                                 "'in_backward', 'speculative' and 'balanced' a step has one backward, or as many as "

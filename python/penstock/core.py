@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 
@@ -96,8 +96,7 @@ class UpdateReport:
     updated_again: bool = False  # it was begun within backward, and was clipped after all
 
 
-@dataclass(frozen=True)
-class OpenSum:
+class OpenSum(NamedTuple):
     """Where a gradient's sum lies, for the client to write (`fresh`: it holds nothing yet) or to add to."""
 
     memory: torch.Tensor

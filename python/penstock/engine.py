@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, checkpoint
+from . import buffers, checkpoint, saved_hooks
 from .activations import Activations
 from .binding import Binding
 from .copies import Copies
@@ -20,13 +21,15 @@ from .files import export
 from .model_state import ModelState
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped
+from .outside import Outside
+from .room import room_of
 from .run.ending import Ending, Undisturbed
 from .run.progress import Progress
 from .settings import Settings
 from .shelf import Shelf
 from .unit_call import UnitCall, compiled_in_vain
 from .units import Unit
-from .visits import Visits
+from .visits import Visits, in_backward
 
 
 class Engine(nn.Module):
@@ -39,10 +42,12 @@ class Engine(nn.Module):
         super().__init__()
         self.module, self.core, self.settings = model, core, settings
         self.visits = Visits(core, forward)
-        self.binding = Binding(model, units, core, self.visits.touched)
+        self.outside = Outside(self.visits)
+        self.binding = Binding(model, units, core, self.outside.read)
         self.visits.binding = self.binding
         self.binding.loans.between_passes = lambda: self.visits.kind is None
         copies = Copies(model, self.binding, self.visits)
+        self.binding.also_check = self.outside.check
         self._state = ModelState(model, self.binding, self.visits)
         self.optimizer = Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
@@ -52,13 +57,16 @@ class Engine(nn.Module):
         self.micro_steps = 0
         self.has_buffers = buffers.size(model) > 0
         self.progress = progress or Progress(settings.steps_per_print)
-        self.activations = Activations(settings.activations == "keep", settings.graph_budget_bytes,
-                                       self.progress.note)
+        self.activations = Activations(
+            settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
+            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note)
         self.visits.trained = self.activations.pass_ended
-        shelf = Shelf(core) if core.lays else None
+        saved_hooks.watch(self.visits)
+        _check_words(settings, units)
+        compiled = compiled_in_vain(model, units)
         for unit in units:
             if unit.module is not None:
-                unit.module.forward = UnitCall(unit, self.visits, self.activations, shelf)
+                unit.module.__dict__["_compiled_call_impl"] = UnitCall(unit, self.visits, self.activations)
         model.register_forward_pre_hook(self._model_is_called)
         model.register_forward_hook(self._model_was_called, always_call=True)
         copies.note_what_was_installed()
@@ -67,7 +75,7 @@ class Engine(nn.Module):
         self._ending = Ending(self, core, self._keep_changes)
         self.optimizer.told = self._tell
         self.visits.beginning = self._begin_step
-        self.progress.begin(core, compiled_in_vain(model, units))
+        self.progress.begin(core, compiled)
 
     def use_scheduler(self, scheduler: Any) -> None:
         """It is stepped after each update and goes on where the store does."""
@@ -230,7 +238,7 @@ class Engine(nn.Module):
     @torch.compiler.disable
     def _model_is_called(self, *_: Any) -> None:
         kind: PassKind = "training" if torch.is_grad_enabled() else "inference"
-        if self.visits.kind is None and kind == "training":
+        if kind == "training" and not self.visits.open and not in_backward():
             self.binding.check()
         self.visits.begin(kind)
 
@@ -251,3 +259,11 @@ class Engine(nn.Module):
 
     def _tell(self, report: UpdateReport) -> None:
         self.progress.step(self.global_steps, report, self.get_lr()[0], self.optimizer.loss_scale, self.core)
+
+
+def _check_words(settings: Settings, units: list[Unit]) -> None:
+    names = [unit.name for unit in units if unit.module is not None]
+    for pattern in settings.activations_of_units:
+        if not fnmatch.filter(names, pattern):
+            raise UsageError(f"Settings(activations={{'{pattern}': ...}}): no unit is named '{pattern}'; the units are "
+                             f"{some(names)}")

@@ -40,6 +40,10 @@ class FitError(PenstockError):
     """Units that are needed at once find no room in the budget."""
 
 
+class ExactnessError(PenstockError):
+    """A forward that was run again in backward was another one: its gradients would be wrong."""
+
+
 class StorageError(PenstockError):
     """The store cannot be read or written; what was committed stays."""
 

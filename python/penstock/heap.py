@@ -25,5 +25,11 @@ _is_kept = is_to_be_kept(os.environ)  # glibc reads it as the process begins
 
 def give_back_free_pages() -> None:
     """Takes some milliseconds, and as much again for each page that is wanted back."""
-    if _trim is not None and not _is_kept:
+    if not _is_kept:
+        trim()
+
+
+def trim() -> None:
+    """The same, whatever glibc was told: memory is short."""
+    if _trim is not None:
         _trim(0)

@@ -6,7 +6,7 @@ around the class gets NaN, never somebody else's bytes.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
@@ -44,9 +44,9 @@ class Keeper(Protocol):
     def let_go(self, but: Iterable[Managed]) -> None:
         """What was brought between passes, and nobody reads any more, goes again; without `but` all of it."""
 
-    def touched(self, parameter: Released, operation: str, graph: bool) -> None:
-        """Its values are wanted outside of its unit, and by a graph or not: they are brought, or ReleasedError is
-        raised."""
+    def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], Any]) -> Any:
+        """Values of these are wanted outside of their units, and by a graph or not: what `run` gives while they are
+        there."""
 
 
 class Managed(nn.Parameter):
@@ -116,17 +116,15 @@ class Watched(Managed):
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(func.__self__, "__name__", name)
-        if not cls._reads_nothing(name, args, kwargs):
-            leaves = pytree.tree_leaves((args, kwargs))
-            managed = [each for each in leaves if isinstance(each, Managed)]
-            graph = _records(name, leaves)
-            for keeper in dict.fromkeys(each.penstock_keeper for each in managed):
-                keeper.let_go(() if graph else managed)
-            for each in managed:
-                if isinstance(each, Released):
-                    each.penstock_keeper.touched(each, name, graph)
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **kwargs)
+        if cls._reads_nothing(name, args, kwargs):
+            return _called(func, args, kwargs)
+        leaves = pytree.tree_leaves((args, kwargs))
+        managed = [each for each in leaves if isinstance(each, Managed)]
+        graph = _records(name, leaves)
+        for keeper in dict.fromkeys(each.penstock_keeper for each in managed):
+            keeper.let_go(() if graph else managed)
+        there = [each for each in managed if isinstance(each, Released)]
+        return _read(there, name, graph, lambda: _called(func, args, kwargs))
 
     @classmethod
     def _reads_nothing(cls, name: str, args: Any, kwargs: Any) -> bool:
@@ -152,10 +150,8 @@ class Released(Watched):
 
     def __format__(self, spec: str) -> str:
         if spec:
-            self.penstock_keeper.touched(self, "__format__", graph=False)
-            return format(self, spec)
+            return format(self.detach(), spec)
         return repr(self)
-
 
 def values_of(parameter: nn.Parameter) -> torch.Tensor:
     """What is there, without telling the keeper."""
@@ -177,3 +173,18 @@ def _is_meta(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return value.is_meta
     return str(value) == "meta"
+
+
+def _called(func: Any, args: Any, kwargs: Any) -> Any:
+    with torch._C.DisableTorchFunctionSubclass():
+        return func(*args, **kwargs)
+
+
+def _read(parameters: list[Released], operation: str, graph: bool, run: Callable[[], Any]) -> Any:
+    """Each model's by its own keeper."""
+    if not parameters:
+        return run()
+    keeper = parameters[0].penstock_keeper
+    own = [each for each in parameters if each.penstock_keeper is keeper]
+    others = [each for each in parameters if each.penstock_keeper is not keeper]
+    return keeper.read_outside(own, operation, graph, lambda: _read(others, operation, graph, run))

@@ -1,48 +1,136 @@
-"""Which hooks for saved tensors are innermost now. Before 2.6 torch does not tell: there entering them is watched."""
+"""Hooks for saved tensors: which are innermost now, and the program's own, which get all that is no weight.
+
+Weights' memory is lent: whoever saved it as it is would read somebody else's later. So what the program's hooks are given
+(torch's checkpoint has such hooks, too) goes by `taken_out` first, of each model that is managed.
+"""
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-_told_by_torch: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+Pack = Callable[[torch.Tensor], Any]
+Unpack = Callable[[Any], torch.Tensor]
+
+_push = torch._C._autograd._push_saved_tensors_default_hooks
+_pop = torch._C._autograd._pop_saved_tensors_default_hooks
+are_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_saved_tensors_hooks_is_enabled")
+_top: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # since torch 2.6
 
 
-class _Watched(threading.local):
+class Lender(Protocol):
+    """Of one model: the memory of its weights."""
+
+    def take_out(self, tensor: torch.Tensor) -> Any | None:
+        """What is to be kept in the place of a tensor that lies in a weight; None of another."""
+
+    def give_again(self, taken: Any) -> torch.Tensor: ...
+
+
+class TakesWeightsOut:
+    """Its methods are hooks that keep no memory of a lender's weights; `lender` None: of nobody's."""
+
+    lender: Lender | None = None
+
+    def takes_out_of(self, lender: Lender) -> bool:
+        return self.lender is None or self.lender is lender
+
+
+_lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
+_enter, _leave = saved_tensors_hooks.__enter__, saved_tensors_hooks.__exit__
+
+
+class _Entered(threading.local):
+    """Before torch 2.6 nobody tells which are innermost: it is watched."""
+
     def __init__(self) -> None:
-        self.inside: list[tuple[Any, Any]] = []
+        self.pairs: list[tuple[Pack, Unpack]] = []
 
 
-_watched = _Watched()
+_entered = _Entered()
 
 
-def innermost() -> Any:
-    """The function that packs, or None."""
-    hooks = innermost_pair()
-    return None if hooks is None else hooks[0]
+class Taken:
+    """What a lender took out of the program's hooks."""
+
+    __slots__ = ("lender", "what")
+
+    def __init__(self, lender: Lender, what: Any) -> None:
+        self.lender, self.what = lender, what
 
 
-def innermost_pair() -> tuple[Any, Any] | None:
+def watch(lender: Lender) -> None:
+    """From now on, as long as it lives."""
+    _lenders.add(lender)
+    saved_tensors_hooks.__enter__, saved_tensors_hooks.__exit__ = _programs_enter, _programs_leave  # type: ignore[method-assign]
+
+
+def innermost() -> tuple[Pack, Unpack] | None:
     """The functions that pack and unpack."""
-    if _told_by_torch is not None:
-        return _told_by_torch(True)  # type: ignore[no-any-return]
-    return _watched.inside[-1] if _watched.inside else None
+    if _top is not None:
+        return _top(True)  # type: ignore[no-any-return]
+    return _entered.pairs[-1] if _entered.pairs else None
 
 
-def _watch() -> None:
-    enter, leave = saved_tensors_hooks.__enter__, saved_tensors_hooks.__exit__
-
-    def entered(self: Any) -> None:
-        enter(self)
-        _watched.inside.append((self.pack_hook, self.unpack_hook))
-
-    def left(self: Any, *args: object) -> None:
-        _watched.inside.pop()
-        leave(self, *args)
-    saved_tensors_hooks.__enter__, saved_tensors_hooks.__exit__ = entered, left  # type: ignore[method-assign]
+def owner() -> Any:
+    """Whose method packs now: None where no hooks are, or where they are functions."""
+    pair = innermost()
+    return None if pair is None else getattr(pair[0], "__self__", None)
 
 
-if _told_by_torch is None:
-    _watch()
+@contextlib.contextmanager
+def between(pack: Pack, unpack: Unpack) -> Iterator[None]:
+    """Ours, around what runs within."""
+    push(pack, unpack)
+    try:
+        yield
+    finally:
+        pop()
+
+
+def push(pack: Pack, unpack: Unpack) -> None:
+    _push(pack, unpack)
+    if _top is None:
+        _entered.pairs.append((pack, unpack))
+
+
+def pop() -> None:
+    _pop()
+    if _top is None:
+        _entered.pairs.pop()
+
+
+class Programs(TakesWeightsOut):
+    """Hooks of the program's, as they are entered."""
+
+    def __init__(self, hooks: saved_tensors_hooks) -> None:
+        self.packs, self.unpacks = hooks.pack_hook, hooks.unpack_hook
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        for lender in _lenders:
+            taken = lender.take_out(tensor)
+            if taken is not None:
+                return Taken(lender, taken)
+        return self.packs(tensor)
+
+    def unpack(self, kept: Any) -> torch.Tensor:
+        return kept.lender.give_again(kept.what) if type(kept) is Taken else self.unpacks(kept)
+
+
+def _programs_enter(self: saved_tensors_hooks) -> None:
+    if not _lenders:
+        _enter(self)
+        if _top is None:
+            _entered.pairs.append((self.pack_hook, self.unpack_hook))
+        return
+    own = Programs(self)
+    push(own.pack, own.unpack)
+
+
+def _programs_leave(self: saved_tensors_hooks, *args: object) -> None:
+    pop()

@@ -1,6 +1,7 @@
 """What penstock.initialize() is told about the step."""
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,12 +10,17 @@ import torch
 from .errors import UsageError
 from .loss_scale import LossScale
 
+Word = Literal["auto", "keep", "recompute"]
+WORDS = ("auto", "keep", "recompute")
+
 
 @dataclass(frozen=True)
 class Settings:
-    """What a configuration says beside optimizer, scheduler and store. `activations`, to the same bits: "recompute"
-    runs each unit's forward again in backward; "keep" keeps the graphs of as many units as `graph_budget_bytes` has
-    room for, those nearest to the loss first, and recomputes the others (None: keeps all)."""
+    """What a configuration says beside optimizer, scheduler and store. `activations`, to the same bits: "auto" keeps the
+    graph of each call of a unit from forward to backward, and gives whole calls up, the oldest first, when memory runs
+    short: these are recomputed. "keep" gives none up, "recompute" all. A mapping of units' names (patterns will do) to
+    these words says so for single units, and for all others by "*". `graph_budget_bytes` is how much graphs may take; None:
+    what the machine has. `room` is asked for that in its place: bytes that are free now."""
 
     accumulation: int = 1  # micro-batches of one step
     clip: float = 0.0  # largest global norm of the gradient; 0: none
@@ -23,11 +29,24 @@ class Settings:
     dtype: torch.dtype | None = None  # what the model is made before it is managed; None: as it is
     loss_scale: LossScale | None = None  # of fp16
     steps_per_print: int | None = None  # steps from one line of progress to the next; None: steps are not told of
-    activations: Literal["recompute", "keep"] = "recompute"
+    activations: Word | Mapping[str, Word] = "auto"
     graph_budget_bytes: int | None = None
+    room: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
-        if self.activations not in ("recompute", "keep"):
-            raise UsageError(f"Settings(activations={self.activations!r}): there are 'recompute' and 'keep'")
+        for word in (self.activations_of_all, *self.activations_of_units.values()):
+            if word not in WORDS:
+                raise UsageError(f"Settings(activations={self.activations!r}): there are 'auto', 'keep' and 'recompute'")
         if self.graph_budget_bytes is not None and self.graph_budget_bytes < 0:
             raise UsageError(f"Settings(graph_budget_bytes={self.graph_budget_bytes}): bytes; None: no limit")
+
+    @property
+    def activations_of_all(self) -> Word:
+        """For units that no pattern is of."""
+        return self.activations if isinstance(self.activations, str) else self.activations.get("*", "auto")
+
+    @property
+    def activations_of_units(self) -> Mapping[str, Word]:
+        """By patterns of their names."""
+        given = {} if isinstance(self.activations, str) else self.activations
+        return {name: word for name, word in given.items() if name != "*"}

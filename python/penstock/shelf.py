@@ -2,19 +2,14 @@
 it goes to NVMe."""
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
 
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .core import Core
 from .errors import UsageError
-from .kept_graph import is_plain
-from .saved_hooks import innermost
 
 LEAST_BYTES = 64 << 10  # smaller ones stay where they are
 LAST_TURN = 1 << 62  # backward takes what was laid aside last first
@@ -48,50 +43,35 @@ class Shelf:
         self._dropped: deque[tuple[int, int]] = deque()
         self._known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
-    @contextlib.contextmanager
-    def of_inputs(self) -> Iterator[None]:
-        """Around a checkpoint, which saves what it is given. Within somebody else's hooks it is theirs."""
-        if innermost() is not None:
-            yield
-            return
-        with saved_tensors_hooks(self._pack, self._unpack):
-            yield
-
-    def lay(self, tensors: Iterable[torch.Tensor]) -> list[torch.Tensor | Laid]:
-        """As a checkpoint within of_inputs() does, which was given them; they are laid aside as long as the list has
-        them."""
-        return [self._pack(each) for each in tensors] if innermost() is None else []
-
-    def take(self, laid: Iterable[torch.Tensor | Laid]) -> list[torch.Tensor]:
-        return [self._unpack(each) for each in laid]
-
-    # Private.
-    def _pack(self, tensor: torch.Tensor) -> torch.Tensor | Laid:
+    def pack(self, known_as: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor | Laid:
+        """Lays a tensor aside, each once: `known_as` is who others know it as. A small one stays as it is."""
         if not _is_to_be_laid(tensor):
             return tensor
-        known = self._known.get(tensor)
+        known = self._known.get(known_as)
         laid: Laid | None = known() if known is not None else None
         if laid is not None and laid.version == tensor._version and laid.opening == self._core.opening:
             return laid
-        return self._lay(tensor)
+        return self._lay(known_as, tensor)
 
-    def _lay(self, tensor: torch.Tensor) -> Laid:
-        self._drop()
-        laid = Laid(tensor, LAST_TURN - self._count, self._core.opening)
-        laid.seen(self._core.lay(laid.turn, tensor.nbytes)).copy_(tensor.detach())
-        self._there += 1
-        self._count += 1
-        weakref.finalize(laid, self._dropped.append, (laid.turn, laid.opening)).atexit = False
-        self._known[tensor] = weakref.ref(laid)
-        return laid
-
-    def _unpack(self, packed: torch.Tensor | Laid) -> torch.Tensor:
+    def take(self, packed: torch.Tensor | Laid) -> torch.Tensor:
+        """Raises UsageError where the store has gone back to a snapshot since."""
         if isinstance(packed, torch.Tensor):
             return packed
         if packed.opening != self._core.opening:
             raise UsageError("backward through a forward that came before the store went back to a snapshot")
         self._drop()
         return packed.empty().copy_(packed.seen(self._core.take(packed.turn)))
+
+    # Private.
+    def _lay(self, known_as: torch.Tensor, tensor: torch.Tensor) -> Laid:
+        self._drop()
+        laid = Laid(tensor, LAST_TURN - self._count, self._core.opening)
+        laid.seen(self._core.lay(laid.turn, tensor.nbytes)).copy_(tensor.detach())
+        self._there += 1
+        self._count += 1
+        weakref.finalize(laid, self._dropped.append, (laid.turn, laid.opening)).atexit = False
+        self._known[known_as] = weakref.ref(laid)
+        return laid
 
     def _drop(self) -> None:
         while self._dropped:
@@ -105,7 +85,9 @@ class Shelf:
 
 def _is_to_be_laid(tensor: torch.Tensor) -> bool:
     """Large enough, and as dense as a copy of it would be."""
-    if type(tensor) is not torch.Tensor or not is_plain(tensor):
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    if tensor.is_conj() or tensor.is_neg():
         return False
     if tensor.nbytes < LEAST_BYTES or tensor.is_inference():
         return False

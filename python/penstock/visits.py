@@ -3,35 +3,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
+from torch import nn
 
-from . import heap
 from .binding import Binding
 from .core import Core, PassKind, Visit
-from .errors import ModelError, ReleasedError
-from .parameter import Released
-from .saved_hooks import innermost
-
+from .errors import UsageError
+from .weight_view import WeightView
 
 NONE = -1  # no backward is running
-IN_PLACE = {"__setitem__"} | {f"__i{name}__" for name in (
-    "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")}
 
 
-@dataclass(eq=False)
 class Call:
-    """One call of a unit's forward. `parent` is the call within which it was made; `given_bytes` are its arguments';
-    `hooks` packs what it saves, while it runs."""
+    """One call of a unit. `parent` is the call within which it was made."""
 
-    name: str
-    reads: Visit
-    parent: Call | None = None
-    foreign: bool = False  # within a checkpoint of the user's
-    calls_in_checkpoints: bool = False  # other units, in checkpoints of its own
-    given_bytes: int = 0
-    hooks: Any = None
+    def __init__(self, name: str, reads: Visit, parent: Call | None = None) -> None:
+        self.name, self.reads, self.parent = name, reads, parent
 
     def ancestors(self) -> Iterable[Call]:
         each = self.parent
@@ -41,19 +29,10 @@ class Call:
 
 
 @dataclass
-class Region:
-    """What a checkpoint of the user's is recomputing: its backward reads all units of it."""
-
-    key: Any = None
-    units: Visit = ()
-
-
-@dataclass
 class Backward:
-    """One that is under way; another may run within its nodes. `left` is the call whose graph it came to last, `reads`
-    are the units that it goes on reading until its next visit."""
+    """One that is under way; another may run within its nodes. `reads` are the units that it goes on reading until it
+    comes to another call's graph."""
 
-    left: Call | None = None
     reads: set[int] = field(default_factory=set)
 
 
@@ -70,10 +49,9 @@ class Visits:
         self.notes: dict[str, str] = {}  # parameters that were read outside of their units, and by what
         self.kind: PassKind | None = None
         self.open: list[Call] = []
+        self.reading: Call | None = None  # whose graph the backward is in, with its weights there
         self._readable: Visit = ()
         self._bound: set[int] = set()
-        self._outside: Visit = ()
-        self._region = Region()
         self._backwards: dict[int, Backward] = {}  # the end of each will be told
         self._forward: list[Visit] = []
         self._last_forward: list[Visit] = list(forward)
@@ -83,7 +61,7 @@ class Visits:
     def begin(self, kind: PassKind) -> None:
         """The model is called. An inference pass that nobody ended, ends; a training pass goes on."""
         if not in_backward():
-            self._backwards.clear()  # they raised
+            self._forget_backwards()  # they raised
             if self.open:
                 return
         if self.kind == "inference" and not self.open:
@@ -102,11 +80,8 @@ class Visits:
         """No unit is bound any more. Called before whatever comes between passes."""
         if self.kind is None:
             return self.binding.loans.settle()
-        outside, self._outside, self._region = self._outside, (), Region()
-        self._backwards.clear()
+        self._forget_backwards()
         self._leave_all_but(set())
-        for unit in outside:
-            self.binding.invalidate(unit)
         for unit in self._readable:
             self.binding.complete(unit)
         self.core.end_pass()
@@ -126,90 +101,123 @@ class Visits:
 
     # Calls of units.
     def enter(self, call: Call) -> None:
-        self._begin_if_none()
-        if not call.foreign and call.parent is None:
-            self._region = Region()
-        self._arrive(call.reads, (*_reads(call.ancestors()), *(self._read_late() if in_backward() else ())))
-        if self._streamed(call.reads):
-            self._forward.append(self._streamed(call.reads))
-        self._opened(call)
-
-    def leave(self, call: Call) -> None:
-        self._closed(call)
-        self._leave_all_but(self._needed())
-
-    def enter_again(self, call: Call) -> None:
-        """A recompute within a backward; what it brings is read until the next one."""
-        self._begin_if_none()
-        self._foretell()
-        ancestors = list(call.ancestors())
-        if not any(each.foreign for each in ancestors):
-            self._region = Region()
-        self._arrive_late(call.reads, (*self._region.units, *_reads(ancestors)))
-        self._this_backward().left = call
-        self._opened(call)
-
-    def recompute(self, call: Call) -> None:
-        """As enter_again(). A kept graph does not come here: where graphs are kept, memory is fullest before the first
-        of them is freed, and the next forward wants those pages again."""
-        self.enter_again(call)
-        if not self.binding.large.isdisjoint(call.reads):
-            heap.give_back_free_pages()
-
-    def leave_again(self, call: Call) -> None:
-        self._closed(call)
-
-    def read_again(self, call: Call) -> None:
-        """A backward comes to a graph of it that was kept: as a recompute, without computing."""
-        self.enter_again(call)
-        self.leave_again(call)
-
-    def enter_region(self, call: Call, key: Any, checkpoint: bool) -> None:
-        """A checkpoint of the user's recomputes, `key` says which, or a hook calls. Where that is within a unit's
-        backward, the unit goes on reading its weights."""
-        self._begin_if_none()
-        if self._region.key is not key:
-            self._region = Region(key)
-        around: Visit = ()
-        left = self._this_backward().left
-        if left is not None and (left.calls_in_checkpoints or not checkpoint):
-            around = (*left.reads, *_reads(left.ancestors()))
-        self._arrive_late(call.reads, (*self._region.units, *around))
-        self._region.units = tuple(dict.fromkeys((*self._region.units, *call.reads)))
-        self._opened(call)
-
-    def touched(self, parameter: Released, operation: str) -> None:
-        """Within a pass a parameter that is read outside of its unit stays until the step; else it is an error."""
-        unit, _ = self.binding.places[parameter]
-        name = self.binding.names[parameter]
-        unit_name = self.core.units[unit].name
-        if self.kind is None or operation in ("deepcopy", "pickle"):
-            raise ReleasedError(
-                f"parameter '{name}' was read by '{operation}' while its values are in the store. In a forward "
-                f"they come by themselves; else read them with engine.weight('{name}') or within "
-                f"engine.gathered(), or keep the unit in memory: penstock.initialize(resident=['{unit_name}'])")
-        if _writes(operation):
-            raise ModelError(
-                f"parameter '{name}' was changed by '{operation}' in a forward: its memory is lent by the store, which "
-                f"would not see that; change it between steps, within engine.gathered(parameter, modify=True)")
-        self.notes.setdefault(name, operation)
-        self._outside = (*self._outside, unit)
-        self._arrive((unit,), self._read_late())
-        if in_backward():
-            self._this_backward()
-
-    # Private.
-    def _opened(self, call: Call) -> None:
-        call.hooks = innermost()
-        self.open.append(call)
-
-    def _closed(self, call: Call) -> None:
-        call.hooks = None  # they hold the graph
-        self.open.remove(call)
-
-    def _begin_if_none(self) -> None:
         if self.kind is None or (self.kind == "inference" and torch.is_grad_enabled() and not self.open):
             self.begin("training" if torch.is_grad_enabled() or in_backward() else "inference")
+        reads = call.reads
+        wanted = self._streamed(reads)
+        if wanted:
+            self._forward.append(wanted)
+            self._arrive(wanted, self._held())
+        self.open.append(call)
+
+    def leave(self, call: Call) -> None:
+        self.open.remove(call)
+        self._leave_all_but(self._needed())
+
+    def arrive(self, call: Call) -> None:
+        """A backward comes to the call's graph: its weights are there until it comes to another one's. Who looks at a graph
+        outside of a backward gets copies."""
+        if not in_backward() or call in self.open:
+            return
+        if torch.is_grad_enabled():
+            raise UsageError("backward with create_graph: the weights are gone when a gradient of a gradient is taken")
+        self._begin_backward()
+        this = self._this_backward()
+        this.reads = {*call.reads, *(unit for each in call.ancestors() for unit in each.reads)}
+        wanted = self._streamed(call.reads)
+        if wanted:
+            self._arrive(wanted, self._held())
+        self.reading = call
+
+    def enter_again(self, call: Call) -> None:
+        """A recompute within a backward; what it brings is read until the backward comes to another call."""
+        if self.reading is not call:
+            self.arrive(call)
+        self.open.append(call)
+
+    def leave_again(self, call: Call) -> None:
+        self.open.remove(call)
+
+    # Weights that a graph has.
+    def seen_again(self, view: WeightView, call: Call | None) -> torch.Tensor:
+        """As a node of the call's graph saved it."""
+        binding, parameter = self.binding, view.parameter
+        if binding.state_of(parameter) != view.state:
+            where = f" in unit '{call.name}'" if call is not None else ""
+            raise UsageError(f"parameter '{binding.names[parameter]}', needed for a gradient{where}, was updated or "
+                             "written after the forward of this graph: call backward before engine.step()")
+        return view.over(self._values(parameter))
+
+    def brought(self, view: WeightView) -> torch.Tensor:
+        """Of an argument of a call that is recomputed."""
+        return view.over(self._values(view.parameter))
+
+    def take_out(self, tensor: torch.Tensor) -> WeightView | None:
+        """See saved_hooks.Lender."""
+        view = self.binding.view_of(tensor)
+        if view is not None and self.open:
+            view = view.within(self.open[-1])
+        return view
+
+    def give_again(self, taken: WeightView) -> torch.Tensor:
+        call = taken.call
+        if call is not None and self.reading is not call and self.binding.place_of(taken.parameter)[0] in call.reads:
+            self.arrive(call)
+        return self.seen_again(taken, call)
+
+    def stay(self, units: Visit) -> None:
+        """Weights of these are there, beside all that is read now, until go()."""
+        if self.kind is None:
+            self.begin("training" if in_backward() else "inference")
+        if in_backward():
+            self._begin_backward()
+            self._this_backward()
+        wanted = self._streamed(units)
+        if wanted:
+            self._arrive(wanted, self._held())
+
+    def go(self) -> None:
+        self._leave_all_but(self._needed())
+        self.model_called()
+
+    # Private.
+    def _values(self, parameter: nn.Parameter) -> torch.Tensor:
+        """Its memory, where that is lent now; a copy else."""
+        there = self.binding.values_of(parameter)
+        if there is not None:
+            return there
+        self.stay((self.binding.place_of(parameter)[0],))
+        try:
+            there = self.binding.values_of(parameter)
+            assert there is not None
+            return there.clone()
+        finally:
+            self.go()
+
+    def _held(self) -> set[int]:
+        """What is read beside the next visit, so far as it is there."""
+        if not self.open and not self._backwards:
+            return set()
+        late = self._backwards.values() if in_backward() else ()
+        return {*(unit for each in self.open for unit in each.reads), *(unit for each in late for unit in each.reads)}
+
+    def _needed(self) -> set[int]:
+        if not self.open and not self._backwards:
+            return set()
+        return {*(unit for each in self.open for unit in each.reads),
+                *(unit for each in self._backwards.values() for unit in each.reads)}
+
+    def _begin_backward(self) -> None:
+        """Once backward begins the rest is known, whatever the model did this time."""
+        if self.kind is None or (self.kind == "inference" and not self.open):
+            self.begin("training")
+        if self._in_order or self.kind != "training":
+            return
+        self._in_order = True
+        if self._forward and self._forward != self._last_forward:
+            self.core.expect("training", reversed(self._forward))
+        if self.beginning():
+            self.binding.begin_completing()
 
     def _this_backward(self) -> Backward:
         task = _backward()
@@ -219,36 +227,38 @@ class Visits:
                 torch.autograd.Variable._execution_engine.queue_callback(lambda: self._backward_ended(task))
         return self._backwards[task]
 
-    def _read_late(self) -> Visit:
-        return tuple(unit for each in self._backwards.values() for unit in each.reads)
-
-    def _arrive_late(self, reads: Visit, beside: Iterable[int]) -> None:
-        """In this backward, which may run within the nodes of others."""
-        this = self._this_backward()
-        this.reads = {*reads, *beside}
-        self._arrive(reads, self._read_late())
+    def _forget_backwards(self) -> None:
+        self._backwards.clear()
+        self.reading = None
 
     def _streamed(self, units: Iterable[int]) -> Visit:
-        return tuple(unit for unit in dict.fromkeys(units) if unit not in self.binding.resident)
+        resident = self.binding.resident
+        return tuple(unit for unit in dict.fromkeys(units) if unit not in resident)
 
-    def _arrive(self, reads: Visit, beside: Iterable[int]) -> None:
-        wanted = self._streamed(reads)
-        if not wanted:
-            return
-        held = self._streamed((*self._outside, *_reads(self.open), *beside))
-        held = tuple(unit for unit in held if unit in self._readable and unit not in wanted)
+    def _arrive(self, wanted: Visit, beside: set[int]) -> None:
+        held = tuple(unit for unit in self._readable if unit in beside and unit not in wanted) if beside else ()
+        readable = {*wanted, *held}
         for each in self._backwards.values():
-            each.reads &= {*wanted, *held}
-        self._leave_all_but({*wanted, *held})
+            each.reads &= readable
+        self.reading = None
+        self._leave_all_but(readable)
         for unit in self._readable:
-            if unit not in wanted and unit not in held:
+            if unit not in readable:
                 self.binding.complete(unit)
         try:
-            self.core.visit(wanted, held)
+            self._bring(wanted, held)
         except BaseException:
             self._leave_all_but(set())
             self._readable = ()
             raise
+
+    def _bring(self, wanted: Visit, held: Visit) -> None:
+        """Tensors over the core's memory are made once, and are of no inference."""
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                self._bring(wanted, held)
+            return
+        self.core.visit(wanted, held)
         self._readable = (*wanted, *held)
         for unit in wanted:
             if unit not in self._bound:
@@ -260,39 +270,12 @@ class Visits:
             self.binding.release(unit)
             self._bound.discard(unit)
 
-    def _needed(self) -> set[int]:
-        return {*self._outside, *self._read_late(), *_reads(self.open)}
-
-    def _foretell(self) -> None:
-        """Once backward begins the rest is known, whatever the model did this time."""
-        if self._in_order or self.kind != "training":
-            return
-        self._in_order = True
-        if self._forward and self._forward != self._last_forward:
-            self.core.expect("training", reversed(self._forward))
-        if self.beginning():
-            self.binding.begin_completing()
-
     def _backward_ended(self, task: int) -> None:
         self._backwards.pop(task, None)
         self._backwards.pop(NONE, None)
+        self.reading = None
         if not self._backwards and not self.open:
-            self._region = Region()
-            if self._outside:
-                self._leave_all_but(self._needed())  # a graph may still have what was read outside: until the step
-            else:
-                self.end()
-
-
-def _writes(operation: str) -> bool:
-    """In place: `add_`, `__iadd__`, `__setitem__`."""
-    if operation.startswith("__"):
-        return operation in IN_PLACE
-    return operation.endswith("_")
-
-
-def _reads(calls: Iterable[Call]) -> Iterable[int]:
-    return (unit for each in calls for unit in each.reads)
+            self.end()
 
 
 def _backward() -> int:

@@ -74,12 +74,12 @@ class Training:
         return out
 
     def managed(self, window_bytes: int | None = None, activations: Any = ACTIVATIONS, budget: int | None = None,
-                **options: Any) -> Trained:
+                settings: penstock.Settings | None = None, **options: Any) -> Trained:
         seed()
         model = self.make()
         optimizer = self.optimizer([each for each in model.parameters() if each.requires_grad])
         opener = test_core(window_bytes)
-        engine, _, _, _ = penstock.initialize(model, optimizer, core=opener, settings=penstock.Settings(
+        engine, _, _, _ = penstock.initialize(model, optimizer, core=opener, settings=settings or penstock.Settings(
             accumulation=self.accumulation, activations=activations, graph_budget_bytes=budget), **options)
         out = Trained(engine=engine, core=opener.last)
         for batch in self.batches:

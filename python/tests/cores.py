@@ -20,7 +20,7 @@ NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
 DEVICE = os.environ.get("PENSTOCK_TEST_DEVICE", "cpu")
 OPTIONS: dict[str, Any] = {} if DEVICE == "cpu" else {"device": DEVICE, "device_budget_bytes": 256 << 20}
 OPTIONS["update_order"] = os.environ.get("PENSTOCK_TEST_ORDER", "after_backward")
-ACTIVATIONS: Any = os.environ.get("PENSTOCK_TEST_ACTIVATIONS", "recompute")
+ACTIVATIONS: Any = os.environ.get("PENSTOCK_TEST_ACTIVATIONS", "auto")
 WITHIN_BACKWARD = OPTIONS["update_order"] in WITHIN  # gradients are not there after it
 
 

@@ -18,7 +18,7 @@ from cores import WITHIN_BACKWARD, test_core
 from penstock.bits import same_bits
 from penstock.host_memory import HostMemory
 from penstock.parameter import Managed
-from programs import check, run, step
+from twice import check, run, step
 
 
 def managed(make=small.Stack, **options):

@@ -15,27 +15,26 @@ from compare import Training, adamw
 from cores import NATIVE
 from cores import test_core as core_of
 
-BLOCK_BYTES = 4 * 10 * small.WIDTH  # of a tensor between blocks
-
-
 def training(make, count=4, loss=small.loss, **options) -> Training:
     return Training(make, [small.ids(i) for i in range(count)], loss, **options)
 
 
 def kept(make=small.Stack, **options):
-    """The bits of plain torch, and which units' graphs were kept in the end."""
-    check = {key: options.pop(key) for key in ("window_bytes", "budget", "units", "resident") if key in options}
-    found = training(make, **options).check(activations="keep", **check)
-    assert found.engine.activations.held_bytes == 0
-    return found.engine.activations
+    """The bits of plain torch, and nothing was given up or ran twice."""
+    check = {key: options.pop(key) for key in ("window_bytes", "units", "resident") if key in options}
+    for word in ("auto", "keep"):
+        found = training(make, **options).check(activations=word, **check)
+        activations = found.engine.activations
+        assert activations.held_bytes == activations.given_up == activations.recomputes == 0
+        assert activations.calls > 0
+    return found.engine
 
 
 def engine_of(make=small.Stack, budget=None, steps=1, **options):
-    """After a step, in which graphs were measured."""
     torch.manual_seed(0)
     model = make()
     engine = penstock.initialize(model, adamw([each for each in model.parameters() if each.requires_grad]), core=core_of(),
-                                 settings=penstock.Settings(activations="keep", graph_budget_bytes=budget),
+                                 settings=penstock.Settings(activations="auto", graph_budget_bytes=budget),
                                  **options)[0]
     for _ in range(steps):
         engine.backward(small.loss(engine, small.ids()))
@@ -50,13 +49,10 @@ def count_calls(model) -> list[int]:
     return calls
 
 
-ALL = {"embedding", "blocks.0", "blocks.1", "blocks.2", "norm", "head"}
-
-
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_stack_of_blocks_trains_to_the_same_bits(tied, accumulation):
-    assert kept(lambda: small.Stack(tied=tied), accumulation=accumulation, clip=0.5).kept == ALL
+    kept(lambda: small.Stack(tied=tied), accumulation=accumulation, clip=0.5)
 
 
 @pytest.mark.parametrize("make", [
@@ -65,73 +61,39 @@ def test_a_stack_of_blocks_trains_to_the_same_bits(tied, accumulation):
     lambda: small.Stack(block=small.Remembering), lambda: small.Stack(block=small.Counting),
     lambda: small.Twice(block=small.Normed)])
 def test_an_awkward_module_trains_to_the_same_bits(make):
-    assert {"blocks.0", "blocks.1", "blocks.2"} <= kept(make, count=6).kept
+    kept(make, count=6)
 
 
-def test_after_the_first_step_nothing_is_recomputed():
+def test_no_forward_runs_more_often_than_in_plain_torch():
     engine = engine_of(steps=0)
     calls = count_calls(engine.module)
     for _ in range(3):
         engine.backward(small.loss(engine, small.ids()))
         engine.step()
-    assert calls == [2 + 1 + 1] * 3
+    assert calls == [3] * 3
 
 
-def test_recomputing_is_the_default_and_other_words_are_refused():
-    assert penstock.Settings().activations == "recompute"
-    with pytest.raises(penstock.UsageError, match="'recompute' and 'keep'"):
+def test_graphs_are_kept_by_default_and_other_words_are_refused():
+    assert penstock.Settings().activations == "auto"
+    with pytest.raises(penstock.UsageError, match="'auto', 'keep' and 'recompute'"):
         penstock.Settings(activations="retain")
+    with pytest.raises(penstock.UsageError, match="'auto', 'keep' and 'recompute'"):
+        penstock.Settings(activations={"head": "retain"})
     with pytest.raises(penstock.UsageError, match="graph_budget_bytes=-1"):
         penstock.Settings(graph_budget_bytes=-1)
 
 
-# The budget.
-@pytest.mark.parametrize("blocks", [0, 1, 2, 3])
-def test_those_nearest_to_the_loss_are_kept_as_far_as_the_budget_goes(blocks):
-    sizes = {unit: own.bytes for unit, own in engine_of().activations._measured.items()}
-    names = [*(f"blocks.{2 - at}" for at in range(blocks)), "norm", "head"]
-    budget = sum(sizes[each] for each in names)
-    for spare, wanted in ((0, set(names)), (sizes["embedding"], {*names, "embedding"})):
-        activations = kept(budget=budget + spare)
-        assert activations.kept == wanted and 0 < activations.peak_bytes <= budget + spare
+def test_a_word_for_units_that_are_not_there_is_refused():
+    with pytest.raises(penstock.UsageError, match="no unit is named 'layers.0'.*'blocks.0'"):
+        penstock.initialize(small.Stack(), core=core_of(), settings=penstock.Settings(activations={"layers.0": "keep"}))
 
 
-def test_a_kept_linear_layer_keeps_its_input_and_no_weight():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList([nn.Linear(small.WIDTH, 4 * small.WIDTH), nn.Linear(4 * small.WIDTH, 11)])
-
-        def forward(self, ids):
-            return self.layers[1](self.layers[0](torch.nn.functional.one_hot(ids % small.WIDTH, small.WIDTH).float()))
-    measured = engine_of(Model).activations._measured
-    assert [own.bytes for own in measured.values()] == [BLOCK_BYTES, 4 * BLOCK_BYTES]
-
-
-def test_what_is_held_is_what_was_measured_and_is_given_back():
+def test_what_is_held_is_given_back():
     engine = engine_of()
-    activations = engine.activations
     loss = small.loss(engine, small.ids())
-    assert activations.held_bytes == sum(own.bytes for own in activations._measured.values()) > 0
+    assert engine.activations.held_bytes > 0
     engine.backward(loss)
-    assert activations.held_bytes == 0
-
-
-def test_a_longer_batch_makes_room_for_itself():
-    engine = engine_of(budget=4000)
-    before = engine.activations.kept
-    long = torch.cat([small.ids(1)] * 3, 1)
-    for batch in (long, long, small.ids()):
-        engine.backward(small.loss(engine, batch))
-        engine.step()
-        assert engine.activations.peak_bytes <= 4000
-    assert engine.activations.kept < before and engine.activations.kept
-
-
-def test_two_forwards_before_a_backward_share_the_budget():
-    budget = sum(own.bytes for own in engine_of().activations._measured.values())
-    activations = kept(loss=lambda model, batch: small.loss(model, batch) + small.loss(model, batch.flip(1)), budget=budget)
-    assert 0 < activations.peak_bytes <= budget and activations.kept == ALL
+    assert engine.activations.held_bytes == 0
 
 
 def test_a_forward_without_backward_is_given_back():
@@ -139,7 +101,6 @@ def test_a_forward_without_backward_is_given_back():
     for _ in range(3):
         small.loss(engine, small.ids())
         assert engine.activations.held_bytes == 0
-    assert engine.activations.kept == ALL
     with torch.no_grad():
         small.loss(engine, small.ids())
 
@@ -171,7 +132,7 @@ def test_an_exception_gives_back_what_was_kept_and_the_model_trains_on(where):
     engine.backward(small.loss(engine, small.ids()))
     assert engine.activations.held_bytes == 0
     engine.step()
-    assert engine.visits.kind is None and engine.activations.kept == ALL
+    assert engine.visits.kind is None
 
 
 # Weights as a graph sees them.
@@ -196,7 +157,7 @@ class Views(small.Block):
 
 
 def test_views_of_weights_are_where_the_weights_are_now():
-    assert "blocks.0" in kept(lambda: small.Stack(block=Views)).kept
+    kept(lambda: small.Stack(block=Views))
 
 
 class Conjugated(small.Block):
@@ -244,7 +205,7 @@ class Leaving(small.Stack):
 # A reentrant checkpoint has a backward of its own, and each brings a gradient of the unit that all share.
 @pytest.mark.parametrize("make", [Giving, pytest.param(Leaving, marks=pytest.mark.afterwards)])
 def test_other_units_may_be_read_within_a_units_graph(make):
-    assert {"blocks.0", "blocks.1", "blocks.2"} <= kept(make).kept
+    kept(make)
 
 
 def test_each_unit_is_visited_once_in_a_backward_before_its_first_node(monkeypatch):
@@ -259,7 +220,6 @@ def test_each_unit_is_visited_once_in_a_backward_before_its_first_node(monkeypat
     visit, visits = engine.core.visit, []
     monkeypatch.setattr(engine.core, "visit", lambda wanted, held: (visits.append((*wanted, *held)), visit(wanted, held)))
     engine.backward(small.loss(engine, small.ids()))
-    assert engine.activations.kept == ALL
     names = [[engine.core.units[unit].name for unit in each] for each in visits]
     assert names[:6] == [["embedding"], ["blocks.0"], ["blocks.1"], ["blocks.2"], ["norm"], ["head"]]
     assert names[6:] == [*reversed(names[:5])] or names[6:] == [*reversed(names[:6])]
@@ -276,8 +236,8 @@ def test_frozen_weights_and_autocast():
     def loss(model, batch):
         with torch.autocast("cpu", torch.bfloat16):
             return small.loss(model, batch)
-    assert kept(make).kept == ALL
-    assert kept(loss=loss).kept == ALL
+    kept(make)
+    kept(loss=loss)
 
 
 def test_gradients_of_inputs_and_of_what_is_between():
@@ -324,31 +284,26 @@ def test_what_a_unit_checkpoints_within_itself_is_recomputed_and_the_rest_is_kep
         def forward(self, x):
             y = checkpoint(lambda x: self.dropout(torch.tanh(self.linear(x))), self.norm(x), use_reentrant=reentrant)
             return torch.tanh(x + y @ self.linear.weight)
-    assert "blocks.0" in kept(lambda: small.Stack(block=Partly)).kept
+    kept(lambda: small.Stack(block=Partly))
 
 
-# What cannot be kept.
+# What cannot be taken out of a graph.
 class Sparse(small.Block):
     def forward(self, x):
         adjacent = torch.eye(10).to_sparse()
         return x + torch.tanh(self.linear(torch.sparse.mm(adjacent, x.flatten(0, 1)).view_as(x)))
 
 
-def test_a_unit_that_saves_a_sparse_tensor_is_recomputed_and_named(caplog):
-    caplog.set_level(logging.INFO, "penstock")
-
+def test_a_unit_that_saves_a_sparse_tensor_is_kept():
     def make():
         model = small.Stack()
         model.blocks[1] = Sparse()
         return model
-    assert kept(make).kept == ALL - {"blocks.1"}
-    assert "unit 'blocks.1' is recomputed, its graph is not kept: it saves a tensor of layout torch.sparse_coo" in caplog.text
-    assert "graphs of 5 of 6 units are kept" in caplog.text and "recomputed are 'blocks.1'" in caplog.text
+    kept(make)
 
 
-def test_a_unit_that_saves_a_tensor_of_a_class_of_its_own_is_recomputed_and_named(caplog):
+def test_a_unit_that_saves_a_tensor_of_a_class_of_its_own_is_kept():
     from torch.testing._internal.two_tensor import TwoTensor
-    caplog.set_level(logging.INFO, "penstock")
 
     class Wrapped(small.Block):
         def forward(self, x):
@@ -356,7 +311,6 @@ def test_a_unit_that_saves_a_tensor_of_a_class_of_its_own_is_recomputed_and_name
             both = TwoTensor(x, x) * TwoTensor(w[0], w[0])
             return x + torch.tanh(both.a + both.b)
     kept(lambda: small.Stack(block=Wrapped), count=2)
-    assert "'blocks.0' is recomputed, its graph is not kept: it saves a tensor of class TwoTensor" in caplog.text
 
 
 @pytest.mark.afterwards
@@ -378,42 +332,27 @@ def test_weights_within_a_layout_that_comes_up_later_are_copied():
         for block in model.blocks:
             block.dropout.p, block.calls = 0.0, 2
     small.loss(plain, small.ids()).backward()
-    assert engine.activations.kept == ALL
     small.loss(engine, small.ids()).backward()
     expected = {name: each.grad for name, each in plain.named_parameters()}
     assert all(torch.equal(each.grad, expected[name]) for name, each in engine.module.named_parameters())
-    assert engine.activations.refused.keys() == {"blocks.0", "blocks.1", "blocks.2"}
 
 
-@pytest.mark.afterwards
-def test_a_layer_whose_own_checkpointing_is_on_is_recomputed_and_named(caplog):
-    caplog.set_level(logging.INFO, "penstock")
-    engine = engine_of()
-    calls = count_calls(engine.module)
-    block = engine.module.blocks[0]
-    block._gradient_checkpointing_func, block.gradient_checkpointing = checkpoint, True
-    engine.backward(small.loss(engine, small.ids()))
-    assert calls == [2, 1, 1] and "'blocks.0' is recomputed, its graph is not kept: checkpointing within" in caplog.text
-    block.gradient_checkpointing = False
-    engine.backward(small.loss(engine, small.ids()))
-    assert calls == [3, 2, 2]
-
-
-def test_hooks_of_the_program_see_what_they_saw(caplog):
-    caplog.set_level(logging.INFO, "penstock")
+def test_hooks_of_the_program_see_all_that_is_no_weight():
     seen = []
 
     def loss(model, batch):
-        seen.append(0)
+        seen.append([])
+        weights = set(map(id, getattr(model, "module", model).parameters()))
 
         def pack(x):
-            seen[-1] += 1
+            if id(x) not in weights and not (x.dim() == 2 and x._base is not None):  # a weight, or its transpose
+                seen[-1].append(tuple(x.shape))
             return x
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
             return small.loss(model, batch)
-    kept(loss=loss, count=3)
-    managed = seen[3:]
-    assert managed[0] == managed[1] == managed[2] > 0 and "within hooks for saved tensors" in caplog.text
+    kept_by_the_program = training(small.Stack, loss=loss, count=3).check(activations="auto").engine.activations
+    assert kept_by_the_program.calls == 0
+    assert seen[0] == seen[3] and len(seen[0]) > 10
 
 
 # Errors instead of other bytes.
@@ -445,13 +384,24 @@ def test_a_graph_from_before_an_update_is_an_error():
         stale.backward()
 
 
-def test_a_weight_that_is_not_there_is_an_error_and_no_other_bytes(monkeypatch):
-    engine = engine_of()
+@pytest.mark.afterwards
+def test_a_graph_outlives_its_pass():
+    """What ends a pass takes weights away; the graph brings them again."""
+    engine, plain = engine_of(), small.Stack()
+    plain.load_state_dict(engine.state_dict())
+    for model in (plain, engine.module):
+        model.eval()
     loss = small.loss(engine, small.ids())
-    engine.visits.end()
-    monkeypatch.setattr(engine.visits, "read_again", lambda call: None)
-    with pytest.raises(penstock.ReleasedError, match="needed for a gradient in unit 'head', and is not there"):
-        loss.backward()
+    engine.weight("head.weight")
+    loss.backward()
+    small.loss(plain, small.ids()).backward()
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(engine.module.parameters(), plain.parameters()))
+
+
+def test_who_looks_at_a_graph_sees_weights():
+    engine = engine_of()
+    y = engine.module.head(torch.randn(3, small.WIDTH, requires_grad=True))
+    assert torch.equal(y.grad_fn._saved_mat2.t(), engine.weight("head.weight"))
 
 
 def test_create_graph_is_refused():
@@ -480,12 +430,12 @@ def test_a_device_with_memory_of_its_own_has_the_same_bits(tmp_path, device):
     for step in range(4):
         engine.backward(small.loss(engine, small.ids(step)))
         engine.step()
-    assert engine.activations.kept == ALL
 
 
+@pytest.mark.skipif(not NATIVE, reason="of the C library")
 def test_a_configuration_may_ask_for_it():
     engine = penstock.initialize(small.Stack(), config={"memory": {"activations": "keep"}}, core=core_of())[0]
-    assert engine.activations.keep and engine.activations.budget_bytes is None
+    assert engine.settings.activations == "keep" and engine.activations.budget_bytes is None
     engine = penstock.initialize(small.Stack(), core=core_of(), config={
         "memory": {"activations": "keep", "graph_budget": "1MiB"}})[0]
     assert engine.activations.budget_bytes == 1 << 20

@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import penstock
 from cores import NATIVE
+from mutant import Mutant
+from mutants_of_calls import CALLS
 from penstock.native import library
 
 try:
@@ -21,56 +22,10 @@ except penstock.UsageError:
 HERE = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True)
-class Mutant:
-    name: str
-    file: str
-    old: str
-    new: str
-    test: str
-    native: bool = False  # the test is of the core on NVMe
-
-
 MUTANTS = [
-    Mutant("Python's generator is not restored", "surroundings.py", "random.setstate(self._python)", "pass",
-           "test_modules.py::test_pythons_generator_is_as_it_was_in_the_recompute"),
-    Mutant("buffers are not restored", "surroundings.py", "each.tensor.data.copy_(each.before)", "pass",
-           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
-    Mutant("buffers keep what the recompute did", "surroundings.py", "each.tensor.data.copy_(content)", "pass",
-           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
-    Mutant("a unit is left before its backward has read it", "visits.py",
-           "    def leave_again(self, call: Call) -> None:\n        self._closed(call)",
-           "    def leave_again(self, call: Call) -> None:\n        self._closed(call)\n        self.end()",
-           "test_modules.py::test_a_stack_of_blocks_trains_to_the_same_bits"),
-    Mutant("the calling unit is not held", "visits.py", "*_reads(self.open), *beside)", "*())",
-           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
-    Mutant("the calling unit is not held in backward", "visits.py",
-           "*_reads(ancestors)))", "))",
-           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
-    Mutant("a checkpoint of the user's is not held as a whole", "visits.py", "(*self._region.units, *around)", "around",
-           "test_modules.py::test_the_users_own_checkpoint_is_recomputed_once"),
-    Mutant("a checkpoint of the user's is not recognised", "unit_call.py",
-           "call.foreign = _in_checkpoint(parent)", "call.foreign = False",
-           "test_modules.py::test_the_users_own_checkpoint_is_recomputed_once"),
-    Mutant("a checkpoint within a unit is not recognised", "unit_call.py",
-           "return parent is None or innermost() is not parent.hooks", "return parent is None",
-           "test_modules.py::test_a_units_own_checkpoint_may_call_another_unit"),
-    Mutant("the unit around a checkpoint of its own is not held", "visits.py",
-           "(*self._region.units, *around)", "self._region.units",
-           "test_modules.py::test_a_units_own_checkpoint_may_call_another_unit"),
-    Mutant("a backward within another one's nodes takes its weights away", "visits.py",
-           "self._arrive(reads, self._read_late())", "self._arrive(reads, this.reads)",
-           "test_modules.py::test_a_hook_within_a_units_backward_may_use_another_unit"),
-    Mutant("a hook takes the weights of the unit in whose backward it calls another", "visits.py",
-           "or not checkpoint):", "or False):",
-           "test_modules.py::test_a_hook_within_a_units_backward_may_use_another_unit"),
     Mutant("what a unit gives out lies in its weights", "unit_call.py",
            "each.clone() if self._is_view_of_weight(each) else each", "each",
            "test_modules.py::test_a_unit_may_give_its_weight_out"),
-    Mutant("a checkpoint of the layer's is not recognised", "unit_call.py", "if own is None:", "if True:",
-           "test_transformers.py::test_gradient_checkpointing_of_the_model_is_recomputed_once"),
-    Mutant("what is read outside is not held", "visits.py", "self._outside = (*self._outside, unit)", "pass",
-           "test_modules.py::test_a_term_on_weights_in_the_loss_has_its_gradient"),
     Mutant("what was read outside goes unseen", "binding.py",
            "torch.autograd.graph.increment_version(parameter)", "pass",
            "test_bad_input.py::test_a_module_that_another_backward_has_left_cannot_be_used_again_unseen"),
@@ -84,26 +39,11 @@ MUTANTS = [
     Mutant("hooks of the user's come before the sum", "binding.py", "hooks.update([own, *others])",
            "hooks.update([*others, own])",
            "test_optimizer.py::test_hooks_on_parameters_see_and_change_the_gradient"),
-    Mutant("a cache is filled twice", "surroundings.py", "if not _is_cache(value):", "if True:",
-           "test_transformers.py::test_a_cache_that_is_filled_in_training_is_filled_once"),
-    Mutant("the caller's containers are copies", "unit_call.py", "if self._first is not None:", "if False:",
-           "test_modules.py::test_an_awkward_module_trains_to_the_same_bits"),
     Mutant("an older state_dict is given again", "model_state.py", "self._gathered.clear()", "pass",
            "test_state.py::test_state_dict_may_be_taken_between_forward_and_backward"),
     Mutant("what a unit writes into its own weights is lost unseen", "binding.py",
            "self._changed[self.names[parameter]] = None", "pass",
            "test_modules.py::test_a_weight_that_its_own_unit_changes_in_place_is_an_error_and_not_lost"),
-    Mutant("free pages stay where a large gradient comes", "visits.py", "heap.give_back_free_pages()", "pass",
-           "test_modules.py::test_free_pages_go_back_before_a_large_gradient"),
-    Mutant("free pages go back before each kept graph, too", "visits.py",
-           "self.enter_again(call)\n        self.leave_again(call)", "self.recompute(call)\n        self.leave_again(call)",
-           "test_modules.py::test_free_pages_go_back_before_a_large_gradient"),
-    Mutant("units that are stood in for keep no graph", "run/stand_in.py",
-           "self.activations.as_another(graph, known.unit)", "pass",
-           "test_measured_compute.py::test_graphs_are_kept_as_the_engine_keeps_them"),
-    Mutant("kept and recomputed units are of one kind", "run/stand_in.py",
-           "self.unit.name in self.activations.kept, own", "own",
-           "test_measured_compute.py::test_units_whose_graphs_are_kept_are_computed_once_and_the_others_twice"),
     Mutant("a write truncates masters", "loans.py",
            "torch.where(differing(master.to(spec.dtype), flat), flat.float(), master)", "flat.float()",
            "test_lost.py::test_masters_keep_their_lower_bits_where_nothing_was_written"),
@@ -165,8 +105,6 @@ MUTANTS = [
     Mutant("a plan leaves the model without its gradients", "run/measured_compute.py",
            "            parameter.grad = gradient", "            pass",
            "test_measured_compute.py::test_the_model_stays_as_it_is"),
-    Mutant("a plan draws numbers", "run/measured_compute.py", "        torch.set_rng_state(torchs)", "        pass",
-           "test_measured_compute.py::test_the_model_stays_as_it_is"),
     Mutant("a copy that reads the model goes unseen", "run/measured_compute.py",
            "if any(each.grad is not None for each in gradients):", "if False:",
            "test_measured_compute.py::test_a_copy_that_reads_the_model_itself_is_told_and_leaves_no_gradient"),
@@ -196,57 +134,14 @@ MUTANTS = [
            "test_compile.py"),
     Mutant("ties are written twice", "files/export.py", "kept = kept_names(self._model, self._state)",
            "kept = list(self._state)", "test_export.py::test_ties_are_written_once_and_buffers_as_well"),
-    Mutant("a graph has weights as the memory that they were", "kept_graph.py", "found = binding.weight_at(tensor)",
-           "found = None", "test_kept.py::test_a_stack_of_blocks_trains_to_the_same_bits"),
-    Mutant("a kept graph's unit is not visited before its nodes run", "kept_graph.py",
-           "            self._visits.read_again(self.call)\n", "            pass\n",
-           "test_kept.py::test_each_unit_is_visited_once_in_a_backward_before_its_first_node"),
     Mutant("what is laid aside may be older than what a unit is given", "shelf.py",
            "laid.version == tensor._version", "True",
            "test_shelf.py::test_what_is_changed_in_place_is_laid_aside_as_it_was", native=True),
-    Mutant("what is laid aside is known by its address", "shelf.py",
-           "        known = self._known.get(tensor)\n", "        known = self.__dict__.setdefault('by_address', {}).setdefault("
-           "tensor.data_ptr(), None)\n        self.by_address[tensor.data_ptr()] = (lambda each: lambda: each)(self._lay(tensor)) "
-           "if known is None else known\n        known = self.by_address[tensor.data_ptr()]\n",
-           "test_shelf.py::test_memory_that_is_used_again_is_not_taken_for_what_was_there", native=True),
     Mutant("a graph from before a store went back reads what is there now", "shelf.py",
            "if packed.opening != self._core.opening:", "if False:",
            "test_shelf.py::test_a_graph_from_before_a_store_went_back_is_an_error", native=True),
     Mutant("what nobody refers to stays laid aside", "shelf.py", "                self._core.drop(turn)\n",
            "                pass\n", "test_shelf.py", native=True),
-    Mutant("hooks of the program's do not see what units are given", "shelf.py",
-           "if innermost() is not None:", "if False:",
-           "test_shelf.py::test_what_a_checkpoint_or_hooks_of_the_users_keep_is_theirs", native=True),
-    Mutant("a kept tensor may change in place", "kept_graph.py", "if kept.version != _version(kept.tensor):", "if False:",
-           "test_kept.py::test_what_was_changed_in_place_since_the_forward_is_an_error_as_in_torch"),
-    Mutant("a kept graph is of any step", "kept_graph.py", "if binding.state_of(parameter) != kept.state:", "if False:",
-           "test_kept.py::test_a_graph_from_before_an_update_is_an_error"),
-    Mutant("a kept graph reads released weights", "kept_graph.py", "if isinstance(parameter, Released):", "if False:",
-           "test_kept.py::test_a_weight_that_is_not_there_is_an_error_and_no_other_bytes"),
-    Mutant("a kept graph keeps itself", "kept_graph.py", "self.tensor, self.version = tensor.detach(),",
-           "self.tensor, self.version = tensor,", "test_kept.py::test_a_forward_without_backward_is_given_back"),
-    Mutant("weights within other layouts are no copies", "kept_graph.py", "Values(tensor.detach().clone())",
-           "Values(tensor)", "test_kept.py::test_weights_within_a_layout_that_comes_up_later_are_copied"),
-    Mutant("conjugated weights are kept as weights", "kept_graph.py", "if tensor.is_conj() or tensor.is_neg():", "if False:",
-           "test_kept.py::test_a_weight_that_is_seen_conjugated_is_no_reason_for_wrong_bytes"),
-    Mutant("graphs count for ever", "activations.py", "        self.held_bytes -= count\n", "",
-           "test_kept.py::test_what_is_held_is_what_was_measured_and_is_given_back"),
-    Mutant("graphs are kept without a budget", "activations.py",
-           "return self.budget_bytes is None or total <= self.budget_bytes", "return True",
-           "test_kept.py::test_those_nearest_to_the_loss_are_kept_as_far_as_the_budget_goes"),
-    Mutant("the graphs farthest from the loss are kept", "activations.py", "in reversed(self._measured.items()):",
-           "in self._measured.items():",
-           "test_kept.py::test_those_nearest_to_the_loss_are_kept_as_far_as_the_budget_goes"),
-    Mutant("a longer batch is thought to take no more", "activations.py",
-           "max(1.0, call.given_bytes / own.given_bytes) if own.given_bytes else 1.0", "1.0",
-           "test_kept.py::test_a_longer_batch_makes_room_for_itself"),
-    Mutant("graphs that are there do not count", "activations.py", "self._fits(self.held_bytes + growth", "self._fits(growth",
-           "test_kept.py::test_two_forwards_before_a_backward_share_the_budget"),
-    Mutant("hooks of the program's are passed over", "unit_call.py", "        if inside is None or", "        if True or",
-           "test_kept.py::test_hooks_of_the_program_see_what_they_saw"),
-    Mutant("a layer's own checkpointing is passed over", "unit_call.py",
-           "if own is not None and", "if False and",
-           "test_kept.py::test_a_layer_whose_own_checkpointing_is_on_is_recomputed_and_named"),
     # Weights that a program reads and writes between passes.
     Mutant("data has a version of its own", "parameter.py", "return self.detach()", "return raw_data.__get__(self)",
            "test_lost.py::test_data_is_what_detach_gives_and_what_is_assigned_is_written"),
@@ -287,9 +182,9 @@ MUTANTS = [
            "test_lost.py::test_a_program_that_writes_weights_between_passes_trains_as_in_torch"),
     Mutant("what was read stays", "loans.py", "looked_at = list(self._borrowed) if", "looked_at = [] if True or",
            "test_lost.py::test_what_was_read_goes_again_whatever_its_number"),
-    Mutant("a graph between passes reads weights that go", "binding.py", "if not graph and self.loans.between_passes():",
-           "if self.loans.between_passes():",
-           "test_lost.py::test_a_weight_that_a_graph_has_read_between_passes_names_itself"),
+    Mutant("a graph between passes reads weights that go", "binding.py",
+           "if graph or not self.loans.between_passes():", "if not self.loans.between_passes():",
+           "test_lost.py::test_a_graph_reads_weights_between_passes_as_in_torch"),
     Mutant("a change within gathered() is lost", "loans.py",
            "changed = [self._name(each) for each in parameters if each._version != self.lent[each]]", "changed = []",
            "test_lost.py::test_a_change_within_gathered_is_kept_with_modify_and_an_error_without"),
@@ -344,6 +239,7 @@ MUTANTS = [
     Mutant("moments of other counts of steps are taken over", "optimizer.py",
            "if updates != self.updates and self._state.moments and", "if False and",
            "test_optimizer_state.py::test_moments_of_parameters_that_skipped_steps_are_not_taken_over"),
+    *CALLS,
 ]
 
 

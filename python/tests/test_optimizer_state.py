@@ -13,7 +13,7 @@ from compare import adamw
 from cores import WITHIN_BACKWARD, test_core
 from penstock.bits import same_bits
 from penstock.host_memory import HostMemory
-from programs import step
+from twice import step
 
 KINDS = {
     "adamw": adamw, "adam": lambda p: torch.optim.Adam(p, lr=1e-2, foreach=False),

@@ -158,11 +158,12 @@ def test_a_batch_gives_the_time_of_a_step_in_each_order_and_nothing_stays(tmp_pa
 def test_graphs_that_are_kept_are_told_of_where_there_is_memory(tmp_path, monkeypatch):
     def kept(told):
         return [way for way in told.forecast.others if way.settings == {"activations": "keep"}]
-    told = penstock.plan(small.Stack(), store=tmp_path, **QUICK)
+    recomputing = penstock.Settings(activations="recompute")
+    told = penstock.plan(small.Stack(), store=tmp_path, settings=recomputing, **QUICK)
     ways = kept(told)
     assert sorted(way.store.get("update_order", "after_backward") for way in ways) == sorted(told.forecast.orders)
     assert told.graph_bytes == 0 and "\ngraphs " not in str(told)
-    keeping = penstock.plan(small.Stack(), store=tmp_path, settings=penstock.Settings(activations="keep"), **QUICK)
+    keeping = penstock.plan(small.Stack(), store=tmp_path, **QUICK)
     assert {way.graph_bytes for way in ways} == {keeping.graph_bytes} and keeping.graph_bytes > 0
     assert kept(keeping) == [] and "\ngraphs " in str(keeping)
     assert "Settings(activations='keep'), which takes 0 MiB beside the pool" in str(ways[0])
@@ -173,14 +174,15 @@ def test_graphs_that_are_kept_are_told_of_where_there_is_memory(tmp_path, monkey
         told.available_bytes = told.pool_bytes
         return told
     monkeypatch.setattr(Described, "plan", short)
-    assert kept(penstock.plan(small.Stack(), store=tmp_path, **QUICK)) == []
+    assert kept(penstock.plan(small.Stack(), store=tmp_path, settings=recomputing, **QUICK)) == []
+    assert penstock.plan(small.Stack(), store=tmp_path, **QUICK).graph_bytes == 0
 
 
 def test_it_is_told_as_the_program_tells_it(tmp_path):
     told = penstock.plan(small.Stack(), store=tmp_path, **QUICK)
     names = [each.split(" ", 1)[0] for each in str(told).splitlines()]
-    assert [each for each in names if each] == ["model", "host", "NVMe", "prefetch", "a", "measured", "step", "lanes",
-                                                "decides", "wear", "faster"]
+    assert [each for each in names if each] == ["model", "host", "graphs", "NVMe", "prefetch", "a", "measured", "step",
+                                                "lanes", "decides", "wear", "faster"]
     again = json.loads(told.json())
     assert again == told.to_dict() and "text" not in told.json()
     assert again["forecast"]["orders"]["deferred"]["seconds"] == told.forecast.orders["deferred"].seconds

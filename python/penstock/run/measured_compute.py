@@ -5,6 +5,7 @@ It is a copy that is run, whose parameters have no values: the model itself, whi
 from __future__ import annotations
 
 import copy
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +14,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..activations import Activations
+from .. import saved_hooks
 from ..binding import Binding
 from ..core import ModelSpec
 from ..errors import ModelError, PenstockError, UsageError
 from ..native.described import Compute
 from ..settings import Settings
 from ..shelf import Shelf
-from ..surroundings import RandomStates
+from ..generators import ProgramsGenerators
+from ..outside import Outside
 from ..units import units_of
+from .foretold import Foretold
 from .measuring_core import MeasuringCore, Stay
 from .stand_in import Kinds, MeasuredCall, MeasuringVisits
 
@@ -34,20 +37,23 @@ class ComputeProbe:
     """A copy of a model over a core that keeps nothing. Raises ModelError where it cannot be copied or run."""
 
     def __init__(self, model: nn.Module, spec: ModelSpec, sums: torch.dtype, settings: Settings,
-                 units: Sequence[str] = (), resident: Sequence[str] = (), lays: bool = False) -> None:
+                 units: Sequence[str] = (), resident: Sequence[str] = (), lays: bool = False,
+                 room_bytes: float = math.inf) -> None:
         self.model = _copy_without_values(model, settings.dtype)
         self.settings = settings
         cut = units_of(self.model, units, resident)
         self.core = MeasuringCore(spec.units, sums, adds=settings.accumulation > 1)
         self.visits = MeasuringVisits(self.core)  # type: ignore[arg-type]
-        self.visits.binding = Binding(self.model, cut, self.core, self.visits.touched)  # type: ignore[arg-type]
-        self.activations = Activations(settings.activations == "keep", settings.graph_budget_bytes)
-        self.visits.trained = self.activations.pass_ended
-        self.kinds = Kinds()
+        self.outside = Outside(self.visits)
+        self.visits.binding = Binding(self.model, cut, self.core, self.outside.read)  # type: ignore[arg-type]
+        saved_hooks.watch(self.visits)
         shelf = Shelf(self.core) if lays else None  # type: ignore[arg-type]
+        self.activations = Foretold(settings, room_bytes, shelf)
+        self.kinds = Kinds()
         for unit in cut:
             if unit.module is not None:
-                unit.module.forward = MeasuredCall(unit, self.visits, self.activations, self.kinds, shelf)
+                unit.module.__dict__["_compiled_call_impl"] = MeasuredCall(unit, self.visits, self.activations, self.kinds,
+                                                                           shelf)
 
     def measure(self, batch: Any, loss: Loss | None, seconds: float) -> Compute:
         """Passes for so long, two at least where they are short; the first, which also says which graphs are kept, is
@@ -55,6 +61,7 @@ class ComputeProbe:
         args, kwargs = _arguments(batch)
         begin = time.perf_counter()
         self._first_pass(args, kwargs, loss)
+        self.activations.choose()
         fewest = FEWEST if time.perf_counter() - begin < LONG else 1
         passes: list[list[Stay]] = []
         rests: list[float] = []
@@ -91,6 +98,7 @@ class ComputeProbe:
     def _pass(self, args: Any, kwargs: Any, loss: Loss | None) -> float:
         """Seconds outside of visits."""
         self.kinds.begin_pass()
+        self.activations.begin_pass()
         begin = time.perf_counter()
         self.visits.begin("training")
         scaled = _loss_of(self.model(*args, **kwargs), loss) / self.settings.accumulation
@@ -123,15 +131,17 @@ class ComputeProbe:
 
 def measure_compute(model: nn.Module, spec: ModelSpec, sums: torch.dtype, settings: Settings, batch: Any,
                     loss: Loss | None, seconds: float, units: Sequence[str] = (), resident: Sequence[str] = (),
-                    lays: bool = False) -> Compute:
-    """See ComputeProbe. `lays`: what recomputed units are given is laid aside, as Shelf does. Random states and gradients of the model are as they were."""
-    states, torchs = RandomStates(), torch.get_rng_state()
+                    lays: bool = False, room_bytes: float = math.inf) -> Compute:
+    """See ComputeProbe. `lays`: what recomputed units are given is laid aside, as Shelf does. `room_bytes` is what graphs
+    may take. Random states and gradients of the model are as they were."""
+    programs = ProgramsGenerators()
+    states = programs.now()
     gradients = {each: each.grad for each in model.parameters()}
     try:
         for each in gradients:
             each.grad = None
         with torch.enable_grad():
-            probe = ComputeProbe(model, spec, sums, settings, units, resident, lays)
+            probe = ComputeProbe(model, spec, sums, settings, units, resident, lays, room_bytes)
             compute = probe.measure(batch, loss, seconds)
         if any(each.grad is not None for each in gradients):
             raise ModelError(f"a copy of {type(model).__name__} reads parameters of the model that it was copied from "
@@ -141,8 +151,7 @@ def measure_compute(model: nn.Module, spec: ModelSpec, sums: torch.dtype, settin
     finally:
         for parameter, gradient in gradients.items():
             parameter.grad = gradient
-        states.restore()
-        torch.set_rng_state(torchs)
+        programs.set(states)
 
 
 def tokens_of(batch: Any) -> int | None:

@@ -129,10 +129,10 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
 
         def computed(settings: Settings) -> Compute:
             measured = measure_compute(model, spec, described.sums_type(), settings, batch, loss, 5 * seconds, units,
-                                       resident, own.activation_budget_bytes > 0)
+                                       resident, own.activation_budget_bytes > 0, told.available_bytes - told.pool_bytes)
             return replace(measured, tokens=each and each * settings.accumulation, endurance_bytes=endurance_bytes)
         compute = computed(settings)
-        if settings.activations == "recompute":
+        if settings.activations_of_all == "recompute":
             keeping = computed(replace(settings, activations="keep"))
             if not 0 < keeping.graph_bytes <= told.available_bytes - told.pool_bytes:
                 keeping = None

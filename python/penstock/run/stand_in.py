@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..activations import Activations
-from ..kept_graph import KeptGraph
+from .. import saved_hooks
 from ..shelf import Laid, Shelf
-from ..unit_call import ForwardVisit, UnitCall, top_hooks
+from ..unit_call import UnitCall
 from ..units import Unit
 from ..visits import Call, Visits, in_backward
+from .foretold import Foretold
 from .measuring_core import MeasuringCore
 
 COMPUTED = 2  # of a kind, in each pass
@@ -65,28 +65,30 @@ class MeasuringVisits(Visits):
         if call in self.open:  # else it was given up
             super().leave(call)
 
-    def enter_again(self, call: Call) -> None:
+    def arrive(self, call: Call) -> None:
         self.core.computing = call.name
-        super().enter_again(call)
+        super().arrive(call)
 
 
 class MeasuredCall(UnitCall):
     """A unit's forward, or what stands in for it."""
 
     visits: MeasuringVisits
+    policy: Foretold
 
-    def __init__(self, unit: Unit, visits: MeasuringVisits, activations: Activations, kinds: Kinds,
-                 shelf: Shelf | None) -> None:
-        super().__init__(unit, visits, activations, shelf)
-        self.kinds = kinds
+    def __init__(self, unit: Unit, visits: MeasuringVisits, policy: Foretold, kinds: Kinds, shelf: Shelf | None) -> None:
+        super().__init__(unit, visits, policy)
+        self.kinds, self.shelf = kinds, shelf
 
     @torch.compiler.disable
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         visits, core = self.visits, self.visits.core
         for outer in visits.open:
             self.kinds.refuse(outer.name)  # it calls other units
-        if visits.open or in_backward() or not torch.is_grad_enabled() or top_hooks() == "_checkpoint_hook":
+        if visits.open or in_backward() or not torch.is_grad_enabled() or isinstance(
+                saved_hooks.owner(), saved_hooks.Programs):
             return super().__call__(*args, **kwargs)
+        self.policy.called(self.unit.name)
         kind = self._kind(args, kwargs)
         self.kinds.of_unit[self.unit.name] = kind
         known = self.kinds.known.setdefault(kind, Known())
@@ -111,14 +113,13 @@ class MeasuredCall(UnitCall):
                       for each in leaves)
         own = tuple((each.parameter.shape, each.parameter.dtype, each.parameter.requires_grad)
                     for each in self.unit.bound)
-        return (type(self.module), self.unit.name in self.activations.kept, own, given, repr(spec))
+        return (type(self.module), self.policy.is_kept(self.unit.name), own, given, repr(spec))
 
     def _stand_in(self, known: Known, args: Any, kwargs: Any) -> Any:
         call = Call(self.unit.name, self.unit.reads)
-        graph = KeptGraph(call, self.visits)
-        self.activations.as_another(graph, known.unit)
+        self.policy.bytes_of[self.unit.name] = self.policy.bytes_of.get(known.unit, 0)
         laid = self._lay(args, kwargs)
-        with _StandingIn(self.visits.core), ForwardVisit(self.visits, call):
+        with _StandingIn(self.visits), _Visit(self.visits, call):
             leaves, spec = pytree.tree_flatten(known.output)
             places = [at for at, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
             graded = [at for at in places if leaves[at].requires_grad]
@@ -128,28 +129,41 @@ class MeasuredCall(UnitCall):
                 inputs = [each for each in pytree.tree_leaves((args, kwargs))
                           if isinstance(each, torch.Tensor) and each.requires_grad]
                 own = torch.zeros((), requires_grad=True)  # the unit's parameters
-                given = _StandIn.apply(lambda: self._again(graph, laid), [leaves[at] for at in graded], own, *inputs)
+                given = _StandIn.apply(lambda: self._again(call, laid), [leaves[at] for at in graded], own, *inputs)
                 for at, each in zip(graded, given):
                     leaves[at] = each
             return pytree.tree_unflatten(leaves, spec)
 
     def _lay(self, args: Any, kwargs: Any) -> list[torch.Tensor | Laid]:
-        """As its checkpoint would."""
-        if self.shelf is None or self.unit.name in self.activations.kept:
+        """As giving its graph up would."""
+        if self.shelf is None or self.policy.is_kept(self.unit.name):
             return []
-        return self.shelf.lay(each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor))
+        return [self.shelf.pack(each, each.detach()) for each in pytree.tree_leaves((args, kwargs))
+                if isinstance(each, torch.Tensor)]
 
-    def _again(self, graph: KeptGraph, laid: list[torch.Tensor | Laid]) -> None:
-        if self.shelf is not None:
-            self.shelf.take(laid)
+    def _again(self, call: Call, laid: list[torch.Tensor | Laid]) -> None:
+        for each in laid:
+            assert self.shelf is not None
+            self.shelf.take(each)
         laid.clear()
-        with _StandingIn(self.visits.core):
-            self.visits.read_again(graph.call)
+        with _StandingIn(self.visits):
+            self.visits.arrive(call)
+
+
+class _Visit:
+    def __init__(self, visits: Visits, call: Call) -> None:
+        self.visits, self.call = visits, call
+
+    def __enter__(self) -> None:
+        self.visits.enter(self.call)
+
+    def __exit__(self, *_: Any) -> None:
+        self.visits.leave(self.call)
 
 
 class _StandingIn:
-    def __init__(self, core: MeasuringCore) -> None:
-        self.core = core
+    def __init__(self, visits: MeasuringVisits) -> None:
+        self.core = visits.core
 
     def __enter__(self) -> None:
         self.core.standing_in = True

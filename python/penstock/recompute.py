@@ -1,0 +1,139 @@
+"""The recompute of a call that was given up: it runs again as it was, and fills what the graph needs."""
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import generators, heap
+from .errors import ExactnessError
+from .output import Seen
+from .saved_hooks import TakesWeightsOut, between
+from .weight_view import WeightView
+
+if TYPE_CHECKING:
+    from .kept_call import KeptCall
+    from .unit_call import UnitCall
+
+
+class Recompute(TakesWeightsOut):
+    """Of one call, and of those within it, which are told by their position. `call` None: of one that no graph needs any
+    more; nothing is filled."""
+
+    def __init__(self, call: KeptCall | None) -> None:
+        self.call = call
+        self.lender = call.unit.visits if call is not None else None
+        self._at = self._weights = self._child = 0
+
+    def run_all(self) -> None:
+        """With all as it was, and then as the program has it."""
+        call = self.call
+        assert call is not None and call.arguments is not None
+        if call.arguments.moved() or call.around.moved():
+            raise self._inexact("what it reads has been changed in place since the forward")
+        policy, visits = call.unit.policy, call.unit.visits
+        call.running = True
+        policy.make_room()
+        if not visits.binding.large.isdisjoint(call.reads):
+            heap.give_back_free_pages()
+        policy.recomputed()
+        visits.enter_again(call)
+        random, put_back = policy.random.now(), call.around.put()
+        own = [(each, generators.state_of(each)) for each, _ in call.arguments.generators]
+        try:
+            policy.random.set(call.random)
+            for each, state in call.arguments.generators:
+                generators.set_state(each, state)
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(torch.inference_mode(False))
+                stack.enter_context(torch.enable_grad())
+                for device, enabled, dtype in call.autocast:
+                    stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
+                self.run(*call.arguments.thaw(self._brought))
+        except BaseException:
+            call.empty()
+            raise
+        finally:
+            call.running = False
+            put_back()
+            policy.random.set(random)
+            for each, state in own:
+                generators.set_state(each, state)
+            visits.leave_again(call)
+        policy.hold(call)
+
+    def run(self, args: Any, kwargs: Any) -> Any:
+        call = self.call
+        assert call is not None
+        with between(self.pack, self.unpack):
+            output = call.unit.run(args, kwargs)
+        self._check(output)
+        call.given_up = False
+        call.lost_with = None
+        return output
+
+    def nested(self, unit: UnitCall, args: Any, kwargs: Any) -> Any:
+        """A call of a unit within the one that is recomputed."""
+        child = None
+        if self.call is not None:
+            if self._child < len(self.call.children):
+                child = self.call.children[self._child]()
+            self._child += 1
+        if child is None:
+            nobody = Recompute(None)
+            with between(nobody.pack, nobody.unpack):
+                return unit.run(args, kwargs)
+        return Recompute(child).run(args, kwargs)
+
+    # Hooks for saved tensors.
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor | WeightView:
+        call = self.call
+        if call is None:
+            return tensor.detach()
+        view = call.weight_of(tensor)
+        if view is not None:
+            self._weights += 1
+            return view
+        at, self._at = self._at, self._at + 1
+        held = call.holders[at]() if at < len(call.holders) else None
+        if held is not None and held.tensor is None:
+            if (tensor.shape, tensor.dtype, tensor.device) != held.like:
+                raise self._inexact(f"it saved a {tensor.dtype} of shape {tuple(tensor.shape)} where the forward saved a "
+                                    f"{held.like[1]} of shape {tuple(held.like[0])}")
+            held.tensor, held.version = tensor.detach(), tensor._version
+        return tensor.detach()
+
+    def unpack(self, kept: torch.Tensor | WeightView) -> torch.Tensor:
+        if isinstance(kept, WeightView):
+            assert self.call is not None
+            return self.call.unit.visits.brought(kept)
+        return kept
+
+    # Private.
+    def _brought(self, kept: Any) -> torch.Tensor:
+        """An argument that was put elsewhere: in the store, as a weight, or on the shelf."""
+        assert self.call is not None
+        unit = self.call.unit
+        return unit.visits.brought(kept) if type(kept) is WeightView else unit.policy.take_again(kept)
+
+    def _check(self, output: Any) -> None:
+        call = self.call
+        assert call is not None
+        for what, there, expected in (("tensors were saved", self._at, len(call.holders)),
+                                      ("weights were saved", self._weights, call.weights),
+                                      ("calls of units were made", self._child, len(call.children))):
+            if there != expected:
+                raise self._inexact(f"{there} {what}, by the forward {expected}")
+        now = Seen(output)
+        difference = call.seen.difference(now) if call.seen is not None else None
+        if difference is not None:
+            raise self._inexact(difference)
+        if call.seen is not None and not call.seen.is_same(now):
+            call.unit.policy.unequal(call.name)
+
+    def _inexact(self, what: str) -> ExactnessError:
+        name = self.call.name if self.call is not None else ""
+        return ExactnessError(f"unit '{name}': its forward, run again in backward, is not what it was: {what}. It reads or "
+                              "changes something that cannot be put back. Keep its graph: "
+                              f"penstock.Settings(activations={{'{name}': 'keep'}})")
