@@ -195,8 +195,10 @@ class Binding:
         return self.core.units[unit].parameters[index].trainable
 
     def updated(self) -> None:
-        """So were those that a gradient has come to."""
+        """So were those that a gradient has come to. A graph of torch's own may have those that stay at one place."""
         self._states.update(self.fed)
+        for unit in self.resident:
+            self.invalidate(unit)
 
     def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Memory of the caller's stands in, until give_back(). REQUIRES: no pass."""

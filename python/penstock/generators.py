@@ -24,6 +24,12 @@ def state_of(value: Any) -> State | None:
     return None
 
 
+def is_one(value: Any) -> bool:
+    """A generator of torch's, numpy's or Python's."""
+    return isinstance(value, (torch.Generator, random.Random)) or (
+        type(value).__module__.startswith("numpy") and (hasattr(value, "bit_generator") or hasattr(value, "_bit_generator")))
+
+
 def set_state(value: Any, state: State) -> None:
     if isinstance(value, torch.Generator):
         value.set_state(state)
@@ -82,13 +88,13 @@ class _PythonsPosition:
     """The position and the first words of Python's generator, read where it has them: 624 words and an index."""
 
     def __init__(self) -> None:
-        end = id(random._inst) + random.Random.__base__.__basicsize__
+        end = id(random._inst) + random.Random.__base__.__basicsize__  # type: ignore[union-attr]
         self._words = (ctypes.c_uint32 * 626).from_address(end - 4 * 626)
 
     @classmethod
     def where_it_shows(cls) -> _PythonsPosition | None:
         """None where this Python has it elsewhere."""
-        there, (_, words, _) = cls(), random.getstate()  # type: ignore[attr-defined]
+        there, (_, words, _) = cls(), random.getstate()
         return there if tuple(there._words[:3]) == (words[624], words[0], words[1]) else None
 
     def now(self) -> tuple[Any, ...]:

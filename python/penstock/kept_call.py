@@ -10,9 +10,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules import module as modules
 
 from .arguments import Arguments
-from .errors import UsageError
+from .errors import ModelError, UsageError
 from .output import Seen
 from .parameter import Managed
 from .saved_hooks import TakesWeightsOut
@@ -131,6 +132,12 @@ class KeptCall(Call, TakesWeightsOut):
                 self.never("it saves a tensor of another layout")
         return self.why_never
 
+    def why_not_unasked(self) -> str | None:
+        """Its recompute would be right, and yet seen: it is given up only where the program asked for that."""
+        if self.around.around.has_hooks or _has_global_hooks():
+            return "its modules have hooks of the program's, which would run twice"
+        return next(filter(None, (each.why_not_unasked() for each in self.live_children())), None)
+
     def give_up(self, shelf: Shelf | None) -> None:
         """What it was given stays, on the shelf where there is one. REQUIRES: why_not() is None."""
         assert self.arguments is not None
@@ -180,6 +187,16 @@ class KeptCall(Call, TakesWeightsOut):
                 if held is not None and hasattr(held, "like"):
                     held.tensor = None
 
+    def check_attributes(self) -> None:
+        """Raises ModelError where one is a view of a weight: it would be somebody else's memory. REQUIRES: the visit lasts."""
+        around = self.around.around
+        if around.are_same():
+            return
+        for key, tensor in around.tensors_set_since():
+            if self._binding.weight_at(tensor) is not None:
+                raise ModelError(f"unit '{self.name}' keeps a view of its weight in its attribute '{key}': the weight's memory "
+                                 "is lent until the forward returns. Keep a copy: .detach().clone(), or read the weight anew")
+
     # Private.
     def _odd(self, tensor: torch.Tensor) -> Held | WeightView:
         """A parameter, a view of one, a tensor of another class or layout."""
@@ -224,6 +241,10 @@ class KeptCall(Call, TakesWeightsOut):
 
     def _whose_recompute(self) -> KeptCall:
         return self if self.lost_with is None else self.lost_with._whose_recompute()
+
+
+def _has_global_hooks() -> bool:
+    return bool(modules._global_forward_hooks or modules._global_forward_pre_hooks)
 
 
 def _autocast(devices: tuple[str, ...]) -> tuple[tuple[str, bool, torch.dtype], ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -13,22 +14,31 @@ from torch import nn
 
 from . import generators
 
-CONTAINERS = (list, dict, set)
+CONTAINERS = (list, dict, set, deque)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 OWN = frozenset({  # what no forward changes
     "_parameters", "_modules", "_buffers", "_non_persistent_buffers_set", "_compiled_call_impl", "_state_dict_hooks",
     "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"})
-NOT_OF_THE_PROGRAM = ("torch", "builtins", "functools", "types", "typing")
+NOT_OF_THE_PROGRAM = ("torch.", "builtins", "functools", "transformers.", "typing", "weakref", "threading", "_thread")
+DEEPEST, MOST = 4, 1000  # of what containers hold
 
 
 class Surroundings:
     """Attributes, buffers and containers of a unit's modules, as they are now. One object serves all calls between which
-    no attribute was set. `copied`: tensors that calls were seen to change in place; they are copied with each call."""
+    no attribute was set. `copied`: tensors that calls were seen to change in place; they are copied with each call.
+    `has_hooks`: the program's own, whose effects elsewhere nobody can put back."""
 
     def __init__(self, module: nn.Module, copied: frozenset[int] = frozenset()) -> None:
         self.modules = list(module.modules())
         self.attributes = [dict(each.__dict__) for each in self.modules]
         self.buffers = [dict(each._buffers) for each in self.modules]
-        self._find()
+        self.roots: list[Any] = []  # what is more than its identity: containers, objects, generators, tensors
+        self.has_hooks = any(_is_of_the_program(hook) for each in self.attributes for key in HOOKS
+                             for hook in each.get(key, {}).values())
+        for attributes in self.attributes:
+            self.roots += [value for key, value in attributes.items() if key not in OWN and _is_state(value)
+                           and (value if isinstance(value, CONTAINERS) and key.startswith("_") else True)]
+        self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
         self.copied = copied | {id(buffer) for each in self.modules if isinstance(each, nn.modules.batchnorm._NormBase)
                                 for buffer in each._buffers.values()}  # its kernel counts no versions
         self._dicts = [each.__dict__ for each in self.modules] + [each._buffers for each in self.modules if each._buffers]
@@ -39,31 +49,67 @@ class Surroundings:
         return sum(map(len, self._dicts)) == len(self._values) and all(
             map(operator.is_, itertools.chain.from_iterable(map(dict.values, self._dicts)), self._values))
 
-    # Private.
-    def _find(self) -> None:
-        """What is more than its identity."""
-        self.containers: list[tuple[int, str, Any]] = []  # the module's number, the attribute's name
-        self.objects: list[Any] = []  # of the program's: a counter, a namespace
-        self.generators: list[Any] = []
-        self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
-        for at, attributes in enumerate(self.attributes):
-            for key, value in attributes.items():
-                if key not in OWN:
-                    self._sort(at, key, value)
-        self.objects = list({id(each): each for each in self.objects}.values())
+    def tensors_set_since(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """Attributes that are tensors and were set since, by name."""
+        for module, before in zip(self.modules, self.attributes):
+            for key, value in module.__dict__.items():
+                if isinstance(value, torch.Tensor) and before.get(key) is not value:
+                    yield key, value
 
-    def _sort(self, at: int, key: str, value: Any) -> None:
+
+class State:
+    """What is reached from a unit's attributes, at one moment: containers and objects with their contents, generators with
+    their states, tensors with their versions and, of those in `copied`, their values. Read anew with each call."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._copied = around.copied
+        self._contents: list[tuple[Any, Any]] = []  # a container or the attributes of an object, and a copy
+        self._generators: list[tuple[Any, generators.State]] = []
+        self._tensors: list[tuple[torch.Tensor, int, torch.Tensor | None]] = []
+        self._seen: set[int] = set()
+        for tensor in around.tensors:
+            self._take_tensor(tensor)
+        for root in around.roots:
+            self._take(root, 0)
+        del self._seen
+
+    def moved(self) -> list[torch.Tensor]:
+        """Tensors that were changed in place since and of which there is no copy."""
+        return [each for each, version, content in self._tensors if content is None and _version(each) != version]
+
+    def put(self) -> None:
+        for there, content in self._contents:
+            _refill(there, content)
+        for generator, state in self._generators:
+            generators.set_state(generator, state)
+        for tensor, _, values in self._tensors:
+            if values is not None:
+                tensor.data.copy_(values)  # no version moves: graphs that saved it are no concern of a recompute
+
+    # Private.
+    def _take(self, value: Any, depth: int) -> None:
         if isinstance(value, torch.Tensor):
             if not isinstance(value, nn.Parameter):
-                self.tensors.append(value)
-        elif isinstance(value, CONTAINERS):
-            if value or not key.startswith("_"):  # those of hooks are mostly empty
-                self.containers.append((at, key, value))
-        elif generators.state_of(value) is not None:
-            self.generators.append(value)
-        elif (type(value).__dictoffset__ and not isinstance(value, (nn.Module, type)) and not callable(value)
-              and not type(value).__module__.startswith(NOT_OF_THE_PROGRAM)):
-            self.objects.append(value)
+                self._take_tensor(value)
+            return
+        if not _is_state(value) or depth > DEEPEST or id(value) in self._seen or len(self._seen) > MOST:
+            return
+        self._seen.add(id(value))
+        state = generators.state_of(value)
+        if state is not None:
+            self._generators.append((value, state))
+            return
+        there = value if isinstance(value, (*CONTAINERS, tuple)) else vars(value)
+        if not isinstance(there, tuple):
+            self._contents.append((there, copy.copy(there)))
+        for each in list(there.values() if isinstance(there, dict) else there)[:MOST]:
+            self._take(each, depth + 1)
+
+    def _take_tensor(self, tensor: torch.Tensor) -> None:
+        if id(tensor) not in self._seen:
+            self._seen.add(id(tensor))
+            self._tensors.append((tensor, _version(tensor),
+                                  tensor.detach().clone() if id(tensor) in self._copied else None))
 
 
 class AsItWas:
@@ -71,66 +117,63 @@ class AsItWas:
 
     def __init__(self, around: Surroundings) -> None:
         self.around = around
-        self._containers = [copy.copy(value) for *_, value in around.containers]
-        self._objects = [dict(vars(each)) for each in around.objects]
-        self._generators = [generators.state_of(each) for each in around.generators]
-        self._versions = [_version(each) for each in around.tensors]
-        self._copies = [each.detach().clone() if id(each) in around.copied else None for each in around.tensors]
+        self._state = State(around) if around.roots or around.tensors else None
 
     def moved(self) -> list[torch.Tensor]:
-        """Those that were changed in place since and of which there is no copy."""
-        return [each for each, was, kept in zip(self.around.tensors, self._versions, self._copies)
-                if kept is None and _version(each) != was]
+        """See State."""
+        return [] if self._state is None else self._state.moved()
 
     def put(self) -> Callable[[], None]:
         """Gives what brings back what is there now."""
-        around, now = self.around, _Now(self.around)
-        for module, attributes, buffers in zip(around.modules, around.attributes, around.buffers):
-            _set(module.__dict__, attributes)
-            _set(module._buffers, buffers)
-        for (at, key, value), content in zip(around.containers, self._containers):
-            around.modules[at].__dict__[key] = copy.copy(content)
-        for each, attributes in zip(around.objects, self._objects):
-            _set(vars(each), attributes)
-        for each, state in zip(around.generators, self._generators):
-            generators.set_state(each, state)
-        _write(around.tensors, self._copies)
-        return now.put
+        around = self.around
+        now = State(around)
+        attributes = [dict(each.__dict__) for each in around.modules]
+        buffers = [dict(each._buffers) for each in around.modules]
+        _set(around, around.attributes, around.buffers)
+        if self._state is not None:
+            self._state.put()
+
+        def put_back() -> None:
+            now.put()
+            _set(around, attributes, buffers)
+        return put_back
 
 
-class _Now:
-    """What the program has, while a recompute runs."""
+def _is_state(value: Any) -> bool:
+    """More than its identity may change."""
+    kind = type(value)
+    if kind in (int, float, str, bool, type(None), torch.dtype):
+        return False
+    if isinstance(value, (*CONTAINERS, tuple)):
+        return bool(value) or not isinstance(value, tuple)
+    if isinstance(value, torch.Tensor):
+        return not isinstance(value, nn.Parameter)
+    if isinstance(value, (nn.Module, type)):
+        return False
+    if generators.is_one(value):
+        return True
+    return bool(kind.__dictoffset__) and not callable(value) and not kind.__module__.startswith(NOT_OF_THE_PROGRAM)
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._attributes = [dict(each.__dict__) for each in around.modules]
-        self._buffers = [dict(each._buffers) for each in around.modules]
-        self._objects = [dict(vars(each)) for each in around.objects]
-        self._generators = [generators.state_of(each) for each in around.generators]
-        self._copies = [each.detach().clone() if id(each) in around.copied else None for each in around.tensors]
 
-    def put(self) -> None:
-        around = self._around
-        _write(around.tensors, self._copies)
-        for module, attributes, buffers in zip(around.modules, self._attributes, self._buffers):
-            _set(module.__dict__, attributes)
-            _set(module._buffers, buffers)
-        for each, values in zip(around.objects, self._objects):
-            _set(vars(each), values)
-        for each, state in zip(around.generators, self._generators):
-            generators.set_state(each, state)
+def _is_of_the_program(hook: Any) -> bool:
+    module = getattr(hook, "__module__", None) or type(hook).__module__
+    return not str(module).startswith("torch.")
+
+
+def _refill(there: Any, content: Any) -> None:
+    """In place: others may have the same one."""
+    if isinstance(there, list):
+        there[:] = content
+    else:
+        there.clear()
+        (there.extend if isinstance(there, deque) else there.update)(content)
+
+
+def _set(around: Surroundings, attributes: list[dict[str, Any]], buffers: list[dict[str, Any]]) -> None:
+    for module, own, named in zip(around.modules, attributes, buffers):
+        _refill(module.__dict__, own)
+        _refill(module._buffers, named)
 
 
 def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
-
-
-def _set(there: dict[str, Any], values: dict[str, Any]) -> None:
-    there.clear()
-    there.update(values)
-
-
-def _write(tensors: list[torch.Tensor], contents: list[torch.Tensor | None]) -> None:
-    for each, content in zip(tensors, contents):
-        if content is not None:
-            each.data.copy_(content)  # no version moves: graphs that saved it are no concern of a recompute

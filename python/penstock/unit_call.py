@@ -43,6 +43,8 @@ class UnitCall:
                 return around.nested(self, args, kwargs)
             finally:
                 visits.leave(call)
+        if self._is_torchs_own():
+            return self._visited(Call(self.unit.name, self.unit.reads, _last(visits.open)), args, kwargs)
         if (pair is not None and type(around) is not KeptCall) or not saved_hooks.are_enabled():  # the program's hooks have what it saves
             return self._visited(Call(self.unit.name, self.unit.reads, _last(visits.open)), args, kwargs)
         return self._kept(args, kwargs)
@@ -62,6 +64,10 @@ class UnitCall:
         return self._around
 
     # Private.
+    def _is_torchs_own(self) -> bool:
+        """Its weights stay where they are, and its graph is never given up: torch may keep what it likes, without hooks."""
+        return self.policy.word_of(self.unit.name) == "keep" and self.visits.binding.resident.issuperset(self.unit.reads)
+
     def _visited(self, call: Call, args: Any, kwargs: Any) -> Any:
         visits = self.visits
         visits.enter(call)
@@ -80,9 +86,15 @@ class UnitCall:
         saved_hooks.push(call.pack, call.unpack)
         try:
             output = self.run(args, kwargs)
+            call.check_attributes()
         except BaseException as error:
             call.running = False
             call.never("it raised")
+            if "saved tensor hooks" in str(error) and isinstance(error, RuntimeError):
+                raise ModelError(f"unit '{self.unit.name}' does what torch refuses within hooks for saved tensors, by which "
+                                 f"weights are taken out of graphs ({error}). Where the unit's weights stay in memory, no "
+                                 f"hooks are needed: penstock.initialize(resident=['{self.unit.name}']), with "
+                                 f"Settings(activations={{'{self.unit.name}': 'keep'}})") from error
             if _is_out_of_memory(error):
                 error.args = (f"{error}\n{policy.where_memory_is()}\n{visits.core.memory_table()}",)
             raise

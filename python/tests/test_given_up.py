@@ -91,7 +91,7 @@ def run_names(engine) -> list[str]:
     """Of the blocks, each time that one's forward runs."""
     names: list[str] = []
     for name, block in engine.module.blocks.named_children():
-        block.linear.register_forward_hook(lambda *_, name=name: names.append(name))
+        block.linear.forward = lambda x, name=name, own=block.linear.forward: names.append(name) or own(x)
     return names
 
 
@@ -172,6 +172,41 @@ def test_a_statistic_outside_of_a_unit_that_its_hook_keeps_is_an_error_where_it_
     check(training(make))
     with pytest.raises(penstock.ExactnessError, match="output 0 has other values"):
         check(training(make), activations="recompute")
+
+
+def test_a_unit_with_hooks_of_the_programs_is_given_up_where_that_was_asked_for_alone(caplog):
+    """Whatever a hook does elsewhere, it would do twice."""
+    caplog.set_level(logging.INFO, "penstock")
+    counted = []
+    for settings, calls in ((dict(room=lambda: 0.0), 1), (dict(activations="recompute"), 2)):
+        counted.clear()
+        engine = engine_of(**settings)
+        engine.module.blocks[1].linear.register_forward_hook(lambda *_: counted.append(1))
+        step(engine)
+        assert len(counted) == calls
+    assert "unit 'blocks.1': its graph is kept" in caplog.text and "hooks of the program's, which would run twice" in caplog.text
+
+
+def test_a_view_of_a_weight_that_a_unit_keeps_is_an_error_that_names_it():
+    class Keeps(small.Block):
+        def forward(self, x):
+            self.alias = self.linear.weight.detach()
+            return super().forward(x)
+    engine = engine_of(lambda: small.Stack(block=Keeps))
+    with pytest.raises(penstock.ModelError, match="'blocks.0' keeps a view of its weight in its attribute 'alias'"):
+        small.loss(engine, small.ids())
+
+
+def test_what_torch_refuses_within_hooks_runs_where_weights_stay():
+    class Forces(small.Block):
+        def forward(self, x):
+            return super().forward(x) + torch.func.grad(lambda y: torch.tanh(self.linear(y)).sum())(x.detach())
+    engine = engine_of(lambda: small.Stack(block=Forces))
+    with pytest.raises(penstock.ModelError, match=r"unit 'blocks.0'.*resident=\['blocks.0'\]"):
+        small.loss(engine, small.ids())
+    one = training(lambda: small.Stack(block=Forces))
+    found = one.managed(settings=penstock.Settings(activations={"blocks.*": "keep"}), resident=["blocks.*"])
+    assert not differences(one.plain(), found)
 
 
 # A recompute is exact or an error.
