@@ -5,6 +5,7 @@
 #include "trainer/ckpt/ckpt_command.h"
 #include "trainer/cli/console.h"
 #include "trainer/cli/failure.h"
+#include "trainer/cli/processes.h"
 #include "trainer/cli/stop_signals.h"
 #include "trainer/cli/verb_words.h"
 #include "trainer/config/key_table.h"
@@ -22,6 +23,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string_view>
 #include <utility>
@@ -126,6 +128,8 @@ void add_verbs(CLI::App& app, CommandLine& line) {
 }
 
 ExitCode run_train(CommandLine& line, Console& console, StopSignals& signals) {
+    if (const std::string several = complaint_about_processes(std::getenv); !several.empty())
+        throw Error(ExitCode::usage, several);
     if (!line.steps.empty()) line.train.overrides.push_back("run.steps=" + line.steps);
     const TrainOutcome outcome = train(line.train, console, signals);
     if (line.json) write_result(json_of(outcome.summary) + "\n");

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from . import heap
+from .addends import Addends
 from .bits import same_bits
 from .core import Core, What
 from .errors import ModelError, UsageError, some
@@ -73,6 +74,7 @@ class Binding:
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
         self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
+        self.addends = Addends()
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
         self.spoiled: str | None = None  # why the step that was begun cannot be made
@@ -425,10 +427,11 @@ class Binding:
         if gradient is not None:
             place = parameter.penstock_place  # type: ignore[attr-defined]
             if place[0] in self.completed:
-                self.spoiled = (f"a gradient came to '{self.names[parameter]}', whose unit is updated: with update_order "
-                                "'in_backward', 'speculative' and 'balanced' a step has one backward, or as many as "
-                                "gradient_accumulation_steps says, with engine.step() behind each; take 'deferred' "
-                                "else. The step cannot be made")
+                self.spoiled = (f"a gradient came to '{self.names[parameter]}', whose unit is updated: with "
+                                "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced') a "
+                                "step has one backward, or as many as gradient_accumulation_steps says, with "
+                                "engine.step() behind each; say Store(update_order='deferred') else. The step cannot "
+                                "be made")
                 raise UsageError(self.spoiled)
             self._add(place, gradient.detach())
             if self.completing:
@@ -446,8 +449,9 @@ class Binding:
     def _check_not_completed(self, parameter: nn.Parameter, what: str) -> None:
         if self.places[parameter][0] in self.completed:
             raise UsageError(f"the gradient of '{self.names[parameter]}' {what} after its unit was updated, as "
-                             "update_order 'in_backward', 'speculative' and 'balanced' do within backward. To clip, say "
-                             "gradient_clipping (clip_grad_norm_ comes too late); to look at gradients, take 'deferred'")
+                             "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced') does "
+                             "within backward. To clip, say gradient_clipping (clip_grad_norm_ comes too late); to "
+                             "look at gradients, say Store(update_order='deferred')")
 
     def _add(self, place: Place, gradient: torch.Tensor) -> None:
         if gradient.is_sparse:
@@ -458,4 +462,5 @@ class Binding:
             total.copy_(gradient)
         else:
             total.add_(gradient)
+        self.addends.came(place, total.dtype, opened.fresh)
         self.fed.add(place)

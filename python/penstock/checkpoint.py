@@ -1,108 +1,192 @@
 """Checkpoints: a snapshot of the store and what the engine knows beside it; and the part of it that every step commits.
 
-A checkpoint DIR/TAG has the snapshot `store`, and `engine.pt`, which is written last. DIR/latest names the newest tag.
+A checkpoint DIR/TAG has a snapshot, `store`, and `engine.pt`, which is written last and names the snapshot. One that is
+replaced has its old snapshot until the new engine.pt is there; the new snapshot is `store.2`, or a later number.
+DIR/latest names the newest tag.
 """
 from __future__ import annotations
 
-import json
 import os
+import re
+import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import buffers
+from . import buffers, client_values, going_on, random_states
 from .errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from .engine import Engine
 
+MOST_BYTES = 262144  # of all that is committed beside the model, 8 and its key for each (swap/FORMAT.md)
+LATEST = "latest"
+SNAPSHOT = re.compile(r"store(\.\d+)?")
 
-def save(engine: Engine, directory: Path, tag: str | None, client_state: dict[str, Any]) -> str:
-    tag = tag or f"global_step{engine.global_steps}"
-    if Path(tag).name != tag:
-        raise UsageError(f"'{tag}' is no tag: it names a directory in {directory}, without a path")
+
+@dataclass(frozen=True)
+class Wanted:
+    """Of a checkpoint that is loaded."""
+
+    strict: bool = True
+    scheduler: bool = True
+    random: bool = False
+
+
+def save(engine: Engine, directory: Path, tag: str | int | None, client_state: dict[str, Any], latest: bool = True,
+         overwrite: bool = True) -> str:
+    tag = _tag(f"global_step{engine.global_steps}" if tag is None else tag, directory)
     place = directory / tag
-    if (place / "engine.pt").exists():
-        raise StorageError(f"{place}: a checkpoint is there already; give another tag, or remove it")
+    if (place / "engine.pt").exists() and not overwrite:
+        raise StorageError(f"{place}: a checkpoint is there already; give another tag, or overwrite=True")
+    values = {"client_state": client_values.encode(client_state, "client_state"),
+              "engine": client_values.encode(_state(engine), "the engine's state")}
     place.mkdir(parents=True, exist_ok=True)
+    name = _free_name(place)
     engine.visits.end()
-    engine.core.begin_snapshot(str(place / "store"))
-    scheduler = engine.lr_scheduler.state_dict() if engine.lr_scheduler is not None else None
-    state = {"client_state": client_state, "micro_steps": engine.micro_steps, "scheduler": scheduler,
-             "loss_scale": engine.optimizer.loss_scale.encode() if engine.optimizer.loss_scale else "",
-             "optimizer": engine.optimizer.groups_state(), "buffers": buffers.persistent(engine.module)}
+    engine.core.begin_snapshot(str(place / name))
     engine.core.finish_snapshot()
-    _replace(place / "engine.pt", lambda path: torch.save(state, path))
-    _replace(directory / "latest", lambda path: path.write_text(tag))
+    _replace(place / "engine.pt", lambda path: torch.save({"snapshot": name, "values": values}, path))
+    _remove_snapshots(place, but=name)
+    if latest:
+        _replace(directory / LATEST, lambda path: path.write_text(tag))
     return str(place)
 
 
-def load(engine: Engine, directory: Path, tag: str | None) -> tuple[str | None, dict[str, Any]]:
+def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted) -> tuple[str | None, dict[str, Any]]:
     if tag is None:
-        latest = directory / "latest"
-        if not latest.exists():
+        newest = directory / LATEST
+        if not newest.exists():
             return None, {}
-        tag = latest.read_text().strip()
-    place = directory / tag
-    try:
-        state = torch.load(place / "engine.pt", weights_only=True)
-    except FileNotFoundError as error:
-        there = sorted(each.parent.name for each in directory.glob("*/engine.pt"))
-        raise StorageError(f"{place}: no checkpoint is there; {directory} has {', '.join(there) or 'none'}") from error
+        tag = newest.read_text().strip()
+    place = directory / _tag(tag, directory)
+    state, snapshot = _read(place, directory)
     groups = state["optimizer"]["param_groups"]
     if [len(group["params"]) for group in groups] != [len(group["params"]) for group in engine.optimizer.param_groups]:
         raise UsageError(f"{place}: the checkpoint's optimizer has other groups of parameters than this one")
+    if wanted.strict:
+        buffers.check(engine.module, state["buffers"])
     engine.visits.end()
-    engine.binding.go_back(str(place / "store"))
-    engine.optimizer.updates = int(state["optimizer"]["penstock"]["updates"])
+    committed = engine.binding.go_back(str(place / snapshot))
+    engine.optimizer.gone_back(int(state["optimizer"]["penstock"]["updates"]))
     engine.optimizer.load_state_dict(state["optimizer"])
-    engine.micro_steps = state["micro_steps"]
-    if engine.lr_scheduler is not None and state["scheduler"] is not None:
-        engine.lr_scheduler.load_state_dict(state["scheduler"])
+    engine.micro_steps = engine.counted_from = state["micro_steps"]
+    if engine.scheduler is not None and state["scheduler"] is not None and wanted.scheduler:
+        engine.scheduler.load(state["scheduler"])
     if state["loss_scale"] and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
+    if engine.loader is not None and "loader" in committed:
+        engine.loader.go_to(committed["loader"])
     buffers.take(engine.module, state["buffers"])
-    engine.binding.fed.clear()
+    if wanted.random and random_states.KEY in committed:
+        random_states.put(committed[random_states.KEY])
     return str(place), state["client_state"]
 
 
 def committed_state(engine: Engine) -> dict[str, str]:
     """What a step commits beside the weights, as the step begins its update."""
-    state = {"micro_steps": str(engine.micro_steps)}
+    state = {"micro_steps": str(engine.micro_steps), random_states.KEY: random_states.taken(),
+             **engine.script.committed()}
     if engine.optimizer.loss_scale is not None:
         state["loss_scale"] = engine.optimizer.loss_scale.encode()
-    if engine.lr_scheduler is not None:
-        state["scheduler"] = json.dumps(engine.lr_scheduler.state_dict(), default=_not_kept)
+    if engine.loader is not None:
+        state["loader"] = engine.loader.position()
+    if engine.scheduler is not None:
+        state.update(engine.scheduler.committed())
+    _check_room({**engine.core.user_state, **state})
     return state
 
 
 def take_committed_state(engine: Engine, state: Mapping[str, str]) -> None:
     """The engine goes on from a step that was committed."""
     engine.optimizer.updates = int(state.get("updates", 0))
-    engine.micro_steps = int(state.get("micro_steps", 0))
+    engine.micro_steps = engine.counted_from = int(state.get("micro_steps", 0))
     if "loss_scale" in state and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
         engine.optimizer.loss_scale.after(overflow=False)  # what was committed was a step
-    if engine.has_buffers:
-        buffers.unpack(engine.module, engine.core.extra())
+    if engine.kept_buffers.count_bytes:
+        engine.kept_buffers.unpack(engine.core.extra())
 
 
-def take_committed_scheduler(engine: Engine, state: Mapping[str, str]) -> None:
-    """Its state was committed before its turn, which comes after the update."""
-    if "scheduler" not in state:
-        return
-    engine.lr_scheduler.load_state_dict(json.loads(state["scheduler"]))
-    for group, rate in zip(engine.optimizer.param_groups, engine.lr_scheduler.get_last_lr()):
-        group["lr"] = rate
-    engine.optimizer._opt_called = True
-    engine.lr_scheduler.step()
+def go_on(engine: Engine, state: Mapping[str, str], restore_random: bool, where: str) -> tuple[str, bool]:
+    """So do the random states and the scheduler, whose turn comes after the update that was committed. What to tell of
+    it, and whether this script says other things than the one before."""
+    script = engine.script
+    others = script.differences(state, engine.scheduler is not None)
+    text = str(state.get(random_states.KEY, ""))
+    restored = random_states.put(text) if restore_random and text else []
+    left: list[str] = []
+    if engine.scheduler is None:
+        left = script.left(state)
+    else:
+        script.take_moved(state)
+        engine.optimizer._opt_called = True
+        engine.scheduler.go_on(state)
+    return going_on.line(engine.global_steps, state, where, restored, [*others, *left]), bool(others)
 
 
-def _not_kept(value: Any) -> Any:
-    raise UsageError(f"the scheduler's state has a {type(value).__name__}, which a step cannot commit; step the "
-                     "scheduler yourself instead of giving it to penstock.initialize()")
+# Private.
+def _tag(given: Any, directory: Path) -> str:
+    """Numbers may be tags, as DeepSpeed takes them."""
+    tag = str(given)
+    if Path(tag).name != tag or tag in ("", "..", LATEST, LATEST + ".new"):
+        raise UsageError(f"'{tag}' is no tag: it names a directory in {directory}, without a path, and is not 'latest'")
+    return tag
+
+
+def _state(engine: Engine) -> dict[str, Any]:
+    """As it was at the last update: micro-batches since then are none of the snapshot's."""
+    whole = (engine.micro_steps - engine.counted_from) // engine.settings.accumulation * engine.settings.accumulation
+    return {"micro_steps": engine.counted_from + whole,
+            "scheduler": engine.scheduler.state() if engine.scheduler is not None else None,
+            "loss_scale": engine.optimizer.loss_scale.encode() if engine.optimizer.loss_scale else "",
+            "optimizer": engine.optimizer.groups_state(), "buffers": buffers.persistent(engine.module)}
+
+
+def _read(place: Path, directory: Path) -> tuple[dict[str, Any], str]:
+    """The state, and the name of the snapshot."""
+    try:
+        read = torch.load(place / "engine.pt", weights_only=True)
+    except FileNotFoundError as error:
+        there = sorted(each.parent.name for each in directory.glob("*/engine.pt"))
+        raise StorageError(f"{place}: no checkpoint is there; {directory} has {', '.join(there) or 'none'}") from error
+    if "values" not in read:
+        return read, "store"  # an older version's
+    try:
+        values = {key: client_values.decode(each) for key, each in read["values"].items()}
+        return {"client_state": values["client_state"], **values["engine"]}, read["snapshot"]
+    except client_values.Unreadable as error:
+        raise StorageError(f"{place}/engine.pt: {error}") from error
+
+
+def _check_room(state: Mapping[str, str]) -> None:
+    """The store's format has a limit, which a scheduler that remembers more and more would come to."""
+    lengths = {key: 8 + len(key) + len(text) for key, text in state.items()}
+    if sum(lengths.values()) > MOST_BYTES:
+        largest = max(lengths, key=lambda key: lengths[key])
+        what = {"lr_scheduler": "the scheduler's state_dict()", "groups": "what the optimizer's groups say",
+                "moved": "what the optimizer's groups say"}.get(largest, f"'{largest}'")
+        raise UsageError(f"a step commits at most {MOST_BYTES} bytes beside the model, and {what} takes "
+                         f"{lengths[largest]} of them: let it hold less, as the sum of a history in place of all of it")
+
+
+def _free_name(place: Path) -> str:
+    """For a snapshot; what an interrupted call has left is not the checkpoint's, and goes."""
+    engine = place / "engine.pt"
+    used = torch.load(engine, weights_only=True).get("snapshot", "store") if engine.exists() else None
+    _remove_snapshots(place, but=used)
+    if used is None:
+        return "store"
+    return f"store.{int(used.partition('.')[2] or 1) + 1}"
+
+
+def _remove_snapshots(place: Path, but: str | None) -> None:
+    for each in place.iterdir():
+        if SNAPSHOT.fullmatch(each.name) and each.name != but and each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
 
 
 def _replace(path: Path, write: Any) -> None:

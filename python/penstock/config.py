@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ import torch
 from .native import config as config_library
 from .errors import UsageError
 from .loss_scale import LossScale
+from .merged import merged_settings, merged_store
 from .schedules import SCHEDULES
 from .settings import Settings
 from .store import Store
@@ -24,12 +25,15 @@ Directories = Store | str | os.PathLike[str] | None
 
 
 NEVER = 10**12  # steps, the most that the key takes
+BY_CALLER = "the value that the caller knows"  # the rule of an "auto" that somebody knew
+UNSAID = ("gradient_clipping",)  # whose default changes numbers and is not DeepSpeed's
 
 
 class Resolve(Protocol):
     """See trainer/capi/penstock_config.h for what comes out."""
 
-    def __call__(self, text: str, name: str, known: Mapping[str, Any] | None = None) -> dict[str, Any]: ...
+    def __call__(self, text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = ()
+                 ) -> dict[str, Any]: ...
 
 
 class Lion(torch.optim.Optimizer):
@@ -57,20 +61,52 @@ class Config:
     def without_effect(self) -> tuple[str, ...]:
         return tuple(each["key"] for each in self.resolved["without_effect"])
 
+    @property
+    def said(self) -> frozenset[str]:
+        """The keys that somebody gave, in the text or as known."""
+        return frozenset(each["key"] for each in self.resolved["obeyed"] if each["from"] in ("file", "caller"))
+
     def store_at(self, given: Directories) -> Directories:
-        """What the caller gives goes before the configuration; a directory of the caller's is kept as it says."""
-        if given is None or isinstance(given, Store):
-            return given or self.store
-        return replace(_store(self.resolved["values"], "."), directories=given)
+        """A directory of the caller's is kept as the configuration says; a Store is merged with it (merged.py)."""
+        if given is None:
+            return self.store
+        read = _store(self.resolved["values"], ".")
+        if isinstance(given, Store):
+            return merged_store(given, read, self.said, self.resolved["name"])
+        return replace(read, directories=given)
+
+    def settings_with(self, given: Settings | None) -> Settings:
+        """The same of the settings."""
+        if given is None:
+            return self.settings
+        return merged_settings(given, self.settings, self.said, self.resolved["name"])
+
+    def note(self, directories: Directories = None) -> str | None:
+        """What of it is not as it is written, in one line; None where all is. `directories`: the caller's."""
+        values = self.resolved["values"]
+        ruled = [f"{each['key']} = {json.dumps(each['became'])}" for each in self.resolved["auto"]
+                 if each["rule"] != BY_CALLER]
+        ruled += [f"{key} = {json.dumps(values[key])}" for key in UNSAID
+                  if any(each["key"] == key and each["from"] == "default" for each in self.resolved["obeyed"])]
+        elsewhere = ["run.swap_directory"] if directories is not None and self.store is not None else []
+        parts = {"nobody says": ruled,
+                 "read as something else": [f"{each['key']} ({each['became']})"
+                                            for each in self.resolved["translated"]],
+                 "without effect": [*self.without_effect, *elsewhere]}
+        told = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in parts.items() if keys)
+        if not told:
+            return None
+        return f"{self.resolved['name']}: {told}. `python -m penstock config show FILE --all` says more"
 
 
-def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: Resolve = config_library.resolve
-                ) -> Config:
-    """A dictionary or a file of JSON. `known`: values for keys that it leaves to "auto". All that is wrong is one
-    UsageError."""
+def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: Resolve = config_library.resolve,
+                own: Sequence[str] = ()) -> Config:
+    """A dictionary or a file of JSON. `known`: values for keys that it leaves to "auto"; `own`: sections ("optimizer",
+    "scheduler") that the caller brings itself. All that is wrong is one UsageError, and so is an "auto" of what decides
+    numbers that nobody knows."""
     text, name = _text(given)
-    resolved = resolve(text, name, known)
-    wrong = resolved["wrong"]
+    resolved = resolve(text, name, known, own)
+    wrong = [*resolved["wrong"], *_unknown(resolved["missing"])]
     if wrong:
         lines = wrong if len(wrong) == 1 else [f"{len(wrong)} things are wrong:", *wrong]
         raise UsageError(f"{name}: " + "\n  ".join(lines))
@@ -78,6 +114,14 @@ def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: R
     directories = values["run.swap_directory"]
     return Config(_settings(values), _optimizer(values, given_keys), _scheduler(values, given_keys),
                   _store(values, directories) if directories else None, resolved)
+
+
+def _unknown(missing: Sequence[str]) -> list[str]:
+    if not missing:
+        return []
+    example = ", ".join(f'"{key}": ...' for key in missing)
+    return [f"\"auto\" is no number, and nobody knows one for {', '.join(missing)}: write it there, or say "
+            f"penstock.initialize(known={{{example}}})"]
 
 
 def _text(given: Given) -> tuple[str, str]:
@@ -154,5 +198,6 @@ def _store(values: Mapping[str, Any], directories: Any) -> Store:
         activation_budget_bytes=values["memory.activation_budget"] or 0,
         fill_host_budget=values["memory.fill_host_budget"],
         verify=values["run.verify"], codec="compact" if values["memory.codec"] == "compact" else None,
-        gradient_type=values["data_types.grad_accum_dtype"], threads=values["run.threads"],
+        gradient_type=values["data_types.grad_accum_dtype"], device=values["memory.device"],
+        device_budget_bytes=values["memory.device_budget"], threads=values["run.threads"],
         deadline_seconds=float(values["aio.deadline"]))

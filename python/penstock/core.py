@@ -15,6 +15,7 @@ import torch
 PassKind = Literal["training", "inference"]
 What = Literal["weight", "master", "moment0", "moment1"]
 OptimizerKind = Literal["adamw", "adam", "sgd", "adagrad", "lion"]
+BF16_ADDENDS = 8  # gradients that a sum in bfloat16 takes: zero_infinity/session/core_options.h
 Visit = tuple[int, ...]  # the units whose weights compute reads at once
 ReadWeight = Callable[[int, int], torch.Tensor]  # (unit, index) -> the parameter's first value
 
@@ -70,6 +71,8 @@ class ModelSpec:
     initial_accumulator: float = 0.0  # of Adagrad: the first value of its moment
     groups: tuple[GroupValues, ...] = ()
     extra: torch.Tensor | None = None  # bytes that are kept beside the weights, as they are at first
+    micro_batches: int = 1  # of a step; of more than BF16_ADDENDS gradients are summed in fp32
+    client_state: Mapping[str, str] = field(default_factory=dict)  # what a new store commits with its first weights
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,12 @@ from .activations import Activations
 from .binding import Binding
 from .copies import Copies
 from .core import Core, PassKind, UpdateReport, Visit, What
+from .deepspeed import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
+from .going_on import Script
+from .kept_scheduler import KeptScheduler
+from .loader import Loader
 from .model_state import ModelState
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped
@@ -32,7 +36,7 @@ from .units import Unit
 from .visits import Visits, in_backward
 
 
-class Engine(nn.Module):
+class Engine(DeepSpeedsCalls):
     """Made by penstock.initialize(). `module` is the model that was given; it may be called by itself as well, and its
     optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
     does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
@@ -52,10 +56,13 @@ class Engine(nn.Module):
         self.optimizer = Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
         self.optimizer.client_state = self._client_state
-        self.optimizer.extra = lambda: buffers.pack(self.module) if self.has_buffers else None
+        self.kept_buffers = buffers.Buffers(model)
+        self.optimizer.extra = self.kept_buffers.packed
         self.lr_scheduler: Any = None
+        self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
+        self.loader: Loader | None = None
         self.micro_steps = 0
-        self.has_buffers = buffers.size(model) > 0
+        self.counted_from = 0  # a step has so many micro-batches from here on
         self.progress = progress or Progress(settings.steps_per_print)
         self.activations = Activations(
             settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
@@ -72,54 +79,84 @@ class Engine(nn.Module):
         copies.note_what_was_installed()
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
+        self.script = Script(self.optimizer.param_groups, settings)
         self._ending = Ending(self, core, self._keep_changes)
         self.optimizer.told = self._tell
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
 
-    def use_scheduler(self, scheduler: Any) -> None:
-        """It is stepped after each update and goes on where the store does."""
-        self.lr_scheduler = scheduler
+    def begin(self, scheduler: Any, restore_random: bool, where: str) -> None:
+        """Called once. The scheduler is stepped after each update; it and the random states go on where the store does,
+        which is told."""
+        if scheduler is not None:
+            self.lr_scheduler, self.scheduler = scheduler, KeptScheduler(scheduler, self.optimizer.param_groups)
+            self.scheduler.check()
+        self.script = Script(self.optimizer.param_groups, self.settings)
         if self.core.resumed is not None:
-            checkpoint.take_committed_scheduler(self, self.core.resumed)
+            self.progress.told(*checkpoint.go_on(self, self.core.resumed, restore_random, where))
+
+    def use_loader(self, loader: Loader) -> None:
+        """Its position is committed with each step, and it goes on where the store does."""
+        self.loader = loader
+        addends = self.binding.addends  # alone: a loader does not keep its engine
+        loader.trained = lambda: addends.all
+        position = (self.core.resumed or {}).get("loader")
+        if position is not None:
+            loader.go_to(position)
 
     # The three calls of a step.
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's."""
         return self.module(*args, **kwargs)
 
-    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> torch.Tensor:
-        """Adds the gradient of a micro-batch's loss, which it divides by their number and scales itself."""
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True, *,
+                 allreduce_gradients: bool = True, release_loss: bool = False) -> torch.Tensor:
+        """Adds the gradient of a micro-batch's loss, which it divides by their number (`scale_wrt_gas` False: not) and
+        scales itself. The others are DeepSpeed's, and nothing in one process."""
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise UsageError("engine.backward() takes a loss of one element, "
                              f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
-        scaled = loss / self.settings.accumulation if self.settings.accumulation > 1 else loss
+        scaled = loss / self.settings.accumulation if scale_wrt_gas and self.settings.accumulation > 1 else loss
         if self.optimizer.loss_scale is not None:
             scaled = scaled.float() * self.optimizer.loss_scale.value
         scaled.backward(retain_graph=retain_graph)
         self.progress.loss(loss)
         return loss
 
-    def step(self) -> None:
-        """Ends a micro-batch; with the last of an accumulation, updates, and tells the scheduler."""
+    def step(self, lr_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Ends a micro-batch; with the last of an accumulation, updates, and steps the scheduler, with `lr_kwargs`. One
+        that wants an argument, as ReduceLROnPlateau does, is stepped where there is one: by
+        step(lr_kwargs={"metrics": loss}), or by the program."""
+        if self.is_gradient_accumulation_boundary():
+            self._expect_turn(lr_kwargs)
         with Undisturbed():
             self._step()
 
+    def _expect_turn(self, lr_kwargs: Mapping[str, Any] | None) -> None:
+        if self.scheduler is not None:
+            self.scheduler.expect_turn(lr_kwargs)
+        elif lr_kwargs:
+            raise UsageError("engine.step(lr_kwargs=...) is for the scheduler, and none was given: "
+                             "penstock.initialize(lr_scheduler=...)")
+
     def _step(self) -> None:
         self.micro_steps += 1
-        if self.micro_steps % self.settings.accumulation != 0:
+        if (self.micro_steps - self.counted_from) % self.settings.accumulation != 0:
             return
-        if not self.binding.fed:
+        try:
+            if not self.binding.fed:
+                raise NoGradientError("engine.step(): no gradient has come since the last step; call "
+                                      "engine.backward(loss) before it")
+            report = self.optimizer.update()
+        except UsageError:  # nothing has changed
             self.micro_steps -= 1
-            raise NoGradientError("engine.step(): no gradient has come since the last step; call engine.backward(loss) "
-                                  "before it")
-        report = self.optimizer.update()
-        if self.lr_scheduler is not None and report.updated:
-            self.lr_scheduler.step()
+            raise
+        if self.scheduler is not None and report.updated:
+            self.scheduler.take_turn()
 
     def is_gradient_accumulation_boundary(self) -> bool:
         """Whether the next step() updates."""
-        return (self.micro_steps + 1) % self.settings.accumulation == 0
+        return (self.micro_steps + 1 - self.counted_from) % self.settings.accumulation == 0
 
     def gradient_accumulation_steps(self) -> int:
         """Micro-batches of one update."""
@@ -196,14 +233,33 @@ class Engine(nn.Module):
         return True
 
     # Checkpoints.
-    def save_checkpoint(self, directory: str | Path, tag: str | None = None,
-                        client_state: Mapping[str, Any] | None = None) -> str:
-        """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: the step's number."""
-        return checkpoint.save(self, Path(directory), tag, dict(client_state or {}))
+    def save_checkpoint(self, directory: str | Path, tag: str | int | None = None,
+                        client_state: Mapping[str, Any] | None = None, save_latest: bool = True,
+                        exclude_frozen_parameters: bool = False, *, overwrite: bool = True) -> str:
+        """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: the step's number. One
+        that is there already is replaced when the new one is whole, unless `overwrite` is False. `client_state`: what
+        client_values.py has kinds for; else UsageError, before anything is made."""
+        if exclude_frozen_parameters:
+            raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "
+                             "whole store; leave it out, and for trained weights alone save what engine.named_weights() "
+                             "gives of parameters that require a gradient")
+        return checkpoint.save(self, Path(directory), tag, dict(client_state or {}), save_latest, overwrite)
 
-    def load_checkpoint(self, directory: str | Path, tag: str | None = None) -> tuple[str | None, dict[str, Any]]:
-        """(None, {}) where there is none yet, as a program's first start finds it."""
-        return checkpoint.load(self, Path(directory), tag)
+    def load_checkpoint(self, directory: str | Path, tag: str | int | None = None, load_module_strict: bool = True,
+                        load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True,
+                        load_module_only: bool = False, custom_load_fn: Any = None, *,
+                        restore_random: bool = False) -> tuple[str | None, dict[str, Any]]:
+        """(None, {}) where there is none yet, as a program's first start finds it. `load_module_strict` False: buffers
+        that the model does not have are passed over. `restore_random`: random states are those of that step, too."""
+        if load_module_only or not load_optimizer_states:
+            raise UsageError("load_checkpoint(load_module_only=True) and (load_optimizer_states=False): a store goes "
+                             "to a snapshot as a whole. For its weights alone load it, then engine.save_pretrained(DIR) "
+                             "and begin a new store with penstock.initialize(weights=DIR)")
+        if custom_load_fn is not None:
+            raise UsageError("load_checkpoint(custom_load_fn=...): weights go from snapshot to store, there is no "
+                             "state_dict to load; leave it out, and change them by engine.load_state_dict() behind it")
+        wanted = checkpoint.Wanted(load_module_strict, load_lr_scheduler_states, restore_random)
+        return checkpoint.load(self, Path(directory), tag, wanted)
 
     def close(self) -> None:
         """Commits what is not; the model's weights are in the store then, and its parameters stay released. A second

@@ -1,6 +1,8 @@
 """For transformers' Trainer: a snapshot of the store in each of its checkpoints. Imports transformers."""
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,25 @@ import transformers
 
 from .engine import Engine
 from .errors import StorageError, UsageError
+
+
+def known_values(arguments: transformers.TrainingArguments, steps: int | None = None) -> dict[str, Any]:
+    """What Trainer's arguments say of the keys that a configuration leaves to "auto", as transformers fills them in for
+    DeepSpeed: penstock.initialize(config=..., known=known_values(arguments)). `steps`: of the training; None: max_steps
+    of the arguments, where they have one."""
+    known: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": arguments.per_device_train_batch_size,
+        "gradient_accumulation_steps": arguments.gradient_accumulation_steps,
+        "gradient_clipping": arguments.max_grad_norm, "bf16.enabled": arguments.bf16, "fp16.enabled": arguments.fp16,
+        "optimizer.params.lr": arguments.learning_rate,
+        "optimizer.params.betas": [arguments.adam_beta1, arguments.adam_beta2],
+        "optimizer.params.eps": arguments.adam_epsilon, "optimizer.params.weight_decay": arguments.weight_decay,
+        "scheduler.params.warmup_min_lr": 0, "scheduler.params.warmup_max_lr": arguments.learning_rate}
+    total = steps or (arguments.max_steps if arguments.max_steps > 0 else None)
+    if total is not None:
+        known["scheduler.params.total_num_steps"] = total
+        known["scheduler.params.warmup_num_steps"] = arguments.get_warmup_steps(total)
+    return known
 
 
 class KeepSnapshots(transformers.TrainerCallback):
@@ -39,9 +60,12 @@ class KeepSnapshots(transformers.TrainerCallback):
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         path = checkpoint / f"penstock-step-{self.engine.global_steps}"
         if checkpoint.exists() and not path.exists():
+            new = path.with_name(path.name + ".new")
+            shutil.rmtree(new, ignore_errors=True)  # of a process that was stopped while it made one
             self.engine.visits.end()
-            self.engine.core.begin_snapshot(str(path))
+            self.engine.core.begin_snapshot(str(new))
             self.engine.core.finish_snapshot()
+            os.replace(new, path)
 
     @staticmethod
     def _find(directory: Path, updates: int) -> Path:

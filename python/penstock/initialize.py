@@ -8,48 +8,69 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
-from . import buffers, update_order
-from .config import read_config
-from .core import ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
+from . import buffers, deepspeed, processes, update_order
+from .config import Config, read_config
+from .core import BF16_ADDENDS, ModelSpec, OpenCore, ParameterSpec, UnitSpec, Visit
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
 from .files.incoming import Incoming
+from .going_on import first_state
+from .kept_scheduler import adopt, check_given
+from .loader import Loader, Loading
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .overlap import overlapping
 from .parameter import Managed
-from .run.progress import Progress
+from .run.progress import LOGGER, Progress
 from .settings import Settings
 from .store import Store
 from .units import Unit, units_of
 from .zero.spill import first_value, to_type
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-Initialized = tuple[Engine, Optimizer, "DataLoader[Any] | None", Any]
+Initialized = tuple[Engine, Optimizer, Loader | None, Any]
+MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
 
 
-def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
+def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
                model_parameters: Iterable[Any] | None = None, training_data: Any = None, lr_scheduler: Any = None, *,
                store: Store | str | os.PathLike[str] | None = None, core: OpenCore | None = None,
                config: Mapping[str, Any] | str | os.PathLike[str] | None = None, units: Sequence[str] = (),
                resident: Sequence[str] = (), weights: str | os.PathLike[str] | None = None,
-               settings: Settings | None = None, collate_fn: Callable[[list[Any]], Any] | None = None) -> Initialized:
+               settings: Settings | None = None, known: Mapping[str, Any] | None = None, ranks: Any = None,
+               shuffle: bool = True, shuffle_seed: int = 0, num_workers: int = 0, pin_memory: bool = False,
+               collate_fn: Callable[[list[Any]], Any] | None = None, args: Any = None,
+               config_params: Mapping[str, Any] | str | os.PathLike[str] | None = None, mpu: Any = None,
+               mesh_param: Any = None, dist_init_required: bool | None = None, distributed_port: int | None = None,
+               restore_random: bool = True) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
     the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's.
-    `optimizer` is one of torch's; None: AdamW of `model_parameters`, or of all that are trainable. `lr_scheduler` is
-    one of that optimizer, or a function that makes one of ours. `units`, `resident`: see units.py. `weights`: a
-    directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the model may be
-    on meta. `config`: DeepSpeed's JSON, see config.py; what is given beside it goes before it."""
-    read = None if config is None else read_config(config)
-    settings = settings or (read.settings if read else Settings())
+    `optimizer` is one of torch's, or a function that makes one of `model_parameters`; None: AdamW of these, or of all
+    that are trainable. `lr_scheduler` is one of that optimizer (see kept_scheduler.py), or a function that makes one of
+    ours. `restore_random`: a store that goes on puts the random states back, as they were when its newest step ended;
+    nothing is drawn or set later. `units`, `resident`: see units.py. `weights`: a directory of Hugging Face's, from
+    which each parameter of a new store is read when it is its turn; the model may be on meta. `config`: DeepSpeed's
+    JSON, see config.py; optimizer, scheduler and directories that are given beside it go before its own, and a Store or
+    Settings is merged with it. `known`: values of keys that it leaves to "auto", such as {"optimizer.params.lr": 2e-5}.
+    `ranks` False: of several processes that a launcher has started, each trains alone, in a directory of its own.
+    `training_data` is shuffled in each epoch by `shuffle_seed` and the epoch's number, unless `shuffle` is False, and
+    its loader goes on where a resumed training does (loader.py). Those from `args` to `distributed_port` are
+    DeepSpeed's: `args` may name the configuration, as args.deepspeed_config, and the others are nothing in one
+    process."""
+    processes.check(ranks)
+    deepspeed.check_arguments(mpu, mesh_param, dist_init_required)
+    config = deepspeed.config_of(config, config_params, args)
+    read, settings = read_configuration(config, known, settings, optimizer, lr_scheduler)
     lr_scheduler = lr_scheduler or (read.scheduler if read else None)
-    if read is not None and core is None:
-        store = read.store_at(store)
+    if read is not None:
+        _tell(read.note(store))
+        store = read.store_at(store) if core is None else store
     if isinstance(store, Store):
         update_order.check(store, settings)
     check_model(model, may_be_meta=weights is not None)
+    loader = None if training_data is None else Loader(
+        training_data, settings, Loading(shuffle, shuffle_seed, num_workers, pin_memory, collate_fn))
     if settings.dtype is not None:
         to_type(model, settings.dtype)
     mapped = mapped_optimizer(optimizer, model_parameters, model,
@@ -60,7 +81,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
     incoming = None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
-    spec = model_spec(cut, mapped, buffers.pack(model) if buffers.size(model) else None)
+    if lr_scheduler is not None:
+        check_given(lr_scheduler, mapped.groups)
+    spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
     opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
@@ -68,14 +91,35 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | None = None,
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
     engine = Engine(model, cut, opened, mapped, settings, spec.inference, progress)
-    scheduler = _scheduler(lr_scheduler, engine.optimizer)
-    if scheduler is not None:
-        engine.use_scheduler(scheduler)
-    loader = None
-    if training_data is not None:
-        loader = DataLoader(training_data, batch_size=settings.micro_batch or 1, collate_fn=collate_fn,
-                            drop_last=settings.drop_last)
+    try:
+        scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
+        engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
+    except BaseException:
+        engine.close()
+        raise
+    chosen = isinstance(store, Store) and store.gradient_type is not None
+    engine.binding.addends.checked = not chosen and settings.accumulation <= BF16_ADDENDS
+    if loader is not None:
+        engine.use_loader(loader)
     return engine, engine.optimizer, loader, scheduler
+
+
+def read_configuration(config: Any, known: Mapping[str, Any] | None, settings: Settings | None, optimizer: Any,
+                       lr_scheduler: Any) -> tuple[Config | None, Settings]:
+    """What a configuration says, and what it and `settings` say together."""
+    if config is None:
+        if known:
+            raise UsageError("penstock.initialize(known=...) has values of what a configuration leaves to \"auto\", "
+                             "and no config is given")
+        return None, settings or Settings()
+    own = [name for name, given in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if given is not None]
+    read = read_config(config, known, own=own)
+    return read, read.settings_with(settings)
+
+
+def _tell(note: str | None) -> None:
+    if note is not None:
+        LOGGER.warning("%s", note)
 
 
 def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, progress: Progress
@@ -91,7 +135,8 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
 
 def check_model(model: nn.Module, may_be_meta: bool) -> None:
     if not isinstance(model, nn.Module):
-        raise UsageError(f"penstock.initialize(model=...): a torch.nn.Module, not {type(model).__name__}")
+        raise UsageError(f"penstock.initialize(model=...): a torch.nn.Module, not {type(model).__name__}; what "
+                         "DeepSpeed takes as its first argument goes by name: penstock.initialize(args=..., model=...)")
     named = dict(model.named_parameters())
     if not named:
         raise ModelError(f"{type(model).__name__} has no parameters: there is nothing to manage")
@@ -123,6 +168,8 @@ def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn
     if optimizer is None:
         return map_parameters(parameters, model, make)
     if not isinstance(optimizer, torch.optim.Optimizer):
+        if callable(optimizer):
+            return map_parameters(parameters, model, optimizer)
         raise OptimizerError(f"optimizer: one of torch.optim, not {type(optimizer).__name__}")
     if parameters is not None:
         raise UsageError("optimizer and model_parameters were both given: the optimizer has its parameters; leave out "
@@ -130,14 +177,15 @@ def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn
     return map_optimizer(optimizer)
 
 
-def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None) -> ModelSpec:
+def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None, micro_batches: int = 1) -> ModelSpec:
     group_of = mapped.group_of()
     specs = [UnitSpec(unit.name, tuple(
         ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad, group_of.get(each, 0))
         for name, each in unit.own), unit.resident) for unit in cut if unit.index is not None]
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,
-                     mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra)
+                     mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra,
+                     micro_batches, first_state())
 
 
 def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tuple[Visit, ...]:
@@ -146,13 +194,5 @@ def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tu
     return tuple(each for each in reads if each)
 
 
-def _scheduler(given: Any, optimizer: Optimizer) -> Any:
-    """A scheduler made for the user's own optimizer goes on with ours: the groups are the same objects."""
-    if given is None:
-        return None
-    if isinstance(given, (torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)):
-        given.optimizer = optimizer
-        return given
-    if callable(given):
-        return given(optimizer)
-    raise UsageError(f"lr_scheduler: a scheduler of torch or a function that makes one, not {type(given).__name__}")
+def _first_directory(store: Store | str | os.PathLike[str]) -> str:
+    return store.paths()[0] if isinstance(store, Store) else os.fspath(store)

@@ -12,7 +12,7 @@ import torch
 
 from .binding import Binding
 from .core import Core, UpdateReport, UpdateRequest
-from .errors import OptimizerError, StorageError, UsageError
+from .errors import NonFiniteError, OptimizerError, StorageError, UsageError
 from .loss_scale import LossScale
 from .optimizer_kind import Mapped
 from .optimizer_state import OptimizerState, ParameterState
@@ -97,13 +97,14 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.check()
         if self._binding.spoiled is not None:
             raise UsageError(self._binding.spoiled)
+        self._binding.addends.check(self._binding.fed)
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
         self.report = self._core.update(replace(
             self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
         self._binding.end_completing()
         if self.report.updated:
-            clipped = 0 < self.clip < (self.report.gradient_norm or 0)
+            clipped = self.clip > 0 and is_clipped(self.report.gradient_norm or 0, self.clip)
             self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
             self.updates = step
             self._binding.updated()
@@ -112,6 +113,8 @@ class Optimizer(torch.optim.Optimizer):
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
         self.told(self.report)
+        if self.loss_scale is not None and self.loss_scale.is_in_vain():
+            raise NonFiniteError(self.loss_scale.told_in_vain())
         return self.report
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -163,7 +166,7 @@ class Optimizer(torch.optim.Optimizer):
             self.zero_grad()
             for index, values in state.items():
                 self._state[parameters[index]].take(values)
-            self.updates = updates
+            self.gone_back(updates)
 
     def go_back(self, updates: int) -> None:
         """The store is that step's snapshot, which snapshot_path finds."""
@@ -174,8 +177,17 @@ class Optimizer(torch.optim.Optimizer):
                                "callbacks=[penstock.hugging_face.KeepSnapshots(engine)]")
         self._visits.end()
         self._binding.go_back(self.snapshot_path(updates))
+        self.gone_back(updates)
+
+    def gone_back(self, updates: int) -> None:
+        """The store is at that step: as a training begins there."""
         self._binding.fed.clear()
-        self.updates = updates
+        self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS
 
 
 Optimizer.step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # step() says itself that it was called
+
+
+def is_clipped(norm: float, limit: float) -> bool:
+    """As the core and torch decide: by the factor limit / (norm + 1e-6)."""
+    return limit / (norm + 1e-6) < 1

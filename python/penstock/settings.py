@@ -9,18 +9,20 @@ import torch
 
 from .errors import UsageError
 from .loss_scale import LossScale
+from .said import Said
 
 Word = Literal["auto", "keep", "recompute"]
 WORDS = ("auto", "keep", "recompute")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a configuration says beside optimizer, scheduler and store. `activations`, to the same bits: "auto" keeps the
-    graph of each call of a unit from forward to backward, and gives whole calls up, the oldest first, when memory runs
-    short: these are recomputed. "keep" gives none up, "recompute" all. A mapping of units' names (patterns will do) to
-    these words says so for single units, and for all others by "*". `graph_budget_bytes` is how much graphs may take; None:
-    what the machine has. `room` is asked for that in its place: bytes that are free now."""
+class Settings(Said):
+    """What a configuration says beside optimizer, scheduler and store; beside one, the two are merged as with Store.
+    `activations`, to the same bits: "auto" keeps the graph of each call of a unit from forward to backward, and gives
+    whole calls up, the oldest first, when memory runs short: these are recomputed. "keep" gives none up, "recompute"
+    all. A mapping of units' names (patterns will do) to these words says so for single units, and for all others by
+    "*". `graph_budget_bytes` is how much graphs may take; None: what the machine has. `room` is asked for that in its
+    place: bytes that are free now."""
 
     accumulation: int = 1  # micro-batches of one step
     clip: float = 0.0  # largest global norm of the gradient; 0: none
@@ -34,6 +36,7 @@ class Settings:
     room: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for word in (self.activations_of_all, *self.activations_of_units.values()):
             if word not in WORDS:
                 raise UsageError(f"Settings(activations={self.activations!r}): there are 'auto', 'keep' and 'recompute'")

@@ -12,13 +12,14 @@ from .core import Core, ModelSpec, ReadWeight
 from .errors import UsageError
 from .native.core import NativeCore
 from .native.structs import DEVICES
+from .said import Said
 
 Tier = Literal["nvme", "cpu"]
 ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, bytes in all)
 
 
 @dataclass(frozen=True)
-class Store:
+class Store(Said):
     """Directories on local drives, one per drive, and how much memory may be used. Two engines never share one.
 
     A directory that is empty becomes a new store, with the model's weights as they are; one that holds this model is
@@ -40,6 +41,10 @@ class Store:
     opening, not with "speculative", nor with "balanced" and clipping. `trace`: a file for the picture of some steps,
     Chrome's JSON for ui.perfetto.dev, written when the engine is closed; of the steps since the opening those from the
     first to the last of `trace_steps`, counting from 1.
+
+    Beside a configuration the two are merged: what is given here is obeyed, what only the configuration says as well,
+    and where both say something of one setting, and not the same, penstock.initialize() refuses it by name. Directories
+    are those that are given here.
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -78,8 +83,8 @@ class Store:
         """Where torch computes."""
         kind, _, index = self.device.partition(":")
         if kind not in DEVICES or (index and (kind != "cuda" or not index.isdecimal())):
-            raise UsageError(f"Store(device='{self.device}'): there are 'cpu', 'cuda', and 'cuda:N' for the GPU of "
-                             "that number")
+            raise UsageError(f"Store(device='{self.device}'), memory.device of a configuration: there are 'cpu', "
+                             "'cuda', and 'cuda:N' for the GPU of that number")
         if kind != "cuda":
             return torch.device("cpu")
         if not torch.cuda.is_available():

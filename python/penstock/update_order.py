@@ -18,25 +18,27 @@ def check(store: Store, settings: Settings) -> None:
     if order not in WITHIN:
         return
     if settings.loss_scale is not None:
-        raise UsageError(f"update_order '{order}' with fp16: a step whose gradient overflows is skipped, which is known "
-                         "after backward; take 'deferred', or bfloat16")
+        raise UsageError(f"Store(update_order='{order}'), run.update_order of a configuration, with fp16: a step whose "
+                         "gradient overflows is skipped, which is known after backward; say 'deferred' there, or take "
+                         "bfloat16")
     if settings.clip == 0:
         return
     if order == "in_backward":
-        raise UsageError("update_order 'in_backward' updates units before the norm of the gradient is known: "
-                         f"gradient_clipping {settings.clip:g} needs 'speculative', 'deferred' or 'after_backward'")
+        raise UsageError("Store(update_order='in_backward'), run.update_order of a configuration, updates units before "
+                         f"the norm of the gradient is known: gradient_clipping {settings.clip:g} needs 'speculative', "
+                         "'deferred' or 'after_backward' there, or be 0")
     if store.commit_steps != 1 or store.weights != "nvme" or store.states != "nvme" or store.fill_host_budget:
-        raise UsageError(f"update_order '{order}' updates again, from what is committed and on NVMe, where a gradient "
-                         "is clipped after all: it needs commit_steps 1, weights and states on 'nvme', and no "
-                         "fill_host_budget")
+        raise UsageError(f"Store(update_order='{order}'), run.update_order of a configuration, updates again, from "
+                         "what is committed and on NVMe, where a gradient is clipped after all: it needs commit_steps "
+                         "1, weights and states on 'nvme', and no fill_host_budget")
 
 
 def in_vain(order: str, has_buffers: bool) -> str | None:
     """What to say of an order that a model does not get."""
     if taken(order, has_buffers) == order:
         return None
-    return (f"update_order '{order}' is '{taken(order, has_buffers)}' for this model: its buffers are written before the "
-            "step that they belong to")
+    return (f"Store(update_order='{order}') is '{taken(order, has_buffers)}' for this model: its buffers are "
+            "written before the step that they belong to")
 
 
 def taken(order: str, has_buffers: bool) -> str:

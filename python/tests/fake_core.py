@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from fake_optimizers import update_parameter
-from penstock.core import (Core, ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport, UpdateRequest, Visit,
-                           What)
+from penstock.core import (BF16_ADDENDS, Core, ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport,
+                           UpdateRequest, Visit, What)
 from penstock.errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
 
 Place = tuple[int, int]
@@ -42,7 +42,7 @@ class FakeCore:
             for u, i in self.places:
                 self._set_weight((u, i), first(u, i))
             self.store["extra"] = {"bytes": None if model.extra is None else model.extra.clone()}
-            self._commit({})
+            self._commit(model.client_state)
         self.sums: dict[Place, torch.Tensor] = {}
         self.resident = {(u, i): self.store["weight"][u, i].clone() for u, i in self.places if self.units[u].resident}
         streamed = [u for u, unit in enumerate(self.units) if not unit.resident]
@@ -104,7 +104,8 @@ class FakeCore:
         self._check(spec.trainable, f"a gradient of '{spec.name}', which is frozen")
         fresh = (unit, index) not in self.sums
         if fresh:
-            self.sums[unit, index] = torch.full((spec.numel,), float("nan"), dtype=spec.dtype)
+            few = self.model.micro_batches <= BF16_ADDENDS
+            self.sums[unit, index] = torch.full((spec.numel,), float("nan"), dtype=spec.dtype if few else torch.float32)
         return OpenSum(self.sums[unit, index], fresh)
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:

@@ -113,8 +113,10 @@ def test_what_the_caller_gives_goes_before_the_directory_of_the_configuration(tm
     assert config.store_at(None) is config.store and config.store.host_budget_bytes == 1 << 30
     given = config.store_at(tmp_path)
     assert given.paths() == [str(tmp_path)] and given.weights == "cpu"
+    merged = config.store_at(penstock.Store(tmp_path))
+    assert merged.paths() == [str(tmp_path)] and merged.weights == "cpu" and merged.host_budget_bytes == 1 << 30
     own = penstock.Store(tmp_path)
-    assert config.store_at(own) is own and read_config({}).store_at(None) is None
+    assert read_config({}).store_at(own) == own and read_config({}).store_at(None) is None
 
 
 @pytest.mark.parametrize("kind, params", [
@@ -187,10 +189,79 @@ def test_config_show_says_what_each_auto_became(tmp_path, capsys):
     assert main(["config", "show", str(tmp_path / "none.json")]) == 2
 
 
-def test_auto_is_as_if_it_were_not_said():
-    engine, optimizer, _, _ = open_engine({"train_batch_size": "auto", "gradient_clipping": "auto", "bf16": {
-        "enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}}})
-    assert engine.gradient_accumulation_steps() == 1 and optimizer.param_groups[0]["lr"] == 1e-3
+AUTO = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto", "bf16": {"enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {
+            "lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}, "scheduler": {
+                "type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}}
+NUMBERS = {"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2, "optimizer.params.lr": 0.25,
+           "optimizer.params.betas": [0.8, 0.9], "optimizer.params.weight_decay": 0.5,
+           "scheduler.params.warmup_num_steps": 4}
+
+
+def test_an_auto_that_decides_numbers_is_not_guessed():
+    with pytest.raises(penstock.UsageError) as told:
+        open_engine(AUTO)
+    assert all(key in str(told.value) for key in NUMBERS) and "known={" in str(told.value)
+    assert "gradient_clipping" not in str(told.value) and "params.eps" not in str(told.value)
+    engine, optimizer, loader, _ = open_engine(AUTO, known=NUMBERS, training_data=list(range(6)))
+    group = optimizer.param_groups[0]
+    assert engine.gradient_accumulation_steps() == 2 and loader.batch_size == 3
+    assert group["betas"] == (0.8, 0.9) and group["weight_decay"] == 0.5 and group["initial_lr"] == 0.25
+
+
+@pytest.mark.parametrize("missing", NUMBERS)
+def test_each_number_that_is_missing_is_named_and_no_other(missing):
+    with pytest.raises(penstock.UsageError) as told:
+        open_engine(AUTO, known={key: value for key, value in NUMBERS.items() if key != missing})
+    assert [key for key in NUMBERS if key in str(told.value)] == [missing]
+
+
+def test_batch_sizes_that_follow_are_not_asked_for():
+    engine, *_ = open_engine({"train_batch_size": 8, "train_micro_batch_size_per_gpu": "auto",
+                              "gradient_accumulation_steps": 4})
+    assert engine.train_micro_batch_size_per_gpu() == 2 and engine.train_batch_size() == 8
+    engine, *_ = open_engine({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 2})
+    assert engine.gradient_accumulation_steps() == 1 and engine.train_batch_size() == 2
+
+
+def test_an_optimizer_and_a_scheduler_that_are_given_need_no_numbers_of_the_configuration():
+    text = {key: AUTO[key] for key in ("optimizer", "scheduler")}
+    model = small.Stack()
+    own = torch.optim.SGD(model.parameters(), lr=0.5)
+    with pytest.raises(penstock.UsageError, match="scheduler.params.warmup_num_steps") as told:
+        penstock.initialize(model, own, core=OpenFakeCore(), config=text)
+    assert "optimizer.params" not in str(told.value)
+    scheduler = torch.optim.lr_scheduler.ConstantLR(own)
+    _, optimizer, _, given = penstock.initialize(model, own, core=OpenFakeCore(), config=text, lr_scheduler=scheduler)
+    assert given is scheduler and optimizer.param_groups is own.param_groups
+
+
+def test_values_that_nobody_asks_for_are_refused_by_name():
+    with pytest.raises(penstock.UsageError, match="no config is given"):
+        penstock.initialize(small.Stack(), core=OpenFakeCore(), known={"optimizer.params.lr": 1})
+    with pytest.raises(penstock.UsageError, match="'optimizer.params.learning_rate', which there is not"):
+        open_engine({}, known={"optimizer.params.learning_rate": 1})
+
+
+def test_what_is_not_as_it_is_written_is_told_once_and_in_one_line(caplog):
+    config = {"bf16": {"enabled": "auto"}, "wall_clock_breakdown": True, "aio": {"block_size": 4096},
+              "zero_optimization": {"stage": 2, "overlap_comm": True}}
+    open_engine(config)
+    (told,) = [each.getMessage() for each in caplog.records if each.name == "penstock"]
+    assert "\n" not in told
+    for part in ("bf16.enabled = false", "gradient_clipping = 1.0", "zero_optimization.stage (where", "aio.block_size",
+                 "wall_clock_breakdown", "zero_optimization.overlap_comm", "config show"):
+        assert part in told, told
+    caplog.clear()
+    open_engine({"gradient_clipping": 1.0, "bf16": {"enabled": False}})
+    assert not [each for each in caplog.records if each.name == "penstock"]
+
+
+def test_an_optimizer_that_goes_before_the_configurations_is_told(caplog):
+    model = small.Stack()
+    penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=1), core=OpenFakeCore(), config={
+        "gradient_clipping": 1, "optimizer": {"type": "AdamW", "params": {"lr": 3}}})
+    assert "without effect: optimizer." in caplog.text
 
 
 def test_a_step_that_overflows_is_skipped_and_halves_the_scale():

@@ -47,7 +47,11 @@ def test_a_configuration_that_others_wrote_trains_or_says_why_not(file):
         assert resolved["wrong"] == []
         trains(read_config(file, KNOWN))
     accounted(text, resolved)
-    ROWS[file.stem] = row(file.stem, text.splitlines()[0].removeprefix("// from: "), resolved)
+    asked = config_library.resolve(text, file.name)["missing"]
+    ROWS[file.stem] = row(file.stem, text.splitlines()[0].removeprefix("// from: "), resolved, asked)
+    if asked:
+        with pytest.raises(penstock.UsageError, match=asked[0]):
+            read_config(file)
 
 
 def trains(config: penstock.config.Config) -> None:
@@ -76,12 +80,12 @@ def accounted(text: str, resolved: dict) -> None:
     visit(json.loads("\n".join(text.splitlines()[1:])), "")
 
 
-def row(name: str, source: str, resolved: dict) -> str:
+def row(name: str, source: str, resolved: dict, asked: list[str]) -> str:
     wrong = resolved["wrong"]
     ruled = [f"{each['key']} = {each['became']}" for each in resolved["auto"]
              if each["rule"] != "the value that the caller knows"]
     return (f"| `{name}` | {source} | {'refused: ' + '; '.join(wrong) if wrong else 'trains'} "
-            f"| {'; '.join(ruled)} "
+            f"| {', '.join(each.rpartition('.')[2] for each in asked)} | {'; '.join(ruled)} "
             f"| {'; '.join(each['key'] + ': ' + each['became'] for each in resolved['translated'])} "
             f"| {len(resolved['without_effect'])} |").replace("\n", " ")
 
@@ -91,11 +95,12 @@ def write_table() -> None:
         "# Configurations that others wrote", "",
         "Written by tests/test_config_list.py: files of `tests/configurations/` (keys and values of their sources),",
         "read as they are. Values for `auto` are like those that transformers' `Trainer` or Accelerate fill in, and",
-        "where they know none, the rule's, which the table shows. *Trains*: a step of a small model over the tests'",
-        "stand-in core. `python -m penstock config show FILE` says the same of yours, key by key.", "",
+        "where they know none, the rule's, which the table shows. *Asks for*: what the error lists where nobody knows",
+        "it (`known=`). *Trains*: a step of a small model over the tests' stand-in core.",
+        "`python -m penstock config show FILE` says the same of yours, key by key.", "",
         f"{len(FILES) - len(REFUSED)} of {len(FILES)} train, {len(REFUSED)} are refused by name.", "",
-        "| file | from | outcome | `auto` by its rule | read as something else | keys without effect here |",
-        "|---|---|---|---|---|---|"]
+        "| file | from | outcome | asks for | `auto` by its rule | read as something else | keys without effect here |",
+        "|---|---|---|---|---|---|---|"]
     lines += [ROWS[file.stem] for file in FILES]
     new = TABLE.with_suffix(".new")
     new.write_text("\n".join(lines) + "\n")

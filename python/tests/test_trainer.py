@@ -119,3 +119,38 @@ def test_trainer_does_not_begin_anew_on_a_store_that_was_stopped(tmp_path):
     run("trainer_managed.py", tmp_path, 2)
     shutil.rmtree(tmp_path / "out")
     run("trainer_managed.py", tmp_path, 2, killed=True)
+
+
+AUTO = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto", "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"},
+        "optimizer": {"type": "AdamW", "params": {
+            "lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+        "scheduler": {"type": "WarmupDecayLR", "params": {
+            "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}}
+
+
+@pytest.mark.parametrize("options, steps", [
+    ({"max_steps": 40, "warmup_steps": 5, "bf16": True}, None), ({"warmup_steps": 0.1, "max_grad_norm": 0.5}, 30),
+    ({"per_device_train_batch_size": 3, "gradient_accumulation_steps": 4, "max_steps": 7}, None)])
+def test_trainers_arguments_fill_in_what_transformers_fills_in(options, steps, tmp_path, monkeypatch):
+    import transformers
+    from accelerate.utils.deepspeed import HfDeepSpeedConfig
+    from transformers.integrations import deepspeed as integration
+
+    from penstock.config import read_config
+    from penstock.hugging_face import known_values
+    monkeypatch.setattr(integration, "dep_version_check", lambda _: None)  # it is not installed
+    monkeypatch.setattr(integration, "set_hf_deepspeed_config", lambda _: None)
+
+    class Config(integration.HfTrainerDeepSpeedConfig, HfDeepSpeedConfig):
+        pass
+    arguments = transformers.TrainingArguments(tmp_path, learning_rate=3e-4, weight_decay=0.1, adam_beta2=0.95,
+                                               use_cpu=True, report_to=[], **options)
+    theirs = Config(json.loads(json.dumps(AUTO)))
+    theirs.trainer_config_process(arguments)
+    theirs.fill_only("optimizer.params.lr", arguments.learning_rate)
+    total = steps or arguments.max_steps
+    theirs.fill_only("scheduler.params.total_num_steps", total)
+    theirs.fill_only("scheduler.params.warmup_num_steps", arguments.get_warmup_steps(total))
+    filled, own = read_config(theirs.config).resolved["values"], read_config(AUTO, known_values(arguments, steps))
+    assert own.resolved["values"] == filled and own.resolved["missing"] == []

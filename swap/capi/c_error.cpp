@@ -34,6 +34,8 @@ penstock_status status_of(StoreError::Kind kind) noexcept {
             return PENSTOCK_DAMAGED;
         case StoreError::Kind::poisoned:
             return PENSTOCK_POISONED;
+        case StoreError::Kind::memory:
+            return PENSTOCK_USAGE;
         default:
             return PENSTOCK_STORAGE;
     }

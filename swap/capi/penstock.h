@@ -296,7 +296,7 @@ typedef enum penstock_kind { PENSTOCK_READ = 0, PENSTOCK_WRITE = 1, PENSTOCK_COM
 typedef struct penstock_result {
     size_t struct_bytes;  // sizeof(penstock_result), set by the caller; stays
     penstock_kind kind;
-    penstock_status status;  // OK, STORAGE, DAMAGED, POISONED
+    penstock_status status;  // OK, STORAGE, DAMAGED, POISONED; USAGE: the kernel cannot reach the memory (EFAULT)
     void* user;              // as given
     const char* message;     // empty when OK; valid until the next penstock_next or penstock_store_close
     // Not 0: the device has not answered by the deadline and may still read or write this memory. It must stay

@@ -7,6 +7,7 @@
 #include "swap/store/spare_text.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -173,15 +174,7 @@ void StoreState::write_finished(TileOperation& operation) noexcept {
     const auto& error = operation.Transfer::error();
     failed_tiles += static_cast<std::uint32_t>(error.has_value()) - static_cast<std::uint32_t>(its_work.failed);
     its_work.failed = error.has_value();
-    if (!error) return;
-    operation.error_ =
-        StoreError{.kind = StoreError::Kind::io,
-                   .message = text_or_less([&] {
-                       return fmt::format(
-                           "{} could not be written: {}. The last committed generation is whole; check the "
-                           "device (dmesg, free space), then open the store again.",
-                           describe(place_of(operation)), error->message());
-                   })};
+    if (error) operation.error_ = not_written(place_of(operation), *error);
 }
 
 bool StoreState::read_finished(TileOperation& operation) noexcept {
@@ -206,6 +199,20 @@ bool StoreState::read_finished(TileOperation& operation) noexcept {
     return true;
 }
 
+// The drive is well where it was never asked: the kernel found no memory at the caller's address.
+StoreError StoreState::not_written(const ReadPlace& place, const aio::IoError& error) const noexcept {
+    const bool of_memory = error.errno_value == EFAULT;
+    return {.kind = of_memory ? StoreError::Kind::memory : StoreError::Kind::io,
+            .message = text_or_less([&] {
+                return fmt::format("{} could not be written: {}. {}", describe(place), error.message(),
+                                   of_memory ? "The kernel cannot read the memory that was given: it must stay mapped "
+                                               "until the result, readable, and be no device's. The last committed "
+                                               "generation is whole; write the tile again from other memory."
+                                             : "The last committed generation is whole; check the device (dmesg, free "
+                                               "space), then open the store again.");
+            })};
+}
+
 StoreError StoreState::unwritten(const ReadPlace& place) const noexcept {
     return {.kind = StoreError::Kind::poisoned,
             .message = text_or_less(
@@ -213,10 +220,15 @@ StoreError StoreState::unwritten(const ReadPlace& place) const noexcept {
 }
 
 StoreError StoreState::unread(const ReadPlace& place, const aio::IoError& error) const noexcept {
-    return {.kind = StoreError::Kind::io, .message = text_or_less([&] {
-                                              return fmt::format("{} could not be read: {}. {}.", describe(place),
-                                                                 error.message(), remedy());
-                                          })};
+    const bool of_memory = error.errno_value == EFAULT;
+    return {.kind = of_memory ? StoreError::Kind::memory : StoreError::Kind::io,
+            .message = text_or_less([&] {
+                return fmt::format("{} could not be read: {}. {}.", describe(place), error.message(),
+                                   of_memory ? "The kernel cannot write to the memory that was given: it must stay "
+                                               "mapped until the result, writable, and be no device's; the tile is as "
+                                               "it was, read it into other memory"
+                                             : remedy());
+            })};
 }
 
 StoreError StoreState::damaged(const ReadPlace& place) const noexcept {

@@ -68,7 +68,8 @@ struct StoreState final : CommitListener {
     void refuse(TileOperation& operation);
     void tile_finished(TileOperation& operation) noexcept;
     void write_finished(TileOperation& operation) noexcept;
-    bool read_finished(TileOperation& operation) noexcept;        // false: it is being checked, or read again
+    bool read_finished(TileOperation& operation) noexcept;  // false: it is being checked, or read again
+    StoreError not_written(const ReadPlace& place, const aio::IoError& error) const noexcept;
     StoreError unwritten(const ReadPlace& place) const noexcept;  // of a poisoned store
     StoreError unread(const ReadPlace& place, const aio::IoError& error) const noexcept;
     StoreError damaged(const ReadPlace& place) const noexcept;

@@ -37,9 +37,10 @@ struct StoreState;  // swap/store/store_state.h: the implementation's
 // file, offset, cause, remedy.
 struct StoreError {
     enum class Kind : std::uint8_t {
-        io,       // the device said no
-        damaged,  // the bytes are not the ones that were written (after a second read)
-        poisoned  // an earlier flush or commit failed: nothing can be written or committed any more
+        io,        // the device said no
+        damaged,   // the bytes are not the ones that were written (after a second read)
+        poisoned,  // an earlier flush or commit failed: nothing can be written or committed any more
+        memory     // the caller's, which the kernel cannot reach (EFAULT): the device was not asked
     };
     Kind kind = Kind::io;
     std::string message;

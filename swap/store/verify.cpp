@@ -83,7 +83,7 @@ void SecondReading::tile_checked(std::uint32_t index, bool right, const std::opt
     StoreError problem = store_.second_reading(tile, right, error);
     if (right) return;
     damaged_.push_back(tile);
-    if (problem.kind == StoreError::Kind::io) ++unread_tiles_;
+    if (problem.kind != StoreError::Kind::damaged) ++unread_tiles_;
     if (messages_.size() < max_messages) messages_.push_back(std::move(problem.message));
 }
 

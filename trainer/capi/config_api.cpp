@@ -31,7 +31,8 @@ penstock_status resolve(const penstock_config_text* given, penstock_config** con
     const auto text = store::taken(given, least, "penstock_config_text");
     store::required(text.json, "penstock_config_text.json");
     store::required(text.name, "penstock_config_text.name");
-    const ResolvedConfig resolved = resolve_config(text.json, text.name, text.known == nullptr ? "{}" : text.known);
+    const ResolvedConfig resolved = resolve_config(text.json, text.name, text.known == nullptr ? "{}" : text.known,
+                                                   text.own == nullptr ? "[]" : text.own);
     *config = std::make_unique<penstock_config>(penstock_config{resolved.json}).release();
     if (resolved.wrong.empty()) return PENSTOCK_OK;
     return store::tell(error, PENSTOCK_USAGE, message_of(text.name, resolved));

@@ -15,6 +15,7 @@
 //    "translated": [{"key", "value", "became", "because"}],
 //    "without_effect": [{"key", "because"}],
 //    "auto": [{"key", "became", "rule"}],        each "auto" of the text; became null: nobody knows it
+//    "missing": ["optimizer.params.lr", ...],    of these what decides numbers, to be asked for before a training
 //    "wrong": ["key 'optimzer' is unknown; the nearest known one is 'optimizer'", ...]}
 // "obeyed" has every key that is obeyed; the other lists what the text says. Where "wrong" is not empty, the status is
 // PENSTOCK_USAGE and the other lists are of what could be read.
@@ -40,6 +41,9 @@ typedef struct penstock_config_text {
     // What the caller knows of keys that the text leaves to "auto", as JSON: {"optimizer.params.lr": 2e-5}. Keys that
     // are not "auto" go before it. NULL: nothing.
     const char* known;
+    // Sections that the caller brings itself, as JSON: ["optimizer", "scheduler"]. What the text says of them is
+    // without effect. NULL: none.
+    const char* own;
 } penstock_config_text;
 
 typedef struct penstock_config penstock_config;

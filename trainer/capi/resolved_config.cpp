@@ -1,6 +1,7 @@
 #include "trainer/capi/resolved_config.h"
 
 #include "aio/words/error.h"
+#include "trainer/capi/missing_values.h"
 #include "trainer/capi/package_values.h"
 #include "trainer/config/config.h"
 #include "trainer/config/derived_settings.h"
@@ -31,12 +32,17 @@ bool is_auto(const json& value) {
 // Reads the text key by key, gathers what is wrong, and goes on.
 class Resolver {
    public:
-    Resolver(const std::string& name, json known) : settings_(name), known_(std::move(known)) {}
+    Resolver(const std::string& name, json known, json own)
+        : settings_(name), known_(std::move(known)), own_(std::move(own)) {}
 
     void read(const json& section, const std::string& path) {
         for (const auto& [name, value] : section.items()) {
             const std::string key_path = path.empty() ? name : path + "." + name;
             if (value.is_null()) continue;  // as where it is not said
+            if (is_own(key_path)) {
+                note_without(key_path, "the program brings its own");
+                continue;
+            }
             if (const KeySpec* key = find_key(key_path, Client::package)) {
                 read_key(*key, value);
             } else if (!is_section(key_path, Client::package)) {
@@ -50,6 +56,10 @@ class Resolver {
     }
 
     void finish() {
+        for (const auto& [path, value] : known_.items())
+            if (find_key(path, Client::package) == nullptr)
+                wrong(fmt::format("a value is known for key '{}', which there is not; the nearest one is '{}'", path,
+                                  nearest_key(path, Client::package)));
         for (const KeySpec* key : keys_of(Client::package)) fill_fallback(*key);
         check_precision();
         check_single_values();
@@ -69,13 +79,11 @@ class Resolver {
     void wrong(std::string problem) { wrong_.push_back(std::move(problem)); }
 
     ResolvedConfig result() {
-        json out = {{"name", settings_.file()},
-                    {"values", json::object()},
-                    {"obeyed", json::array()},
-                    {"translated", translated_},
-                    {"without_effect", without_},
-                    {"auto", json::array()},
-                    {"wrong", wrong_}};
+        const std::vector<std::string> missing = missing_values();
+        json out = {{"name", settings_.file()},   {"values", json::object()},
+                    {"obeyed", json::array()},    {"translated", translated_},
+                    {"without_effect", without_}, {"auto", json::array()},
+                    {"missing", missing},         {"wrong", wrong_}};
         for (const KeySpec* key : keys_of(Client::package)) {
             const std::string path(key->path);
             if (key->package.effect == Effect::without || key->package.effect == Effect::off) continue;
@@ -86,7 +94,11 @@ class Resolver {
                     {{"key", path}, {"value", value_of(path)}, {"from", source_of(path)}, {"what", key->help}});
         }
         for (const auto& [path, rule] : automatic_)
-            out["auto"].push_back({{"key", path}, {"became", value_of(became_of(path))}, {"rule", rule}});
+            out["auto"].push_back(
+                {{"key", path},
+                 {"became",
+                  std::ranges::find(missing, path) == missing.end() ? value_of(became_of(path)) : json(nullptr)},
+                 {"rule", rule}});
         return {.json = out.dump(-1, ' ', false, json::error_handler_t::replace), .wrong = wrong_};
     }
 
@@ -249,6 +261,15 @@ class Resolver {
         if (is_automatic(key) && !settings_.has(key)) settings_.derive(key, settings_.number("optimizer.params.lr"));
     }
 
+    bool is_own(const std::string& section) const { return std::ranges::find(own_, json(section)) != own_.end(); }
+
+    // Where the text could not be read, nothing was derived.
+    std::vector<std::string> missing_values() const {
+        std::vector<std::string> paths;
+        for (const auto& [path, rule] : automatic_) paths.push_back(path);
+        return trainer::missing_values(settings_, paths);
+    }
+
     bool is_automatic(const std::string& path) const {
         return std::ranges::any_of(automatic_, [&](const auto& one) { return became_of(one.first) == path; });
     }
@@ -281,6 +302,7 @@ class Resolver {
 
     Settings settings_;
     json known_;
+    json own_;
     std::map<std::string, SettingValue> given_;
     std::vector<std::pair<std::string, std::string>> automatic_;  // key, rule
     json translated_ = json::array();
@@ -288,12 +310,13 @@ class Resolver {
     std::vector<std::string> wrong_;
 };
 
-// Nothing where it is none: then `resolver` knows why.
-std::optional<json> object_of(Resolver& resolver, std::string_view text, const std::string& name) {
+// Nothing where it is none of that type: then `resolver` knows why.
+std::optional<json> read_as(json::value_t type, const char* expected, Resolver& resolver, std::string_view text,
+                            const std::string& name) {
     try {
         json read = parse_config(text, name);
-        if (read.is_object()) return read;
-        resolver.wrong(fmt::format("is {}; expected a configuration in braces", kind_of(read)));
+        if (read.type() == type) return read;
+        resolver.wrong(fmt::format("is {}; expected {}", kind_of(read), expected));
     } catch (const Error& error) {
         resolver.wrong(std::string(error.what()).substr(name.size() + 2));
     }
@@ -302,12 +325,16 @@ std::optional<json> object_of(Resolver& resolver, std::string_view text, const s
 
 }  // namespace
 
-ResolvedConfig resolve_config(std::string_view text, const std::string& name, std::string_view known) {
-    Resolver unknown(name, json::object());
-    const std::optional<json> values = object_of(unknown, known, "known values");
-    if (!values) return unknown.result();
-    Resolver resolver(name, *values);
-    const std::optional<json> root = object_of(resolver, text, name);
+ResolvedConfig resolve_config(std::string_view text, const std::string& name, std::string_view known,
+                              std::string_view own) {
+    constexpr auto braces = "a configuration in braces";
+    Resolver unknown(name, json::object(), json::array());
+    const std::optional<json> values = read_as(json::value_t::object, braces, unknown, known, "known values");
+    const std::optional<json> sections =
+        read_as(json::value_t::array, "a list of sections in brackets", unknown, own, "own sections");
+    if (!values || !sections) return unknown.result();
+    Resolver resolver(name, *values, *sections);
+    const std::optional<json> root = read_as(json::value_t::object, braces, resolver, text, name);
     if (!root) return resolver.result();
     resolver.read(*root, "");
     resolver.finish();

@@ -12,7 +12,9 @@ struct ResolvedConfig {
     std::vector<std::string> wrong;  // one line each
 };
 
-// `name` is what it is called; `known`: JSON of values for keys that are "auto". What is wrong is no exception.
-ResolvedConfig resolve_config(std::string_view text, const std::string& name, std::string_view known);
+// `name` is what it is called; `known`: JSON of values for keys that are "auto"; `own`: JSON of the sections that the
+// client brings itself. What is wrong is no exception.
+ResolvedConfig resolve_config(std::string_view text, const std::string& name, std::string_view known,
+                              std::string_view own = "[]");
 
 }  // namespace penstock::trainer

@@ -132,6 +132,11 @@ void derive_optimizer(Settings& settings) {
     for (auto& [key, value] : optimizer_defaults(settings)) settings.derive(key, std::move(value));
 }
 
+bool is_param_of_schedule(std::string_view type, std::string_view param) {
+    const std::vector<std::string_view>& own = std::ranges::find(schedule_keys(), type, &ScheduleKeys::type)->params;
+    return std::ranges::find(own, param) != own.end();
+}
+
 void derive_schedule(Settings& settings) {
     const std::string& type = settings.text("scheduler.type");
     // Where the program ends, a decay ends.

@@ -3,6 +3,8 @@
 
 #include "trainer/config/settings.h"
 
+#include <string_view>
+
 namespace penstock::trainer {
 
 // The parts, which throw Error (usage) each. DeepSpeed's identity on one rank: train_batch_size =
@@ -10,6 +12,8 @@ namespace penstock::trainer {
 void derive_batch_sizes(Settings& settings);
 void derive_optimizer(Settings& settings);
 void derive_schedule(Settings& settings);  // REQUIRES: optimizer.params.lr
+// By the last word of its key.
+bool is_param_of_schedule(std::string_view type, std::string_view param);
 
 // The settings with every value that follows from others. Throws Error (usage) where what is given does not go
 // together, or has no effect.

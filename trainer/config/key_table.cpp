@@ -33,7 +33,10 @@ constexpr Text optimizer_params{"optimizer.params"};
 constexpr std::array<std::string_view, 2> gradient_types{word_of(zero::PlaneType::bf16),
                                                          word_of(zero::PlaneType::fp32)};
 constexpr PackageRule obeyed{.effect = Effect::obeyed};
-constexpr std::string_view own_io = "the store chooses blocks and depth by what it reads and writes";
+constexpr PackageRule known_alone{.effect = Effect::obeyed, .automatic = "what the caller knows", .needed = true};
+constexpr std::string_view own_io =
+    "the package moves 1 MiB at a time, with up to 8 MiB in flight each way on each drive; DeepSpeed's values are for "
+    "its own I/O";
 constexpr std::array<std::string_view, 6> package_schedules{"none",           "WarmupLR", "WarmupDecayLR",
                                                             "WarmupCosineLR", "OneCycle", "LRRangeTest"};
 // DeepSpeed's classes for one algorithm.
@@ -102,15 +105,15 @@ constexpr std::array key_list = {
     // DeepSpeed's names and meaning.
     KeySpec{"train_batch_size", integer, "(micro-batch × accumulation)", {1, million}, {}, fixed,
             "rows of one step; the identity of the three is checked"}
-            .shared({.effect = Effect::obeyed, .automatic = "micro-batch × accumulation"}),
+            .shared({.effect = Effect::obeyed, .automatic = "micro-batch × accumulation", .needed = true}),
     KeySpec{"train_micro_batch_size_per_gpu", integer, "(train_batch_size ÷ accumulation, or 1)",
             {1, million}, {}, fixed, "rows that are computed at once",
             place<&Config::micro_batch_rows>}
-            .shared({.effect = Effect::obeyed, .automatic = "train_batch_size ÷ accumulation, or 1"}),
+            .shared({.effect = Effect::obeyed, .automatic = "train_batch_size ÷ accumulation", .needed = true}),
     KeySpec{"gradient_accumulation_steps", integer, "(train_batch_size ÷ micro-batch, or 1)", {1, million}, {}, fixed,
             "micro-batches of one step",
             place<&Config::micro_batches>}
-            .shared({.effect = Effect::obeyed, .automatic = "train_batch_size ÷ micro-batch, or 1"}),
+            .shared({.effect = Effect::obeyed, .automatic = "train_batch_size ÷ micro-batch", .needed = true}),
     KeySpec{"gradient_clipping", number, "1.0", {0, million}, {}, fixed, "limit of the global gradient norm; 0: none",
             session<&Session::engine, &engine::EngineOptions::gradient_clipping>}
             .shared({.effect = Effect::obeyed, .automatic = "1, as where it is not said"}),
@@ -119,11 +122,11 @@ constexpr std::array key_list = {
             .shared({.effect = Effect::obeyed, .aliases = optimizer_aliases}),
     KeySpec{"optimizer.params.lr", number, "", {0, 1000}, {}, fixed, "learning rate",
             optimizer_default<&Optimizer::learning_rate>}
-            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
+            .shared(known_alone),
     KeySpec{"optimizer.params.betas", pair, "([0.9, 0.999]; Lion: [0.9, 0.99])", {0, 0.99999999}, {}, fixed,
             "AdamW, Adam: decay of the two moments; Lion: of the direction and of the moment",
             optimizer<&Optimizer::betas>}
-            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
+            .shared(known_alone),
     KeySpec{"optimizer.params.eps", number, "(1e-8; Adagrad: 1e-10)", {1e-30, 1}, {}, fixed,
             "AdamW, Adam, Adagrad: added to the root of the second moment",
             optimizer<&Optimizer::epsilon>}
@@ -131,14 +134,14 @@ constexpr std::array key_list = {
     KeySpec{"optimizer.params.weight_decay", number, "", {0, 1000}, {}, fixed,
             "AdamW, Adam, Lion: decoupled weight decay; SGD, Adagrad: an L2 penalty",
             optimizer_default<&Optimizer::weight_decay>}
-            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
+            .shared(known_alone),
     KeySpec{"optimizer.params.adam_w_mode", boolean, "(true)", {}, {}, fixed,
             "Adam: true: the same as AdamW; false: an L2 penalty in place of decoupled weight decay",
             optimizer<&Optimizer::adam_w_mode>}
             .shared({.effect = Effect::obeyed, .automatic = "true"}),
     KeySpec{"optimizer.params.momentum", number, "(0)", {0, 1000}, {}, fixed, "SGD: 0: no moment is kept",
             optimizer<&Optimizer::momentum>}
-            .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
+            .shared(known_alone),
     KeySpec{"optimizer.params.dampening", number, "(0)", {-1000, 1000}, {}, fixed, "SGD: of the momentum",
             optimizer<&Optimizer::dampening>}
             .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
@@ -161,7 +164,7 @@ constexpr std::array key_list = {
             .shared({.effect = Effect::obeyed, .choices = package_schedules}),
     KeySpec{"scheduler.params.warmup_min_lr", number, "", {0, 1000}, {}, fixed, "WarmupLR, WarmupDecayLR: first rate",
             schedule_default<&Schedule::warmup_min_lr>}
-            .shared({.effect = Effect::obeyed, .automatic = "0"}),
+            .shared(known_alone),
     KeySpec{"scheduler.params.warmup_max_lr", number, "(optimizer.params.lr)", {0, 1000}, {}, fixed,
             "WarmupLR, WarmupDecayLR: rate after the warm-up",
             schedule<&Schedule::warmup_max_lr>}
@@ -169,10 +172,11 @@ constexpr std::array key_list = {
     KeySpec{"scheduler.params.warmup_num_steps", integer, "", {1, trillion}, {}, fixed,
             "steps of the warm-up; fewer than 2 count as 2",
             schedule_default<&Schedule::warmup_num_steps>}
-            .shared({.effect = Effect::obeyed, .automatic = "1000, as where it is not said"}),
+            .shared({.effect = Effect::obeyed, .automatic = "what the caller knows", .needed = true,
+                     .range = {0, trillion}}),
     KeySpec{"scheduler.params.warmup_type", choice, "", {}, all_words<WarmupCourse>, fixed, "course of the warm-up",
             schedule_default<&Schedule::warmup_type>}
-            .shared({.effect = Effect::obeyed, .automatic = "log"}),
+            .shared(known_alone),
     KeySpec{"scheduler.params.total_num_steps", integer, "(run.steps)", {1, trillion}, {}, derived,
             "WarmupDecayLR, WarmupCosineLR: end of the decay",
             schedule<&Schedule::total_num_steps>}
@@ -180,7 +184,7 @@ constexpr std::array key_list = {
                      .fallback = "(required where the rate decays)"}),
     KeySpec{"scheduler.params.warmup_min_ratio", number, "", {0, 1}, {}, fixed, "WarmupCosineLR: first rate ÷ lr",
             schedule_default<&Schedule::warmup_min_ratio>}
-            .shared({.effect = Effect::obeyed, .automatic = "0"}),
+            .shared(known_alone),
     KeySpec{"scheduler.params.cos_min_ratio", number, "", {0, 1}, {}, fixed, "WarmupCosineLR: last rate ÷ lr",
             schedule_default<&Schedule::cos_min_ratio>}
             .shared({.effect = Effect::obeyed, .automatic = "0.0001"}),
@@ -271,10 +275,12 @@ constexpr std::array key_list = {
             session<&Session::engine, &engine::EngineOptions::graph_budget_bytes>}
             .shared(obeyed),
     KeySpec{"memory.device", choice, "", {}, all_words<zero::DeviceKind>, free, "where compute reads weights",
-            session_default<&Session::device, &Device::kind>},
+            session_default<&Session::device, &Device::kind>}
+            .shared({.effect = Effect::obeyed, .type = text}),
     KeySpec{"memory.device_budget", bytes, "", {0, 64 * tebi}, {}, free,
             "memory of an emulated or cuda device; 0: half of what the GPU has free",
-            session_default<&Session::device, &Device::budget_bytes>},
+            session_default<&Session::device, &Device::budget_bytes>}
+            .shared(obeyed),
     KeySpec{"memory.emulated_copy_delay_us", integer, "", {0, 10 * million}, {}, free,
             "emulated device: microseconds before each copy",
             session_default<&Session::device, &Device::copy_delay>},
@@ -376,6 +382,7 @@ KeySpec as_package(const KeySpec& key) {
         own.fallback = rule.fallback;
         own.place.read = nullptr;
     }
+    if (rule.type) own.type = *rule.type;
     if (rule.range.high > 0) own.range = {rule.range.low, rule.range.high};
     if (!rule.choices.empty()) own.choices = rule.choices;
     return own;

@@ -6,6 +6,7 @@
 #include "trainer/config/setting_value.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,8 +60,10 @@ struct PackageRule {
     Effect effect = Effect::none;
     std::string_view why = {};        // a clause
     std::string_view automatic = {};  // what "auto" becomes where the client knows no value; empty: "auto" is no value
-    std::string_view fallback = {};   // as KeySpec::fallback
-    KeyRange range = {};              // high 0: as the program has it
+    bool needed = false;  // of a number that trains other weights: where nothing is known, "auto" becomes nothing
+    std::string_view fallback = {};  // as KeySpec::fallback
+    KeyRange range = {};             // high 0: as the program has it
+    std::optional<KeyType> type = {};
     std::span<const std::string_view> choices = {};
     std::span<const Alias> aliases = {};  // in any case of letters, and so are the choices then
     std::string_view becomes = {};        // a key

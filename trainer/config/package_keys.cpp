@@ -11,7 +11,9 @@ using enum AtResume;
 
 constexpr std::string_view one_process = "there is one process";
 constexpr std::string_view own_memory = "memory is planned from memory.host_budget and the order of units";
-constexpr std::string_view own_io = "the store chooses blocks and depth by what it reads and writes";
+constexpr std::string_view own_io =
+    "one thread hands all I/O to the kernel as soon as it may, and takes what has ended";
+constexpr std::string_view own_reads = "drives are read into host memory, also for a GPU";
 constexpr std::string_view pinned = "memory that a device copies from is always pinned";
 constexpr std::string_view units_decide =
     "each unit's forward runs again in backward, unless memory.activations is \"keep\"";
@@ -233,7 +235,7 @@ constexpr std::array key_list = {
     without("aio.intra_op_parallelism", own_io),
     without("aio.single_submit", own_io),
     without("aio.overlap_events", own_io),
-    without("aio.use_gds", own_io),
+    without("aio.use_gds", own_reads),
 
     // Activations.
     without("activation_checkpointing.partition_activations", units_decide),

@@ -17,10 +17,14 @@ def add(verbs: Any) -> None:
     show = config.add_subparsers(dest="what", required=True).add_parser(
         "show", help="what each \"auto\" became, what is read as something else, what is without effect and why")
     show.add_argument("file", type=Path)
-    show.add_argument("--known", type=json.loads, default={}, metavar="JSON",
-                      help="values for keys that are \"auto\": '{\"optimizer.params.lr\": 2e-5}'")
+    add_known(show)
     show.add_argument("--all", action="store_true", help="also the keys that nobody says, with their defaults")
     show.set_defaults(run=_show)
+
+
+def add_known(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--known", type=json.loads, default={}, metavar="JSON",
+                      help="values for keys that are \"auto\": '{\"optimizer.params.lr\": 2e-5}'")
 
 
 def _show(chosen: argparse.Namespace) -> int:
@@ -32,15 +36,16 @@ def _show(chosen: argparse.Namespace) -> int:
     resolved = config_library.resolve(text, str(chosen.file), chosen.known)
     for line in lines_of(resolved, chosen.all):
         print(line)
-    return 2 if resolved["wrong"] else 0
+    return 2 if resolved["wrong"] or resolved["missing"] else 0
 
 
 def lines_of(resolved: dict[str, Any], defaults: bool = False) -> Iterator[str]:
     yield from _part("wrong", resolved["wrong"])
+    yield from _part("is auto, and must be known (--known, penstock.initialize(known=...))", resolved["missing"])
     yield from _part("obeyed", [f"{each['key']} = {_json(each['value'])}" for each in resolved["obeyed"]
                                 if each["from"] == "file"])
     yield from _part("was auto", [f"{each['key']} = {_json(each['became'])}   ({each['rule']})"
-                                  for each in resolved["auto"]])
+                                  for each in resolved["auto"] if each["key"] not in resolved["missing"]])
     yield from _part("follows from others", [f"{each['key']} = {_json(each['value'])}" for each in resolved["obeyed"]
                                              if each["from"] == "other keys"])
     if defaults:

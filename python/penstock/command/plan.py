@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import config_show
 from ..config import read_config
 from ..errors import UsageError
 from ..run.plan import NOWHERE, plan
@@ -27,6 +28,7 @@ def add(verbs: Any) -> None:
     verb.add_argument("model", help="a directory of Hugging Face's (its config.json is read), or MODULE:FUNCTION, "
                                     "which is imported and called and gives the model")
     verb.add_argument("--config", type=Path, help="DeepSpeed's JSON, as penstock.initialize() takes it")
+    config_show.add_known(verb)
     verb.add_argument("--store", action="append", help="a directory; once per drive")
     verb.add_argument("--host-budget", type=int, metavar="BYTES", help="limit of the pinned memory")
     verb.add_argument("--dtype", choices=DTYPES, help="what the model is made before it is managed")
@@ -43,10 +45,8 @@ def add(verbs: Any) -> None:
 
 
 def _plan(chosen: argparse.Namespace) -> int:
-    read = None if chosen.config is None else read_config(chosen.config)
-    place: Any = chosen.store
-    if read is not None:
-        place = read.store_at(place)
+    read = None if chosen.config is None else read_config(chosen.config, chosen.known)
+    place: Any = read.store_at(chosen.store) if read else chosen.store
     if chosen.host_budget is not None:
         place = place if isinstance(place, Store) else Store(place or NOWHERE)
         place = replace(place, host_budget_bytes=chosen.host_budget)
@@ -56,8 +56,8 @@ def _plan(chosen: argparse.Namespace) -> int:
     model = model_of(chosen.model)
     batch = None if chosen.batch is None else batch_of(chosen.batch, model)
     loss = None if chosen.loss is None else _named(chosen.loss)
-    told = plan(model, chosen.config, place, settings=settings, batch=batch, loss=loss, seconds=chosen.seconds,
-                endurance_bytes=chosen.endurance * 1e12)
+    told = plan(model, None, place, optimizer=read.optimizer if read else None, settings=settings, batch=batch,
+                loss=loss, seconds=chosen.seconds, endurance_bytes=chosen.endurance * 1e12)
     print(told.json() if chosen.json else told)
     return 0
 

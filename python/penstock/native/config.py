@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import PenstockError, UsageError
@@ -15,14 +15,15 @@ ABI = 1
 
 class Text(ctypes.Structure):
     _fields_ = [("struct_bytes", ctypes.c_size_t), ("json", ctypes.c_char_p), ("name", ctypes.c_char_p),
-                ("known", ctypes.c_char_p)]
+                ("known", ctypes.c_char_p), ("own", ctypes.c_char_p)]
 
 
-def resolve(text: str, name: str, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def resolve(text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = ()) -> dict[str, Any]:
     """What the text says of every key, as the header describes it. Never raises for what the text has wrong: that is
     the list "wrong"."""
     loaded = _functions()
-    given = Text(ctypes.sizeof(Text), text.encode(), name.encode(), json.dumps(dict(known or {})).encode())
+    given = Text(ctypes.sizeof(Text), text.encode(), name.encode(), json.dumps(dict(known or {})).encode(),
+                 json.dumps(list(own)).encode())
     config, error = ctypes.c_void_p(), Error()
     status = loaded.penstock_config_resolve(ctypes.byref(given), ctypes.byref(config), ctypes.byref(error))
     if not config:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import structs as c
-from ..core import GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
+from ..core import BF16_ADDENDS, GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
 from ..errors import ModelError, UsageError, some
-from .session import TYPES, array, functions, made, visits_of
+from .session import TYPES, array, functions, made, values_of, visits_of
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -121,8 +121,9 @@ class Described:
         return self._ask("forecast", made(c.Forecast), ctypes.byref(rates), ctypes.byref(given))
 
     def sums_type(self) -> torch.dtype:
-        """Of gradients."""
-        sums = self._store.gradient_type or ("bf16" if self._type == torch.bfloat16 else "fp32")
+        """Of gradients, as in trainer/config/derived_settings.cpp."""
+        few = self._model.micro_batches <= BF16_ADDENDS
+        sums = self._store.gradient_type or ("bf16" if self._type == torch.bfloat16 and few else "fp32")
         return torch.bfloat16 if sums == "bf16" else torch.float32
 
     # Private.
@@ -209,7 +210,8 @@ class Described:
                 except (KeyboardInterrupt, SystemExit) as problem:  # raised when the session is open
                     refused.append(problem)
             progress = c.Progress(told)
-        kept += [paths, progress, first]
+        values = values_of(self._model.client_state)
+        kept += [paths, progress, first, values]
         snapshot = None if store.resume_from is None else os.fsencode(store.resume_from)
         first_traced, last_traced = store.trace_steps
         if not 1 <= first_traced <= last_traced:
@@ -225,6 +227,7 @@ class Described:
                     codec=codec.encode(), gradient_type=TYPES[self.sums_type()],
                     threads=store.threads or torch.get_num_threads(),
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
+                    values=values, value_count=len(values),
                     update_order=c.UPDATE_ORDERS[store.update_order], gradients=c.GRADIENTS[store.gradients],
                     activation_budget_bytes=store.activation_budget_bytes, fill_host_budget=store.fill_host_budget,
                     trace=None if store.trace is None else os.fsencode(store.trace), trace_first_step=first_traced,

@@ -11,10 +11,9 @@ import torch
 from torch import nn
 
 from .. import buffers, update_order
-from ..config import read_config
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
-from ..initialize import check_model, mapped_optimizer, model_spec
+from ..initialize import MakeOptimizer, check_model, mapped_optimizer, model_spec, read_configuration
 from ..native.described import Compute, Described
 from ..optimizer_kind import check_cover
 from ..settings import Settings
@@ -90,10 +89,12 @@ class Plan:
 
 
 def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-         store: Store | str | os.PathLike[str] | None = None, *, optimizer: torch.optim.Optimizer | None = None,
+         store: Store | str | os.PathLike[str] | None = None, *,
+         optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
          model_parameters: Iterable[Any] | None = None, units: Sequence[str] = (), resident: Sequence[str] = (),
-         settings: Settings | None = None, batch: Any = None, loss: Loss | None = None, tokens: int | None = None,
-         endurance_bytes: float = 0.0, seconds: float = 0.4) -> Plan:
+         settings: Settings | None = None, known: Mapping[str, Any] | None = None, batch: Any = None,
+         loss: Loss | None = None, tokens: int | None = None, endurance_bytes: float = 0.0,
+         seconds: float = 0.4) -> Plan:
     """What penstock.initialize() with the same arguments takes. Nothing is made, opened or changed; the model may be on
     meta, all of it. Raises FitError with the table, and the lightest settings that fit, where the pool does not fit into
     its budget or this machine, and what initialize() raises for arguments that cannot be. Whether there is room in the
@@ -107,16 +108,15 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     directories, or where these are not there yet beside them, by a file of 256 MiB to 1 GiB without a name. Without a
     batch that is done where the directory is there, and says what the bytes of a step take. Raises ModelError where the
     model cannot be copied, or run with the batch."""
-    read = None if config is None else read_config(config)
-    settings = settings or (read.settings if read else Settings())
+    read, settings = read_configuration(config, known, settings, optimizer, None)
     place = read.store_at(store) if read else store
     check_model(model, may_be_meta=True)
     mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
                               or torch.optim.AdamW)
     check_cover(model, mapped)
     own = place if isinstance(place, Store) else Store(NOWHERE if place is None else place)
-    spec = _as_type(model_spec(units_of(model, units, resident), mapped, _extra_of(model, settings.dtype)),
-                    settings.dtype)
+    spec = _as_type(model_spec(units_of(model, units, resident), mapped, _extra_of(model, settings.dtype),
+                               settings.accumulation), settings.dtype)
     described = Described(spec, own)
     told = described.plan()
     further = settings.accumulation - 1

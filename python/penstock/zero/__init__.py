@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
+from ..deepspeed import NoSuchCallError, check_init
 from .spill import Spill
 
 __all__ = ["Init"]
@@ -28,14 +29,19 @@ class Init:
     With `empty=True` parameters have no values and no memory (they are on meta) while buffers are made as ever: for
     penstock.initialize(weights=...).
 
-    One at a time; it sees modules that its own thread makes.
+    One at a time; it sees modules that its own thread makes. Of DeepSpeed's arguments `enabled=False` does nothing
+    within it, and the others are nothing here, or named in an error.
     """
 
-    def __init__(self, directory: str | os.PathLike[str] = "/var/tmp", *, empty: bool = False) -> None:
-        self._directory, self._empty = directory, empty
+    def __init__(self, directory: str | os.PathLike[str] = "/var/tmp", *, empty: bool = False, enabled: bool = True,
+                 **deepspeeds: Any) -> None:
+        check_init(deepspeeds)
+        self._directory, self._empty, self._enabled = directory, empty, enabled
         self._end: list[Callable[[], None]] = []
 
     def __enter__(self) -> Init:
+        if not self._enabled:
+            return self
         if self._empty:
             self._end = [_at_registration(_on_meta)]
             return self
@@ -50,6 +56,13 @@ class Init:
         for each in self._end:
             each()
         self._end = []
+
+
+def __getattr__(name: str) -> Any:
+    if name == "GatheredParameters":
+        raise NoSuchCallError("penstock.zero.GatheredParameters: of a managed model it is engine.gathered(parameters, "
+                              "modify=True); while the model is made its parameters are readable as they are")
+    raise AttributeError(f"penstock.zero has no '{name}'")
 
 
 class _LetGo(TorchFunctionMode):

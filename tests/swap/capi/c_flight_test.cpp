@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -177,11 +178,12 @@ class CFlightDevice : public ::testing::Test {
         });
     }
     ~CFlightDevice() override { device.hook = {}; }
-    void fail_with_eio(aio::IoKind kind, int count) {
-        device.hook = [kind, count](aio::Attempt& attempt, const std::string&) mutable {
-            return attempt.kind == kind && count-- > 0 ? std::optional<std::int32_t>(-EIO) : std::nullopt;
+    void fail_with(int errno_value, aio::IoKind kind, int count) {
+        device.hook = [errno_value, kind, count](aio::Attempt& attempt, const std::string&) mutable {
+            return attempt.kind == kind && count-- > 0 ? std::optional<std::int32_t>(-errno_value) : std::nullopt;
         };
     }
+    void fail_with_eio(aio::IoKind kind, int count) { fail_with(EIO, kind, count); }
 
     PowerDevice device{1, InFlight::as_submitted};  // a test counts its requests
     CCaller caller{{{"weights", 100'000, 16'384}, {"states", 5'000, 0}, {"many", 200 * 4096, 4096}}};
@@ -218,6 +220,44 @@ TEST_F(CFlightDevice, AFailedFlushPoisonsTheStore) {
     EXPECT_REFUSED(PENSTOCK_POISONED, "open the store again",
                    penstock_write(caller.store, states, memory_of(memory), PENSTOCK_DEMAND, nullptr, &error));
     EXPECT_NE(caller.message.find("nothing can be written or committed any more"), std::string::npos) << caller.message;
+}
+
+TEST_F(CFlightDevice, MemoryThatTheKernelCannotReachIsTheCallersMistakeAndNoFaultOfTheDrive) {
+    ASSERT_EQ(caller.write(weights, 1), PENSTOCK_OK);
+    aio::ScratchMemory memory(102'400);
+    fail_with(EFAULT, aio::IoKind::read, 1);
+    EXPECT_EQ(caller.read(weights, memory), PENSTOCK_USAGE);
+    EXPECT_NE(caller.message.find("cannot write to the memory that was given"), std::string::npos) << caller.message;
+    EXPECT_EQ(caller.message.find("dmesg"), std::string::npos) << caller.message;
+    EXPECT_EQ(caller.read(weights, memory), PENSTOCK_OK);
+    fail_with(EFAULT, aio::IoKind::write, 1);
+    EXPECT_EQ(caller.write(weights, 2), PENSTOCK_USAGE);
+    EXPECT_NE(caller.message.find("cannot read the memory that was given"), std::string::npos) << caller.message;
+    EXPECT_EQ(caller.message.find("dmesg"), std::string::npos) << caller.message;
+    EXPECT_EQ(caller.commit(), PENSTOCK_STORAGE) << "a tile is not written";
+    EXPECT_EQ(caller.write(weights, 2), PENSTOCK_OK);
+    EXPECT_EQ(caller.commit(), PENSTOCK_OK) << caller.message;
+}
+
+TEST(CMemory, ThatMayOnlyBeReadIsNamedByEveryBackend) {
+    for (const penstock_backend backend : {PENSTOCK_BACKEND_BEST, PENSTOCK_BACKEND_THREADS}) {
+        for (const penstock_caching caching : {PENSTOCK_DIRECT, PENSTOCK_PAGE_CACHE}) {
+            CCaller caller;
+            penstock_store_options options = caller.options();
+            options.backend = backend;
+            options.caching = caching;
+            ASSERT_EQ(caller.open(options), PENSTOCK_OK) << caller.error.message;
+            ASSERT_EQ(caller.write(weights, 1), PENSTOCK_OK);
+            constexpr std::size_t bytes = 1 << 20;
+            void* const frozen = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            ASSERT_NE(frozen, MAP_FAILED);
+            const penstock_memory memory{.data = frozen, .bytes = bytes, .lease = nullptr};
+            ASSERT_EQ(penstock_read(caller.store, weights, memory, PENSTOCK_DEMAND, nullptr, nullptr), PENSTOCK_OK);
+            EXPECT_EQ(caller.finish(), PENSTOCK_USAGE);
+            EXPECT_NE(caller.message.find("memory that was given"), std::string::npos) << caller.message;
+            ::munmap(frozen, bytes);
+        }
+    }
 }
 
 TEST_F(CFlightDevice, DamageIsToldFromOtherErrors) {

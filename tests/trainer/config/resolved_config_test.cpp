@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-json resolved(const std::string& text, const std::string& known = "{}") {
-    return json::parse(resolve_config(text, "ds.json", known).json);
+json resolved(const std::string& text, const std::string& known = "{}", const std::string& own = "[]") {
+    return json::parse(resolve_config(text, "ds.json", known, own).json);
 }
 
 json find(const json& list, const std::string& key) {
@@ -102,6 +102,84 @@ TEST(ResolvedConfig, EveryKeyThatMayBeAutoStatesItsRuleAndTakesIt) {
     }
 }
 
+TEST(ResolvedConfig, ANumberThatNobodyKnowsIsMissingAndNotGuessed) {
+    const std::string text = R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "bf16": {"enabled": "auto"},
+        "optimizer": {"type": "AdamW",
+                      "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto",
+                                                     "warmup_num_steps": "auto", "warmup_type": "auto"}}})";
+    const json all = resolved(text);
+    EXPECT_TRUE(all["wrong"].empty()) << all["wrong"];
+    EXPECT_EQ(std::set<std::string>(all["missing"].begin(), all["missing"].end()),
+              (std::set<std::string>{"train_micro_batch_size_per_gpu", "gradient_accumulation_steps",
+                                     "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.weight_decay",
+                                     "scheduler.params.warmup_min_lr", "scheduler.params.warmup_num_steps",
+                                     "scheduler.params.warmup_type"}));
+    EXPECT_EQ(find(all["auto"], "optimizer.params.lr")["became"], nullptr);
+    EXPECT_EQ(find(all["auto"], "gradient_clipping")["became"], 1.0);
+    const json known = resolved(text, R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3,
+        "optimizer.params.lr": 0.5, "optimizer.params.betas": [0.9, 0.95], "optimizer.params.weight_decay": 0,
+        "scheduler.params.warmup_min_lr": 0, "scheduler.params.warmup_num_steps": 7,
+        "scheduler.params.warmup_type": "linear"})");
+    EXPECT_TRUE(known["missing"].empty()) << known["missing"];
+    EXPECT_EQ(known["values"]["train_batch_size"], 6);
+    EXPECT_EQ(known["values"]["scheduler.params.warmup_max_lr"], 0.5);
+}
+
+TEST(ResolvedConfig, BatchSizesThatFollowFromOthersAreNotMissing) {
+    const auto missing = [](const char* text) { return resolved(text)["missing"].size(); };
+    EXPECT_EQ(missing(R"({"train_batch_size": "auto"})"), 1U);
+    EXPECT_EQ(missing(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4})"), 0U);
+    EXPECT_EQ(missing(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": "auto"})"), 0U);
+    EXPECT_EQ(missing(R"({"train_batch_size": 8, "gradient_accumulation_steps": "auto"})"), 1U);
+    EXPECT_EQ(missing(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
+                          "gradient_accumulation_steps": "auto"})"),
+              0U);
+    EXPECT_EQ(missing(R"({"train_batch_size": "auto", "gradient_accumulation_steps": 4})"), 1U);
+    EXPECT_EQ(missing(R"({"gradient_accumulation_steps": "auto"})"), 1U);
+    EXPECT_EQ(missing(R"({"train_micro_batch_size_per_gpu": "auto"})"), 1U);
+}
+
+TEST(ResolvedConfig, WhatTheChosenOptimizerOrScheduleHasNotIsNotMissing) {
+    const json all = resolved(R"({
+        "optimizer": {"type": "SGD", "params": {"lr": 1, "betas": "auto", "momentum": "auto"}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_min_ratio": "auto", "total_num_steps": "auto"}}})");
+    EXPECT_EQ(all["missing"], json({"optimizer.params.momentum"}));
+}
+
+TEST(ResolvedConfig, SectionsThatTheCallerBringsAreNotAskedFor) {
+    const std::string text = R"({"optimizer": {"type": "Lamb", "params": {"lr": "auto"}}, "scheduler": {
+        "type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_num_steps": "auto"}}})";
+    const json all = resolved(text, "{}", R"(["optimizer", "scheduler"])");
+    EXPECT_TRUE(all["wrong"].empty()) << all["wrong"];
+    EXPECT_TRUE(all["missing"].empty()) << all["missing"];
+    EXPECT_EQ(find(all["without_effect"], "optimizer")["because"], "the program brings its own");
+    EXPECT_EQ(all["values"]["scheduler.type"], "none");
+    EXPECT_EQ(resolved(text)["wrong"].size(), 2U);
+    EXPECT_FALSE(resolve_config("{}", "ds.json", "{}", "{}").wrong.empty());
+}
+
+TEST(ResolvedConfig, AValueForAKeyThatThereIsNotIsSaid) {
+    const auto wrong = resolve_config("{}", "ds.json", R"({"optimizer.params.learning_rate": 1})").wrong;
+    ASSERT_EQ(wrong.size(), 1U);
+    EXPECT_NE(wrong[0].find("'optimizer.params.learning_rate', which there is not"), std::string::npos) << wrong[0];
+}
+
+TEST(ResolvedConfig, NoWarmUpIsANumberOfSteps) {
+    const json all = resolved(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}})");
+    EXPECT_TRUE(all["wrong"].empty()) << all["wrong"];
+    EXPECT_EQ(all["values"]["scheduler.params.warmup_num_steps"], 0);
+}
+
+TEST(ResolvedConfig, ADeviceStandsThere) {
+    const json all = resolved(R"({"memory": {"device": "cuda:1", "device_budget": "1GiB"}})");
+    EXPECT_TRUE(all["wrong"].empty()) << all["wrong"];
+    EXPECT_EQ(all["values"]["memory.device"], "cuda:1");
+    EXPECT_EQ(all["values"]["memory.device_budget"], 1 << 30);
+    EXPECT_EQ(resolved("{}")["values"]["memory.device"], "cpu");
+}
+
 TEST(ResolvedConfig, OldSpellingsBecomeNewOnes) {
     const json all = resolved(R"({"bfloat16": {"enabled": true}, "optimizer": {"type": "FUSEDADAM"},
         "zero_optimization": {"stage": 2, "cpu_offload": true, "cpu_offload_params": false,
@@ -154,7 +232,8 @@ struct Call {
     penstock_status status;
 
     explicit Call(const char* text, std::size_t bytes = sizeof(penstock_config_text)) {
-        const penstock_config_text given = {.struct_bytes = bytes, .json = text, .name = "ds.json", .known = nullptr};
+        const penstock_config_text given = {
+            .struct_bytes = bytes, .json = text, .name = "ds.json", .known = nullptr, .own = nullptr};
         status = penstock_config_resolve(&given, &config, &error);
     }
     ~Call() { penstock_config_free(config); }
@@ -187,7 +266,8 @@ TEST(ConfigCApi, RefusesWhatIsNoCall) {
     EXPECT_EQ(Call(nullptr).status, PENSTOCK_USAGE);
     EXPECT_EQ(Call("{}", 0).status, PENSTOCK_USAGE);
     EXPECT_EQ(Call("{}", offsetof(penstock_config_text, known)).status, PENSTOCK_OK) << "an older caller";
-    const penstock_config_text given = {.struct_bytes = sizeof given, .json = "{}", .name = "x", .known = nullptr};
+    const penstock_config_text given = {
+        .struct_bytes = sizeof given, .json = "{}", .name = "x", .known = nullptr, .own = nullptr};
     EXPECT_EQ(penstock_config_resolve(&given, nullptr, &error), PENSTOCK_USAGE);
     EXPECT_EQ(penstock_config_json(nullptr), nullptr);
     penstock_config_free(nullptr);

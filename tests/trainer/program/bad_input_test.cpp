@@ -62,6 +62,21 @@ TEST_F(BadInput, CommandLine) {
     }
 }
 
+TEST_F(BadInput, SeveralProcessesOfALauncherAndAnAllocationThatIsNone) {
+    const auto with = [&](const std::string& variable) {
+        std::vector<std::string> command = penstock({"train", "config.json", "--steps", "1"});
+        command.insert(command.begin(), {"/usr/bin/env", variable});
+        return run_command(directory_.path(), command);
+    };
+    const auto files = [&] { return std::distance(std::filesystem::directory_iterator(directory_.path()), {}); };
+    const auto before = files();
+    expect_refused(with("WORLD_SIZE=2"), 2,
+                   {"WORLD_SIZE is 2", "several processes", "env -u WORLD_SIZE penstock train"});
+    expect_refused(with("SLURM_STEP_NUM_TASKS=3"), 2, {"SLURM_STEP_NUM_TASKS is 3"});
+    EXPECT_LE(files(), before + 2) << "more than what the test keeps of the outputs";
+    EXPECT_EQ(with("SLURM_NTASKS=3").code, 0);
+}
+
 TEST_F(BadInput, MistypedVerbs) {
     const auto said = [&](const std::vector<std::string>& arguments) { return run(directory_.path(), arguments); };
     expect_refused(said({"trian", "config.json"}), 2, {"there is no verb 'trian'; the nearest is 'train'"});

@@ -1,0 +1,93 @@
+"""Steps of fp16 that overflow again and again, and which steps count as clipped."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import penstock
+import small_models as small
+from compare import adamw
+from cores import test_core as OpenCore
+from penstock.loss_scale import IN_VAIN, LossScale
+from penstock.optimizer import A_RUN_OF_CLIPS, is_clipped
+from resumed import losses_of, start
+
+
+def fp16(scale, folder=None):
+    torch.manual_seed(0)
+    model = small.Stack().half()
+    settings = penstock.Settings(loss_scale=scale)
+    return penstock.initialize(model, adamw(model.parameters()), core=OpenCore(folder=folder), settings=settings)[0]
+
+
+def step(engine, factor=1.0):
+    engine.backward(small.loss(engine, small.ids()).float() * factor)
+    engine.step()
+
+
+@pytest.mark.parametrize("scale, steps", [
+    (LossScale.dynamic(power=2, hysteresis=1), 2 + IN_VAIN), (LossScale.dynamic(power=1, hysteresis=3), 3 + IN_VAIN),
+    (LossScale.dynamic(power=4, hysteresis=1, least=8.0), 1 + IN_VAIN), (LossScale(8.0, fixed=True), IN_VAIN)])
+def test_steps_that_overflow_at_the_least_scale_end_in_an_error(scale, steps):
+    engine = fp16(scale)
+    for _ in range(steps - 1):
+        step(engine, math.nan)
+    with pytest.raises(penstock.NonFiniteError, match=f"{IN_VAIN} steps in a row were not finite at loss scale") as told:
+        step(engine, math.nan)
+    assert ("which is fixed" in str(told.value)) == scale.fixed and engine.global_steps == 0
+    with pytest.raises(penstock.NonFiniteError):
+        step(engine, math.inf)
+    step(engine)  # a batch that is good: it goes on
+    assert engine.global_steps == 1
+    for _ in range(IN_VAIN - 1):
+        step(engine, math.nan)
+
+
+def test_overflows_with_steps_between_them_are_no_error():
+    engine = fp16(LossScale.dynamic(power=0, hysteresis=1))
+    for _ in range(2 * IN_VAIN):
+        step(engine, math.nan)
+        step(engine)
+    assert engine.global_steps == 2 * IN_VAIN
+
+
+def test_overflows_above_the_least_scale_are_no_error():
+    engine = fp16(LossScale.dynamic(power=16, hysteresis=1))
+    for _ in range(16):
+        step(engine, math.nan)
+    assert engine.optimizer.loss_scale.value == 1
+
+
+def test_a_clipped_step_is_one_whose_factor_is_below_one():
+    for limit in (1e-3, 0.5, 1.0, 7.0):
+        for norm in (limit * 0.5, limit - 2e-6, limit - 1e-6, limit - 5e-7, limit, limit + 1e-6, 2 * limit):
+            assert is_clipped(norm, limit) == (limit / (norm + 1e-6) < 1), (norm, limit)
+    assert is_clipped(1.0, 1.0) and not is_clipped(1.0, 1.0 + 1e-6)
+
+
+@pytest.mark.afterwards
+def test_a_norm_at_the_limit_counts_as_clipped_as_the_core_has_clipped_it():
+    engine = start(None, "none")
+    engine.optimizer.clipped_in_a_row = 0
+    engine.backward(small.loss(engine, small.ids()))
+    engine.visits.end()
+    engine.optimizer.clip = engine.core.gradient_norm()
+    engine.step()
+    assert engine.optimizer.clipped_in_a_row == 1
+
+
+@pytest.mark.parametrize("by_optimizer", [False, True])
+def test_a_store_that_went_back_speculates_as_at_a_beginning(by_optimizer, tmp_path):
+    engine = start(tmp_path / "a", "none", settings=penstock.Settings(clip=1e9))
+    losses_of(engine, 1)
+    path = engine.save_checkpoint(tmp_path / "c")
+    losses_of(engine, 2)
+    assert engine.optimizer.clipped_in_a_row == 0
+    if by_optimizer:
+        engine.optimizer.snapshot_path = lambda _: f"{path}/store"
+        engine.optimizer.go_back(1)
+    else:
+        engine.load_checkpoint(tmp_path / "c")
+    assert engine.optimizer.clipped_in_a_row == A_RUN_OF_CLIPS
