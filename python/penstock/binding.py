@@ -5,7 +5,7 @@ import itertools
 import operator
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -14,16 +14,17 @@ from torch import nn
 from . import heap
 from .addends import Addends
 from .bits import same_bits
-from .core import Core
-from .errors import ModelError, ReleasedError, UsageError, some
-from .parameter import Managed, Released, raw_gradient
+from .core import Core, What
+from .errors import ModelError, UsageError, some
+from .loans import Loans
+from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
 from .units import Unit
 from .weight_view import WeightView
 
 Place = tuple[int, int]  # the core's unit, and the parameter's index in it
 ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
 LENT = -1  # in the place of a unit: copies of weights that stand in for them
-PLAIN = (torch.Tensor, nn.Parameter, Managed, Released)
+PLAIN = (torch.Tensor, nn.Parameter, Managed, Borrowed, Released)
 
 
 class Memory:
@@ -63,7 +64,9 @@ class Binding:
 
     def __init__(self, model: nn.Module, units: list[Unit], core: Core, read_outside: ReadOutside) -> None:
         self.model, self.core, self._read_outside = model, core, read_outside
+        self.loans = Loans(self)
         self.names = {each: name for name, each in model.named_parameters()}
+        self.named = {name: each for each, name in self.names.items()}
         self.places: dict[nn.Parameter, Place] = {}
         self.parameters: list[list[nn.Parameter]] = []  # by the core's unit
         self._learning: list[list[tuple[int, nn.Parameter]]] = []  # as parameters: those with states, and their indices
@@ -108,7 +111,7 @@ class Binding:
         self._there[unit] = memory
         for parameter, values in memory.bound:
             parameter.__class__ = Managed
-            parameter.data = values
+            raw_data.__set__(parameter, values)
 
     def release(self, unit: int) -> None:
         self._there.pop(unit, None)
@@ -117,7 +120,7 @@ class Binding:
             if parameter._version != versions[index]:
                 versions[index] = parameter._version
                 self._changed[self.names[parameter]] = None
-            parameter.data = nothing
+            raw_data.__set__(parameter, nothing)
             parameter.__class__ = Released
 
     def invalidate(self, unit: int) -> None:
@@ -132,13 +135,13 @@ class Binding:
         self._spans(self._there[LENT])
         for parameter, values in copies:
             parameter.__class__ = Managed
-            parameter.data = values
+            raw_data.__set__(parameter, values)
 
     def take_copies_back(self, copies: list[tuple[nn.Parameter, torch.Tensor]]) -> None:
         self._there.pop(LENT, None)
         for parameter, _ in copies:
             if type(parameter) is Managed:
-                parameter.data = self._released[parameter]
+                raw_data.__set__(parameter, self._released[parameter])
                 parameter.__class__ = Released
 
     def view_of(self, tensor: torch.Tensor) -> WeightView | None:
@@ -187,6 +190,11 @@ class Binding:
         memory = self._there.get(unit)
         return None if memory is None else memory.bound[index][1]
 
+    def is_trainable(self, parameter: nn.Parameter) -> bool:
+        """As the core has it."""
+        unit, index = self.places[parameter]
+        return self.core.units[unit].parameters[index].trainable
+
     def updated(self) -> None:
         """So were those that a gradient has come to. A graph of torch's own may have those that stay at one place."""
         self._states.update(self.fed)
@@ -196,19 +204,31 @@ class Binding:
     def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Memory of the caller's stands in, until give_back(). REQUIRES: no pass."""
         parameter.__class__ = Managed
-        parameter.data = values.to(self.core.device)
+        with torch.inference_mode(False):
+            raw_data.__set__(parameter, values.to(self.core.device))
 
     def give_back(self, parameter: nn.Parameter) -> None:
         unit, index = self.places[parameter]
         self._versions[unit][index] = parameter._version
         if unit in self.resident:
-            parameter.data = self.core.weights(unit, index).view(parameter.shape)
+            raw_data.__set__(parameter, self.core.weights(unit, index).view(parameter.shape))
+            parameter.__class__ = Managed
         else:
-            parameter.data = self._released[parameter]
+            raw_data.__set__(parameter, self._released[parameter])
             parameter.__class__ = Released
+
+    def take_residents(self) -> None:
+        """What was changed in their memory between passes, or without gradients; the store would not see it."""
+        for parameter in self._changed_residents():
+            self.loans.put(parameter, values_of(parameter))
+
+    def look_at_residents(self) -> None:
+        """A pass with gradients has ended: a recompute would have changed them twice."""
+        self._changed.update((self.names[each], None) for each in self._changed_residents())
 
     def go_back(self, path: str) -> Mapping[str, str]:
         """The model is that of a snapshot, at other addresses. REQUIRES: no pass."""
+        self.loans.forget()
         self._memory.clear()
         self._states.update(self.places.values())
         self._had.clear()
@@ -222,15 +242,27 @@ class Binding:
             for unit in self.resident:
                 self.bind(unit)
 
-    def read(self, parameter: nn.Parameter) -> torch.Tensor:
-        """A copy of its weight. REQUIRES: no pass."""
-        return self.core.read(*self.places[parameter]).view(parameter.shape)
+    def read(self, parameter: nn.Parameter, what: What = "weight") -> torch.Tensor:
+        """A copy of its weight, or of what else there is of it. REQUIRES: no pass."""
+        self.check_no_step(parameter, "read")
+        with torch.inference_mode(False):  # else its changes in place would not be counted
+            return self.core.read(*self.places[parameter], what).view(parameter.shape)
 
     def write(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Its weight becomes these values, if they differ in bits: else a master would lose its lower ones."""
+        self.check_no_step(parameter, "changed")
         if not same_bits(self.read(parameter), values.to("cpu", parameter.dtype)):
             self.core.write(*self.places[parameter], "weight", values.detach().reshape(-1))
-            self._states[self.places[parameter]] += 1
+            self.written(parameter)
+
+    def written(self, parameter: nn.Parameter) -> None:
+        self._states[self.places[parameter]] += 1
+
+    def check_no_step(self, parameter: nn.Parameter, done: str) -> None:
+        if self.core.begun is not None:
+            raise UsageError(f"parameter '{self.names[parameter]}' was {done} while step {self.core.begun} is under "
+                             "way, whose units are updated within backward: do so after engine.step(), or take "
+                             "update_order 'deferred'")
 
     # A step whose units are updated within backward.
     def begin_completing(self) -> None:
@@ -338,28 +370,32 @@ class Binding:
     def name_of(self, parameter: nn.Parameter) -> str:
         return self.names[parameter]
 
-    def read_outside(self, parameters: list[Released], operation: str, run: Callable[[], object]) -> object:
+    def assign(self, parameter: Managed, values: torch.Tensor) -> None:
+        self.loans.assign(parameter, values)
+
+    def copy_of(self, parameter: Managed) -> torch.Tensor:
+        if isinstance(parameter, Released) and not self.loans.between_passes():
+            return cast(torch.Tensor, self._read_outside([parameter], "clone", lambda: values_of(parameter).clone()))
+        return self.loans.copy_of(parameter)
+
+    def let_go(self, but: Iterable[Managed]) -> None:
+        self.loans.let_go(but)
+
+    def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], object]) -> object:
         if self.gathering and operation == "detach":
             return run()
-        return self._read_outside(parameters, operation, run)
-
-    def touched(self, parameter: Released, operation: str) -> None:
-        unit, _ = self.places[parameter]
-        name = self.names[parameter]
-        raise ReleasedError(
-            f"parameter '{name}' was read by '{operation}' while its values are in the store. Read them with "
-            f"engine.weight('{name}') or within engine.gathered(), or keep the unit in memory: "
-            f"penstock.initialize(resident=['{self.core.units[unit].name}'])")
+        if graph or not self.loans.between_passes():
+            return self._read_outside(parameters, operation, run)
+        for each in parameters:
+            self.loans.borrow(each)
+        return run()
 
     # The model as it was given.
     def check(self) -> None:
         """Raises ModelError when the model is no longer the one that is managed."""
         self.also_check()
-        if self._changed:
-            changed, self._changed = list(self._changed), {}
-            raise ModelError(f"parameters {some(changed)} were changed in place while a forward or backward ran: what "
-                             "it wrote is lost, because weights go back to the store by updates alone. Change them "
-                             "between passes: engine.set_weight(), or engine.gathered(..., modify=True)")
+        self.loans.settle()
+        self.loans.check_aliases()
         if not self._structure.is_same():
             self._check_structure()
         self._check_trainable()
@@ -371,9 +407,10 @@ class Binding:
         if new:
             raise ModelError(f"parameters {some(new)} were added or replaced after penstock.initialize(): nothing "
                              "manages them; change the model first, initialize then")
-        if len(now) != len(self.places):
-            gone = [name for each, name in self.names.items() if name not in now]
-            raise ModelError(f"parameters {some(gone)} were removed after penstock.initialize(); "
+        gone = [name for each, name in self.names.items() if now.get(name) is not each]
+        if gone:
+            what = "removed" if len(now) < len(self.places) else "renamed"
+            raise ModelError(f"parameters {some(gone)} were {what} after penstock.initialize(); "
                              "change the model first, initialize then")
 
     def _check_trainable(self) -> None:
@@ -384,6 +421,22 @@ class Binding:
             raise ModelError(f"parameters {some(self.names[each] for each in asked)} require a gradient now, "
                              + self._never_trained(asked))
 
+    def check_unchanged(self) -> None:
+        """Raises ModelError when a weight was changed where the store does not see it."""
+        if self._changed:
+            changed, self._changed = list(self._changed), {}
+            raise ModelError(f"parameters {some(changed)} were changed in place while a forward or backward ran: what "
+                             "it wrote is lost, because weights go back to the store by updates alone. Change them "
+                             "between passes: engine.set_weight(), or engine.gathered(..., modify=True)")
+
+    def _changed_residents(self) -> Iterator[nn.Parameter]:
+        """Each change once."""
+        for unit in self.resident:
+            versions = self._versions[unit]
+            for index, parameter in enumerate(self.parameters[unit]):
+                if parameter._version != versions[index] and not self.loans.is_lent(parameter):
+                    versions[index] = parameter._version
+                    yield parameter
     def _spans(self, memory: Memory) -> None:
         self.low, self.high = min(self.low, memory.begin), max(self.high, memory.end)
 

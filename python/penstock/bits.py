@@ -11,3 +11,9 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
         return False
     kind = INTEGERS[a.element_size()]
     return torch.equal(a.detach().reshape(-1).view(kind), b.detach().reshape(-1).view(kind))
+
+
+def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Which elements do, of two tensors of one type."""
+    kind = INTEGERS[a.element_size()]
+    return a.view(kind) != b.view(kind)

@@ -143,7 +143,7 @@ def _state(engine: Engine) -> dict[str, Any]:
     return {"micro_steps": engine.counted_from + whole,
             "scheduler": engine.scheduler.state() if engine.scheduler is not None else None,
             "loss_scale": engine.optimizer.loss_scale.encode() if engine.optimizer.loss_scale else "",
-            "optimizer": engine.optimizer.state_dict(), "buffers": buffers.persistent(engine.module)}
+            "optimizer": engine.optimizer.groups_state(), "buffers": buffers.persistent(engine.module)}
 
 
 def _read(place: Path, directory: Path) -> tuple[dict[str, Any], str]:

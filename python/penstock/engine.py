@@ -14,6 +14,7 @@ from torch import nn
 from . import buffers, checkpoint, saved_hooks
 from .activations import Activations
 from .binding import Binding
+from .copies import Copies
 from .core import Core, PassKind, UpdateReport, Visit, What
 from .deepspeed import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
@@ -48,6 +49,8 @@ class Engine(DeepSpeedsCalls):
         self.outside = Outside(self.visits)
         self.binding = Binding(model, units, core, self.outside.read)
         self.visits.binding = self.binding
+        self.binding.loans.between_passes = lambda: self.visits.kind is None
+        copies = Copies(model, self.binding, self.visits)
         self.binding.also_check = self.outside.check
         self._state = ModelState(model, self.binding, self.visits)
         self.optimizer = NothingToTrain() if mapped is None else Optimizer(mapped, core, self.visits, self.binding)
@@ -74,10 +77,11 @@ class Engine(DeepSpeedsCalls):
                 unit.module.__dict__["_compiled_call_impl"] = UnitCall(unit, self.visits, self.activations)
         model.register_forward_pre_hook(self._model_is_called)
         model.register_forward_hook(self._model_was_called, always_call=True)
+        copies.note_what_was_installed()
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
         self.script = Script(self.optimizer.param_groups, settings)
-        self._ending = Ending(self, core)
+        self._ending = Ending(self, core, self._keep_changes)
         self.optimizer.told = self._tell
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
@@ -182,7 +186,7 @@ class Engine(DeepSpeedsCalls):
         """A copy out of the store: the weight, or master, moment0, moment1, which are fp32."""
         parameter = self._named(name)
         self.visits.end()
-        return self.core.read(*self.binding.places[parameter], what).view(parameter.shape)
+        return self.binding.read(parameter, what)
 
     def set_weight(self, name: str, values: torch.Tensor) -> None:
         """Replaces weight and master; durable with the next commit."""
@@ -200,22 +204,15 @@ class Engine(DeepSpeedsCalls):
 
     @contextlib.contextmanager
     def gathered(self, parameters: nn.Parameter | Iterable[nn.Parameter], modify: bool = False) -> Iterator[None]:
-        """Their values are readable within; with `modify` what was changed goes to the store. No forward within."""
+        """Their values are readable within; with `modify` what was changed goes to the store, without it is an error.
+        No forward within."""
         listed = [parameters] if isinstance(parameters, nn.Parameter) else list(parameters)
         for each in listed:
             if each not in self.binding.places:
                 raise UsageError("engine.gathered(): a parameter is not of the managed model")
         self.visits.end()
-        for each in listed:
-            self.binding.lend(each, self.binding.read(each))
-        try:
+        with self.binding.loans.gathered(listed, modify):
             yield
-            if modify:
-                for each in listed:
-                    self.binding.write(each, each.data)
-        finally:
-            for each in listed:
-                self.binding.give_back(each)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The model's, in ordinary memory; named_weights() streams instead."""
@@ -284,9 +281,13 @@ class Engine(DeepSpeedsCalls):
     def __exit__(self, *_: Any) -> None:
         self.close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise UsageError("an engine cannot be copied, because two never share a store; copy.deepcopy(engine.module) is "
+                         "an ordinary model with these weights in memory")
+
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), not the "
-                         "model")
+        raise ModelError("an engine and its model cannot be pickled, because the weights are in the store: save "
+                         "engine.state_dict(), or a copy, copy.deepcopy(engine.module)")
 
     # Private.
     def _check_trains(self) -> None:
@@ -294,10 +295,9 @@ class Engine(DeepSpeedsCalls):
             self.optimizer.update()
 
     def _named(self, name: str) -> nn.Parameter:
-        named = {each: parameter for parameter, each in self.binding.names.items()}
-        if name not in named:
-            raise UsageError(f"the model has no parameter '{name}'; it has {some(named)}")
-        return named[name]
+        if name not in self.binding.named:
+            raise UsageError(f"the model has no parameter '{name}'; it has {some(self.binding.named)}")
+        return self.binding.named[name]
 
     @torch.compiler.disable
     def _model_is_called(self, *_: Any) -> None:
@@ -309,6 +309,11 @@ class Engine(DeepSpeedsCalls):
     @torch.compiler.disable
     def _model_was_called(self, *_: Any) -> None:
         self.visits.model_called()
+
+    def _keep_changes(self) -> None:
+        """Which were made in place between passes."""
+        if self.visits.kind is None:
+            self.binding.loans.settle()
 
     def _begin_step(self) -> bool:
         return self.is_gradient_accumulation_boundary() and self.optimizer.begin()

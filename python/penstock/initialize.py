@@ -21,6 +21,7 @@ from .kept_scheduler import adopt, check_given
 from .loader import Loader, Loading
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
+from .overlap import overlapping
 from .parameter import Managed
 from .run.progress import LOGGER, Progress
 from .settings import Settings
@@ -206,6 +207,11 @@ def check_model(model: nn.Module, may_be_meta: bool) -> None:
     empty = [name for name, each in named.items() if each.numel() == 0]
     if empty:
         raise ModelError(f"parameters {some(empty)} have no elements; remove them")
+    for first, second in overlapping((*named.items(), *model.named_buffers())):
+        if first in named or second in named:
+            raise ModelError(f"'{first}' and '{second}' are views of one memory, and would go apart as soon as the "
+                             "model is managed: to tie parameters make them one nn.Parameter (model.head.weight = "
+                             "model.embedding.weight); else give each a memory of its own, p.data = p.data.clone()")
 
 
 def mapped_optimizer(optimizer: Any, parameters: Iterable[Any] | None, model: nn.Module,

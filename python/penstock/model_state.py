@@ -1,6 +1,8 @@
 """What a managed model answers to state_dict(), load_state_dict() and to(): the store has the weights."""
 from __future__ import annotations
 
+import copy
+import types
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +33,6 @@ class ModelState:
         self.model, self.binding, self.visits = model, binding, visits
         # One tensor per parameter of one state_dict(), so that tied ones share memory as they did.
         self._gathered: weakref.WeakValueDictionary[nn.Parameter, torch.Tensor] = weakref.WeakValueDictionary()
-        self._lent: set[nn.Parameter] = set()
         for module in model.modules():
             hooks = Hooks(module)
             hooks.before_state_dict(self._before_state_dict)
@@ -48,12 +49,12 @@ class ModelState:
     def gathered(self, parameter: nn.Parameter) -> torch.Tensor:
         values = self._gathered.get(parameter)
         if values is None:
-            values = self._gathered[parameter] = self.binding.read(parameter)
+            values = self._gathered[parameter] = self.binding.loans.given(parameter)
         return values
 
     def _before_state_dict(self, module: nn.Module, prefix: str, keep_vars: bool) -> None:
-        self.visits.end()
-        if prefix == "" or module is self.model:
+        if prefix == "" or module is self.model or self.visits.kind is not None:
+            self.visits.end()
             self._gathered.clear()  # a new one
         self.binding.gathering = bool(module._parameters)
 
@@ -70,15 +71,10 @@ class ModelState:
         self.visits.end()
         for key, parameter in module._parameters.items():
             if parameter in self.binding.places and prefix + key in state:
-                self.binding.lend(parameter, self.binding.read(parameter))
-                self._lent.add(parameter)
+                self.binding.loans.borrow(parameter)
 
-    def _after_load(self, module: nn.Module, _: Any) -> None:
-        for parameter in module._parameters.values():
-            if parameter in self._lent:
-                self._lent.discard(parameter)
-                self.binding.write(parameter, parameter.data)
-                self.binding.give_back(parameter)
+    def _after_load(self, _: nn.Module, __: Any) -> None:
+        self.binding.loans.settle()
 
 
 class Immovable:
@@ -104,9 +100,9 @@ class Immovable:
                 yield parameter
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        raise ModelError("a managed model cannot be copied: its weights are in the store; copy it before "
-                         "penstock.initialize(), or take engine.state_dict()")
+        """What stood there, of the copy."""
+        return types.MethodType(type(self._module)._apply, copy.deepcopy(self._module, memo))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "
-                         "not the model")
+                         "or a copy: copy.deepcopy(model)")

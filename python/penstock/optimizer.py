@@ -1,6 +1,6 @@
 """The optimizer as torch's programs know one: groups with rates that schedulers write, zero_grad(), step().
 
-Its arithmetic and its moments are the core's; `state` is empty.
+Its arithmetic and its moments are the core's; `state` reads them.
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .core import Core, UpdateReport, UpdateRequest
 from .errors import NonFiniteError, OptimizerError, StorageError, UsageError
 from .loss_scale import LossScale
 from .optimizer_kind import Mapped
+from .optimizer_state import OptimizerState, ParameterState
 from .run.ending import Undisturbed
 from .visits import Visits
 
@@ -33,6 +34,8 @@ class Optimizer(torch.optim.Optimizer):
         # The very groups of the user's optimizer, so that a scheduler that was made for it goes on to work.
         self.param_groups = mapped.groups
         self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
+        self._state = OptimizerState(mapped.kind.name, mapped.groups, binding, visits)
+        self._state.updates = lambda: self.updates
         self.updates = 0
         self.report: UpdateReport | None = None
         self.clip = 0.0
@@ -43,6 +46,17 @@ class Optimizer(torch.optim.Optimizer):
         self.snapshot_path: Callable[[int], str] | None = None
         self.told: Callable[[UpdateReport], None] = lambda _: None  # of each update
         self._ready = True
+
+    @property  # type: ignore[override]
+    def state(self) -> OptimizerState:
+        """Of each parameter its moments, read from the store when they are asked for; see optimizer_state.py."""
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        if self._ready:
+            raise OptimizerError("the state of a managed optimizer is in the store and cannot be replaced; its moments "
+                                 "may be written one by one: optimizer.state[parameter]['exp_avg'] = values")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch's; update() itself sets them to None."""
@@ -96,6 +110,7 @@ class Optimizer(torch.optim.Optimizer):
             self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
             self.updates = step
             self._binding.updated()
+            self._state.after_update()
         self._binding.gradients_taken()
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
@@ -112,31 +127,56 @@ class Optimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """The groups, and which step of the store they belong to. The moments stay in the store."""
-        return {**super().state_dict(), "penstock": {"updates": self.updates}}
+        """As torch's. Moments are read as it is pickled or copied; where snapshots have them it is without."""
+        if self.snapshot_path is not None:
+            return self.groups_state()
+        return {**super().state_dict(), "penstock": {"updates": self.updates, "skipped": self._state.skipped()}}
+
+    def groups_state(self) -> dict[str, Any]:
+        """The groups, and which step of the store they belong to."""
+        return {**super().state_dict(), "state": {}, "penstock": {"updates": self.updates}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Where they belong to another step, the store goes back to that step's snapshot."""
-        state = dict(state_dict)
-        if "penstock" not in state:
+        """Where they belong to another step, the store goes back to that step's snapshot, or takes their moments."""
+        if "penstock" not in state_dict:
             raise UsageError("this optimizer state is not Penstock's: its moments cannot be taken over; begin with the "
                              "model's weights alone")
-        wanted = int(state.pop("penstock")["updates"])
-        shared = self.param_groups
-        super().load_state_dict(state)
+        told, shared = state_dict["penstock"], self.param_groups
+        super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
         for mine, loaded in zip(shared, self.param_groups):
             mine.update({key: value for key, value in loaded.items() if key != "params"})
         self.param_groups = shared
-        if wanted != self.updates or self._core.begun is not None:
+        wanted = int(told["updates"])
+        if "skipped" in told and self.snapshot_path is None:
+            self._take(state_dict["state"], wanted, told["skipped"])
+        elif wanted != self.updates or self._core.begun is not None:
             self.go_back(wanted)
+
+    def _take(self, state: dict[int, Any], updates: int, skipped: bool) -> None:
+        """The weights of that step are the model's affair."""
+        parameters = [each for group in self.param_groups for each in group["params"]]
+        live = any(isinstance(each, ParameterState) for each in state.values())
+        if updates != self.updates and live:
+            raise UsageError(f"the optimizer's state of step {updates} was not copied then, and the store is at step "
+                             f"{self.updates}: say copy.deepcopy(optimizer.state_dict()), or torch.save() it")
+        if updates != self.updates and self._state.moments and (skipped or self._state.skipped()):
+            raise UsageError(f"the store is at step {self.updates} and cannot take over the moments of step {updates}, "
+                             "because some parameters have skipped steps, which are counted there alone: keep and take "
+                             "checkpoints by engine.save_checkpoint() and engine.load_checkpoint()")
+        if not live:
+            self._visits.end()
+            self.zero_grad()
+            for index, values in state.items():
+                self._state[parameters[index]].take(values)
+            self.gone_back(updates)
 
     def go_back(self, updates: int) -> None:
         """The store is that step's snapshot, which snapshot_path finds."""
         if self.snapshot_path is None:
-            raise StorageError(f"the store is at step {self.updates}, the checkpoint at {updates}, and where the "
-                               "snapshot of that step lies is not known: engine.load_checkpoint(directory) goes back "
-                               "to one of engine.save_checkpoint(), and transformers' Trainer keeps and finds them "
-                               "with penstock.hugging_face.KeepSnapshots(engine) among its callbacks")
+            raise StorageError(f"the store is at step {self.updates}, the optimizer's state of step {updates} has no "
+                               "moments, and no snapshot of that step is known: keep and take checkpoints by "
+                               "engine.save_checkpoint() and engine.load_checkpoint(); with transformers' Trainer say "
+                               "callbacks=[penstock.hugging_face.KeepSnapshots(engine)]")
         self._visits.end()
         self._binding.go_back(self.snapshot_path(updates))
         self.gone_back(updates)

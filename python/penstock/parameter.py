@@ -6,15 +6,26 @@ around the class gets NaN, never somebody else's bytes.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from .errors import ModelError
+from .read_only import IN_PLACE
+
+# Operations that record no graph, whatever requires a gradient.
+WITHOUT_GRAPH = frozenset((
+    "detach", "data", "item", "tolist", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__contains__",
+    "__format__", "equal", "allclose", "isclose", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge",
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "argmax", "argmin", "argsort", "count_nonzero",
+    "nonzero", "bool", "int", "long"))
 # The gradient that autograd itself sees; it is taken away as soon as it is whole.
 raw_gradient: Any = torch._C.TensorBase.grad
+# Which memory a parameter has. Its version stays.
+raw_data: Any = torch._C.TensorBase.data
 
 
 class Keeper(Protocol):
@@ -26,11 +37,16 @@ class Keeper(Protocol):
 
     def name_of(self, parameter: nn.Parameter) -> str: ...
 
-    def read_outside(self, parameters: list[Released], operation: str, run: Callable[[], Any]) -> Any:
-        """Values of these are wanted outside of their units: what `run` gives while they are there."""
+    def assign(self, parameter: Managed, values: torch.Tensor) -> None: ...
 
-    def touched(self, parameter: Released, operation: str) -> None:
-        """What cannot be done with a parameter whose values are in the store: raises ReleasedError."""
+    def copy_of(self, parameter: Managed) -> torch.Tensor: ...
+
+    def let_go(self, but: Iterable[Managed]) -> None:
+        """What was brought between passes, and nobody reads any more, goes again; without `but` all of it."""
+
+    def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], Any]) -> Any:
+        """Values of these are wanted outside of their units, and by a graph or not: what `run` gives while they are
+        there."""
 
 
 class Managed(nn.Parameter):
@@ -50,9 +66,33 @@ class Managed(nn.Parameter):
     def grad(self) -> None:
         self.penstock_keeper.set_gradient(self, None)
 
+    @property
+    def data(self) -> torch.Tensor:
+        """`detach()`, so that what is changed in place counts in the parameter's version."""
+        return self.detach()
 
-class Released(Managed):
-    """Shape, type, hooks and gradient answer; whoever reads values asks the keeper for them."""
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        self.penstock_keeper.assign(self, value)
+
+    def set_(self, *args: Any, **kwargs: Any) -> Managed:
+        """Torch tells no subclass of it."""
+        self.data = torch.empty(0, dtype=self.dtype, device=self.device).set_(*args, **kwargs)
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
+        """An ordinary parameter, with the values in memory."""
+        if id(self) not in memo:
+            memo[id(self)] = nn.Parameter(self.penstock_keeper.copy_of(self), self.requires_grad)
+        return memo[id(self)]  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError(f"parameter '{self.penstock_keeper.name_of(self)}' cannot be pickled: its values are in the "
+                         "store; save engine.state_dict(), or a copy: copy.deepcopy(parameter)")
+
+
+class Watched(Managed):
+    """What is done with it is told to the keeper before; what its shape and type, hooks and gradient are, is not."""
 
     attributes = frozenset((
         "shape", "dtype", "device", "requires_grad", "grad", "is_leaf", "grad_fn", "layout", "ndim", "itemsize",
@@ -64,6 +104,11 @@ class Released(Managed):
         "stride", "storage_offset", "register_hook", "register_post_accumulate_grad_hook", "requires_grad_",
         "__hash__", "__repr__", "__len__", "data_ptr", "is_contiguous", "increment_version", "untyped_storage",
         "is_same_size", "get_device", "is_set_to", "ndimension", "is_conj", "is_neg", "is_inference"))
+    # Of its shape and type, without its values; `others`: of another tensor's values.
+    likes = frozenset((
+        "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like", "new_zeros",
+        "new_ones", "new_empty", "new_full", "new_tensor", "new_empty_strided", "new"))
+    others = frozenset(("view_as", "reshape_as", "expand_as", "type_as"))
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -71,22 +116,63 @@ class Released(Managed):
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(func.__self__, "__name__", name)
-        if name not in cls.methods and name not in cls.attributes:
-            there = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Released)]
-            return _read(there, name, lambda: _called(func, args, kwargs))
-        return _called(func, args, kwargs)
+        if cls._reads_nothing(name, args, kwargs):
+            return _called(func, args, kwargs)
+        leaves = pytree.tree_leaves((args, kwargs))
+        managed = [each for each in leaves if isinstance(each, Managed)]
+        graph = _records(name, leaves)
+        for keeper in dict.fromkeys(each.penstock_keeper for each in managed):
+            keeper.let_go(() if graph else managed)
+        there = [each for each in managed if isinstance(each, Released)]
+        return _read(there, name, graph, lambda: _called(func, args, kwargs))
+
+    @classmethod
+    def _reads_nothing(cls, name: str, args: Any, kwargs: Any) -> bool:
+        if name in cls.methods or name in cls.attributes:
+            return True
+        if name in cls.likes:
+            return not any(isinstance(each, Watched) for each in pytree.tree_leaves((args[1:], kwargs)))
+        if name in cls.others:
+            return not isinstance(args[0], Watched)
+        return name == "to" and any(_is_meta(each) for each in (*args[1:], *kwargs.values()))
+
+
+class Borrowed(Watched):
+    """Its values are there between passes, for as long as nothing but the program reads them."""
+
+
+class Released(Watched):
+    """Its values are not there; whoever reads them asks the keeper for them."""
 
     def __repr__(self) -> str:  # type: ignore[override]
         name = self.penstock_keeper.name_of(self)
         return f"Released parameter '{name}' of shape {tuple(self.shape)}, {self.dtype}: its values are in the store"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        self.penstock_keeper.touched(self, "deepcopy")
-        raise NotImplementedError
+    def __format__(self, spec: str) -> str:
+        if spec:
+            return format(self.detach(), spec)
+        return repr(self)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        self.penstock_keeper.touched(self, "pickle")
-        raise NotImplementedError
+def values_of(parameter: nn.Parameter) -> torch.Tensor:
+    """What is there, without telling the keeper."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return parameter.detach()
+
+
+def _records(operation: str, leaves: list[Any]) -> bool:
+    """A graph, which may have what these are now."""
+    if not torch.is_grad_enabled() or operation in WITHOUT_GRAPH:
+        return False
+    if IN_PLACE.fullmatch(operation) and isinstance(leaves[0], Managed):
+        return False  # torch refuses it, or it is without gradients
+    return any(isinstance(each, torch.Tensor) and each.requires_grad for each in leaves)
+
+
+def _is_meta(value: Any) -> bool:
+    """What to() is told to go to."""
+    if isinstance(value, torch.Tensor):
+        return value.is_meta
+    return str(value) == "meta"
 
 
 def _called(func: Any, args: Any, kwargs: Any) -> Any:
@@ -94,11 +180,11 @@ def _called(func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
 
 
-def _read(parameters: list[Released], operation: str, run: Callable[[], Any]) -> Any:
+def _read(parameters: list[Released], operation: str, graph: bool, run: Callable[[], Any]) -> Any:
     """Each model's by its own keeper."""
     if not parameters:
         return run()
     keeper = parameters[0].penstock_keeper
     own = [each for each in parameters if each.penstock_keeper is keeper]
     others = [each for each in parameters if each.penstock_keeper is not keeper]
-    return keeper.read_outside(own, operation, lambda: _read(others, operation, run))
+    return keeper.read_outside(own, operation, graph, lambda: _read(others, operation, graph, run))

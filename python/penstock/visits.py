@@ -67,6 +67,7 @@ class Visits:
         if self.kind == "inference" and not self.open:
             self.end()
         if self.kind is None:
+            self.binding.loans.before_pass(kind == "training")
             self.core.begin_pass(kind)
             self.kind = kind
 
@@ -78,7 +79,7 @@ class Visits:
     def end(self) -> None:
         """No unit is bound any more. Called before whatever comes between passes."""
         if self.kind is None:
-            return
+            return self.binding.loans.settle()
         self._forget_backwards()
         self._leave_all_but(set())
         for unit in self._readable:
@@ -86,6 +87,7 @@ class Visits:
         self.core.end_pass()
         self._readable = ()
         if self.kind == "training":
+            self.binding.look_at_residents()
             if self._forward:
                 self._last_forward, self._forward = self._forward, []
             self.trained()

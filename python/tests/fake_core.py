@@ -35,7 +35,8 @@ class FakeCore:
         self.begun: int | None = None
         self.lays, self.opening, self.gradients_leave = False, 0, False
         self.resumed: Mapping[str, str] | None = None
-        self.store: dict[str, dict[Any, Any]] = {"weight": {}, "master": {}, "moment0": {}, "moment1": {}, "steps": {}}
+        self.store: dict[str, dict[Any, Any]] = {"weight": {}, "master": {}, "moment0": {}, "moment1": {}, "steps": {},
+                                                      "skipped": {}}
         self.places = [(u, i) for u, unit in enumerate(self.units) for i in range(len(unit.parameters))]
         if not self._resume():
             for u, i in self.places:
@@ -150,6 +151,9 @@ class FakeCore:
             factor = torch.clamp(request.clip / (total + 1e-6), max=1.0)
             for each in self.sums.values():
                 each.mul_(factor)
+        for place in self.places:
+            if place not in self.sums:
+                self.store["skipped"][place] = self.store["skipped"].get(place, 0) + 1
         for place, each in self.sums.items():
             self._update(place, each, request)
         self.clear_gradients()
@@ -274,6 +278,7 @@ class FakeCore:
 
     def _update(self, place: Place, gradient: torch.Tensor, request: UpdateRequest) -> None:
         spec = self.units[place[0]].parameters[place[1]]
+        self.store["steps"][place].fill_(request.step - 1 - self.store["skipped"].get(place, 0))  # the store counts so
         update_parameter(self.model.optimizer, self.store["master"][place], gradient.float(),
                          (self.store["moment0"][place], self.store["moment1"][place]), self.store["steps"][place],
                          request.groups[spec.group])

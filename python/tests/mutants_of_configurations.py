@@ -24,7 +24,7 @@ CONFIGURATIONS = [
            "        self._binding.addends.check(self._binding.fed)\n", "",
            "test_addends.py::test_more_that_nobody_announced_end_before_the_update_and_name_the_setting"),
     Mutant("many micro-batches that are announced are summed in bfloat16", "initialize.py",
-           ".packed(), settings.accumulation)", ".packed())",
+           ".packed(), settings.accumulation, later)", ".packed(), 1, later)",
            "test_addends.py::test_many_micro_batches_that_are_announced_are_summed_in_fp32"),
     Mutant("a gradient that is replaced counts as one more", "addends.py",
            "1 if first else self._narrow[place] + 1", "self._narrow[place] + 1",

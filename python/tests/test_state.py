@@ -1,7 +1,6 @@
 """Weights in and out: state_dict, load_state_dict, gathered; checkpoints; a process that is stopped and goes on."""
 from __future__ import annotations
 
-import copy
 import io
 
 import pytest
@@ -112,8 +111,6 @@ def test_gathered_reads_and_writes():
     weight = engine.module.head.weight
     with engine.gathered(weight):
         assert torch.equal(weight, engine.state_dict()["head.weight"])
-        weight.data.zero_()
-    assert engine.weight("head.weight").abs().sum() > 0
     with engine.gathered([weight], modify=True):
         weight.data.zero_()
     assert engine.weight("head.weight").abs().sum() == 0
@@ -123,15 +120,14 @@ def test_gathered_reads_and_writes():
         engine.weight("nothing")
 
 
-def test_a_managed_model_is_neither_moved_nor_copied_nor_pickled():
+def test_a_managed_model_is_neither_moved_nor_pickled():
     engine = open_engine()
     assert engine.module.to("cpu") is engine.module and engine.module.float() is engine.module
     for move in (lambda: engine.module.half(), lambda: engine.module.to("meta"), lambda: engine.module.head.double()):
         with pytest.raises(penstock.ModelError, match="cannot become"):
             move()
-    for take in (lambda: copy.deepcopy(engine.module), lambda: torch.save(engine.module, io.BytesIO())):
-        with pytest.raises(penstock.PenstockError):
-            take()
+    with pytest.raises(penstock.PenstockError):
+        torch.save(engine.module, io.BytesIO())
 
 
 def test_a_checkpoint_brings_back_everything(tmp_path):

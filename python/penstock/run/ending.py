@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import weakref
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -16,10 +17,11 @@ from ..errors import EndedError, UsageError
 
 class Ending:
     """Commits and closes a core once: when told to, when its engine is collected, or when the interpreter ends (after
-    an exception, an interrupt, sys.exit()). Not after os._exit() or a signal that kills."""
+    an exception, an interrupt, sys.exit()). Not after os._exit() or a signal that kills. `last`: the engine's method
+    that is called before, as long as there is an engine."""
 
-    def __init__(self, engine: object, core: Core) -> None:
-        self._finalizer = weakref.finalize(engine, _end_quietly, core, os.getpid())
+    def __init__(self, engine: object, core: Core, last: Callable[[], None]) -> None:
+        self._finalizer = weakref.finalize(engine, _end_quietly, core, os.getpid(), weakref.WeakMethod(last))
         self._core = core
 
     @property
@@ -49,9 +51,15 @@ def settle(core: Core) -> None:
         core.settle()
 
 
-def _end_quietly(core: Core, process: int) -> None:
+def _end_quietly(core: Core, process: int, last: Callable[[], Callable[[], None] | None]) -> None:
     if os.getpid() != process:
         return  # a fork has the memory, not the threads
+    try:
+        method = last()
+        if method is not None:
+            method()
+    except Exception as error:
+        logging.getLogger("penstock").error("what was changed since the newest step is not kept: %s", error)
     try:
         settle(core)
         core.close()

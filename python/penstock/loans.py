@@ -1,0 +1,265 @@
+"""Weights that the program reads and writes between passes: they are brought, and what was changed goes to the store.
+
+A parameter that is borrowed has memory of its own, until nobody else has a part of that memory any more, or the next
+pass begins. What the program does in place counts in the parameter's version, whichever alias it uses.
+"""
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .bits import differing, same_bits
+from .core import What
+from .errors import FitError, ModelError, UsageError, some
+from .host_memory import HostMemory
+from .overlap import overlap
+from .parameter import Borrowed, Managed, Released, values_of
+
+if TYPE_CHECKING:
+    from .binding import Binding
+
+# The parameter's, and that of the object by which it is asked.
+OWN_USES = 2
+LITTLE_BYTES = 1 << 20  # nobody looks whether there is room for so few
+use_count: Callable[[Any], int] = torch._C._storage_Use_Count
+
+
+class Loans:
+    """Owned by the binding. One caller at a time."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self.between_passes: Callable[[], bool] = lambda: False  # set by the engine
+        self.room: Callable[[], HostMemory] = HostMemory.read
+        # By gathered() and load_state_dict(), which give them back; the versions at which they came.
+        self.lent: dict[nn.Parameter, int] = {}
+        self._borrowed: dict[nn.Parameter, int] = {}  # the same
+        self._enough = 2  # borrowed ones, at which all are looked at
+        self._aliases: list[tuple[str, StorageWeakRef]] = []  # of memory that went while somebody had it
+        # Copies for state_dict(), with their versions; of those from before the last pass the names.
+        self._given: list[tuple[nn.Parameter, torch.Tensor, int]] = []
+        self._given_before: list[tuple[str, weakref.ref[torch.Tensor], int]] = []
+
+    # What the program does to a parameter.
+    def is_lent(self, parameter: nn.Parameter) -> bool:
+        """It has memory of its own, and what becomes of that is not forgotten."""
+        return parameter in self.lent or parameter in self._borrowed
+
+    def borrow(self, parameter: nn.Parameter) -> None:
+        if self.is_lent(parameter):
+            return
+        self.check_room(parameter.nbytes, f"parameter '{self._name(parameter)}'")
+        self._binding.lend(parameter, self._binding.read(parameter))
+        parameter.__class__ = Borrowed
+        self._borrowed[parameter] = parameter._version
+
+    def assign(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        """`.data = values`: its weight is these values."""
+        if isinstance(values, Released) and values is not parameter:
+            self.borrow(values)
+        self._check_assigned(parameter, values)
+        if parameter in self.lent:
+            with torch.no_grad():
+                parameter.copy_(values)
+        elif self.between_passes():
+            self.settle()
+            self._binding.write(parameter, values)
+        else:
+            raise ModelError(f"'{self._name(parameter)}'.data was assigned within a pass, which began with the last "
+                             "forward: assign between steps; or end the pass, "
+                             f"engine.set_weight('{self._name(parameter)}', values)")
+
+    @contextlib.contextmanager
+    def gathered(self, parameters: Iterable[nn.Parameter], modify: bool) -> Iterator[None]:
+        """They are there within, and what was changed goes to the store, or is an error."""
+        listed = list(dict.fromkeys(parameters))
+        there = [self._name(each) for each in listed if each in self.lent]
+        if there:
+            raise UsageError(f"engine.gathered() of parameters {some(there)} within another engine.gathered() of them")
+        try:
+            for each in listed:
+                self.lend(each)
+            yield
+            self._keep_changes(listed, modify)
+        finally:
+            for each in listed:
+                self.take_back(each)
+
+    def lend(self, parameter: nn.Parameter) -> None:
+        """Until take_back(). REQUIRES: no pass."""
+        self._binding.lend(parameter, self._binding.read(parameter))
+        self.lent[parameter] = parameter._version
+
+    def take_back(self, parameter: nn.Parameter) -> None:
+        if self.lent.pop(parameter, None) is not None:
+            self._binding.give_back(parameter)
+
+    def given(self, parameter: nn.Parameter) -> torch.Tensor:
+        """A copy that becomes its weight if it is changed in place before the next pass, as what state_dict() gives in
+        torch is the weight."""
+        values = self._binding.read(parameter) if parameter not in self.lent else values_of(parameter).cpu().clone()
+        self._given.append((parameter, values, values._version))
+        return values
+
+    def copy_of(self, parameter: nn.Parameter) -> torch.Tensor:
+        """In memory of its own, where the model computes."""
+        if isinstance(parameter, Released):
+            return self._binding.read(parameter).to(self._binding.core.device)
+        return values_of(parameter).clone()
+
+    # How they go again.
+    def let_go(self, but: Iterable[Managed]) -> None:
+        """The newest, or now and then all, if nobody has their memory; without `but` all of them."""
+        if not self._borrowed:
+            return
+        if not but:
+            return self.settle()
+        looked_at = list(self._borrowed) if len(self._borrowed) >= self._enough else [next(reversed(self._borrowed))]
+        for each in {*looked_at}.difference(but):
+            self._take(each, self._borrowed)
+            if not self._is_held(each):
+                del self._borrowed[each]
+                self._binding.give_back(each)
+        self._enough = max(2, 2 * len(self._borrowed))
+
+    def settle(self) -> None:
+        """All go, also those whose memory somebody has. What was changed is in the store, of resident ones, too."""
+        borrowed, self._borrowed = self._borrowed, {}
+        self._aliases = [each for each in self._aliases if not each[1].expired()]
+        refused = None
+        for each in borrowed:
+            try:
+                self._take(each, borrowed)
+            except UsageError as error:
+                refused = refused or error
+            if each.requires_grad and self._is_held(each):
+                self._aliases.append((self._name(each), StorageWeakRef(each.untyped_storage())))
+            self._binding.give_back(each)
+        self._binding.take_residents()
+        self._take_given()
+        if refused is not None:
+            raise refused
+        self._binding.check_unchanged()
+
+    def forget(self) -> None:
+        """All go, and what was changed is not kept."""
+        borrowed, self._borrowed = self._borrowed, {}
+        for each in borrowed:
+            self._binding.give_back(each)
+        self._given.clear()
+
+    def put(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        """Its weight becomes these values, which somebody wrote in place. Masters of others keep their lower bits."""
+        binding, place = self._binding, self._binding.places[parameter]
+        spec = binding.core.units[place[0]].parameters[place[1]]
+        if tuple(values.shape) != spec.shape or values.dtype != spec.dtype:
+            raise ModelError(f"parameter '{self._name(parameter)}' is managed as {spec.dtype} of shape {spec.shape} "
+                             f"and became {values.dtype} of shape {tuple(values.shape)}: change the model first, "
+                             "initialize then")
+        binding.check_no_step(parameter, "changed")
+        what: What = "weight"
+        flat = values.detach().reshape(-1).cpu()
+        if spec.trainable and spec.dtype != torch.float32:
+            what, master = "master", binding.core.read(*place, "master")
+            flat = torch.where(differing(master.to(spec.dtype), flat), flat.float(), master)
+        binding.core.write(*place, what, flat)
+        binding.written(parameter)
+
+    # Before others have them.
+    def before_pass(self, training: bool) -> None:
+        if self.lent:
+            raise UsageError(f"a forward or backward begins within engine.gathered(), which has lent parameters "
+                             f"{some(self._name(each) for each in self.lent)}: leave it first")
+        self.settle()
+        if training:
+            self.check_aliases()
+
+    def check_aliases(self) -> None:
+        """Weights are about to change, and what was read of them cannot follow."""
+        alive = [(name, there, version) for name, each, version in self._given_before if (there := each()) is not None]
+        self._given_before = [(name, weakref.ref(there), there._version) for name, there, _ in alive]
+        changed = [name for name, there, version in alive if there._version != version]
+        if changed:
+            raise ModelError(f"what an earlier state_dict() gave of parameters {some(changed)} was changed in place: it "
+                             "is a copy by now, and the model does not see that; give it to engine.load_state_dict()")
+        if self._names_held():
+            gc.collect()
+        held, self._aliases = self._names_held(), []
+        if held:
+            raise UsageError("the program still has memory that it read between passes from parameters "
+                             f"{some(held)}, by .data, detach() or a view: in torch its values change when these "
+                             "weights are updated, here they cannot. Copy what is to be kept, "
+                             "parameter.detach().clone(), and let go of the rest")
+
+    def check_room(self, byte_count: int, of: str) -> None:
+        """In the machine's memory, where that is where the model computes. Raises FitError."""
+        if byte_count < LITTLE_BYTES or self._binding.core.device.type != "cpu":
+            return
+        room = self.room()
+        if byte_count > room.available_bytes:
+            raise FitError(f"{of} would take {byte_count / 2**20:,.1f} MiB of memory, and there are "
+                           f"{room.available_bytes / 2**20:,.1f} MiB ({room.limited_by}): let go of other copies, take "
+                           "weights one at a time, engine.named_weights(), or give the process more memory")
+
+    # Private.
+    def _name(self, parameter: nn.Parameter) -> str:
+        return self._binding.names[parameter]
+
+    def _keep_changes(self, parameters: list[nn.Parameter], modify: bool) -> None:
+        if modify:
+            for each in parameters:
+                self._keep(each)
+            return
+        changed = [self._name(each) for each in parameters if each._version != self.lent[each]]
+        if changed:
+            raise ModelError(f"parameters {some(changed)} were changed within engine.gathered() without modify=True: "
+                             "nothing of it is kept; to keep it say engine.gathered(parameters, modify=True)")
+
+    def _take(self, parameter: nn.Parameter, versions: dict[nn.Parameter, int]) -> None:
+        if parameter._version != versions[parameter]:
+            versions[parameter] = parameter._version
+            self._keep(parameter)
+
+    def _keep(self, parameter: nn.Parameter) -> None:
+        if not same_bits(self._binding.read(parameter), values_of(parameter).cpu()):
+            self.put(parameter, values_of(parameter))
+
+    def _take_given(self) -> None:
+        given, self._given = self._given, []
+        for parameter, values, version in given:
+            if values._version != version:
+                self.put(parameter, values)
+            self._given_before.append((self._name(parameter), weakref.ref(values), values._version))
+        if given:
+            self._given_before = [each for each in self._given_before if each[1]() is not None]
+
+    def _is_held(self, parameter: nn.Parameter) -> bool:
+        return use_count(parameter.untyped_storage()._cdata) > OWN_USES
+
+    def _names_held(self) -> list[str]:
+        return [name for name, storage in self._aliases if not storage.expired()]
+
+    def _check_assigned(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        name, device = self._name(parameter), self._binding.core.device
+        if (values.shape, values.dtype, values.device) != (parameter.shape, parameter.dtype, device):
+            raise ModelError(f"'{name}'.data was assigned a tensor of shape {tuple(values.shape)}, {values.dtype} on "
+                             f"{values.device}, and is managed as {tuple(parameter.shape)}, {parameter.dtype} on "
+                             f"{device}: change the model first, initialize then")
+        others = (each for each in self._there() if each is not parameter and (each is values or overlap(each, values)))
+        other = next(others, None)
+        if other is not None:
+            raise ModelError(f"'{name}'.data was assigned the memory of '{self._name(other)}', which would tie the "
+                             "two: tie them before penstock.initialize(), by one nn.Parameter for both; or assign a "
+                             "copy, .data.clone()")
+
+    def _there(self) -> Iterable[nn.Parameter]:
+        for each in self._binding.places:
+            if not isinstance(each, Released):
+                yield each
