@@ -13,8 +13,7 @@ constexpr std::string_view one_process = "there is one process";
 constexpr std::string_view own_memory = "memory is planned from memory.host_budget and the order of units";
 constexpr std::string_view own_io = "the store chooses blocks and depth by what it reads and writes";
 constexpr std::string_view pinned = "memory that a device copies from is always pinned";
-constexpr std::string_view units_decide =
-    "each unit's forward runs again in backward, unless memory.activations is \"keep\"";
+constexpr std::string_view units_decide = "memory.activations says which units' forward runs again in backward";
 constexpr std::string_view no_log = "it changes nothing of the training, and the package has no such report";
 
 constexpr PackageRule automatic(std::string_view value) {

@@ -1,0 +1,61 @@
+// Activations::automatic: each unit's graph is kept from the first pass on, and where room falls short whole graphs are
+// given up, the oldest first, which backward needs last. Nothing is foretold: what must stay free is the most that one
+// call of a unit has taken so far, forward or backward. Where nothing is left to give up, compute goes on as in torch.
+#pragma once
+
+#include "zero_infinity/engine/memory_meter.h"
+#include "zero_infinity/engine/session_options.h"
+#include "zero_infinity/engine/tape.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock::engine {
+
+enum class Direction : std::uint8_t { forward, backward };
+
+// Compute thread. Does nothing with other Activations. The tape outlives it.
+class GraphKeeper {
+   public:
+    // REQUIRES: options.room, of automatic without a budget.
+    GraphKeeper(Tape& tape, EngineOptions options);
+
+    // A pass and its backward, while it lives: what torch allocates is counted.
+    class Step {
+       public:
+        explicit Step(GraphKeeper& keeper);
+        ~Step();
+        Step(const Step&) = delete;
+        Step& operator=(const Step&) = delete;
+
+       private:
+        GraphKeeper& keeper_;
+    };
+
+    void before(const Call& call, Direction direction);  // makes room for it, and begins to count
+    void after(const Call& call, Direction direction);   // what it took is known
+    // Since before(); null: nothing is counted.
+    const MemoryMeter* meter() const noexcept { return meter_ ? &*meter_ : nullptr; }
+
+    std::uint64_t reserve_bytes() const noexcept { return reserve_bytes_; }
+    // A line for the log, of the first step that gives graphs up; else empty.
+    std::string take_note(std::size_t micro_batches);
+
+   private:
+    bool bounded() const noexcept { return options_.graph_budget_bytes != unbounded_graphs; }
+    bool has_room(const Call& call, Direction direction);
+    bool& seen(const Call& call, Direction direction);
+
+    Tape& tape_;
+    EngineOptions options_;
+    std::optional<MemoryMeter> meter_;
+    std::uint64_t reserve_bytes_ = 0;       // the most that one call took
+    std::uint64_t least_room_bytes_ = 0;    // of those that something was given up for
+    std::vector<std::array<bool, 2>> seen_;  // [unit][direction]
+    bool noted_ = false;
+};
+
+}  // namespace penstock::engine
