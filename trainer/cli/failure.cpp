@@ -1,7 +1,7 @@
 #include "trainer/cli/failure.h"
 
 #include "aio/words/error.h"
-#include "zero_infinity/engine/out_of_memory.h"
+#include "zero_infinity/engine/room/out_of_memory.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>

@@ -48,7 +48,8 @@ void check_memory(const TrainConfig& config) {
         refuse(config, "memory.device \"emulated\" needs memory.device_budget");
     if (session.engine.graph_budget_bytes != engine::unbounded_graphs &&
         session.engine.activations == engine::Activations::recompute)
-        refuse(config, "memory.graph_budget has no effect with memory.activations \"recompute\": leave one of them out");
+        refuse(config,
+               "memory.graph_budget has no effect with memory.activations \"recompute\": leave one of them out");
 }
 
 // What a step keeps for backward: more than any machine has would not be counted right.

@@ -257,8 +257,8 @@ constexpr std::array key_list = {
             "zero_infinity/kernels/compact.h says what its rounding can do to moments"}
             .shared(obeyed),
     KeySpec{"memory.activations", choice, "", {}, all_words<engine::Activations>, free,
-            "auto: what each unit computed is kept for backward, and where memory runs short the oldest is given up and "
-            "those units run again; recompute: every unit runs again; keep: all is kept; the bits are the same",
+            "auto: what each unit computed is kept for backward, and where memory runs short the oldest is given up "
+            "and run again; recompute: every unit is run again; keep: all is kept; the bits are the same",
             session_default<&Session::engine, &engine::EngineOptions::activations>}
             .shared(obeyed),
     KeySpec{"memory.activation_budget", bytes, "(none)", {4 * kibi, 64 * tebi}, {}, free,

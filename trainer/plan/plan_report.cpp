@@ -42,11 +42,11 @@ std::string text_of_graphs(const RunPlan& plan) {
     if (activations == engine::Activations::recompute) return "";
     if (!plan.graphs_are_known()) return ", and the graphs that are kept";
     if (kept_units(plan) == 0) return ", no graphs: every unit runs again in backward";
-    return fmt::format(", {} of them graphs{}", mebibytes(plan.way.kept.bytes),
-                       plan.way.kept.first == 0
-                           ? ", so that no unit runs twice"
-                           : fmt::format(" of the {} units nearest to the loss: the others run again in backward",
-                                         kept_units(plan)));
+    return fmt::format(
+        ", {} of them graphs{}", mebibytes(plan.way.kept.bytes),
+        plan.way.kept.first == 0
+            ? ", so that no unit runs twice"
+            : fmt::format(" of the {} units nearest to the loss: the others run again in backward", kept_units(plan)));
 }
 
 std::string text_of_memory(const RunPlan& plan) {

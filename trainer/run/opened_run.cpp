@@ -319,9 +319,9 @@ void OpenedRun::say_activations(Console& console) const {
             away_.out == 0 ? ""
                            : fmt::format("; {}{} of them go to NVMe", graphs ? "up to " : "", mebibytes(away_.out))));
     }
-    console.info(fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,
-                             graphs ? fmt::format(", and what memory.activations \"{}\" adds", word_of(activations))
-                                    : ""));
+    console.info(
+        fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,
+                    graphs ? fmt::format(", and what memory.activations \"{}\" adds", word_of(activations)) : ""));
     const pool::MachineMemory machine = pool::MachineMemory::read();
     if (config_.session.device.kind != zero::DeviceKind::cuda && kept > machine.available_bytes)
         console.warn(

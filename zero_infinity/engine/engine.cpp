@@ -4,7 +4,7 @@
 #include "aio/words/error.h"
 #include "zero_infinity/engine/generator.h"
 #include "zero_infinity/engine/memory_meter.h"
-#include "zero_infinity/engine/out_of_memory.h"
+#include "zero_infinity/engine/room/out_of_memory.h"
 #include "zero_infinity/engine/tensor_view.h"
 
 #include <ATen/ATen.h>
@@ -246,12 +246,12 @@ void Engine::forward(std::uint32_t unit, std::size_t count) {
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
         SavedActivations& saved = tape_.at(unit, index);
-        keeper_.before({unit, index}, Direction::forward);
+        keeper_.before({unit, index}, Half::forward);
         std::string generator = generator_state(deps_.device);
         tape_.set_input(unit + 1, index, first_run({unit, index}), saved.input);
         if (generator != generator_state(deps_.device)) saved.generator = std::move(generator);
         tape_.lay_aside(unit, index);
-        keeper_.after({unit, index}, Direction::forward);
+        keeper_.after({unit, index}, Half::forward);
     }
     release(unit);
 }
@@ -302,13 +302,13 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
     std::set<std::string> wanted;  // inputs that a gradient is wanted of
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
-        keeper_.before({unit, index}, Direction::backward);
+        keeper_.before({unit, index}, Half::backward);
         tape_.bring_back(unit, index);
         SavedActivations& saved = tape_.at(unit, index);
         wanted.merge(requiring_gradient(saved.input));
         add_gradients(unit, differentiate(unit, saved, upstream_[index], count, loss));
         tape_.forget(unit, index);
-        keeper_.after({unit, index}, Direction::backward);
+        keeper_.after({unit, index}, Half::backward);
     }
     check_reached(unit, wanted);
     return loss / static_cast<double>(count);

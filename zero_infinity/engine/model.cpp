@@ -2,7 +2,7 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "zero_infinity/engine/out_of_memory.h"
+#include "zero_infinity/engine/room/out_of_memory.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

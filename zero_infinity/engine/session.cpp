@@ -1,8 +1,8 @@
 #include "zero_infinity/engine/session.h"
 
 #include "aio/words/error.h"
-#include "zero_infinity/engine/compute_room.h"
 #include "zero_infinity/engine/drawn_weights.h"
+#include "zero_infinity/engine/room/compute_room.h"
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/engine/torch_kernels.h"
 

@@ -14,7 +14,7 @@
 namespace penstock::engine {
 
 enum class Activations : std::uint8_t {
-    automatic,  // as retain, and where room runs short whole graphs are given up, the oldest first: engine/graph_keeper.h
+    automatic,  // as retain, but whole graphs are given up where room runs short: engine/room/graph_keeper.h
     recompute,  // keep unit inputs, run forward again in backward
     retain,     // keep the graph of every unit and micro-batch between forward and backward
 };
@@ -37,7 +37,7 @@ struct EngineOptions {
     // to the loss (engine/tape.h).
     std::uint64_t graph_budget_bytes = unbounded_graphs;
     std::string activations_setting = "engine.activations";  // what `activations` is called, for messages
-    Room room;  // of automatic without a budget; empty: what the machine says (engine/compute_room.h)
+    Room room;  // of automatic without a budget; empty: what the machine says (engine/room/compute_room.h)
 };
 
 struct SessionOptions : zero::CoreOptions {
@@ -52,8 +52,8 @@ struct SessionOptions : zero::CoreOptions {
 inline zero::CoreOptions core_options(const SessionOptions& options) {
     zero::CoreOptions core = options;
     // Where graphs are kept as far as a budget goes, as if none were.
-    const bool kept = options.engine.activations != Activations::recompute &&
-                      options.engine.graph_budget_bytes == unbounded_graphs;
+    const bool kept =
+        options.engine.activations != Activations::recompute && options.engine.graph_budget_bytes == unbounded_graphs;
     core.forward_part = kept ? zero::forward_part_kept : zero::forward_part_recomputed;
     if (core.update_order == zero::UpdateOrder::in_backward)
         core.gradient_memory = zero::GradientMemory::one_unit;

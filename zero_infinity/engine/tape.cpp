@@ -76,8 +76,7 @@ void Tape::begin(std::vector<Bundle> inputs) {
     if (shelf_ != nullptr) shelf_->clear();
     first_kept_ = unit_count();
     if (options_.activations == Activations::recompute) return;
-    const bool all =
-        options_.activations == Activations::automatic || options_.graph_budget_bytes == unbounded_graphs;
+    const bool all = options_.activations == Activations::automatic || options_.graph_budget_bytes == unbounded_graphs;
     first_kept_ = all ? 0 : first_kept_graph(graph_bytes_, inputs.size(), options_.graph_budget_bytes);
 }
 

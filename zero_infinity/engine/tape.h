@@ -37,9 +37,9 @@ struct SavedActivations {
     Bundle input;                  // detached from the unit before; what is laid aside is undefined in it
     std::vector<std::string> own;  // names of the inputs that nobody else needs once forward has left the unit
     std::vector<LaidTensor> laid;
-    Bundle output;          // with its graph, when that is kept
+    Bundle output;                  // with its graph, when that is kept
     std::uint64_t graph_bytes = 0;  // of that, beside the output itself
-    std::string generator;  // before forward, where that drew from torch's default generators
+    std::string generator;          // before forward, where that drew from torch's default generators
 };
 
 // The first unit whose graph is kept from forward to backward, where `budget_bytes` bounds what they take together: as

@@ -7,31 +7,28 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
+#include <utility>
 
 namespace penstock::engine {
 
-// Of host memory: the least of MemAvailable and the room under each cgroup's limit (pool::MachineMemory), and what the C
-// library has free in its heap, which it keeps. Of a GPU: what is free there, and what torch's allocator holds unused.
-// A session has taken what it needs when it is open.
+// Of host memory: the least of MemAvailable and the room under each cgroup's limit (pool::MachineMemory); where that is
+// less than the reserve, free pages of the heap are given back first (malloc_trim). Of a GPU: what is free there, and
+// what torch's allocator holds unused. A session has taken what it needs when it is open.
 Room machine_room(const c10::Device& device);
 
 // One reading of what `look` says counts for as many calls as it has room for, if each took the whole reserve, and for
 // fifty times as long as the reading took: it costs a fiftieth of the time at most, but where room is short.
 class LastingRoom {
    public:
-    explicit LastingRoom(std::function<std::uint64_t()> look) : look_(std::move(look)) {}
+    explicit LastingRoom(Room look) : look_(std::move(look)) {}
     std::uint64_t operator()(std::uint64_t reserve_bytes);
 
    private:
     using Clock = std::chrono::steady_clock;
 
-    std::function<std::uint64_t()> look_;
+    Room look_;
     std::uint64_t left_ = 0;
     Clock::time_point good_until_;
 };
-
-// Free bytes of the C library's heap that the process holds: the heap's end may never have been touched.
-std::uint64_t free_heap_bytes();
 
 }  // namespace penstock::engine

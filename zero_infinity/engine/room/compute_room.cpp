@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/compute_room.h"
+#include "zero_infinity/engine/room/compute_room.h"
 
 #include "pinned_pool/budget.h"
 #include "zero_infinity/device/device.h"
@@ -12,11 +12,14 @@ namespace penstock::engine {
 namespace {
 
 constexpr int times_its_cost = 50;
-// By so much the heap grows at once where freed memory is kept (trainer/environment.cpp); elsewhere by less.
-constexpr std::uint64_t untouched_bytes = 64ULL << 20;
 
-std::uint64_t host_room() {
-    return pool::MachineMemory::read().available_bytes + free_heap_bytes();
+// What the C library has free in its heap is not counted as it lies: a large tensor finds no room between small ones.
+// Its pages go back to the system where room is short; when the heap comes to use them, they are new.
+std::uint64_t host_room(std::uint64_t reserve_bytes) {
+    const std::uint64_t available = pool::MachineMemory::read().available_bytes;
+    if (available >= reserve_bytes) return available;
+    ::malloc_trim(0);
+    return pool::MachineMemory::read().available_bytes;
 }
 
 std::uint64_t unused_by_torch(const c10::Device& device) {
@@ -34,15 +37,10 @@ std::uint64_t gpu_room(const c10::Device& device) {
 
 }  // namespace
 
-std::uint64_t free_heap_bytes() {
-    const struct mallinfo2 heap = ::mallinfo2();
-    return heap.fordblks - std::min<std::uint64_t>(heap.keepcost, untouched_bytes);
-}
-
 std::uint64_t LastingRoom::operator()(std::uint64_t reserve_bytes) {
     const Clock::time_point start = Clock::now();
     if (left_ < reserve_bytes || start >= good_until_) {
-        left_ = look_();
+        left_ = look_(reserve_bytes);
         const Clock::time_point end = Clock::now();
         good_until_ = end + times_its_cost * (end - start);
     }
@@ -53,7 +51,7 @@ std::uint64_t LastingRoom::operator()(std::uint64_t reserve_bytes) {
 
 Room machine_room(const c10::Device& device) {
     if (device.is_cpu()) return LastingRoom(host_room);
-    return LastingRoom([device] { return gpu_room(device); });
+    return LastingRoom([device](std::uint64_t) { return gpu_room(device); });
 }
 
 }  // namespace penstock::engine

@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/out_of_memory.h"
+#include "zero_infinity/engine/room/out_of_memory.h"
 
 #include "aio/words/byte_count.h"
 

@@ -15,7 +15,7 @@
 
 namespace penstock::engine {
 
-enum class Direction : std::uint8_t { forward, backward };
+enum class Half : std::uint8_t { forward, backward };
 
 // Compute thread. Does nothing with other Activations. The tape outlives it.
 class GraphKeeper {
@@ -35,27 +35,29 @@ class GraphKeeper {
         GraphKeeper& keeper_;
     };
 
-    void before(const Call& call, Direction direction);  // makes room for it, and begins to count
-    void after(const Call& call, Direction direction);   // what it took is known
+    void before(const Call& call, Half half);  // makes room for it, and begins to count
+    void after(const Call& call, Half half);   // what it took is known
     // Since before(); null: nothing is counted.
     const MemoryMeter* meter() const noexcept { return meter_ ? &*meter_ : nullptr; }
 
     std::uint64_t reserve_bytes() const noexcept { return reserve_bytes_; }
-    // A line for the log, of the first step that gives graphs up; else empty.
+    // A line for the log where a step has given up graphs, another number than the one told before; else empty. Two in
+    // all.
     std::string take_note(std::size_t micro_batches);
 
    private:
     bool bounded() const noexcept { return options_.graph_budget_bytes != unbounded_graphs; }
-    bool has_room(const Call& call, Direction direction);
-    bool& seen(const Call& call, Direction direction);
+    bool has_room(const Call& call, Half half);
+    bool& seen(const Call& call, Half half);
 
     Tape& tape_;
     EngineOptions options_;
     std::optional<MemoryMeter> meter_;
-    std::uint64_t reserve_bytes_ = 0;       // the most that one call took
-    std::uint64_t least_room_bytes_ = 0;    // of those that something was given up for
-    std::vector<std::array<bool, 2>> seen_;  // [unit][direction]
-    bool noted_ = false;
+    std::uint64_t reserve_bytes_ = 0;        // the most that one call took
+    std::uint64_t least_room_bytes_ = 0;     // of this step, of those that something was to be given up for
+    std::vector<std::array<bool, 2>> seen_;  // [unit][half]
+    std::size_t told_ = 0;                   // graphs that were given up, by the last note
+    int notes_ = 0;
 };
 
 }  // namespace penstock::engine
