@@ -13,13 +13,21 @@ namespace {
 
 constexpr int times_its_cost = 50;
 
+// By so much the heap grows at once where freed memory is kept (trainer/environment.cpp).
+constexpr std::uint64_t heap_growth_bytes = 64ULL << 20;
+
 // What the C library has free in its heap is not counted as it lies: a large tensor finds no room between small ones.
-// Its pages go back to the system where room is short; when the heap comes to use them, they are new.
+// Its pages go back to the system where room is short; when the heap comes to use them, they are new. For the same
+// reason the heap grows by more than what is allocated: without this margin a run within a cgroup of half of what it
+// wanted was killed.
 std::uint64_t host_room(std::uint64_t reserve_bytes) {
-    const std::uint64_t available = pool::MachineMemory::read().available_bytes;
-    if (available >= reserve_bytes) return available;
-    ::malloc_trim(0);
-    return pool::MachineMemory::read().available_bytes;
+    const std::uint64_t margin = heap_growth_bytes + reserve_bytes / 4;
+    std::uint64_t available = pool::MachineMemory::read().available_bytes;
+    if (available < reserve_bytes + margin) {
+        ::malloc_trim(0);
+        available = pool::MachineMemory::read().available_bytes;
+    }
+    return available - std::min(available, margin);
 }
 
 std::uint64_t unused_by_torch(const c10::Device& device) {

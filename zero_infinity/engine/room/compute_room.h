@@ -12,8 +12,9 @@
 namespace penstock::engine {
 
 // Of host memory: the least of MemAvailable and the room under each cgroup's limit (pool::MachineMemory); where that is
-// less than the reserve, free pages of the heap are given back first (malloc_trim). Of a GPU: what is free there, and
-// what torch's allocator holds unused. A session has taken what it needs when it is open.
+// less than the reserve, free pages of the heap are given back first (malloc_trim); less a margin for how the heap
+// grows. Of a GPU: what is free there, and what torch's allocator holds unused. A session has taken what it needs when
+// it is open.
 Room machine_room(const c10::Device& device);
 
 // One reading of what `look` says counts for as many calls as it has room for, if each took the whole reserve, and for
