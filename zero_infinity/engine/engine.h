@@ -7,7 +7,7 @@
 #pragma once
 
 #include "zero_infinity/engine/model.h"
-#include "zero_infinity/engine/room/graph_keeper.h"
+#include "zero_infinity/engine/graph_keeper.h"
 #include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/engine/tape.h"
 #include "zero_infinity/optimizer/optimizer.h"

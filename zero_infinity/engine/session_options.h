@@ -14,7 +14,7 @@
 namespace penstock::engine {
 
 enum class Activations : std::uint8_t {
-    automatic,  // as retain, but whole graphs are given up where room runs short: engine/room/graph_keeper.h
+    automatic,  // as retain, but whole graphs are given up where room runs short: engine/graph_keeper.h
     recompute,  // keep unit inputs, run forward again in backward
     retain,     // keep the graph of every unit and micro-batch between forward and backward
 };

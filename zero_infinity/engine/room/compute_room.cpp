@@ -57,7 +57,7 @@ std::uint64_t LastingRoom::operator()(std::uint64_t reserve_bytes) {
     return room;
 }
 
-Room machine_room(const c10::Device& device) {
+LookForRoom machine_room(const c10::Device& device) {
     if (device.is_cpu()) return LastingRoom(host_room);
     return LastingRoom([device](std::uint64_t) { return gpu_room(device); });
 }

@@ -1,5 +1,5 @@
 // Which graphs are given up, and when; what becomes of the memory of one that is, and of compute where there is none.
-#include "zero_infinity/engine/room/graph_keeper.h"
+#include "zero_infinity/engine/graph_keeper.h"
 
 #include "tests/refusal.h"
 #include "tests/zero_infinity/engine/run.h"

@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/room/graph_keeper.h"
+#include "zero_infinity/engine/graph_keeper.h"
 
 #include "aio/words/check.h"
 
