@@ -80,8 +80,10 @@ SAME = {
     "speculative": {"run__update_order": "speculative"},
     "balanced": {"run__update_order": "balanced"},
     "gradients on NVMe": {"memory__gradients": "nvme"},
-    "inputs on NVMe": {"memory__activation_budget": CONTEXT << 11},
+    "inputs on NVMe": {"memory__activations": "recompute", "memory__activation_budget": CONTEXT << 11},
     "graphs kept": {"memory__activations": "keep"},
+    "all recomputed": {"memory__activations": "recompute"},
+    "some graphs given up": {"memory__graph_budget": CONTEXT << 17},
     "some graphs kept": {"memory__activations": "keep", "memory__graph_budget": CONTEXT << 17},
     "host memory filled": {"memory__fill_host_budget": "true"},
 }

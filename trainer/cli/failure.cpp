@@ -1,13 +1,13 @@
 #include "trainer/cli/failure.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/engine/room/out_of_memory.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <exception>
 #include <new>
-#include <string_view>
 #include <system_error>
 
 namespace penstock::trainer {
@@ -18,16 +18,9 @@ constexpr auto out_of_memory_message =
     "micro-batch, a shorter "
     "context or a smaller budget leave more. The last committed step is safe";
 
-// torch reports a failed host allocation as a plain c10::Error with this text.
-bool is_allocation_failure(std::string_view message) {
-    return message.find("DefaultCPUAllocator") != std::string_view::npos ||
-           message.find("can't allocate memory") != std::string_view::npos;
-}
-
 Failure of_torch(const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    if (is_allocation_failure(message)) return {ExitCode::out_of_memory, out_of_memory_message};
-    return {ExitCode::internal, "torch: " + message};
+    if (engine::is_out_of_memory(error)) return {ExitCode::out_of_memory, out_of_memory_message};
+    return {ExitCode::internal, std::string("torch: ") + error.what_without_backtrace()};
 }
 
 // A thread that may not be made: nothing else that we or torch call fails so.

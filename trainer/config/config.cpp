@@ -47,9 +47,9 @@ void check_memory(const TrainConfig& config) {
     if (session.device.kind == zero::DeviceKind::emulated && session.device.budget_bytes == 0)
         refuse(config, "memory.device \"emulated\" needs memory.device_budget");
     if (session.engine.graph_budget_bytes != engine::unbounded_graphs &&
-        session.engine.activations != engine::Activations::retain)
+        session.engine.activations == engine::Activations::recompute)
         refuse(config,
-               "memory.graph_budget has no effect without memory.activations \"keep\"; set that, or leave it out");
+               "memory.graph_budget has no effect with memory.activations \"recompute\": leave one of them out");
 }
 
 // What a step keeps for backward: more than any machine has would not be counted right.
@@ -160,6 +160,7 @@ TrainConfig make_config(Settings settings) {
     config.session.codec = codec_of(config).name;
     config.session.snapshots = config.snapshots.planned;
     config.session.names = setting_names();
+    config.session.engine.activations_setting = "memory.activations";
     config.session.remedies = remedies_of_store(config.session.swap_directories);
     config.session.snapshot_remedies = remedies_of_snapshot();
     return config;

@@ -261,7 +261,8 @@ constexpr std::array key_list = {
             "zero_infinity/kernels/compact.h says what its rounding can do to moments"}
             .shared(obeyed),
     KeySpec{"memory.activations", choice, "", {}, all_words<engine::Activations>, free,
-            "run each unit's forward again in backward, or keep what it computed",
+            "auto: what each unit computed is kept for backward, and where memory runs short the oldest is given up "
+            "and run again; recompute: every unit is run again; keep: all is kept; the bits are the same",
             session_default<&Session::engine, &engine::EngineOptions::activations>}
             .shared(obeyed),
     KeySpec{"memory.activation_budget", bytes, "(none)", {4 * kibi, 64 * tebi}, {}, free,
@@ -270,8 +271,8 @@ constexpr std::array key_list = {
             session<&Session::activation_bytes>}
             .shared(obeyed),
     KeySpec{"memory.graph_budget", bytes, "(none)", {0, 64 * tebi}, {}, free,
-            "of memory.activations \"keep\": memory outside of the pool that what is kept may take; as many units as "
-            "fit keep it, those nearest to the loss, and the others are run again",
+            "memory outside of the pool that what is kept may take, of memory.activations \"auto\" instead of what is "
+            "free; as many units as fit keep it, those nearest to the loss, and the others are run again",
             session<&Session::engine, &engine::EngineOptions::graph_budget_bytes>}
             .shared(obeyed),
     KeySpec{"memory.device", choice, "", {}, all_words<zero::DeviceKind>, free, "where compute reads weights",

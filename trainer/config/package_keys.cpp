@@ -15,8 +15,7 @@ constexpr std::string_view own_io =
     "one thread hands all I/O to the kernel as soon as it may, and takes what has ended";
 constexpr std::string_view own_reads = "drives are read into host memory, also for a GPU";
 constexpr std::string_view pinned = "memory that a device copies from is always pinned";
-constexpr std::string_view units_decide =
-    "each unit's forward runs again in backward, unless memory.activations is \"keep\"";
+constexpr std::string_view units_decide = "memory.activations says which units' forward runs again in backward";
 constexpr std::string_view no_log = "it changes nothing of the training, and the package has no such report";
 
 constexpr PackageRule automatic(std::string_view value) {

@@ -145,6 +145,7 @@ class UnitProbe {
     struct Measured {
         zero::UnitSeconds recomputed, kept;
         std::uint64_t graph_bytes = 0;
+        std::uint64_t call_bytes = 0;
         engine::Bundle output;  // what the next unit is given
     };
     Measured measure();
@@ -153,6 +154,7 @@ class UnitProbe {
     double forward(bool keeps);
     double backward(bool keeps);
     void make_graph(Measured& measured);
+    void make_gradients(Measured& measured);
     void differentiate(const engine::Bundle& output, bool first);
     engine::Bundle run(bool graph) {
         const at::AutoGradMode mode(graph);
@@ -237,6 +239,18 @@ void UnitProbe::make_graph(Measured& measured) {
     const engine::Bundle output = run(true);
     measured.graph_bytes = meter.held_bytes() - std::min(meter.held_bytes(), engine::own_bytes(output, input_));
     measured.output = leaves_of(output);
+    measured.call_bytes = meter.peak_bytes();
+}
+
+// Of the last unit with its forward: the engine makes both at once.
+void UnitProbe::make_gradients(Measured& measured) {
+    memory_.bind(0);
+    engine::MemoryMeter meter;
+    const at::AutoGradMode graph(true);
+    const engine::Bundle output = run(true);
+    if (!last_) meter.restart();
+    differentiate(output, /*first=*/true);
+    measured.call_bytes = std::max(measured.call_bytes, meter.peak_bytes());
 }
 
 // A unit that no gradient comes to is not run again.
@@ -244,6 +258,7 @@ UnitProbe::Measured UnitProbe::measure() {
     Measured measured;
     if (!last_) make_graph(measured);
     const bool again = last_ || has_gradient(measured.output);
+    if (again) make_gradients(measured);
     const auto count = static_cast<double>(question_.micro_batches);
     const auto seconds = [&](bool keeps) {
         return zero::UnitSeconds{.forward = last_ ? 0 : forward(keeps) * count,
@@ -276,6 +291,7 @@ MeasuredUnits measure_units(const UnitsQuestion& question) {
         measured.recomputed.push_back(found->second.recomputed);
         measured.kept.push_back(found->second.kept);
         measured.graph_bytes.push_back(found->second.graph_bytes);
+        measured.call_bytes = std::max(measured.call_bytes, found->second.call_bytes);
         if (!last) input = found->second.output;
     }
     measured.kinds = known.size();

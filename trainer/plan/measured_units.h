@@ -28,6 +28,7 @@ struct UnitsQuestion {
 struct MeasuredUnits {
     std::vector<zero::UnitSeconds> recomputed, kept;  // forward and backward, of all micro-batches
     std::vector<std::uint64_t> graph_bytes;           // beside its output, of one micro-batch
+    std::uint64_t call_bytes = 0;                     // the most that one of a unit takes, forward or backward
     std::size_t kinds = 0;                            // units of equal parameters are of one kind
 };
 

@@ -32,6 +32,23 @@ std::string options_text(const PlannedWay& way, const PlannedWay& now) {
                        hopes ? ", where no step is clipped" : "");
 }
 
+// Of the last unit none is kept: its backward follows at once.
+std::uint32_t kept_units(const RunPlan& plan) {
+    return plan.way.plan->layout.unit_count() - 1 - plan.way.kept.first;
+}
+
+std::string text_of_graphs(const RunPlan& plan) {
+    const engine::Activations activations = plan.way.config.session.engine.activations;
+    if (activations == engine::Activations::recompute) return "";
+    if (!plan.graphs_are_known()) return ", and the graphs that are kept";
+    if (kept_units(plan) == 0) return ", no graphs: every unit runs again in backward";
+    return fmt::format(
+        ", {} of them graphs{}", mebibytes(plan.way.kept.bytes),
+        plan.way.kept.first == 0
+            ? ", so that no unit runs twice"
+            : fmt::format(" of the {} units nearest to the loss: the others run again in backward", kept_units(plan)));
+}
+
 std::string text_of_memory(const RunPlan& plan) {
     const std::uint64_t laid = bytes_of(laid_aside(plan.way.config, plan.way.kept));
     const std::string outside = mebibytes(plan.activation_bytes() - laid);
@@ -41,9 +58,7 @@ std::string text_of_memory(const RunPlan& plan) {
                         "the pool, exactly; with {} of activations for backward, {} of which go to NVMe and "
                         "come back, and {} outside of it",
                         mebibytes(laid), mebibytes(plan.way.away.out), outside);
-    if (plan.way.kept.bytes > 0) activations += fmt::format(", {} of them graphs", mebibytes(plan.way.kept.bytes));
-    if (!plan.graphs_are_known()) activations += ", and the graphs that are kept";
-    std::string text = report_line("memory", activations);
+    std::string text = report_line("memory", activations + text_of_graphs(plan));
     std::string table = plan.way.plan->memory.budget.table();
     if (!table.empty() && table.back() != '\n') table += '\n';
     return text + table;
@@ -162,6 +177,7 @@ std::string text_of(const RunPlan& plan) {
 std::string json_of(const RunPlan& plan) {
     const zero::SessionPlan& own = *plan.way.plan;
     const ordered_json graphs = plan.graphs_are_known() ? ordered_json(plan.way.kept.bytes) : ordered_json(nullptr);
+    const ordered_json units = plan.graphs_are_known() ? ordered_json(kept_units(plan)) : ordered_json(nullptr);
     ordered_json object = {{"params", plan.parameters},
                            {"trainable_params", plan.trainable},
                            {"units", own.layout.unit_count()},
@@ -169,6 +185,7 @@ std::string json_of(const RunPlan& plan) {
                            {"pool", json_of_pool(plan)},
                            {"activation_bytes", plan.activation_bytes()},
                            {"graph_bytes", graphs},                       // within them
+                           {"kept_units", units},                         // whose graphs these are
                            {"activation_nvme_bytes", plan.way.away.out},  // as the step log has it
                            {"activation_nvme_read_bytes", plan.way.away.in},
                            {"prefetch_depth", own.memory.window.depth},

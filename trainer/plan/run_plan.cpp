@@ -27,8 +27,8 @@ PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) 
     return way;
 }
 
-void add_activations(PlannedWay& way, std::span<const std::uint64_t> graph_bytes) {
-    way.kept = kept_graphs(way.config, graph_bytes);
+void add_activations(PlannedWay& way, std::span<const std::uint64_t> graph_bytes, std::uint64_t room_bytes = 0) {
+    way.kept = kept_graphs(way.config, graph_bytes, room_bytes);
     way.away = away_bytes(way.config, way.kept);
 }
 
@@ -55,6 +55,7 @@ MeasuredUnits units_of(const PlannedWay& way, const PlanQuestion& question) {
 Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     at::set_num_threads(static_cast<int>(way.plan->options.worker_threads));
     Measurements measured;
+    measured.available_bytes = pool::MachineMemory::read().available_bytes;
     const IoSettings io = io_settings(way.config);
     measured.rates =
         zero::measure_machine(*way.plan, {.limits = io.limits,
@@ -65,9 +66,17 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     return measured;
 }
 
+// What graphs find beside the pool, units' inputs and the call that takes most: as engine::GraphKeeper does, once each
+// unit has run.
+std::uint64_t room_for_graphs(const PlannedWay& way, const Measurements& measured) {
+    const std::uint64_t others =
+        way.plan->memory.budget.used_bytes() + input_bytes_of_step(way.config) + measured.units.call_bytes;
+    return measured.available_bytes - std::min(measured.available_bytes, others);
+}
+
 // Now that units are known.
 void make_forecast(PlannedWay& way, const Measurements& measured) {
-    add_activations(way, measured.units.graph_bytes);
+    add_activations(way, measured.units.graph_bytes, room_for_graphs(way, measured));
     zero::MeasuredCompute compute;
     for (std::size_t unit = 0; unit < measured.units.recomputed.size(); ++unit)
         compute.units.push_back(unit < way.kept.first ? measured.units.recomputed[unit] : measured.units.kept[unit]);
@@ -86,7 +95,7 @@ std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
     return changes;
 }
 
-constexpr const char* keeping_graphs = "memory.activations=keep";
+constexpr const char* keeping_graphs = "memory.activations=auto";
 
 // What changes no bit of the result: other places for weights or graphs that are kept, other orders of updates, and
 // both.

@@ -32,6 +32,7 @@ struct ConfigSource {
 struct Measurements {
     zero::MachineRates rates;
     MeasuredUnits units;
+    std::uint64_t available_bytes = 0;  // of host memory
 };
 
 // One way to run it.

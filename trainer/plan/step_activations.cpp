@@ -26,17 +26,19 @@ std::uint64_t input_bytes(const TrainConfig& config) {
     return hidden_bytes(config.model, config.micro_batch_rows, element_bytes(config));
 }
 
-KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes) {
+KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes,
+                       std::uint64_t room_bytes) {
     const engine::EngineOptions& engine = config.session.engine;
+    const bool bounded = engine.graph_budget_bytes != engine::unbounded_graphs;
     const auto micro_batches = static_cast<std::uint64_t>(config.micro_batches);
     KeptGraphs kept{.first = unit_count(config.model) - 1, .bytes = 0};
     if (engine.activations == engine::Activations::recompute) return kept;
-    if (engine.graph_budget_bytes == engine::unbounded_graphs) kept.first = 0;
+    if (engine.activations == engine::Activations::retain && !bounded) kept.first = 0;
     if (graph_bytes.empty()) return kept;
     const std::vector<std::optional<std::uint64_t>> known(graph_bytes.begin(), graph_bytes.end());
     if (kept.first > 0)
-        kept.first =
-            engine::first_kept_graph(known, static_cast<std::size_t>(micro_batches), engine.graph_budget_bytes);
+        kept.first = engine::first_kept_graph(known, static_cast<std::size_t>(micro_batches),
+                                              bounded ? engine.graph_budget_bytes : room_bytes);
     for (std::size_t unit = kept.first; unit + 1 < graph_bytes.size(); ++unit)
         kept.bytes += graph_bytes[unit] * micro_batches;
     return kept;

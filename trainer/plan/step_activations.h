@@ -15,8 +15,10 @@ struct KeptGraphs {
     std::uint64_t bytes = 0;  // of them all, as far as that is known
 };
 
-// `graph_bytes`: by unit, of one micro-batch; empty: not known, and where a budget bounds them, as if none were kept.
-KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes);
+// `graph_bytes`: by unit, of one micro-batch; empty: not known, and where a budget or room bounds them, as if none were
+// kept. `room_bytes`: what graphs find without a budget, of memory.activations "auto".
+KeptGraphs kept_graphs(const TrainConfig& config, std::span<const std::uint64_t> graph_bytes,
+                       std::uint64_t room_bytes = 0);
 
 std::uint64_t input_bytes(const TrainConfig& config);          // of a micro-batch, between two units
 std::uint64_t input_bytes_of_step(const TrainConfig& config);  // of all units, and micro-batches

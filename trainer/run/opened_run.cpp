@@ -311,15 +311,17 @@ void OpenedRun::say_activations(Console& console) const {
     const std::int64_t rows = config_.micro_batch_rows * config_.micro_batches;
     const std::uint64_t laid = bytes_of(laid_aside(config_, kept_graphs(config_, {})));
     const std::uint64_t kept = input_bytes_of_step(config_) - laid;
-    const bool graphs = config_.session.engine.activations == engine::Activations::retain;
+    const engine::Activations activations = config_.session.engine.activations;
+    const bool graphs = activations != engine::Activations::recompute;
     if (laid > 0) {
         console.info(fmt::format(
             "within it, {} of activations are kept for backward, of {} rows{}", mebibytes(laid), rows,
             away_.out == 0 ? ""
                            : fmt::format("; {}{} of them go to NVMe", graphs ? "up to " : "", mebibytes(away_.out))));
     }
-    console.info(fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,
-                             graphs ? ", and what memory.activations \"keep\" adds" : ""));
+    console.info(
+        fmt::format("besides it, {} of activations are kept for backward, of {} rows{}", mebibytes(kept), rows,
+                    graphs ? fmt::format(", and what memory.activations \"{}\" adds", word_of(activations)) : ""));
     const pool::MachineMemory machine = pool::MachineMemory::read();
     if (config_.session.device.kind != zero::DeviceKind::cuda && kept > machine.available_bytes)
         console.warn(

@@ -4,6 +4,7 @@
 #include "aio/words/error.h"
 #include "zero_infinity/engine/generator.h"
 #include "zero_infinity/engine/memory_meter.h"
+#include "zero_infinity/engine/room/out_of_memory.h"
 #include "zero_infinity/engine/tensor_view.h"
 
 #include <ATen/ATen.h>
@@ -72,6 +73,7 @@ Engine::Engine(const EngineDeps& deps, EngineOptions options)
     : deps_(deps),
       options_(options),
       tape_(deps.model->units().size(), options, deps.core->shelf()),
+      keeper_(tape_, std::move(options)),
       paths_(deps.model->units().size()) {
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit) complete_at_.push_back(unit);
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit)
@@ -90,9 +92,28 @@ StepReport Engine::train_batch(std::span<const Bundle> micro_batches, const zero
                                const ClientStateOf& client) {
     PENSTOCK_CHECK(!busy_, "the engine is used again after an exception, or from within itself");
     busy_ = true;
-    const StepReport report = step(micro_batches, values, client);
-    busy_ = false;
-    return report;
+    try {
+        const StepReport report = step(micro_batches, values, client);
+        busy_ = false;
+        return report;
+    } catch (const c10::Error& error) {
+        if (is_out_of_memory(error)) refuse_memory(error);
+        throw;
+    }
+}
+
+void Engine::refuse_memory(const c10::Error& error) const {
+    const zero::Device& device = deps_.core->device();
+    throw out_of_memory(error,
+                        {.unit = deps_.model->units()[bound_]->name(),
+                         .pool_table = deps_.core->info().memory_table,
+                         .activations_setting = options_.activations_setting,
+                         .device_bytes = device.computes_on_caller() ? 0 : device.used_bytes(),
+                         .input_bytes = deps_.core->shelf() == nullptr ? tape_.input_bytes() : 0,
+                         .graph_bytes = tape_.graph_bytes(),
+                         .call_bytes = keeper_.reserve_bytes(),
+                         .graphs_stay = options_.activations == Activations::retain},
+                        deps_.names);
 }
 
 StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepValues& values,
@@ -154,7 +175,7 @@ void Engine::note_narrow_sums(std::size_t micro_batches) {
         fmt::format("gradients of {} micro-batches are summed in bf16 ({}), which keeps 8 bits: a sum loses up to "
                     "1/512 of itself with each, and stops growing at 256 equal ones; fp32 does not, for twice the "
                     "memory",
-                    micro_batches, deps_.gradient_setting));
+                    micro_batches, deps_.names.gradient_type));
 }
 
 std::vector<std::string> Engine::take_notes() {
@@ -195,6 +216,7 @@ void Engine::forward_and_backward(std::span<const Bundle> micro_batches, std::ui
     tape_.begin(std::move(inputs));
     upstream_.assign(micro_batches.size(), {});
     reached_.clear();
+    const GraphKeeper::Step counted(keeper_);
 
     deps_.core->begin_pass(zero::Pass::training);
     for (std::uint32_t unit = 0; unit + 1 < count; ++unit) forward(unit, micro_batches.size());
@@ -214,6 +236,8 @@ void Engine::forward_and_backward(std::span<const Bundle> micro_batches, std::ui
         release(unit);
     }
     deps_.core->end_pass();
+    report.given_up = tape_.given_up();
+    if (std::string note = keeper_.take_note(micro_batches.size()); !note.empty()) notes_.push_back(std::move(note));
     report.forward = backward_start - forward_start - (updated_in_forward - updating);
     report.backward = Clock::now() - backward_start - (deps_.core->counters().updating - updated_in_forward);
 }
@@ -222,28 +246,32 @@ void Engine::forward(std::uint32_t unit, std::size_t count) {
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
         SavedActivations& saved = tape_.at(unit, index);
+        keeper_.before({unit, index}, Half::forward);
         std::string generator = generator_state(deps_.device);
-        tape_.set_input(unit + 1, index, first_run(unit, saved), saved.input);
+        tape_.set_input(unit + 1, index, first_run({unit, index}), saved.input);
         if (generator != generator_state(deps_.device)) saved.generator = std::move(generator);
         tape_.lay_aside(unit, index);
+        keeper_.after({unit, index}, Half::forward);
     }
     release(unit);
 }
 
 // What the next unit begins with. Which outputs require a gradient only a graph tells: where none is kept, the first
 // run over inputs of this form makes one, and drops it; what it takes is measured then.
-Bundle Engine::first_run(std::uint32_t unit, SavedActivations& saved) {
-    const bool keep = tape_.keeps_graph(unit);
-    const auto [path, unknown] = paths_[unit].try_emplace(form_of(saved.input));
+Bundle Engine::first_run(const Call& call) {
+    const Bundle& input = tape_.at(call.unit, call.micro_batch).input;
+    const bool keep = tape_.keeps_graph(call.unit);
+    const auto [path, unknown] = paths_[call.unit].try_emplace(form_of(input));
     const at::AutoGradMode graph(keep || unknown);
-    std::optional<MemoryMeter> meter;
-    if (unknown) meter.emplace();
-    Bundle output = deps_.model->units()[unit]->run(saved.input);
-    if (meter)
-        tape_.measured(unit, meter->held_bytes() - std::min(meter->held_bytes(), own_bytes(output, saved.input)));
+    std::optional<MemoryMeter> own;
+    const MemoryMeter* meter = keeper_.meter();
+    if (meter == nullptr && unknown) meter = &own.emplace();
+    Bundle output = deps_.model->units()[call.unit]->run(input);
+    if (meter != nullptr)
+        tape_.measured(call.unit, meter->held_bytes() - std::min(meter->held_bytes(), own_bytes(output, input)));
     if (keep || unknown) path->second = requiring_gradient(output);
     Bundle next = cut(output, path->second);
-    if (keep) saved.output = std::move(output);
+    if (keep) tape_.keep_graph(call, std::move(output));
     return next;
 }
 
@@ -274,11 +302,13 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
     std::set<std::string> wanted;  // inputs that a gradient is wanted of
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
+        keeper_.before({unit, index}, Half::backward);
         tape_.bring_back(unit, index);
         SavedActivations& saved = tape_.at(unit, index);
         wanted.merge(requiring_gradient(saved.input));
         add_gradients(unit, differentiate(unit, saved, upstream_[index], count, loss));
         tape_.forget(unit, index);
+        keeper_.after({unit, index}, Half::backward);
     }
     check_reached(unit, wanted);
     return loss / static_cast<double>(count);
@@ -378,7 +408,12 @@ Bundle Engine::infer(const Bundle& input) {
     busy_ = true;
     const at::AutoGradMode no_graph(false);
     Bundle current = input;
-    visit_units([&](std::uint32_t unit) { current = deps_.model->units()[unit]->run(current); });
+    try {
+        visit_units([&](std::uint32_t unit) { current = deps_.model->units()[unit]->run(current); });
+    } catch (const c10::Error& error) {
+        if (is_out_of_memory(error)) refuse_memory(error);
+        throw;
+    }
     busy_ = false;
     return current;
 }
@@ -397,6 +432,7 @@ void Engine::visit_units(const std::function<void(std::uint32_t unit)>& visit) {
 // Waits for the unit's weights and points its parameters, own and borrowed, at them.
 void Engine::bind(std::uint32_t unit) {
     deps_.core->visit({{unit}});
+    bound_ = unit;
     const Unit& module = *deps_.model->units()[unit];
     std::uint32_t index = 0;
     for (const auto& parameter : module.parameters()) parameter->bind(deps_.core->weights({unit, index++}).data);

@@ -1,12 +1,13 @@
 // The stage-3 engine: runs a model unit by unit over weights that come and go, and updates it.
 //
 // The autograd graph is cut at unit boundaries: forward keeps each unit's input; backward calls torch::autograd::grad
-// for one unit alone, after recomputing it or over the graph saved from forward. Micro-batches are taken unit by unit
+// for one unit alone, over the graph saved from forward or after recomputing it. Micro-batches are taken unit by unit
 // ("vertical": all micro-batches of a unit before the next), so weights are read once per direction whatever their
 // number.
 #pragma once
 
 #include "zero_infinity/engine/model.h"
+#include "zero_infinity/engine/graph_keeper.h"
 #include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/engine/tape.h"
 #include "zero_infinity/optimizer/optimizer.h"
@@ -27,7 +28,7 @@ namespace penstock::engine {
 struct EngineDeps {
     Model* model = nullptr;
     zero::CoreSession* core = nullptr;         // of the model's specs
-    std::string gradient_setting;              // what the setting of the gradients' type is called, for notes
+    zero::SettingNames names;                  // for notes and errors
     at::Device device = at::Device(at::kCPU);  // where units compute
 };
 
@@ -46,6 +47,7 @@ struct StepReport {
     std::uint64_t activation_bytes = 0;
     std::uint64_t away_bytes = 0;   // of them: went to NVMe, and came back
     std::uint64_t graph_bytes = 0;  // that graphs took which were kept, as they were measured; outside of every budget
+    std::size_t given_up = 0;       // graphs of units' calls that found no room: Activations::automatic
     std::chrono::nanoseconds forward{0};   // without updates within it
     std::chrono::nanoseconds backward{0};  // with the last unit's forward and the norm
     std::chrono::nanoseconds update{0};    // also of the step before, where it was made within this one
@@ -69,8 +71,8 @@ class Engine {
     // counted by values.step. The loss is the mean of the micro-batches' losses.
     // Throws Error: non_finite (the loss, with the first unit and parameter that hold infinity or NaN, or the first
     // whose gradient or new value is not finite; the last committed step is untouched), usage (what no gradient comes
-    // to, by unit and parameter), internal (a unit that does not keep Unit's promises), storage. REQUIRES: at least one
-    // micro-batch.
+    // to, by unit and parameter), internal (a unit that does not keep Unit's promises), storage, out_of_memory (with
+    // what takes it, by tier). REQUIRES: at least one micro-batch.
     StepReport train_batch(std::span<const Bundle> micro_batches, const zero::StepValues& values,
                            const ClientStateOf& client);
 
@@ -100,13 +102,14 @@ class Engine {
     void forward_and_backward(std::span<const Bundle> micro_batches, std::uint64_t step, StepReport& report);
     [[noreturn]] void refuse_loss(double loss, std::uint64_t step);
     void forward(std::uint32_t unit, std::size_t count);
-    Bundle first_run(std::uint32_t unit, SavedActivations& saved);
+    Bundle first_run(const Call& call);
     Bundle run_again(std::uint32_t unit, const SavedActivations& saved) const;
     double backward(std::uint32_t unit, std::size_t count);
     void check_reached(std::uint32_t unit, const std::set<std::string>& wanted) const;
     std::vector<at::Tensor> differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
                                           std::size_t count, double& loss);
     void add_gradients(std::uint32_t unit, std::span<const at::Tensor> gradients);
+    [[noreturn]] void refuse_memory(const c10::Error& error) const;
     void visit_units(const std::function<void(std::uint32_t unit)>& visit);
     void bind(std::uint32_t unit);
     void release(std::uint32_t unit) noexcept;
@@ -114,10 +117,12 @@ class Engine {
     EngineDeps deps_;
     EngineOptions options_;
     Tape tape_;
+    GraphKeeper keeper_;
     std::vector<Bundle> upstream_;            // [micro-batch]: gradients of the boundary that backward is at
     std::vector<Paths> paths_;                // [unit]
     int clipped_in_a_row_ = a_run_of_clips;   // of the newest steps; a training begins as if in a run
     bool step_begun_ = false;                 // CoreSession's: its units are updated within backward
+    std::uint32_t bound_ = 0;                 // the unit that compute is at, or was at last
     std::vector<std::uint32_t> complete_at_;  // [unit]: where backward gives it its last gradient
     std::set<const Parameter*> reached_;      // that a gradient came to in this step
     std::string generator_;  // torch's default generators after the newest step; empty: no unit has drawn from them

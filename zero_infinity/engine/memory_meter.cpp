@@ -14,6 +14,7 @@ class MemoryMeter::Counter final : public c10::MemoryReportingInfoBase {
     }
     bool memoryProfilingEnabled() const override { return true; }
 
+    void restart() noexcept { held_ = peak_ = 0; }
     // Memory that was there before may be freed, so it may have become less.
     std::uint64_t held() const noexcept { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, held_)); }
     std::uint64_t peak() const noexcept { return static_cast<std::uint64_t>(peak_); }
@@ -27,6 +28,10 @@ MemoryMeter::MemoryMeter()
     : counter_(std::make_shared<Counter>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
 
 MemoryMeter::~MemoryMeter() = default;
+
+void MemoryMeter::restart() noexcept {
+    counter_->restart();
+}
 
 std::uint64_t MemoryMeter::held_bytes() const noexcept {
     return counter_->held();

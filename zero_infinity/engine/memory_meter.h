@@ -17,6 +17,7 @@ class MemoryMeter {
     MemoryMeter(const MemoryMeter&) = delete;
     MemoryMeter& operator=(const MemoryMeter&) = delete;
 
+    void restart() noexcept;                    // as if it were made now
     std::uint64_t held_bytes() const noexcept;  // allocated and not freed since
     std::uint64_t peak_bytes() const noexcept;  // the most that was
 

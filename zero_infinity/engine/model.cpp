@@ -2,6 +2,7 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "zero_infinity/engine/room/out_of_memory.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -83,6 +84,7 @@ Bundle Unit::run(const Bundle& input) const {
     try {
         output = forward(input);
     } catch (const c10::Error& error) {
+        if (is_out_of_memory(error)) throw;
         throw Error(ExitCode::internal, fmt::format("unit '{}': torch refuses what its forward() does: {}", name_,
                                                     error.what_without_backtrace()));
     }

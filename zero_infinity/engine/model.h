@@ -50,7 +50,8 @@ class Unit {
     Unit& operator=(const Unit&) = delete;
 
     virtual Bundle forward(const Bundle& input) const = 0;
-    // forward(), and the checks of what it promises. Throws Error (internal) naming the unit.
+    // forward(), and the checks of what it promises. Throws Error (internal) naming the unit; c10::Error where torch
+    // finds no memory.
     Bundle run(const Bundle& input) const;
 
     const std::string& name() const noexcept { return name_; }

@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "zero_infinity/engine/drawn_weights.h"
+#include "zero_infinity/engine/room/compute_room.h"
 #include "zero_infinity/engine/tensor_view.h"
 #include "zero_infinity/engine/torch_kernels.h"
 
@@ -59,9 +60,10 @@ Session::Session(std::unique_ptr<Model> model, zero::ParameterGroups optimizers,
     s.model = std::move(model);
     s.core = open_core(*s.model, std::move(optimizers), options, initial_client, events, seams);
     materialise(*s.model, *s.core);
+    if (!options.engine.room) options.engine.room = machine_room(torch_device(s.core->device()));
     s.engine = std::make_unique<Engine>(EngineDeps{.model = s.model.get(),
                                                    .core = s.core.get(),
-                                                   .gradient_setting = options.names.gradient_type,
+                                                   .names = options.names,
                                                    .device = torch_device(s.core->device())},
                                         options.engine);
     s.engine->restore(s.core->info().client);

@@ -7,26 +7,37 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <string>
 
 namespace penstock::engine {
 
 enum class Activations : std::uint8_t {
+    automatic,  // as retain, but whole graphs are given up where room runs short: engine/graph_keeper.h
     recompute,  // keep unit inputs, run forward again in backward
     retain,     // keep the graph of every unit and micro-batch between forward and backward
 };
 constexpr auto words_of(Activations) noexcept {
-    return std::array{Word{Activations::recompute, "recompute"}, Word{Activations::retain, "keep"}};
+    return std::array{Word{Activations::automatic, "auto"}, Word{Activations::recompute, "recompute"},
+                      Word{Activations::retain, "keep"}};
 }
 
 inline constexpr std::uint64_t unbounded_graphs = std::numeric_limits<std::uint64_t>::max();
 
+// What compute may still allocate outside of the pool; asked before each call of a unit, which `reserve_bytes` are
+// wanted for.
+using Room = std::function<std::uint64_t(std::uint64_t reserve_bytes)>;
+
 struct EngineOptions {
     double gradient_clipping = 0;  // global norm; 0: none
-    Activations activations = Activations::recompute;
-    // Of retain: what kept graphs may take together, outside of the pool. The first step of a run recomputes, and
-    // measures them; then as many units' graphs are kept as fit, of those nearest to the loss (engine/tape.h).
+    Activations activations = Activations::automatic;
+    // What kept graphs may take together, outside of the pool. Of automatic: instead of what is free. Of retain: the
+    // first step of a run recomputes, and measures them; then as many units' graphs are kept as fit, of those nearest
+    // to the loss (engine/tape.h).
     std::uint64_t graph_budget_bytes = unbounded_graphs;
+    std::string activations_setting = "engine.activations";  // what `activations` is called, for messages
+    Room room;  // of automatic without a budget; empty: what the machine says (engine/room/compute_room.h)
 };
 
 struct SessionOptions : zero::CoreOptions {
@@ -42,7 +53,7 @@ inline zero::CoreOptions core_options(const SessionOptions& options) {
     zero::CoreOptions core = options;
     // Where graphs are kept as far as a budget goes, as if none were.
     const bool kept =
-        options.engine.activations == Activations::retain && options.engine.graph_budget_bytes == unbounded_graphs;
+        options.engine.activations != Activations::recompute && options.engine.graph_budget_bytes == unbounded_graphs;
     core.forward_part = kept ? zero::forward_part_kept : zero::forward_part_recomputed;
     if (core.update_order == zero::UpdateOrder::in_backward)
         core.gradient_memory = zero::GradientMemory::one_unit;

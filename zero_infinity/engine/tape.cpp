@@ -1,11 +1,13 @@
 #include "zero_infinity/engine/tape.h"
 
 #include "aio/words/byte_count.h"
+#include "aio/words/check.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace penstock::engine {
@@ -68,13 +70,14 @@ Tape::Tape(std::size_t units, const EngineOptions& options, zero::Shelf* shelf)
 void Tape::begin(std::vector<Bundle> inputs) {
     for (auto& unit : saved_) unit.assign(inputs.size(), {});
     for (std::size_t index = 0; index < inputs.size(); ++index) saved_[0][index].input = std::move(inputs[index]);
-    input_bytes_ = 0;
+    kept_.clear();
+    input_bytes_ = kept_bytes_ = 0;
+    given_up_ = 0;
     if (shelf_ != nullptr) shelf_->clear();
     first_kept_ = unit_count();
     if (options_.activations == Activations::recompute) return;
-    first_kept_ = options_.graph_budget_bytes == unbounded_graphs
-                      ? 0
-                      : first_kept_graph(graph_bytes_, inputs.size(), options_.graph_budget_bytes);
+    const bool all = options_.activations == Activations::automatic || options_.graph_budget_bytes == unbounded_graphs;
+    first_kept_ = all ? 0 : first_kept_graph(graph_bytes_, inputs.size(), options_.graph_budget_bytes);
 }
 
 void Tape::set_input(std::uint32_t unit, std::size_t micro_batch, Bundle input, const Bundle& before) {
@@ -94,7 +97,7 @@ std::uint64_t Tape::turn_of(std::uint32_t unit, std::size_t micro_batch) const {
 
 void Tape::lay_aside(std::uint32_t unit, std::size_t micro_batch) {
     SavedActivations& saved = saved_[unit][micro_batch];
-    if (shelf_ == nullptr || saved.own.empty() || keeps_graph(unit)) return;
+    if (shelf_ == nullptr || saved.own.empty() || saved.output.size() > 0) return;
     std::uint64_t bytes = 0;
     for (const std::string& name : saved.own) {
         const at::Tensor& tensor = saved.input.at(name);
@@ -125,6 +128,7 @@ void Tape::bring_back(std::uint32_t unit, std::size_t micro_batch) {
 }
 
 void Tape::forget(std::uint32_t unit, std::size_t micro_batch) {
+    drop_graph({unit, micro_batch});
     const bool laid = !saved_[unit][micro_batch].laid.empty();
     saved_[unit][micro_batch] = {};
     if (laid) shelf_->drop(turn_of(unit, micro_batch));
@@ -134,11 +138,36 @@ void Tape::measured(std::uint32_t unit, std::uint64_t bytes) {
     graph_bytes_[unit] = std::max(graph_bytes_[unit].value_or(0), bytes);
 }
 
-std::uint64_t Tape::graph_bytes() const {
-    std::uint64_t bytes = 0;
-    for (std::uint32_t unit = first_kept_; unit + 1 < unit_count(); ++unit)
-        bytes += graph_bytes_[unit].value_or(0) * saved_[unit].size();
-    return bytes;
+void Tape::keep_graph(const Call& call, Bundle output) {
+    SavedActivations& saved = at(call.unit, call.micro_batch);
+    saved.output = std::move(output);
+    saved.graph_bytes = graph_bytes_[call.unit].value_or(0);
+    kept_bytes_ += saved.graph_bytes;
+    kept_.push_back(call);
+}
+
+// Backward takes them from the end. False: it has none.
+bool Tape::drop_graph(const Call& call) {
+    const auto kept = std::find(kept_.rbegin(), kept_.rend(), call);
+    if (kept == kept_.rend()) return false;
+    kept_.erase(std::next(kept).base());
+    SavedActivations& saved = at(call.unit, call.micro_batch);
+    kept_bytes_ -= std::exchange(saved.graph_bytes, 0);
+    saved.output = {};
+    return true;
+}
+
+void Tape::give_up(const Call& call) {
+    PENSTOCK_CHECK(drop_graph(call), "no graph of unit {}, micro-batch {}, is kept", call.unit, call.micro_batch);
+    lay_aside(call.unit, call.micro_batch);
+    ++given_up_;
+}
+
+bool Tape::give_up_oldest(const Call& running) {
+    const auto oldest = std::find_if(kept_.begin(), kept_.end(), [&](const Call& call) { return call != running; });
+    if (oldest == kept_.end()) return false;
+    give_up(Call(*oldest));
+    return true;
 }
 
 }  // namespace penstock::engine

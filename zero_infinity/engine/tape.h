@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,13 +26,20 @@ struct LaidTensor {
     bool requires_gradient = false;
 };
 
-// Of one unit and micro-batch.
+// One unit's, of one micro-batch.
+struct Call {
+    std::uint32_t unit = 0;
+    std::size_t micro_batch = 0;
+    bool operator==(const Call&) const = default;
+};
+
 struct SavedActivations {
     Bundle input;                  // detached from the unit before; what is laid aside is undefined in it
     std::vector<std::string> own;  // names of the inputs that nobody else needs once forward has left the unit
     std::vector<LaidTensor> laid;
-    Bundle output;          // with its graph, when that is kept
-    std::string generator;  // before forward, where that drew from torch's default generators
+    Bundle output;                  // with its graph, when that is kept
+    std::uint64_t graph_bytes = 0;  // of that, beside the output itself
+    std::string generator;          // before forward, where that drew from torch's default generators
 };
 
 // The first unit whose graph is kept from forward to backward, where `budget_bytes` bounds what they take together: as
@@ -58,26 +66,38 @@ class Tape {
     SavedActivations& at(std::uint32_t unit, std::size_t micro_batch) { return saved_[unit][micro_batch]; }
     // What the unit before, which had `before`, has made of it.
     void set_input(std::uint32_t unit, std::size_t micro_batch, Bundle input, const Bundle& before);
-    void lay_aside(std::uint32_t unit, std::size_t micro_batch);   // forward has left it
+    // Forward has left it: without a graph that is kept, its input goes to the shelf.
+    void lay_aside(std::uint32_t unit, std::size_t micro_batch);
     void bring_back(std::uint32_t unit, std::size_t micro_batch);  // backward is at it: blocks until its input is there
     void forget(std::uint32_t unit, std::size_t micro_batch);      // backward has left it
 
     bool keeps_graph(std::uint32_t unit) const noexcept { return unit >= first_kept_; }
+    // Until backward has left the call, or it is given up. It counts as the largest that was measured of its unit.
+    void keep_graph(const Call& call, Bundle output);
+    // Frees its graph, and lays its input aside: backward recomputes it. REQUIRES: its graph is kept.
+    void give_up(const Call& call);
+    // Of the oldest call that has a graph, but for `running`. False: there is none.
+    bool give_up_oldest(const Call& running);
     // What a graph of this unit takes beside its output, of one micro-batch: the next step goes by it.
     void measured(std::uint32_t unit, std::uint64_t bytes);
 
     std::uint64_t input_bytes() const noexcept { return input_bytes_; }  // of this step's inputs so far
-    std::uint64_t graph_bytes() const;                                   // of the graphs that this step keeps, as known
+    std::uint64_t graph_bytes() const noexcept { return kept_bytes_; }   // of the graphs that are kept now, as known
+    std::size_t given_up() const noexcept { return given_up_; }          // calls of this step
     std::uint64_t away_bytes() const { return shelf_ == nullptr ? 0 : shelf_->figures().away_bytes; }  // went to NVMe
 
    private:
     std::uint64_t turn_of(std::uint32_t unit, std::size_t micro_batch) const;
+    bool drop_graph(const Call& call);
 
     EngineOptions options_;
     zero::Shelf* shelf_;
     std::vector<std::vector<SavedActivations>> saved_;       // [unit][micro-batch]
     std::vector<std::optional<std::uint64_t>> graph_bytes_;  // of one micro-batch
+    std::deque<Call> kept_;                                  // whose graphs are there, the oldest first
     std::uint32_t first_kept_ = 0;
+    std::size_t given_up_ = 0;
+    std::uint64_t kept_bytes_ = 0;
     std::uint64_t input_bytes_ = 0;
 };
 

@@ -96,8 +96,17 @@ TEST(Config, FindsTheStoresDirectory) {
 }
 
 TEST(Config, AGraphBudgetWithoutKeptGraphsIsRefused) {
-    EXPECT_NE(refusal({"run.swap_directory=s", "memory.graph_budget=1GiB"}).find("memory.activations \"keep\""),
+    EXPECT_NE(refusal({"run.swap_directory=s", "memory.activations=recompute", "memory.graph_budget=1GiB"})
+                  .find("no effect with memory.activations \"recompute\""),
               std::string::npos);
+}
+
+TEST(Config, GraphsAreKeptAsFarAsThereIsRoomOrABudget) {
+    EXPECT_EQ(config({}).session.engine.activations, engine::Activations::automatic);
+    const engine::EngineOptions engine = config({"memory.graph_budget=1GiB"}).session.engine;
+    EXPECT_EQ(engine.activations, engine::Activations::automatic);
+    EXPECT_EQ(engine.graph_budget_bytes, 1ULL << 30);
+    EXPECT_EQ(engine.activations_setting, "memory.activations");
 }
 
 TEST(Config, ChoosesTypesAndTiers) {

@@ -194,8 +194,9 @@ TEST(Kill, SoDoesOneWhoseGradientsLeaveHostMemory) {
 
 // Half of the inputs of units, and all gradients.
 TEST(Kill, SoDoesOneWhoseActivationsLeaveHostMemoryToo) {
-    expect_kills_change_nothing(wanted_kills(6), {"--set", "memory.activation_budget=8KiB", "--set",
-                                                  "memory.gradients=nvme", "--set", "run.update_order=deferred"});
+    expect_kills_change_nothing(
+        wanted_kills(6), {"--set", "memory.activations=recompute", "--set", "memory.activation_budget=8KiB", "--set",
+                          "memory.gradients=nvme", "--set", "run.update_order=deferred"});
 }
 
 TEST(Kill, SoDoesOneWhoseUpdatesAreDeferred) {

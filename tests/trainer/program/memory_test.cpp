@@ -6,7 +6,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 
 namespace penstock::testing {
 namespace {
@@ -56,6 +61,66 @@ TEST(Memory, AModelFourTimesTheBudgetTrainsWithinIt) {
     EXPECT_LE(beside, constant + 64);
     // Far less than the model in memory would add.
     EXPECT_LE(beside + budget / mib, constant + weights_and_states / mib / 2);
+}
+
+// A control group of its own under a limit, where this machine lets us make one; gone with it.
+class LimitedGroup {
+   public:
+    explicit LimitedGroup(std::uint64_t limit_bytes) {
+        for (const auto& [root, file] :
+             {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "memory.max"}}) {
+            const std::string path = std::string(root) + "/penstock-test-" + std::to_string(::getpid());
+            std::error_code refused;
+            if (!std::filesystem::create_directory(path, refused)) continue;
+            if (std::ofstream limit(path + "/" + file); limit << limit_bytes << std::flush) {
+                path_ = path;
+                return;
+            }
+            std::filesystem::remove(path, refused);
+        }
+    }
+    ~LimitedGroup() {
+        if (path_) ::rmdir(path_->c_str());
+    }
+    LimitedGroup(const LimitedGroup&) = delete;
+    LimitedGroup& operator=(const LimitedGroup&) = delete;
+
+    bool is_there() const { return path_.has_value(); }
+    std::vector<std::string> within(const std::vector<std::string>& command) const {
+        std::vector<std::string> all{"/bin/sh", "-c", "echo $$ > " + *path_ + "/cgroup.procs && exec \"$@\"", "sh"};
+        all.insert(all.end(), command.begin(), command.end());
+        return all;
+    }
+
+   private:
+    std::optional<std::string> path_;
+};
+
+// Narrow and deep, of many rows: what it computes for backward is most of what it takes.
+TEST(Memory, AMachineWithHalfOfWhatItWantsTrainsOnToTheSameBits) {
+    const TemporaryDirectory directory;
+    write_toy(directory.path());
+    std::vector<std::string> arguments{"train", "config.json", "--json", "--steps", "2"};
+    for (const char* setting : {"model.hidden=128", "model.layers=24", "model.heads=4", "model.feed_forward=512",
+                                "model.context=128", "train_batch_size=32", "train_micro_batch_size_per_gpu=16",
+                                "gradient_accumulation_steps=2", "run.sample.tokens=0"})
+        arguments.insert(arguments.end(), {"--set", setting});
+    const Ended whole = run(directory.path(), arguments);
+    ASSERT_EQ(whole.code, 0) << whole.errors;
+    EXPECT_EQ(whole.errors.find("given up"), std::string::npos) << whole.errors;
+    const json wanted = json::parse(whole.output);
+
+    const LimitedGroup group(wanted["peak_rss_bytes"].get<std::uint64_t>() / 2);
+    if (!group.is_there()) GTEST_SKIP() << "no control group with a limit can be made here";
+    std::filesystem::remove_all(directory / "run");
+    std::filesystem::remove_all(directory / "swap");
+    const Ended half = run_command(directory.path(), group.within(penstock(arguments)));
+    ASSERT_EQ(half.code, 0) << half.errors;
+    EXPECT_NE(half.errors.find("calls of units were given up"), std::string::npos) << half.errors;
+    EXPECT_EQ(json::parse(half.output)["final_loss"], wanted["final_loss"]);
+    std::printf("wants %.0f MiB; within %.0f MiB: peak RSS %.0f MiB\n", wanted["peak_rss_bytes"].get<double>() / mib,
+                wanted["peak_rss_bytes"].get<double>() / mib / 2,
+                json::parse(half.output)["peak_rss_bytes"].get<double>() / mib);
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ TEST_F(Plan, SaysTheBytesThatARunMoves) {
         SCOPED_TRACE(::testing::PrintToString(way));
         std::filesystem::remove_all(directory_ / "run");
         std::filesystem::remove_all(directory_ / "swap");
+        way.insert(way.end(), {"--set", "memory.activations=recompute"});  // graphs are measured
         std::vector<std::string> bytes_only = way;
         bytes_only.emplace_back("--bytes-only");
         const json planned = plan_json(bytes_only);
@@ -125,11 +126,12 @@ TEST_F(Plan, SaysTimesLanesAndWhatWouldBeFaster) {
 
 // To the byte, and as many as a run keeps.
 TEST_F(Plan, SaysWhatKeptGraphsTake) {
-    const json recomputed = plan_json();
+    const json recomputed = plan_json({"--set", "memory.activations=recompute"});
     EXPECT_EQ(recomputed["graph_bytes"], 0);
+    EXPECT_EQ(recomputed["kept_units"], 0);
     std::uint64_t all = 0;
     for (const json& other : recomputed["others"])
-        if (other["set"].dump().find("memory.activations=keep") != std::string::npos) all = other["graph_bytes"];
+        if (other["set"].dump().find("memory.activations=auto") != std::string::npos) all = other["graph_bytes"];
     ASSERT_GT(all, 0U) << recomputed;
     for (const std::uint64_t budget : {2 * all, all / 2, std::uint64_t{0}}) {
         SCOPED_TRACE(budget);
@@ -145,6 +147,36 @@ TEST_F(Plan, SaysWhatKeptGraphsTake) {
         EXPECT_EQ(planned["graph_bytes"] == 0, budget == 0);
         EXPECT_EQ(planned["graph_bytes"] == all, budget > all);
     }
+}
+
+// This machine has room for all of them.
+TEST_F(Plan, SaysThatNoUnitRunsTwiceWhereThereIsRoom) {
+    const json planned = plan_json();
+    EXPECT_EQ(planned["kept_units"], planned["units"].get<int>() - 1);
+    EXPECT_GT(planned["graph_bytes"], 0);
+    const Ended trained = run(directory_.path(), {"train", "config.json", "--json"});
+    ASSERT_EQ(trained.code, 0) << trained.errors;
+    EXPECT_EQ(planned["activation_bytes"], json::parse(trained.output)["activation_peak_bytes"]);
+    EXPECT_EQ(trained.errors.find("given up"), std::string::npos) << trained.errors;
+    EXPECT_NE(plan().output.find("graphs, so that no unit runs twice"), std::string::npos);
+    EXPECT_TRUE(plan_json({"--bytes-only"})["kept_units"].is_null());
+}
+
+// By calls of units, where keep does it by units.
+TEST_F(Plan, SaysWhichGraphsABudgetKeeps) {
+    const auto all = plan_json()["graph_bytes"].get<std::uint64_t>();
+    const std::vector<std::string> budget = {"--set", "memory.graph_budget=" + std::to_string(all / 2)};
+    const json planned = plan_json(budget);
+    EXPECT_GT(planned["kept_units"], 0);
+    EXPECT_LT(planned["kept_units"], planned["units"].get<int>() - 1);
+    EXPECT_LE(planned["graph_bytes"], all / 2);
+    const Ended trained = run(directory_.path(), {"train", "config.json", "--json", budget[0], budget[1]});
+    ASSERT_EQ(trained.code, 0) << trained.errors;
+    const auto peak = json::parse(trained.output)["activation_peak_bytes"].get<std::uint64_t>();
+    EXPECT_GE(peak, planned["activation_bytes"]);
+    EXPECT_LE(peak, planned["activation_bytes"].get<std::uint64_t>() + all / 2);
+    EXPECT_NE(trained.errors.find("graphs of"), std::string::npos) << "what is recomputed is said: " << trained.errors;
+    EXPECT_NE(plan(budget).output.find("nearest to the loss: the others run again in backward"), std::string::npos);
 }
 
 // What is frozen at the beginning has no gradient to make, and so no graph.

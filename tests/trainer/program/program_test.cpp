@@ -44,7 +44,7 @@ TEST(Program, SaysItsVersionAndHelps) {
 }
 
 TEST_F(Trained, PrintsOneJsonObjectAndNothingElse) {
-    const Ended ended = train({"--json"});
+    const Ended ended = train({"--json", "--set", "memory.activations=recompute"});
     ASSERT_EQ(ended.code, 0) << ended.errors;
     EXPECT_EQ(std::count(ended.output.begin(), ended.output.end(), '\n'), 1);
     const json result = json::parse(ended.output);

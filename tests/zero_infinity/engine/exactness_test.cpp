@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
+#include <random>
 
 namespace penstock::testing {
 namespace {
+
+enum class Rooms : std::uint8_t { enough, none, random };  // that compute is told of
 
 struct Case {
     std::string name;
@@ -28,10 +32,18 @@ struct Case {
     std::uint64_t graph_budget_bytes = engine::unbounded_graphs;
     std::uint64_t activation_bytes = 0;  // of a shelf
     std::uint64_t fill_bytes = 0;        // of host memory beyond what is needed, which units are kept in
+    Rooms rooms = Rooms::enough;
 };
 
 void PrintTo(const Case& each, std::ostream* out) {
     *out << each.name;
+}
+
+engine::Room room_of(Rooms rooms, std::uint32_t seed) {
+    constexpr auto all = std::numeric_limits<std::uint64_t>::max();
+    if (rooms == Rooms::enough) return [](std::uint64_t) { return all; };
+    if (rooms == Rooms::none) return [](std::uint64_t) { return std::uint64_t{0}; };
+    return [draw = std::mt19937(seed)](std::uint64_t) mutable { return draw() % 3 == 0 ? 0 : all; };
 }
 
 RunOptions run_options(const Case& each, const std::string& directory) {
@@ -62,12 +74,25 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     return options;
 }
 
+// Only where a budget or room runs short, and then of some units or all.
+void expect_given_up(const Case& each, const RunResult& run, const RunOptions& options) {
+    const bool short_of_room = each.activations == engine::Activations::automatic &&
+                               (each.rooms != Rooms::enough || each.graph_budget_bytes != engine::unbounded_graphs);
+    ASSERT_EQ(run.given_up > 0, short_of_room);
+    const std::size_t calls = options.steps * each.micro_batches * static_cast<std::size_t>(options.model.layers + 1);
+    ASSERT_EQ(run.given_up == calls, each.rooms == Rooms::none && each.micro_batches == 1) << "of " << calls;
+}
+
 class Exactness : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Exactness, TwentyStepsGiveTheBitsOfThePlainLoop) {
     const TemporaryDirectory directory;
-    const RunOptions options = run_options(GetParam(), directory.path());
+    RunOptions options = run_options(GetParam(), directory.path());
+    const std::uint32_t seed = std::random_device{}();
+    SCOPED_TRACE(seed);
+    options.session.engine.room = room_of(GetParam().rooms, seed);
     const RunResult run = run_toy(options);
+    expect_given_up(GetParam(), run, options);
 
     ReferenceOptions reference_options;
     using Weights = ReferenceOptions::Weights;
@@ -166,6 +191,46 @@ INSTANTIATE_TEST_SUITE_P(
               .residency = on_nvme,
               .device = zero::DeviceKind::emulated,
               .activations = engine::Activations::retain},
+         Case{.name = "auto", .residency = on_nvme, .activations = engine::Activations::automatic},
+         Case{.name = "auto_without_room",
+              .residency = on_nvme,
+              .activations = engine::Activations::automatic,
+              .rooms = Rooms::none},
+         Case{.name = "auto_given_up_at_random",
+              .residency = on_nvme,
+              .activations = engine::Activations::automatic,
+              .micro_batches = 3,
+              .rooms = Rooms::random},
+         Case{.name = "auto_given_up_at_random_plain_emulated",
+              .bf16 = false,
+              .residency = on_nvme,
+              .device = zero::DeviceKind::emulated,
+              .activations = engine::Activations::automatic,
+              .micro_batches = 3,
+              .rooms = Rooms::random},
+         Case{.name = "auto_given_up_at_random_tied_head",
+              .residency = in_host_memory,
+              .activations = engine::Activations::automatic,
+              .tied_head = true,
+              .rooms = Rooms::random},
+         Case{.name = "auto_given_up_at_random_frozen",
+              .residency = on_nvme,
+              .activations = engine::Activations::automatic,
+              .micro_batches = 3,
+              .frozen_gain = true,
+              .frozen_embedding = true,
+              .rooms = Rooms::random},
+         Case{.name = "auto_given_up_at_random_to_nvme",
+              .residency = on_nvme,
+              .activations = engine::Activations::automatic,
+              .micro_batches = 3,
+              .activation_bytes = 16 << 10,
+              .rooms = Rooms::random},
+         Case{.name = "auto_within_a_budget",
+              .residency = on_nvme,
+              .activations = engine::Activations::automatic,
+              .micro_batches = 3,
+              .graph_budget_bytes = 300 << 10},
          Case{.name = "accumulation_of_3", .residency = on_nvme, .micro_batches = 3},
          Case{.name = "accumulation_of_3_emulated_kept",
               .residency = on_nvme,

@@ -9,6 +9,8 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace penstock::testing {
 namespace {
 
@@ -53,6 +55,9 @@ struct Trained {
     Snapshot snapshot;
 };
 
+constexpr std::array all_activations{engine::Activations::automatic, engine::Activations::recompute,
+                                     engine::Activations::retain};
+
 using MakeUnits = std::function<Units()>;
 using MakeBatch = std::function<std::vector<engine::Bundle>(std::uint64_t step)>;
 
@@ -83,7 +88,7 @@ Trained train(const MakeUnits& units, const MakeBatch& batch = ones,
 
 std::string refused(const MakeUnits& units, ExitCode code, const MakeBatch& batch = ones) {
     std::string said;
-    for (const auto activations : {engine::Activations::recompute, engine::Activations::retain}) {
+    for (const auto activations : all_activations) {
         const std::string again = refusal_of(code, [&] { train(units, batch, activations); });
         EXPECT_TRUE(said.empty() || said == again) << said << "\n" << again;
         said = again;
@@ -248,7 +253,7 @@ class Watched : public engine::Unit {
 };
 
 TEST(Differentiated, IsWhatComesOfATrainableParameterAndNothingElse) {
-    for (const auto activations : {engine::Activations::recompute, engine::Activations::retain}) {
+    for (const auto activations : all_activations) {
         std::vector<std::string> seen;
         const auto units = [&] {
             Units all;
@@ -342,6 +347,7 @@ TEST(InPlace, WorkInForwardAloneIsSeenToo) {
 TEST(Activations, ThatAreKeptForBackwardAreCountedOverAllMicroBatches) {
     const TemporaryDirectory directory;
     RunOptions options = toy_run(directory.path());
+    options.session.engine.activations = engine::Activations::recompute;
     engine::Session session(make_toy_model(options.model), options.optimizers(), options.session, {}, {});
     for (const std::size_t micro_batches : {4, 1}) {
         options.micro_batches = micro_batches;

@@ -69,6 +69,7 @@ RunResult run_toy(const RunOptions& options, AtEnd at_end) {
         result.losses.push_back(report.loss);
         result.norms.push_back(report.gradient_norm);
         result.away_bytes += report.away_bytes;
+        result.given_up += report.given_up;
         result.updated_again += report.updated_again ? 1 : 0;
     }
     if (at_end == AtEnd::settle && options.session.durability != zero::Durability::scratch) session.engine().settle();

@@ -35,6 +35,7 @@ struct RunResult {
     std::vector<double> norms;
     std::uint64_t updated_again = 0;  // steps
     std::uint64_t away_bytes = 0;     // of activations, that went to NVMe
+    std::size_t given_up = 0;         // graphs
     std::uint64_t read_bytes = 0;     // by the steps, and by settling
     std::uint64_t write_bytes = 0;
     // The same as the kernel's block layer counted it (/proc/self/io); both 0 where the file system is not counted.

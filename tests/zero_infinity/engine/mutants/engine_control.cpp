@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 
 namespace penstock::testing {
 namespace {
@@ -89,20 +91,27 @@ Complaints against_the_plain_loop(Training training) {
 // Half of its input is left out, by torch's default generator.
 class Drop : public engine::Unit {
    public:
-    explicit Drop(std::string name)
-        : engine::Unit(std::move(name)), weight_(declare("weight", {8, 8}, engine::Initial::normal(0.3))) {}
+    explicit Drop(std::string name, int* runs = nullptr)
+        : engine::Unit(std::move(name)),
+          runs_(runs),
+          weight_(declare("weight", {8, 8}, engine::Initial::normal(0.3))) {}
     engine::Bundle forward(const engine::Bundle& input) const override {
+        if (runs_ != nullptr) ++*runs_;
         const at::Tensor hidden = at::linear(at::dropout(input.at("hidden"), 0.5, /*train=*/true), weight_.tensor());
         return {{"hidden", hidden}, {"loss", hidden.to(at::kFloat).pow(2).mean()}};
     }
 
    private:
+    int* runs_;
     const engine::Parameter& weight_;
 };
 
-std::vector<double> drop_until(RunOptions options, std::uint64_t last) {
+using Runs = std::array<int, 3>;
+
+std::vector<double> drop_until(RunOptions options, std::uint64_t last, Runs* runs = nullptr) {
     std::vector<std::unique_ptr<engine::Unit>> units;
-    for (const char* name : {"one", "two", "three"}) units.push_back(std::make_unique<Drop>(name));
+    for (const char* name : {"one", "two", "three"})
+        units.push_back(std::make_unique<Drop>(name, runs == nullptr ? nullptr : &runs->at(units.size())));
     engine::Session session(std::make_unique<engine::Model>(std::move(units)), options.optimizers(), options.session,
                             {{"step", "0"}}, {});
     const std::vector<engine::Bundle> batch{{{"hidden", at::ones({2, 8}, at::kBFloat16)}}};
@@ -124,7 +133,9 @@ Complaints of_draws() {
     at::manual_seed(7);
     const std::vector<double> whole = drop_until(kept, 6);
     at::manual_seed(7);
-    const std::vector<double> again = drop_until(toy_run(two.path()), 6);
+    RunOptions recomputed = toy_run(two.path());
+    recomputed.session.engine.activations = engine::Activations::recompute;
+    const std::vector<double> again = drop_until(recomputed, 6);
     at::manual_seed(7);
     std::vector<double> stopped = drop_until(toy_run(three.path()), 3);
     at::manual_seed(99);  // as a new process would have another
@@ -132,6 +143,32 @@ Complaints of_draws() {
     Complaints complaints;
     if (again != whole) complaints.emplace_back("draws: units that are run again give other losses");
     if (stopped != again) complaints.emplace_back("draws: a run that was stopped gives other losses");
+    return complaints;
+}
+
+// Room is asked for before the forward of one and two, the loss of three, and the backward of two and one. It is short
+// at the loss, and again before the backward of two.
+Complaints of_graphs() {
+    const TemporaryDirectory one, two, three;
+    RunOptions recomputed = toy_run(one.path()), given_up = toy_run(two.path()), short_twice = toy_run(three.path());
+    recomputed.session.engine.activations = engine::Activations::recompute;
+    given_up.session.engine.room = [](std::uint64_t) { return std::uint64_t{0}; };
+    std::uint64_t asked = 0, reserve = 0;
+    short_twice.session.engine.room = [&](std::uint64_t bytes) {
+        reserve = bytes;
+        const std::uint64_t ask = asked++;
+        return ask == 2 || ask == 4 ? 0 : std::numeric_limits<std::uint64_t>::max();
+    };
+    at::manual_seed(7);
+    const std::vector<double> losses = drop_until(recomputed, 3);
+    at::manual_seed(7);
+    Complaints complaints;
+    if (drop_until(given_up, 3) != losses) complaints.emplace_back("graphs: what is given up gives other losses");
+    Runs runs{};
+    drop_until(short_twice, 1, &runs);
+    if (runs != Runs{2, 1, 1})
+        complaints.push_back(fmt::format("graphs: units ran {}, {} and {} times", runs[0], runs[1], runs[2]));
+    if (reserve == 0) complaints.emplace_back("graphs: nothing is to stay free");
     return complaints;
 }
 
@@ -184,7 +221,9 @@ Complaints of_commits(const char* what, zero::Tier states, std::uint64_t every) 
     for (std::uint64_t step = 1; step <= 2; ++step) {
         const engine::StepReport report = session.engine().train_batch(
             toy_step(step, options), {.step = step, .learning_rate = options.learning_rate},
-            [&](const engine::StepReport&) { return store::ClientState{{"step", std::to_string(step)}}; });
+            [&](const engine::StepReport&) {
+                return store::ClientState{{"step", std::to_string(step)}};
+            });
         if (report.committed) committed();
     }
     session.engine().settle();
@@ -207,6 +246,7 @@ Complaints run_all() {
         add("training", [&] { return against_the_plain_loop(make(directory.path())); });
     }
     add("draws", of_draws);
+    add("graphs", of_graphs);
     add("ranks", of_ranks);
     add("commits", [] { return of_commits("an update", zero::Tier::nvme, 1); });
     add("commits", [] { return of_commits("what was held back", zero::Tier::host, 3); });
