@@ -130,6 +130,11 @@ void check_out(const PrepareRequest& request, const std::string& path) {
     if (request.existing == Existing::refuse && fs::exists(path)) {
         refuse(fmt::format("{} exists already; --force replaces it", path));
     }
+    if (fs::exists(path) && !TokenFile::may_be_replaced(path))
+        refuse(
+            fmt::format("--out {} is no token file, and --force replaces nothing else; move it away or give another "
+                        "--out",
+                        path));
 }
 
 // --force is meant for token files, never for the text itself.

@@ -7,6 +7,7 @@
 #include "trainer/config/resume_rule.h"
 #include "trainer/plan/plan_report.h"
 #include "trainer/run/opened_run.h"
+#include "trainer/run/output_places.h"
 #include "trainer/run/run_report.h"
 #include "trainer/run/snapshot_policy.h"
 #include "trainer/run/step_log.h"
@@ -69,8 +70,9 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     at::set_num_interop_threads(1);
     check_change(request.change);
     const ConfigSource source{read_config(request.config_file), request.config_file, request.overrides};
-    StepTrace trace(request.trace, console);
     TrainConfig config = source.with({});
+    check_outputs(config, request.config_file, request.trace.path);
+    StepTrace trace(request.trace, console);
     config.session.trace = trace.recorder();
     const std::optional<double> planned = request.plan ? planned_seconds(source, console) : std::nullopt;
     OpenedRun run(std::move(config),
