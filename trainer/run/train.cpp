@@ -7,7 +7,7 @@
 #include "trainer/config/resume_rule.h"
 #include "trainer/plan/plan_report.h"
 #include "trainer/run/opened_run.h"
-#include "trainer/run/output_places.h"
+#include "trainer/start/output_places.h"
 #include "trainer/run/run_report.h"
 #include "trainer/run/snapshot_policy.h"
 #include "trainer/run/step_log.h"

@@ -1,11 +1,13 @@
-#include "trainer/run/output_places.h"
+#include "trainer/start/output_places.h"
 
 #include "aio/profile.h"
 #include "aio/words/error.h"
+#include "swap/directory/descriptor.h"
 #include "swap/directory/disk_place.h"
-#include "trainer/run/run_directory.h"
+#include "swap/directory/store_look.h"
 #include "zero_infinity/trace/trace_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -20,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using store::DiskPlace;
 
-// In run.directory (run_directory.h, run_log.h, summary.h), and what a summary is written to first.
+// In run.directory (trainer/run/run_directory.h), and what a summary is written to first.
 constexpr std::array run_files{"log.jsonl", "summary.json", "summary.json.tmp", "store.json"};
 
 // Such as log.1.jsonl: a name that what was of another run gets.
@@ -50,10 +52,20 @@ std::vector<Named> directories_of(const TrainConfig& config) {
     return found;
 }
 
+// What cannot be looked into is nobody's.
+bool is_store(const std::string& directory) {
+    const store::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    try {
+        return fd && store::look_at_store(fd.get(), directory).has_value();
+    } catch (const Error&) {
+        return false;
+    }
+}
+
 // The nearest directory around it, or it itself, that is a store's: the run's own, another run's, a snapshot.
 std::optional<std::string> store_around(DiskPlace place) {
     do {
-        if (place.is_there() && see_store(place.nearest().string()).uuid) return place.nearest().string();
+        if (place.is_there() && is_store(place.nearest().string())) return place.nearest().string();
     } while (place.go_up());
     return std::nullopt;
 }
