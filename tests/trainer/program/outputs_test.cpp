@@ -105,10 +105,10 @@ TEST_F(Outputs, RunDirectoryIsOutsideOfTheStoreHoweverItIsSpelled) {
             fs::create_directory_symlink("swap", directory_ / "link");
         }
         for (const std::string& path : {std::string("swap"), std::string("swap/"), std::string("./swap"),
-                                       std::string("run/../swap"), directory_ / "swap"})
+                                        std::string("run/../swap"), directory_ / "swap"})
             expect_refused({"--set", "run.directory=" + path}, "is the store's directory swap");
         for (const std::string& path : {std::string("swap/run"), std::string("swap/kept/run"),
-                                       std::string("swap/../swap/run"), directory_ / "swap/x/y"})
+                                        std::string("swap/../swap/run"), directory_ / "swap/x/y"})
             expect_refused({"--set", "run.directory=" + path}, "is in the store's directory swap");
     }
     expect_refused({"--set", "run.directory=link"}, "run.directory link is the store's directory swap");
@@ -119,8 +119,6 @@ TEST_F(Outputs, RunDirectoryIsOutsideOfTheStoreHoweverItIsSpelled) {
 }
 
 TEST_F(Outputs, TheStoreMayBeInRunDirectory) {
-    EXPECT_EQ(train({"--steps", "2", "--set", "zero_optimization.offload_param.nvme_path=run/swap"}).code, 4)
-        << "its parent is not there yet";
     fs::create_directory(directory_ / "run2");
     const std::vector<std::string> within{
         "--steps", "2", "--set", "zero_optimization.offload_param.nvme_path=run2/swap", "--set", "run.directory=run2"};
@@ -153,7 +151,7 @@ TEST_F(Outputs, TwoSpellingsOfOneSwapDirectoryAreRefused) {
     fs::create_directory_symlink("a", directory_ / "b");
     const auto expect_twice = [&](const std::string& list) {
         std::string config = config_;
-        config.replace(config.find(", \"nvme_path\": \"swap\""), 22, "");
+        config.replace(config.find(", \"nvme_path\": \"swap\""), 21, "");
         write_file(directory_ / "two.json", config);
         const std::set<std::string> before = files();
         const Ended ended = run(directory_.path(), {"train", "two.json", "--set", "run.swap_directory=" + list});
