@@ -57,7 +57,7 @@ void come_to_rest(OpenedRun& run, TrainingLoop& loop, StepLog& log, SnapshotPoli
     using End = SnapshotPolicy::RunEnd;
     snapshots.finish(loop.step(), loop.finished() ? End::finished : End::stopped,
                      [&] { return !signals.copy_unwanted(); });
-    signals.react(StopSignals::Reaction::end_at_once);
+    signals.react(StopSignals::Reaction::hurry);
     if (loop.finished()) return;
     console.warn(run.config().durable()
                      ? "stopped by a signal after a committed step; run the same command again to go on"
@@ -82,9 +82,10 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     StepLog log(run, console);
     SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);
     snapshots.remove_unfinished(run.config().session.job);
-    RunReport report(run, console, planned);
+    RunReport report(run, console, planned, [&] { return !signals.in_haste(); });
     const auto code = [&](ExitCode otherwise) { return report.saved() ? otherwise : ExitCode::storage; };
     if (loop.finished()) {
+        signals.react(StopSignals::Reaction::hurry);
         const Summary& summary = report.recall(loop.progress());
         return {.code = code(ExitCode::ok), .summary = summary};
     }
