@@ -1,14 +1,18 @@
 #include "trainer/cli/failure.h"
 
+#include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace penstock::trainer {
 namespace {
@@ -18,25 +22,44 @@ constexpr auto out_of_memory_message =
     "micro-batch, a shorter "
     "context or a smaller budget leave more. The last committed step is safe";
 
-// torch reports a failed host allocation as a plain c10::Error with this text.
+// torch reports a failed host allocation as a plain c10::Error with one of the first two texts; oneDNN, whose kernels
+// are made for each shape, says no more than the third.
 bool is_allocation_failure(std::string_view message) {
     return message.find("DefaultCPUAllocator") != std::string_view::npos ||
-           message.find("can't allocate memory") != std::string_view::npos;
+           message.find("can't allocate memory") != std::string_view::npos ||
+           message.find("could not create a primitive") != std::string_view::npos;
+}
+
+// With the process's own limits, of which nobody else would say that they were reached.
+std::string with_limits(std::string message) {
+    for (const auto& [resource, name] :
+         {std::pair(RLIMIT_DATA, "data segments (ulimit -d)"), std::pair(RLIMIT_AS, "address space (ulimit -v)")}) {
+        rlimit limit{};
+        if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+            message += fmt::format(". The limit on {} is {}", name, bytes_text(limit.rlim_cur));
+    }
+    return message;
 }
 
 Failure of_torch(const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
-    if (is_allocation_failure(message)) return {ExitCode::out_of_memory, out_of_memory_message};
+    if (is_allocation_failure(message)) return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
     return {ExitCode::internal, "torch: " + message};
 }
 
 // A thread that may not be made: nothing else that we or torch call fails so.
 Failure of_system(const std::system_error& error) {
+    if (error.code() == std::errc::operation_not_permitted)
+        return {ExitCode::out_of_memory,
+                fmt::format("the system refuses one more thread ({}): a container's seccomp profile forbids it; allow "
+                            "clone and clone3. The last committed step is safe",
+                            error.what())};
     if (error.code() != std::errc::resource_unavailable_try_again) return {ExitCode::internal, error.what()};
     return {ExitCode::out_of_memory,
-            fmt::format("the system refuses one more thread ({}): raise the limit on processes (ulimit -u) or of the "
-                        "container (pids.max), or lower run.threads. The last committed step is safe",
-                        error.what())};
+            with_limits(fmt::format(
+                "the system refuses one more thread ({}): raise the limit on processes (ulimit -u) or of the "
+                "container (pids.max), or lower run.threads. The last committed step is safe",
+                error.what()))};
 }
 
 }  // namespace
@@ -47,7 +70,9 @@ Failure current_failure() noexcept {
     } catch (const Error& error) {
         return {error.code(), error.what()};
     } catch (const std::bad_alloc&) {
-        return {ExitCode::out_of_memory, out_of_memory_message};
+        return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
+    } catch (const std::filesystem::filesystem_error& error) {
+        return {ExitCode::storage, fmt::format("{}; check the path, its permissions and the device", error.what())};
     } catch (const std::system_error& error) {
         return of_system(error);
     } catch (const c10::OutOfMemoryError& error) {
@@ -55,6 +80,7 @@ Failure current_failure() noexcept {
     } catch (const c10::Error& error) {
         return of_torch(error);
     } catch (const std::exception& error) {
+        if (is_allocation_failure(error.what())) return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
         return {ExitCode::internal, error.what()};
     } catch (...) {
         return {ExitCode::internal, "an unknown exception"};
