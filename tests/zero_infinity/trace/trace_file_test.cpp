@@ -62,8 +62,8 @@ TEST_F(TraceFileTest, WhatWasWrittenInPartIsRemoved) {
 }
 
 TEST_F(TraceFileTest, WhatAKilledProcessLeftIsWrittenOver) {
-    for (const std::string left : {std::string(), std::string(trace_beginning.substr(0, 7)),
-                                   std::string(trace_beginning) + "0, \"traceEvents\": ["}) {
+    for (const std::string& left : {std::string(), std::string(trace_beginning.substr(0, 7)),
+                                    std::string(trace_beginning) + "0, \"traceEvents\": ["}) {
         write("step.json.partial", left);
         TraceFile(path_, "--trace").write();
         EXPECT_EQ(files(), std::set<std::string>{"step.json"});
