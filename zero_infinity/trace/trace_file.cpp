@@ -34,19 +34,18 @@ bool is_there_and_no_file(const std::string& path) {
 // Ours by its name, and emptied only where it is what a killed process left: nobody's file, and no other name of one.
 class Unfinished {
    public:
-    Unfinished(const std::string& path, const std::string& setting)
+    Unfinished(const std::string& path, const std::string& setting, ExitCode otherwise)
         : path_(unfinished_trace(path)),
           fd_(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
         if (!fd_)
             throw Error(
-                ExitCode::usage,
+                otherwise,
                 fmt::format("{} {}: {} cannot be written: {}; give a path in a directory that may be written to",
                             setting, path, path_, reason()));
         if (!is_a_trace())
-            throw Error(ExitCode::usage,
-                        fmt::format("{} {}: {} is in the way, and is no trace that was cut short; move "
-                                    "it away, or give another path",
-                                    setting, path, path_));
+            throw Error(otherwise, fmt::format("{} {}: {} is in the way, and is no trace that was cut short; move "
+                                               "it away, or give another path",
+                                               setting, path, path_));
         ours_ = true;
     }
     ~Unfinished() {
@@ -107,7 +106,7 @@ TraceFile::TraceFile(std::string path, std::string setting)
     : path_(std::move(path)), setting_(std::move(setting)), recorder_(spans_per_thread) {
     if (is_there_and_no_file(path_))
         throw Error(ExitCode::usage, fmt::format("{} {}: that is no file; give a path to write to", setting_, path_));
-    const Unfinished can_be_made(path_, setting_);
+    const Unfinished can_be_made(path_, setting_, ExitCode::usage);
 }
 
 void TraceFile::record(std::uint64_t first, std::uint64_t last) noexcept {
@@ -124,7 +123,7 @@ void TraceFile::begin_step(std::uint64_t step) noexcept {
 
 void TraceFile::write() const {
     const std::string text = trace_json(recorder_);
-    if (!Unfinished(path_, setting_).become(path_, text))
+    if (!Unfinished(path_, setting_, ExitCode::storage).become(path_, text))
         throw Error(ExitCode::storage, fmt::format("{} could not be written: {}", path_, reason()));
 }
 

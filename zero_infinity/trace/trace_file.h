@@ -31,7 +31,7 @@ class TraceFile {
     void record(std::uint64_t first, std::uint64_t last) noexcept;  // these steps, counting from 1
     void begin_step(std::uint64_t step) noexcept;
     void end_steps() noexcept { recorder_.end_steps(); }  // what comes now is of none
-    // Replaces what is there. Throws Error (storage, usage), and then nothing of it stays.
+    // Replaces what is there. Throws Error (storage), and then nothing of it stays.
     void write() const;
 
    private:
