@@ -41,6 +41,7 @@ struct Chunk : Attempt {
 struct JudgeRules {
     std::uint32_t alignment_bytes = 1;  // where an attempt may begin: direct I/O must resume at such an offset
     int tries = 1;                      // attempts without progress
+    bool file_ends = false;             // where the attempt ended: what it lacks is not there
 };
 
 struct Judgement {

@@ -197,7 +197,7 @@ void File::reserve(std::uint64_t bytes) {
     do {
         error = ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
     } while (error == EINTR);
-    if (error == EOPNOTSUPP) {
+    if (error == EOPNOTSUPP || error == ENOSYS) {
         const bool long_enough = static_cast<std::uint64_t>(before.st_size) >= bytes;
         error = long_enough || ::ftruncate(fd_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
     }

@@ -6,6 +6,8 @@
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -27,6 +29,15 @@ void bump(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
 // After the first attempt 100 us, then twice as long each time, up to 10 ms.
 std::chrono::nanoseconds pause_after(int tries) noexcept {
     return std::min(first_pause * (1 << std::min(tries - 1, 16)), longest_pause);
+}
+
+// Whether a read came back short because its file ends there: to ask for the rest would be to ask for nothing.
+bool ends_short_of(const Chunk& read) noexcept {
+    if (read.kind != IoKind::read || read.result < 0 || static_cast<std::uint32_t>(read.result) >= read.bytes)
+        return false;
+    struct stat status {};
+    if (::fstat(read.fd, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+    return static_cast<std::uint64_t>(status.st_size) <= read.offset_bytes + static_cast<std::uint64_t>(read.result);
 }
 
 // Few places must not all be kept for demand reads.
@@ -338,7 +349,8 @@ void Io::settle(Chunk& chunk) noexcept {
     const bool again = chunk.result == -EAGAIN;
     const Alignment alignment = transfer.request_.file->alignment();  // a resumed attempt obeys both
     const JudgeRules rules{.alignment_bytes = std::max(alignment.memory_bytes, alignment.offset_bytes),
-                           .tries = limits_.tries};
+                           .tries = limits_.tries,
+                           .file_ends = ends_short_of(chunk)};
     const Judgement judgement = judge(chunk, rules);
     if (lane != nullptr) bump(lane->bytes, judgement.moved_bytes);
     switch (judgement.verdict) {

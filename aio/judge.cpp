@@ -26,12 +26,12 @@ Judgement judge_error(const Chunk& chunk, int errno_value, const JudgeRules& rul
 // bytes after it are moved twice, because direct I/O from the odd place would be EINVAL.
 Judgement judge_short(Chunk& chunk, std::uint32_t count, const JudgeRules& rules) noexcept {
     const std::uint32_t kept = count - count % rules.alignment_bytes;
-    if (kept > 0) {
+    if (kept > 0 && !rules.file_ends) {
         advance(chunk, kept);
         chunk.tries = 0;
         return {.verdict = Verdict::resume, .moved_bytes = kept};
     }
-    if (count > 0 && chunk.tries < rules.tries) return {.verdict = Verdict::retry};
+    if (count > 0 && !rules.file_ends && chunk.tries < rules.tries) return {.verdict = Verdict::retry};
     advance(chunk, count);
     return {.verdict = Verdict::failed, .moved_bytes = count};
 }

@@ -30,7 +30,7 @@ std::size_t page_bytes() {
 [[noreturn]] void refuse(std::size_t bytes, int errno_value) {
     throw Error(ExitCode::out_of_memory,
                 fmt::format("cannot map {} bytes of host memory: {}; lower the memory budget or "
-                            "raise the limit on address space (ulimit -v).",
+                            "raise the limit on address space (ulimit -v) or on data segments (ulimit -d).",
                             bytes, aio::errno_text(errno_value)));
 }
 

@@ -1,4 +1,9 @@
-// What libraries below ask of the environment, for the verbs that compute.
+// What stands before main(), because libraries below ask for it before that.
+//
+// A working directory that is there, and room for their own memory: without either, constructors of LibTorch's
+// libraries end the process with words of their own, or with none. What they lack is said here instead.
+//
+// For the verbs that compute, variables of the environment:
 //
 // Threads of arithmetic that wait soon leave their core to others. LibTorch computes with libgomp, whose threads spin
 // for 300,000 turns at the end of every parallel loop. Where somebody else needs the core, another program or a thread
@@ -17,11 +22,17 @@
 //
 // What the user has chosen stays; when all is chosen nothing is done, which is also what ends the repetition; nor for
 // verbs that do not compute. Whatever goes wrong leaves the program as it was started.
+#include "aio/words/error.h"
+
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <string_view>
 
@@ -53,6 +64,37 @@ bool is_made_by(const Choice& choice, std::string_view variable) {
     return variable.starts_with(choice.theirs[0]) || variable.starts_with(choice.theirs[1]);
 }
 
+[[noreturn]] void end(std::string_view words, penstock::ExitCode code) {
+    [[maybe_unused]] const ssize_t said = ::write(STDERR_FILENO, words.data(), words.size());
+    ::_exit(static_cast<int>(code));
+}
+
+void check_working_directory() {
+    std::array<char, PATH_MAX> path;
+    if (::syscall(SYS_getcwd, path.data(), path.size()) >= 0) return;
+    if (errno == ENOENT)
+        end("penstock: error: the working directory is gone: change to one that is there (cd), then try again\n",
+            penstock::ExitCode::usage);
+    end("penstock: error: the system does not say which the working directory is (getcwd): change to another one (cd), "
+        "or allow the call in the container's seccomp profile\n",
+        penstock::ExitCode::usage);
+}
+
+// Constructors were seen to end the process with 64 MiB, and not with 96.
+void check_room() {
+    constexpr std::size_t needed = 96U << 20;
+    void* const room =
+        ::mmap(nullptr, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room != MAP_FAILED) {
+        ::munmap(room, needed);
+        return;
+    }
+    if (errno != ENOMEM) return;
+    end("penstock: error: out of memory on the host: not even 96 MiB can be had to begin with; raise the limit on data "
+        "segments (ulimit -d) or on address space (ulimit -v)\n",
+        penstock::ExitCode::out_of_memory);
+}
+
 void start_again_with_our_choices(int count, char** arguments, char** environment) {
     if (count < 2 || !computes(arguments[1])) return;
     // No interpreter: it was given the program as an argument (ld.so penstock train), and would lose it.
@@ -76,6 +118,11 @@ void start_again_with_our_choices(int count, char** arguments, char** environmen
 
 // The dynamic linker calls what this section lists, of the program alone, before any constructor.
 using Early = void (*)(int, char**, char**);
-[[gnu::section(".preinit_array"), gnu::used]] const Early early = start_again_with_our_choices;
+void before_all(int count, char** arguments, char** environment) {
+    check_working_directory();
+    check_room();
+    start_again_with_our_choices(count, arguments, environment);
+}
+[[gnu::section(".preinit_array"), gnu::used]] const Early early = before_all;
 
 }  // namespace

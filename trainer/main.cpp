@@ -74,7 +74,7 @@ void add_verbs(CLI::App& app, CommandLine& line) {
         ->add_option("--validation-share", line.prepare.validation_share,
                      "share of the tokens, from the end, that goes to FILE.validation.tokens")
         ->check(CLI::Range(0.0, 0.99));
-    prepare->add_flag("--force", line.replace, "replace a file that exists");
+    prepare->add_flag("--force", line.replace, "replace a token file that exists");
     prepare->add_option("PATH", line.prepare.paths, "text files; directories give their *.txt, *.md and *.rst")
         ->required();
     prepare->footer(prepare_example);

@@ -12,6 +12,7 @@
 #include "aio/words/io_error.h"
 #include "aio/words/size_limit.h"
 
+#include <fmt/format.h>
 #include <liburing.h>
 #include <poll.h>
 #include <unistd.h>
@@ -44,14 +45,14 @@ struct Ring {
 };
 
 void require_operations(io_uring& ring) {
-    io_uring_probe* probe = io_uring_get_probe_ring(&ring);
-    if (probe == nullptr) refuse_uring("io_uring probe", EOPNOTSUPP);
-    bool all = true;
+    constexpr unsigned most = 256;  // operations; the answers stand behind the probe
+    std::vector<std::uint64_t> memory((sizeof(io_uring_probe) + most * sizeof(io_uring_probe_op)) / 8);
+    auto* const probe = reinterpret_cast<io_uring_probe*>(memory.data());
+    if (const int error = io_uring_register_probe(&ring, probe, most); error < 0)
+        refuse_uring("io_uring_register of a probe", -error);
     for (const int operation : {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_FSYNC, IORING_OP_POLL_ADD}) {
-        all = all && io_uring_opcode_supported(probe, operation) != 0;
+        if (io_uring_opcode_supported(probe, operation) == 0) refuse_uring("io_uring probe", EOPNOTSUPP);
     }
-    io_uring_free_probe(probe);
-    if (!all) refuse_uring("io_uring probe", EOPNOTSUPP);
 }
 
 template <class Call>
@@ -113,13 +114,19 @@ class UringBackend final : public Backend {
     io_uring_sqe& next_entry();
     void arm_wake();
     void enter(std::chrono::nanoseconds timeout);
+    void take_back(std::int32_t result, AttemptList& ended) noexcept;
     void wait_for_ring(std::chrono::nanoseconds timeout) noexcept;
     void take_wake();
-    void quiesce();
+    bool quiesce();
+    std::string refusal_of_enter() const { return fmt::format("io_uring_enter: {}", errno_text(refused_)); }
 
     std::size_t depth_;
     std::size_t in_flight_ = 0;
     bool abandoned_ = false;
+    // Why the kernel refuses io_uring_enter; 0: it does not. A filter of system calls that came after the first read
+    // would refuse each further one, too: what is submitted from then on ends at once.
+    int refused_ = 0;
+    AttemptList never_taken_;  // ended so, for the next reap()
     HeldBack held_;
     bool writes_held_ = false;  // by the ring, for the next call
     WakeEvent wake_;            // outlives the ring, which polls it
@@ -137,6 +144,9 @@ UringBackend::UringBackend(const BackendOptions& options)
                            (ring_.ring.features & IORING_FEAT_EXT_ARG) != 0) {
     require_operations(ring_.ring);
     arm_wake();
+    // The set-up may be allowed where every call is refused.
+    if (const int result = io_uring_submit(&ring_.ring); !passing(result) || result == -ENOMEM)
+        refuse_uring("io_uring_enter", -result);
 }
 
 // The kernel takes a closed ring apart later, on a thread of its own. What is registered is given back now: the next
@@ -150,6 +160,11 @@ UringBackend::~UringBackend() {
 bool UringBackend::submit(Attempt& attempt) {
     PENSTOCK_CHECK(!abandoned_, "an attempt for io_uring after it was abandoned");
     if (in_flight_ == depth_) return false;
+    if (refused_ != 0) {
+        ++in_flight_;
+        never_taken_.push(attempt, -refused_);
+        return true;
+    }
     io_uring_sqe& entry = next_entry();
     prepare(entry, attempt, ranges_.place_of(attempt.data, attempt.bytes));
     if (const int place = files_.place_of(attempt.file_id); place != RegisteredFiles::none) {
@@ -167,6 +182,10 @@ bool UringBackend::submit(Attempt& attempt) {
 Attempt* UringBackend::reap(std::chrono::nanoseconds timeout) {
     enter(timeout);
     AttemptList finished;
+    while (!never_taken_.empty()) {
+        finished.push(never_taken_.pop());
+        --in_flight_;
+    }
     std::array<io_uring_cqe*, batch> completions;
     while (const unsigned count = io_uring_peek_batch_cqe(&ring_.ring, completions.data(), batch)) {
         bool woken = false;
@@ -183,21 +202,28 @@ Attempt* UringBackend::reap(std::chrono::nanoseconds timeout) {
     return finished.take_all();
 }
 
-// The kernel takes entries within io_uring_enter only (there is no SQPOLL), so all from its head on are still ours. The
-// ring cannot be shortened, but what is in it can be made to mean nothing.
 Attempt* UringBackend::abandon() noexcept {
     abandoned_ = true;
-    const io_uring_sq& queue = ring_.ring.sq;
-    AttemptList never_begun;
-    for (unsigned at = *queue.khead; at != queue.sqe_tail; ++at) {
-        io_uring_sqe& entry = queue.sqes[at & *queue.kring_mask];
-        if (entry.user_data == wake_data || entry.user_data == ignored_data) continue;
-        never_begun.push(*reinterpret_cast<Attempt*>(entry.user_data), -ECANCELED);
-        io_uring_prep_nop(&entry);
-        entry.user_data = ignored_data;
+    AttemptList held, never_begun;
+    take_back(-ECANCELED, held);
+    while (!held.empty()) {
+        never_begun.push(held.pop());
         --in_flight_;
     }
     return never_begun.take_all();
+}
+
+// The kernel takes entries within io_uring_enter only (there is no SQPOLL), so all from its head on are still ours. The
+// ring cannot be shortened, but what is in it can be made to mean nothing.
+void UringBackend::take_back(std::int32_t result, AttemptList& ended) noexcept {
+    const io_uring_sq& queue = ring_.ring.sq;
+    for (unsigned at = *queue.khead; at != queue.sqe_tail; ++at) {
+        io_uring_sqe& entry = queue.sqes[at & *queue.kring_mask];
+        if (entry.user_data == wake_data || entry.user_data == ignored_data) continue;
+        ended.push(*reinterpret_cast<Attempt*>(entry.user_data), result);
+        io_uring_prep_nop(&entry);
+        entry.user_data = ignored_data;
+    }
 }
 
 // Hands the held-back entries to the kernel and, unless something is there already, waits: one system call for both
@@ -205,7 +231,11 @@ Attempt* UringBackend::abandon() noexcept {
 // its caller's stack, stays behind when the kernel takes nothing just now, and fills the ring if that lasts.
 void UringBackend::enter(std::chrono::nanoseconds timeout) {
     io_uring& ring = ring_.ring;
-    const bool waits = timeout > std::chrono::nanoseconds(0) && io_uring_cq_ready(&ring) == 0;
+    const bool waits = timeout > std::chrono::nanoseconds(0) && io_uring_cq_ready(&ring) == 0 && never_taken_.empty();
+    if (refused_ != 0) {
+        if (waits) wait_for_ring(timeout);
+        return;
+    }
     // The kernel's own threads, to which it may give them, block all signals.
     std::optional<NoSizeSignal> quiet;
     if (writes_held_) quiet.emplace();
@@ -217,19 +247,25 @@ void UringBackend::enter(std::chrono::nanoseconds timeout) {
     } else {
         result = io_uring_submit(&ring);
     }
-    PENSTOCK_CHECK(passing(result), "io_uring_enter: {}", errno_text(-result));
+    if (!passing(result)) {
+        refused_ = -result;
+        take_back(result, never_taken_);
+        wake();  // who sleeps on ready_fd()
+        return;
+    }
     held_.clear();
     writes_held_ = writes_held_ && io_uring_sq_ready(&ring) > 0;
     if (waits && !enter_takes_timeout_) wait_for_ring(timeout);
 }
 
 // The ring is readable as any descriptor is, from its first completion on. With entries that the kernel did not take
-// there may be nothing to wait for.
+// there may be nothing to wait for. Where it takes none any more, the ring may not be polling the eventfd.
 void UringBackend::wait_for_ring(std::chrono::nanoseconds timeout) noexcept {
-    if (io_uring_sq_ready(&ring_.ring) > 0) return;
+    if (refused_ == 0 && io_uring_sq_ready(&ring_.ring) > 0) return;
     const auto limit = bounded_timespec<timespec>(timeout);
-    pollfd ring = {.fd = ring_.ring.ring_fd, .events = POLLIN, .revents = 0};
-    ::ppoll(&ring, 1, &limit, nullptr);
+    std::array<pollfd, 2> waits = {{{.fd = ring_.ring.ring_fd, .events = POLLIN, .revents = 0},
+                                    {.fd = wake_.fd(), .events = POLLIN, .revents = 0}}};
+    ::ppoll(waits.data(), refused_ == 0 ? 1 : 2, &limit, nullptr);
 }
 
 io_uring_sqe& UringBackend::next_entry() {
@@ -247,18 +283,20 @@ void UringBackend::arm_wake() {
 
 void UringBackend::take_wake() {
     wake_.take();
-    arm_wake();
+    if (refused_ == 0) arm_wake();
 }
 
 // ---------------------------------------------------------------- registered memory and files
 
 std::string UringBackend::register_memory(std::span<const std::span<std::byte>> ranges) {
     PENSTOCK_CHECK(in_flight_ == 0, "registering with {} attempts in flight", in_flight_);
-    quiesce();
+    const bool taken = quiesce();
     io_uring& ring = ring_.ring;
     if (!ranges_.empty()) io_uring_unregister_buffers(&ring);
-    ranges_.set(ranges);
+    ranges_.clear();
     if (ranges.empty()) return {};
+    if (!taken) return refusal_of_enter();
+    ranges_.set(ranges);
     std::vector<iovec> vectors;
     std::uint64_t total = 0;
     for (const std::span<std::byte> range : ranges) {
@@ -274,11 +312,13 @@ std::string UringBackend::register_memory(std::span<const std::span<std::byte>> 
 
 std::string UringBackend::register_files(std::span<const RegisteredFile> files) {
     PENSTOCK_CHECK(in_flight_ == 0, "registering with {} attempts in flight", in_flight_);
-    quiesce();
+    const bool taken = quiesce();
     io_uring& ring = ring_.ring;
     if (!files_.empty()) io_uring_unregister_files(&ring);
-    files_.set(files);
+    files_.clear();
     if (files.empty()) return {};
+    if (!taken) return refusal_of_enter();
+    files_.set(files);
     std::vector<int> descriptors;
     for (const RegisteredFile& file : files) descriptors.push_back(file.fd);
     const int result = repeat_interrupted(
@@ -289,17 +329,20 @@ std::string UringBackend::register_files(std::span<const RegisteredFile> files) 
 }
 
 // Before Linux 5.13 registering memory waits until nothing of the ring is in flight, so the poll on the eventfd is made
-// to complete first. The eventfd stays readable: the next reap() returns early, and no wake is lost.
-void UringBackend::quiesce() {
+// to complete first. The eventfd stays readable: the next reap() returns early, and no wake is lost. False where the
+// kernel takes nothing any more.
+bool UringBackend::quiesce() {
     wake();
     for (bool polling = true; polling;) {
         enter(longest_backend_wait);
+        if (refused_ != 0) return false;
         std::array<io_uring_cqe*, batch> completions;
         const unsigned count = io_uring_peek_batch_cqe(&ring_.ring, completions.data(), batch);
         for (unsigned i = 0; i < count; ++i) polling = polling && completions[i]->user_data != wake_data;
         io_uring_cq_advance(&ring_.ring, count);
     }
     arm_wake();
+    return true;
 }
 
 }  // namespace

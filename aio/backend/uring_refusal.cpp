@@ -20,7 +20,7 @@ const char* likely_cause(int errno_value) {
         case EACCES:
             return "a container's seccomp profile or the sysctl kernel.io_uring_disabled forbids it";
         case ENOMEM:
-            return "the limit on locked memory (ulimit -l) is too small for this kernel";
+            return "the limit on locked memory (ulimit -l) is too small for this kernel, or it has no memory left";
         case EMFILE:
         case ENFILE:
             return "the limit on open files (ulimit -n) is reached";

@@ -12,13 +12,28 @@
 
 namespace penstock::aio {
 
+namespace {
+
+const char* remedy(int errno_value) {
+    switch (errno_value) {
+        case EMFILE:
+        case ENFILE:
+            return "raise the limit on open files (ulimit -n)";
+        case EPERM:
+        case EACCES:
+        case ENOSYS:
+            return "a container's seccomp profile forbids it: allow the call";
+        default:
+            return "the kernel refuses it: free some memory";
+    }
+}
+
+}  // namespace
+
 WakeEvent::WakeEvent() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (fd_ >= 0) return;
     const int error = errno;
-    const bool full = error == EMFILE || error == ENFILE;
-    throw Error(ExitCode::storage, fmt::format("eventfd: {}; {}", errno_text(error),
-                                               full ? "raise the limit on open files (ulimit -n)"
-                                                    : "the kernel refuses it: free some memory"));
+    throw Error(ExitCode::storage, fmt::format("eventfd: {}; {}", errno_text(error), remedy(error)));
 }
 
 WakeEvent::~WakeEvent() {

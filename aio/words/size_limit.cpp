@@ -10,8 +10,8 @@ namespace penstock::aio {
 
 std::uint64_t longest_file_bytes() noexcept {
     rlimit limit{};
-    ::getrlimit(RLIMIT_FSIZE, &limit);
-    return limit.rlim_cur == RLIM_INFINITY ? std::numeric_limits<std::uint64_t>::max() : limit.rlim_cur;
+    const bool limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited ? limit.rlim_cur : std::numeric_limits<std::uint64_t>::max();
 }
 
 NoSizeSignal::NoSizeSignal() noexcept

@@ -2,7 +2,9 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "aio/words/io_error.h"
 
+#include <fmt/format.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -25,7 +27,12 @@ Interruption::Interruption() {
     const sigset_t signals = stopping_signals();
     PENSTOCK_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "errno {}", errno);
     fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    PENSTOCK_CHECK(fd_ >= 0, "errno {}", errno);
+    if (fd_ >= 0) return;
+    const int error = errno;
+    throw Error(ExitCode::storage,
+                fmt::format("signalfd, to take signals: {}; raise the limit on open files (ulimit -n), or allow the "
+                            "call in the container's seccomp profile",
+                            aio::errno_text(error)));
 }
 
 Interruption::~Interruption() {

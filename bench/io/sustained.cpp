@@ -89,6 +89,12 @@ std::uint64_t sustained_file_bytes(const IoBenchOptions& options) {
     return std::max(unit, wanted / unit * unit);
 }
 
+void put_sustained(aio::DeviceProfile& profile, const SustainedRate& found) noexcept {
+    profile.sustained_write_bytes_per_second.reset();
+    profile.write_cache_bytes = found.cache_bytes;
+    if (found.cache_bytes) profile.sustained_write_bytes_per_second = found.bytes_per_second;
+}
+
 void measure_sustained(IoBench& bench, aio::DeviceProfile& profile) {
     const BenchFile file(bench.options.directory, "sustained", sustained_file_bytes(bench.options));
     say_progress(
@@ -105,15 +111,14 @@ void measure_sustained(IoBench& bench, aio::DeviceProfile& profile) {
     report_course(bench.report, "sustained: course of the first write", first);
     report_course(bench.report, "sustained: course of the overwriting", second);
     const SustainedRate found = sustained_rate(first.samples, second.samples);
-    profile.sustained_write_bytes_per_second = found.bytes_per_second;
-    profile.write_cache_bytes = found.cache_bytes;
+    put_sustained(profile, found);
     bench.report.note(
         found.cache_bytes
             ? fmt::format("sustained: the rate fell after {:.2f} GB; {:.2f} GB/s remain",
                           static_cast<double>(*found.cache_bytes) / 1e9, found.bytes_per_second / 1e9)
             : fmt::format(
                   "sustained: the rate did not fall within {:.2f} GB; {:.2f} GB/s. A larger cache may be behind "
-                  "it: --sustained-bytes",
+                  "it, so the profile gets no sustained rate: --sustained-bytes",
                   static_cast<double>(first.moved.bytes + second.moved.bytes) / 1e9, found.bytes_per_second / 1e9));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/profile.h"
+#include "bench/harness/change_point.h"
 #include "bench/io/io_bench.h"
 
 namespace penstock::bench {
@@ -13,6 +14,9 @@ void tune(IoBench& bench, aio::DeviceProfile& profile);
 // Writes until --sustained-bytes are written or --seconds are over, once into fresh blocks and once more over them, and
 // fills the profile with the rate that remains (bench/harness/change_point.h).
 void measure_sustained(IoBench& bench, aio::DeviceProfile& profile);
+// Where nothing fell, the cache may still have room: the profile gets no rate, for nobody knows what comes after it,
+// and keeps none of before.
+void put_sustained(aio::DeviceProfile& profile, const SustainedRate& found) noexcept;
 std::uint64_t sustained_file_bytes(const IoBenchOptions& options);
 
 }  // namespace penstock::bench

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -424,6 +425,7 @@ TEST_F(IoOverManual, HandsOverWhatMayGoAndDeliversNothing) {
 // What a reap brought back to be tried again goes to the kernel at once, however often that happens.
 TEST_F(IoOverManual, HandsOverWhatIsTriedAgain) {
     build(bounded(8 * kib, 4 * kib));
+    ASSERT_EQ(::ftruncate(file_.fd(), 64 * kib), 0);  // it does not end within the read
     Counted transfer;
     io_->start(transfer, request(IoKind::read, 4 * kib));
     io_->hand_over();
@@ -445,6 +447,30 @@ TEST_F(IoOverManual, ReturnsFromAWaitWhoseWakeCameWhileWorkWasHandedOver) {
     io_->hand_over();
     EXPECT_EQ(io_->wait(std::chrono::hours(1)), 0U);
     EXPECT_EQ(backend_->now(), before);
+}
+
+// To ask for what is not there would only cost tries: of a file that ends within a block, at one, and that is empty.
+TEST(Io, TheEndOfAFileIsToldAtTheFirstReadOfIt) {
+    for (const std::uint64_t length : {5000U, 8192U, 511U, 0U}) {
+        for (const Caching caching : {Caching::direct, Caching::buffered}) {
+            SCOPED_TRACE(std::to_string(length) +
+                         (caching == Caching::direct ? ", direct" : ", through the page cache"));
+            const TemporaryDirectory directory;
+            const std::string path = directory.file("data");
+            std::ofstream(path) << std::string(length, 'x');
+            const File file(AT_FDCWD, path, path, {.mode = FileMode::read_only, .caching = caching});
+            Io io(open_backend(file.fd(), {}).backend, {.tries = 7});
+            const ScratchMemory memory(16 * kib);
+            Counted transfer;
+            io.start(transfer, {.kind = IoKind::read, .file = &file, .data = memory.data(), .bytes = 16 * kib});
+            ASSERT_FALSE(io.finish(transfer).has_value());
+            ASSERT_TRUE(transfer.error().has_value());
+            EXPECT_EQ(transfer.error()->errno_value, 0);
+            EXPECT_EQ(transfer.error()->offset_bytes, length);
+            EXPECT_EQ(transfer.error()->tries, 1);
+            EXPECT_EQ(io.statistics().total_attempts(), 1U);
+        }
+    }
 }
 
 // Limits may be another device's: a profile that was copied along.

@@ -67,6 +67,18 @@ TEST(Judge, GivesUpOnLessThanOneBlockAfterTheTriesAndPointsAtTheEnd) {
     EXPECT_EQ(chunk.tries, 2);
 }
 
+TEST(Judge, WhereTheFileEndsWhatIsMissingIsAnErrorAtOnce) {
+    for (const std::int32_t count : {1000, 4096, 4096 + 1000}) {
+        Chunk chunk = chunk_of(IoKind::read, 8192, count);
+        const Judgement judgement = judge(chunk, {.alignment_bytes = 4096, .tries = 3, .file_ends = true});
+        EXPECT_EQ(judgement.verdict, Verdict::failed);
+        EXPECT_EQ(judgement.errno_value, 0);
+        EXPECT_EQ(judgement.moved_bytes, static_cast<std::uint32_t>(count));
+        expect_at(chunk, static_cast<std::uint32_t>(count), 8192 - static_cast<std::uint32_t>(count));
+        EXPECT_EQ(chunk.tries, 1);
+    }
+}
+
 TEST(Judge, TakesZeroBytesForAnErrorAtOnce) {
     for (const IoKind kind : {IoKind::read, IoKind::write}) {
         Chunk chunk = chunk_of(kind, 8192, 0);

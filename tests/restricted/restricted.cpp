@@ -1,8 +1,10 @@
-// restricted [--no-io-uring EPERM|ENOSYS] [--no-direct] [--user] [--memlock BYTES] [--] COMMAND...
+// restricted [--no-io-uring ERRNO] [--deny CALL ERRNO] [--no-direct] [--user] [--memlock BYTES] [--] COMMAND...
 //
-// Runs the command on a machine that allows less: io_uring_setup fails with that errno, O_DIRECT is refused when a file
-// is opened and afterwards, the user is nobody (65534), locked memory is limited. Exits with 77 (skipped, for ctest)
-// and one line where this machine cannot be restricted so.
+// Runs the command on a machine that allows less: io_uring_setup, or the named call, fails with that errno, O_DIRECT is
+// refused when a file is opened and afterwards, the user is nobody (65534), locked memory is limited. Exits with 77
+// (skipped, for ctest) and one line where this machine cannot be restricted so.
+#include "tests/restricted/deniable_calls.h"
+
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/audit.h>
@@ -13,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -22,9 +25,13 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace {
+
+using penstock::testing::deniable_calls;
+using penstock::testing::DeniableCall;
 
 constexpr int exit_skipped = 77;
 constexpr int exit_usage = 2;
@@ -33,6 +40,8 @@ constexpr unsigned no_error = 0;
 
 struct Restrictions {
     unsigned uring_errno = no_error;  // 0: io_uring is allowed
+    unsigned denied_call = 0;
+    unsigned denied_errno = no_error;  // 0: none is denied
     bool no_direct = false;
     bool user = false;
     rlim_t memlock_bytes = RLIM_INFINITY;  // infinity: as it is
@@ -45,8 +54,8 @@ struct Restrictions {
 
 [[noreturn]] void usage() {
     std::fprintf(stderr,
-                 "usage: restricted [--no-io-uring EPERM|ENOSYS] [--no-direct] [--user] [--memlock BYTES] [--] "
-                 "COMMAND...\n");
+                 "usage: restricted [--no-io-uring ERRNO] [--deny CALL ERRNO] [--no-direct] [--user] [--memlock BYTES] "
+                 "[--] COMMAND...\n");
     std::exit(exit_usage);
 }
 
@@ -97,6 +106,7 @@ void restrict_calls(const Restrictions& restrictions) {
     Filter filter;
     filter.load_number();
     if (restrictions.uring_errno != no_error) filter.refuse(__NR_io_uring_setup, restrictions.uring_errno);
+    if (restrictions.denied_errno != no_error) filter.refuse(restrictions.denied_call, restrictions.denied_errno);
     if (restrictions.no_direct) {
 #ifdef __NR_open
         filter.refuse_flags(__NR_open, 1, O_DIRECT, EINVAL);
@@ -155,8 +165,17 @@ void limit_locked_memory(rlim_t bytes) {
 // ---------------------------------------------------------------- command line
 
 unsigned errno_named(const std::string_view name) {
-    if (name == "EPERM") return EPERM;
-    if (name == "ENOSYS") return ENOSYS;
+    constexpr std::array known{std::pair("EPERM", EPERM), std::pair("ENOSYS", ENOSYS), std::pair("EACCES", EACCES),
+                               std::pair("ENOMEM", ENOMEM), std::pair("EINVAL", EINVAL)};
+    for (const auto& [text, value] : known)
+        if (name == text) return static_cast<unsigned>(value);
+    usage();
+}
+
+// What the program and its libraries call, and a profile might deny alone.
+unsigned call_named(const std::string_view name) {
+    for (const DeniableCall& call : deniable_calls)
+        if (name == call.name) return call.number;
     usage();
 }
 
@@ -165,14 +184,17 @@ Restrictions parse(char**& words) {
     Restrictions restrictions;
     for (; *words != nullptr && **words == '-'; ++words) {
         const std::string_view word = *words;
-        const bool takes_value = word == "--no-io-uring" || word == "--memlock";
-        if (takes_value && words[1] == nullptr) usage();
+        const bool takes_value = word == "--no-io-uring" || word == "--memlock" || word == "--deny";
+        if (takes_value && (words[1] == nullptr || words[2] == nullptr)) usage();
         if (word == "--") {
             ++words;
             break;
         }
         if (word == "--no-io-uring") {
             restrictions.uring_errno = errno_named(*++words);
+        } else if (word == "--deny") {
+            restrictions.denied_call = call_named(*++words);
+            restrictions.denied_errno = errno_named(*++words);
         } else if (word == "--memlock") {
             restrictions.memlock_bytes = std::strtoull(*++words, nullptr, 10);
         } else if (word == "--no-direct") {

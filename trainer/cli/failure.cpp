@@ -1,14 +1,18 @@
 #include "trainer/cli/failure.h"
 
+#include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "zero_infinity/engine/room/out_of_memory.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <system_error>
+#include <utility>
 
 namespace penstock::trainer {
 namespace {
@@ -18,18 +22,35 @@ constexpr auto out_of_memory_message =
     "micro-batch, a shorter "
     "context or a smaller budget leave more. The last committed step is safe";
 
+// With the process's own limits, of which nobody else would say that they were reached.
+std::string with_limits(std::string message) {
+    for (const auto& [resource, name] :
+         {std::pair(RLIMIT_DATA, "data segments (ulimit -d)"), std::pair(RLIMIT_AS, "address space (ulimit -v)")}) {
+        rlimit limit{};
+        if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+            message += fmt::format(". The limit on {} is {}", name, bytes_text(limit.rlim_cur));
+    }
+    return message;
+}
+
 Failure of_torch(const c10::Error& error) {
-    if (engine::is_out_of_memory(error)) return {ExitCode::out_of_memory, out_of_memory_message};
+    if (engine::is_out_of_memory(error)) return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
     return {ExitCode::internal, std::string("torch: ") + error.what_without_backtrace()};
 }
 
 // A thread that may not be made: nothing else that we or torch call fails so.
 Failure of_system(const std::system_error& error) {
+    if (error.code() == std::errc::operation_not_permitted)
+        return {ExitCode::out_of_memory,
+                fmt::format("the system refuses one more thread ({}): a container's seccomp profile forbids it; allow "
+                            "clone and clone3. The last committed step is safe",
+                            error.what())};
     if (error.code() != std::errc::resource_unavailable_try_again) return {ExitCode::internal, error.what()};
     return {ExitCode::out_of_memory,
-            fmt::format("the system refuses one more thread ({}): raise the limit on processes (ulimit -u) or of the "
-                        "container (pids.max), or lower run.threads. The last committed step is safe",
-                        error.what())};
+            with_limits(fmt::format(
+                "the system refuses one more thread ({}): raise the limit on processes (ulimit -u) or of the "
+                "container (pids.max), or lower run.threads. The last committed step is safe",
+                error.what()))};
 }
 
 }  // namespace
@@ -40,7 +61,9 @@ Failure current_failure() noexcept {
     } catch (const Error& error) {
         return {error.code(), error.what()};
     } catch (const std::bad_alloc&) {
-        return {ExitCode::out_of_memory, out_of_memory_message};
+        return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
+    } catch (const std::filesystem::filesystem_error& error) {
+        return {ExitCode::storage, fmt::format("{}; check the path, its permissions and the device", error.what())};
     } catch (const std::system_error& error) {
         return of_system(error);
     } catch (const c10::OutOfMemoryError& error) {
@@ -48,6 +71,7 @@ Failure current_failure() noexcept {
     } catch (const c10::Error& error) {
         return of_torch(error);
     } catch (const std::exception& error) {
+        if (is_allocation_failure(error.what())) return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
         return {ExitCode::internal, error.what()};
     } catch (...) {
         return {ExitCode::internal, "an unknown exception"};

@@ -1,7 +1,10 @@
 #include "trainer/cli/stop_signals.h"
 
 #include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -31,6 +34,14 @@ void say(std::string_view line) {
     [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
+[[noreturn]] void refuse(const char* call, int errno_value) {
+    const bool full = errno_value == EMFILE || errno_value == ENFILE;
+    throw Error(ExitCode::storage, fmt::format("{}, to take signals: {}; {}", call, aio::errno_text(errno_value),
+                                               full ? "raise the limit on open files (ulimit -n)"
+                                                    : "a container's seccomp profile forbids it, perhaps: allow the "
+                                                      "call"));
+}
+
 }  // namespace
 
 void StopSignals::end_by(int signal) {
@@ -43,10 +54,13 @@ void StopSignals::end_by(int signal) {
 
 StopSignals::StopSignals() {
     const sigset_t signals = taken_signals();
-    PENSTOCK_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "errno {}", errno);
+    if (const int error = pthread_sigmask(SIG_BLOCK, &signals, nullptr); error != 0) refuse("rt_sigprocmask", error);
     signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
+    if (signal_fd_ < 0) refuse("signalfd", errno);
     end_fd_ = ::eventfd(0, EFD_CLOEXEC);
-    PENSTOCK_CHECK(signal_fd_ >= 0 && end_fd_ >= 0, "errno {}", errno);
+    if (end_fd_ < 0) refuse("eventfd", errno);
+    pollfd none{.fd = end_fd_, .events = POLLIN, .revents = 0};
+    if (::poll(&none, 1, 0) < 0 && errno != EINTR) refuse("poll", errno);
     watcher_ = std::thread([this] { watch(); });
 }
 
@@ -56,6 +70,7 @@ StopSignals::~StopSignals() {
     watcher_.join();
     ::close(signal_fd_);
     ::close(end_fd_);
+    if (reaction_ == Reaction::hurry) return;
     const sigset_t signals = taken_signals();
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
@@ -82,6 +97,9 @@ void StopSignals::stop(int signal) {
     } else if (reaction == Reaction::end_copy && !copy_unwanted_) {
         copy_unwanted_ = true;
         say("\npenstock: ending the copy; another signal ends at once\n");
+    } else if (reaction == Reaction::hurry && !in_haste_) {
+        in_haste_ = true;
+        say("\npenstock: ending; another signal ends at once\n");
     } else {
         end_by(signal);
     }

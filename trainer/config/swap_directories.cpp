@@ -2,6 +2,7 @@
 
 #include "aio/profile.h"
 #include "aio/words/error.h"
+#include "swap/directory/disk_place.h"
 #include "swap/format/striping.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 namespace penstock::trainer {
 namespace {
@@ -18,14 +18,21 @@ namespace {
     throw Error(ExitCode::usage, settings.file() + ": " + problem);
 }
 
-void check(const Settings& settings, const std::vector<SettingDirectory>& directories) {
-    std::set<std::string> paths;
-    std::size_t with_bandwidth = 0;
-    for (const SettingDirectory& directory : directories) {
-        if (!paths.insert(directory.path).second)
-            refuse(settings, fmt::format("run.swap_directory names {} twice", directory.path));
-        with_bandwidth += directory.bandwidth.has_value() ? 1 : 0;
+// However they are spelled.
+void check_apart(const Settings& settings, const std::vector<SettingDirectory>& directories) {
+    for (auto one = directories.begin(); one != directories.end(); ++one) {
+        for (auto before = directories.begin(); before != one; ++before) {
+            if (!(store::DiskPlace(one->path) == store::DiskPlace(before->path))) continue;
+            const std::string same = one->path == before->path ? "" : fmt::format(" ({} is the same)", before->path);
+            refuse(settings, fmt::format("run.swap_directory names {} twice{}", one->path, same));
+        }
     }
+}
+
+void check(const Settings& settings, const std::vector<SettingDirectory>& directories) {
+    std::size_t with_bandwidth = 0;
+    for (const SettingDirectory& directory : directories) with_bandwidth += directory.bandwidth.has_value() ? 1 : 0;
+    check_apart(settings, directories);
     if (directories.size() > store::max_device_count)
         refuse(settings, fmt::format("run.swap_directory has {} directories; a store has at most {}",
                                      directories.size(), store::max_device_count));

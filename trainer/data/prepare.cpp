@@ -132,7 +132,16 @@ void check_out(const PrepareRequest& request, const std::string& path) {
     }
 }
 
-// --force is meant for token files, never for the text itself.
+// --force is meant for token files, and for no other file of the user's.
+void refuse_other_file(const std::string& path) {
+    if (fs::exists(path) && !TokenFile::may_be_replaced(path))
+        refuse(
+            fmt::format("--out {} is no token file, and --force replaces nothing else; move it away or give another "
+                        "--out",
+                        path));
+}
+
+// Least of all for the text itself.
 void refuse_input(const std::string& written, const std::vector<Document>& documents) {
     for (const std::string& path : {written, unfinished_path(written)}) {
         for (const Document& document : documents) {
@@ -155,8 +164,12 @@ void prepare(const PrepareRequest& request, Console& console) {
     check_out(request, request.out);
     if (request.validation_share > 0) check_out(request, validation_path(request.out));
     const std::vector<Document> documents = find_documents(request.paths);
-    refuse_input(request.out, documents);
-    if (request.validation_share > 0) refuse_input(validation_path(request.out), documents);
+    std::vector<std::string> written{request.out};
+    if (request.validation_share > 0) written.push_back(validation_path(request.out));
+    for (const std::string& path : written) {
+        refuse_input(path, documents);
+        refuse_other_file(path);
+    }
     const std::uint64_t count = token_count(documents);
     if (count == 0) refuse("the given files are all empty");
     const auto validation = static_cast<std::uint64_t>(request.validation_share * static_cast<double>(count));

@@ -19,8 +19,8 @@ struct PrepareRequest {
 };
 
 // Each file is one document and is followed by byte 0. Throws Error: usage (a path that is missing, not readable,
-// without text files, no regular file, or holds a byte 0; `out` exists, or is one of the inputs; nothing in it),
-// storage. On an error no file has been made or replaced.
+// without text files, no regular file, or holds a byte 0; `out` exists, is one of the inputs, or no token file;
+// nothing in it), storage. On an error no file has been made or replaced.
 void prepare(const PrepareRequest& request, Console& console);
 
 // "text.tokens" → "text.validation.tokens"

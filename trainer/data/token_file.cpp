@@ -87,6 +87,12 @@ TokenFile::TokenFile(const std::string& path) : file_(path, PlainFile::Mode::rea
     check_body(info_.hash);
 }
 
+bool TokenFile::may_be_replaced(const std::string& path) {
+    std::array<char, magic.size()> found{};
+    const std::size_t got = PlainFile(path, PlainFile::Mode::read).read_at(0, std::as_writable_bytes(std::span(found)));
+    return std::string_view(found.data(), got) == magic.substr(0, got);
+}
+
 void TokenFile::check_body(const std::string& hash) const {
     HashState state;
     std::vector<std::byte> piece(piece_bytes);

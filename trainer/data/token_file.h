@@ -39,6 +39,9 @@ class TokenFile {
     // longer than its header says, damaged.
     explicit TokenFile(const std::string& path);
 
+    // Whether it begins as a token file does, whole or not, or is empty. Throws Error (usage, storage).
+    static bool may_be_replaced(const std::string& path);
+
     const TokenFileInfo& info() const noexcept { return info_; }
     const std::string& path() const noexcept { return file_.path(); }
 

@@ -12,10 +12,12 @@
 #include "trainer/config/resume_rule.h"
 #include "trainer/config/swap_directories.h"
 #include "trainer/models/gpt.h"
+#include "trainer/start/bits_beside.h"
+#include "trainer/start/compute_threads.h"
+#include "trainer/start/room_to_compute.h"
 #include "trainer/run/run_log.h"
 #include "zero_infinity/threads/usable_cores.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +37,7 @@ double millions(std::uint64_t count) {
 // torch's thread count changes bits: it is decided here and recorded with the run.
 unsigned start_threads(unsigned wanted) {
     const unsigned threads = wanted > 0 ? wanted : zero::UsableCores::read().count;
-    at::set_num_threads(static_cast<int>(threads));
+    make_compute_threads(threads);
     return threads;
 }
 
@@ -111,9 +113,11 @@ OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
       threads_(start_threads(config_.session.worker_threads)),
       directory_(config_.run_directory, config_.swap_directory()),
       own_(see_store(config_.swap_directory())),
+      bits_(bits_beside(config_.session.device.kind)),
       session_(open_session(console)),
       start_{.state = first_state(), .committed = {}} {
     check_room_for_activations();
+    check_room_to_compute(input_bytes_of_step(config_));
     const engine::SessionInfo& opened = session_->info();
     if (opened.resumed || config_.durable()) start_.committed = start_.state.step;
     const auto how = opened.resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
@@ -195,7 +199,7 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
 void OpenedRun::accept(const store::ClientState& stored, const std::string& place) {
     const RunState state = read_state(stored);
     notes_.clear();  // of a generation that was given up
-    warnings_.clear();
+    warnings_ = changed_bits(stored, bits_);
     for (const Difference& one : check_settings(stored, state, place))
         notes_.push_back(
             fmt::format("{} was {} and is {} from step {} on", one.key, one.before, one.now, state.step + 1));
@@ -279,6 +283,7 @@ void OpenedRun::check_log(std::int64_t step) {
 store::ClientState OpenedRun::client_state(const RunState& state) const {
     store::ClientState client = config_snapshot(config_.settings, threads_);
     write_state(state, client);
+    client.insert(bits_.begin(), bits_.end());
     return client;
 }
 

@@ -71,6 +71,7 @@ class OpenedRun {
     unsigned threads_;
     RunDirectory directory_;
     StoreSeen own_;                           // of the run, before the session opened it
+    store::ClientState bits_;                 // what decides them beside the configuration
     std::optional<store::StoreUuid> origin_;  // of the snapshot that the run goes on from
     std::vector<std::string> notes_;          // on what is gone on from, said when it has been
     std::vector<std::string> warnings_;

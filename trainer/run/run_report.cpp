@@ -14,7 +14,7 @@ const Summary& RunReport::conclude(const RunProgress& progress, const StepTotals
     console_.settle();
     fill(progress, totals);
     save(progress);
-    if (finished(progress) && run_.config().sample.tokens > 0 && !unsaved_) {
+    if (finished(progress) && run_.config().sample.tokens > 0 && !unsaved_ && sample_wanted_()) {
         write_sample_text();
         fill(progress, totals);
         save(progress);
@@ -87,6 +87,7 @@ void RunReport::write_sample_text() {
     ProgressLine line(console_, "writing a sample");
     summary_.sample = printable(write_sample(run_.session().engine(), request, [&](std::int64_t written) {
         line.show(static_cast<std::uint64_t>(written), static_cast<std::uint64_t>(config.sample.tokens));
+        return sample_wanted_();
     }));
 }
 

@@ -27,7 +27,7 @@ at::Tensor padded_tokens(const std::string& text, std::int64_t columns, const at
 }  // namespace
 
 std::string write_sample(engine::Engine& engine, const SampleRequest& request,
-                         const std::function<void(std::int64_t)>& written) {
+                         const std::function<bool(std::int64_t)>& written) {
     std::mt19937_64 generator(request.seed);
     std::string text = request.options.prompt;
     const std::int64_t longest = static_cast<std::int64_t>(text.size()) + request.options.tokens;
@@ -38,7 +38,7 @@ std::string write_sample(engine::Engine& engine, const SampleRequest& request,
         const at::Tensor logits = output.at("logits").select(0, 0).select(0, last).to(at::kCPU);
         const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
         text.push_back(static_cast<char>(draw(logits, request.options.temperature, uniform)));
-        written(token + 1);
+        if (!written(token + 1)) return {};
     }
     return text;
 }

@@ -23,9 +23,9 @@ struct SampleRequest {
 };
 
 // Continues the prompt byte by byte, one pass over the weights per byte; returns prompt and continuation, raw bytes.
-// `written` is called after each byte.
+// `written` is called after each byte; false: no more is wanted, and nothing is returned.
 std::string write_sample(engine::Engine& engine, const SampleRequest& request,
-                         const std::function<void(std::int64_t)>& written);
+                         const std::function<bool(std::int64_t)>& written);
 
 // Draws from softmax(logits / temperature) with `uniform` in [0, 1); the first largest at temperature 0. fp32
 // [vocabulary], CPU.

@@ -1,5 +1,6 @@
 #include "trainer/run/summary.h"
 
+#include "aio/words/error.h"
 #include "trainer/cli/step_record.h"
 #include "trainer/data/plain_file.h"
 
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 
@@ -158,9 +160,14 @@ void save(const Summary& summary, const std::string& path) {
     const std::string text = json_of(summary) + "\n";
     const std::string temporary = path + ".tmp";
     PlainFile file(temporary, PlainFile::Mode::replace);
-    file.write_at(0, std::as_bytes(std::span(text)));
-    file.sync();
-    rename_durably(temporary, path);
+    try {
+        file.write_at(0, std::as_bytes(std::span(text)));
+        file.sync();
+        rename_durably(temporary, path);
+    } catch (const Error&) {
+        std::remove(temporary.c_str());  // where it has its name by now, there is none
+        throw;
+    }
 }
 
 std::optional<Summary> load_summary(const std::string& path) {

@@ -7,6 +7,7 @@
 #include "trainer/config/resume_rule.h"
 #include "trainer/plan/plan_report.h"
 #include "trainer/run/opened_run.h"
+#include "trainer/start/output_places.h"
 #include "trainer/run/run_report.h"
 #include "trainer/run/snapshot_policy.h"
 #include "trainer/run/step_log.h"
@@ -56,7 +57,7 @@ void come_to_rest(OpenedRun& run, TrainingLoop& loop, StepLog& log, SnapshotPoli
     using End = SnapshotPolicy::RunEnd;
     snapshots.finish(loop.step(), loop.finished() ? End::finished : End::stopped,
                      [&] { return !signals.copy_unwanted(); });
-    signals.react(StopSignals::Reaction::end_at_once);
+    signals.react(StopSignals::Reaction::hurry);
     if (loop.finished()) return;
     console.warn(run.config().durable()
                      ? "stopped by a signal after a committed step; run the same command again to go on"
@@ -69,8 +70,9 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     at::set_num_interop_threads(1);
     check_change(request.change);
     const ConfigSource source{read_config(request.config_file), request.config_file, request.overrides};
-    StepTrace trace(request.trace, console);
     TrainConfig config = source.with({});
+    check_outputs(config, request.config_file, request.trace.path);
+    StepTrace trace(request.trace, console);
     config.session.trace = trace.recorder();
     const std::optional<double> planned = request.plan ? planned_seconds(source, console) : std::nullopt;
     OpenedRun run(std::move(config),
@@ -80,9 +82,10 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     StepLog log(run, console);
     SnapshotPolicy snapshots(run.config().snapshots, run.session(), console);
     snapshots.remove_unfinished(run.config().session.job);
-    RunReport report(run, console, planned);
+    RunReport report(run, console, planned, [&] { return !signals.in_haste(); });
     const auto code = [&](ExitCode otherwise) { return report.saved() ? otherwise : ExitCode::storage; };
     if (loop.finished()) {
+        signals.react(StopSignals::Reaction::hurry);
         const Summary& summary = report.recall(loop.progress());
         return {.code = code(ExitCode::ok), .summary = summary};
     }

@@ -68,6 +68,9 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
         };
     if (given.trace != nullptr) {
         const std::uint64_t first = given.trace_first_step == 0 ? 3 : given.trace_first_step;
+        std::vector<std::string> stores = options.swap_directories;
+        if (!options.resume_from.empty()) stores.push_back(options.resume_from);
+        refuse_in_store(given.trace, "options.trace", stores);
         trace_ = std::make_unique<TraceFile>(given.trace, "options.trace");
         trace_->record(first, first - 1 + (given.trace_steps == 0 ? 3 : given.trace_steps));
         options.trace = &trace_->recorder();

@@ -172,7 +172,8 @@ bool Driver::commit_ended() {
 void Driver::finish_commit() {
     State& s = *state_;
     if (!s.committing) return;
-    s.wait(s.waits.commit, [&](const Progress& progress) { return progress.commits == s.commits; });
+    s.wait(TraceLane::wait_commit, s.waits.commit,
+           [&](const Progress& progress) { return progress.commits == s.commits; });
     s.committing = s.update_open = false;
 }
 

@@ -147,7 +147,7 @@ void Driver::State::unit_updated() {
 
 void Driver::State::wait_for_writes() {
     if (!std::exchange(update_open, false)) return;
-    wait(waits.commit, [&](const Progress& progress) { return progress.unwritten_tiles == 0; });
+    wait(TraceLane::wait_commit, waits.commit, [&](const Progress& progress) { return progress.unwritten_tiles == 0; });
 }
 
 void Driver::State::wait_for_weights() {
@@ -183,7 +183,7 @@ void Driver::State::transfer(const Order& order) {
     begun = send(order);
     const std::uint64_t wanted = ++transfers;
     std::chrono::nanoseconds waited{0};  // of nobody's step
-    wait(waited, [&](const Progress& progress) { return progress.transfers == wanted; });
+    wait(TraceLane::wait_tiles, waited, [&](const Progress& progress) { return progress.transfers == wanted; });
 }
 
 void Driver::State::send_spill(const Order& order) {

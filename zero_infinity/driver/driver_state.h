@@ -35,7 +35,7 @@ struct Driver::State {
 
     std::uint64_t send(const Order& order);
     template <typename Reached>
-    void wait(std::chrono::nanoseconds& waited, Reached reached);
+    void wait(TraceLane lane, std::chrono::nanoseconds& waited, Reached reached);
     void traced(const TraceStart& start, const TraceSpan& span) noexcept {
         trace_end(deps.trace, TraceThread::compute, start, span);
     }
@@ -88,11 +88,11 @@ struct Driver::State {
 };
 
 template <typename Reached>
-void Driver::State::wait(std::chrono::nanoseconds& waited, Reached reached) {
+void Driver::State::wait(TraceLane lane, std::chrono::nanoseconds& waited, Reached reached) {
     const auto start = std::chrono::steady_clock::now();
     const TraceStart from = trace_start(deps.trace);
     mailbox.wait([&](const Progress& progress) { return progress.orders_done >= begun && reached(progress); });
-    traced(from, {.lane = TraceLane::wait_commit});
+    traced(from, {.lane = lane});
     waited += std::chrono::steady_clock::now() - start;
 }
 

@@ -316,7 +316,7 @@ std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
     return options.update_order == UpdateOrder::in_backward ? 0 : leaving_gradient_bytes(unit);
 }
 
-// A mean over the elements of all tiles.
+// A mean over the elements of all tiles; nothing where nothing is trained.
 Traffic SessionPlan::nominal_traffic() const {
     if (options.purpose == Purpose::forwards) return {};
     if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced &&
@@ -334,6 +334,7 @@ Traffic SessionPlan::nominal_traffic() const {
         mean.write_bytes += own.write_bytes * numel;
         all += numel;
     }
+    if (all == 0) return {};
     return {mean.read_bytes / all, mean.write_bytes / all};
 }
 

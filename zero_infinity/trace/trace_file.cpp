@@ -1,15 +1,19 @@
 #include "zero_infinity/trace/trace_file.h"
 
 #include "aio/words/error.h"
+#include "swap/directory/descriptor.h"
+#include "swap/directory/disk_place.h"
 #include "zero_infinity/trace/trace_json.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <memory>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -17,15 +21,6 @@ namespace penstock::zero {
 namespace {
 
 constexpr std::size_t spans_per_thread = 200'000;  // of 64 bytes: 25 MB for both
-
-struct Closer {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Closer>;
-
-std::string partial(const std::string& path) {
-    return path + ".partial";
-}
 
 std::string reason() {
     return std::generic_category().message(errno);
@@ -36,16 +31,82 @@ bool is_there_and_no_file(const std::string& path) {
     return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
 }
 
+// Ours by its name, and emptied only where it is what a killed process left: nobody's file, and no other name of one.
+class Unfinished {
+   public:
+    Unfinished(const std::string& path, const std::string& setting, ExitCode otherwise)
+        : path_(unfinished_trace(path)),
+          fd_(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666)) {
+        if (!fd_)
+            throw Error(
+                otherwise,
+                fmt::format("{} {}: {} cannot be written: {}; give a path in a directory that may be written to",
+                            setting, path, path_, reason()));
+        if (!is_a_trace())
+            throw Error(otherwise, fmt::format("{} {}: {} is in the way, and is no trace that was cut short; move "
+                                               "it away, or give another path",
+                                               setting, path, path_));
+        ours_ = true;
+    }
+    ~Unfinished() {
+        const int saved = errno;  // why it never became whole
+        if (ours_) ::unlink(path_.c_str());
+        errno = saved;
+    }
+    Unfinished(const Unfinished&) = delete;
+    Unfinished& operator=(const Unfinished&) = delete;
+
+    // Whether it is whole, durable and has its name.
+    bool become(const std::string& path, std::string_view text) {
+        if (::ftruncate(fd_.get(), 0) != 0) return false;
+        while (!text.empty()) {
+            const ssize_t put = ::write(fd_.get(), text.data(), text.size());
+            if (put < 0 && errno == EINTR) continue;
+            if (put < 0) return false;
+            text.remove_prefix(static_cast<std::size_t>(put));
+        }
+        if (::fsync(fd_.get()) != 0 || std::rename(path_.c_str(), path.c_str()) != 0) return false;
+        ours_ = false;
+        return true;
+    }
+
+   private:
+    bool is_a_trace() const {
+        struct stat found {};
+        if (::fstat(fd_.get(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_nlink != 1) return false;
+        std::string beginning(trace_beginning.size(), ' ');
+        const ssize_t got = ::pread(fd_.get(), beginning.data(), beginning.size(), 0);
+        const auto count = static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+        return got >= 0 && trace_beginning.substr(0, count) == std::string_view(beginning).substr(0, count);
+    }
+
+    std::string path_;
+    store::Descriptor fd_;
+    bool ours_ = false;
+};
+
 }  // namespace
 
-TraceFile::TraceFile(std::string path, std::string setting) : path_(std::move(path)), recorder_(spans_per_thread) {
-    if (is_there_and_no_file(path_))
-        throw Error(ExitCode::usage, fmt::format("{} {}: that is no file; give a path to write to", setting, path_));
-    if (!File(std::fopen(partial(path_).c_str(), "wbe")))
+std::string unfinished_trace(const std::string& path) {
+    return path + ".partial";
+}
+
+void refuse_in_store(const std::string& path, const std::string& setting, const std::vector<std::string>& directories) {
+    const store::DiskPlace place(path);
+    for (const std::string& directory : directories) {
+        if (!place.is_at_or_beneath(store::DiskPlace(directory))) continue;
         throw Error(ExitCode::usage,
-                    fmt::format("{} {}: {} cannot be written: {}; give a path in a directory that may be written to",
-                                setting, path_, partial(path_), reason()));
-    std::remove(partial(path_).c_str());
+                    fmt::format("{} {}: that is in the store's directory {}, where only the store's files may be; give "
+                                "a path outside of it",
+                                setting, path, directory));
+    }
+}
+
+TraceFile::TraceFile(std::string path, std::string setting)
+    : path_(std::move(path)), setting_(std::move(setting)), recorder_(spans_per_thread) {
+    if (is_there_and_no_file(path_))
+        throw Error(ExitCode::usage, fmt::format("{} {}: that is no file; give a path to write to", setting_, path_));
+    const Unfinished can_be_made(path_, setting_, ExitCode::usage);
 }
 
 void TraceFile::record(std::uint64_t first, std::uint64_t last) noexcept {
@@ -62,11 +123,8 @@ void TraceFile::begin_step(std::uint64_t step) noexcept {
 
 void TraceFile::write() const {
     const std::string text = trace_json(recorder_);
-    File file(std::fopen(partial(path_).c_str(), "wbe"));
-    const bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                         std::fflush(file.get()) == 0 && ::fsync(::fileno(file.get())) == 0 &&
-                         std::rename(partial(path_).c_str(), path_.c_str()) == 0;
-    if (!written) throw Error(ExitCode::storage, fmt::format("{} could not be written: {}", path_, reason()));
+    if (!Unfinished(path_, setting_, ExitCode::storage).become(path_, text))
+        throw Error(ExitCode::storage, fmt::format("{} could not be written: {}", path_, reason()));
 }
 
 }  // namespace penstock::zero

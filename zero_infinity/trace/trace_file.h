@@ -5,14 +5,22 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace penstock::zero {
+
+// Where a trace is written before it gets its name.
+std::string unfinished_trace(const std::string& path);
+
+// Throws Error (usage): the file would lie in one of these directories, which are stores'.
+void refuse_in_store(const std::string& path, const std::string& setting, const std::vector<std::string>& directories);
 
 // Compute thread. Made before what it records, which has ended when write() is called.
 class TraceFile {
    public:
     // Takes the memory for what is recorded, 25 MB. `setting` is what names the path: "--trace". Throws Error (usage):
-    // a path that is no file, or cannot be written to.
+    // a path that is no file, or cannot be written to; unfinished_trace() is somebody's, and not what a killed process
+    // left there.
     TraceFile(std::string path, std::string setting);
 
     TraceRecorder& recorder() noexcept { return recorder_; }
@@ -23,10 +31,11 @@ class TraceFile {
     void record(std::uint64_t first, std::uint64_t last) noexcept;  // these steps, counting from 1
     void begin_step(std::uint64_t step) noexcept;
     void end_steps() noexcept { recorder_.end_steps(); }  // what comes now is of none
-    void write() const;                                   // replaces what is there. Throws Error (storage)
+    // Replaces what is there. Throws Error (storage), and then nothing of it stays.
+    void write() const;
 
    private:
-    std::string path_;
+    std::string path_, setting_;
     std::uint64_t first_ = 1, last_ = 0;
     TraceRecorder recorder_;
 };

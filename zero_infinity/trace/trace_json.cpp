@@ -55,9 +55,9 @@ class TraceWriter {
             return left.begin_ns != right.begin_ns ? left.begin_ns < right.begin_ns : left.end_ns > right.end_ns;
         });
         out_ = fmt::format(
-            "{{\"displayTimeUnit\": \"ms\", \"penstock.left_out\": {}, \"traceEvents\": [\n"
+            "{}{}, \"traceEvents\": [\n"
             "{{\"ph\": \"M\", \"pid\": 1, \"name\": \"process_name\", \"args\": {{\"name\": \"penstock\"}}}}",
-            recorder_.left_out());
+            trace_beginning, recorder_.left_out());
         name_row(1, "compute");
         for (const TraceSpan& span : spans_) add(span);
         return std::move(out_) + "\n]}\n";

@@ -4,8 +4,11 @@
 #include "zero_infinity/trace/trace_recorder.h"
 
 #include <string>
+#include <string_view>
 
 namespace penstock::zero {
+
+inline constexpr std::string_view trace_beginning = R"({"displayTimeUnit": "ms", "penstock.left_out": )";  // of each
 
 // One row for the compute thread, whose spans lie within each other; for reads, writes, copies and commits as many rows
 // as were ever under way at once. Times count from the first span, in microseconds; `penstock.left_out` says how many

@@ -14,7 +14,7 @@ namespace penstock::zero {
 enum class TraceLane : std::uint8_t {
     compute,       // at a visit: from when its weights are there until the next visit or the pass's end
     wait_weights,  // compute stands still
-    wait_tiles,    // likewise, the update
+    wait_tiles,    // likewise: the update, or who reads or writes a tile by itself
     wait_commit,   // likewise, for the last writes or the manifest
     wait_spill,    // likewise, for bytes that were spilled, or for their memory
     update,        // of one tile

@@ -159,12 +159,24 @@ TEST_F(IoBenchTest, TuneAndSustainedFillAProfileThatIsTakenBack) {
     EXPECT_GT(profile.read_bytes_per_second.value_or(0), 0);
     EXPECT_GT(profile.overwrite_bytes_per_second.value_or(0), 0);
     EXPECT_GT(profile.first_write_bytes_per_second.value_or(0), 0);
-    EXPECT_GT(profile.sustained_write_bytes_per_second.value_or(0), 0);
+    EXPECT_EQ(profile.sustained_write_bytes_per_second.has_value(), profile.write_cache_bytes.has_value());
     write_profile(scratch_.file(aio::profile_name), profile);
     const auto found = aio::find_profile(options_.directory);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->profile.block_bytes, profile.block_bytes);
     EXPECT_EQ(files(), std::set<std::string>{aio::profile_name});
+}
+
+TEST(SustainedProfile, GetsARateWhereTheRateFellAndElseLosesThatOfBefore) {
+    aio::DeviceProfile profile{.overwrite_bytes_per_second = 3e9};
+    put_sustained(profile, {.bytes_per_second = 1e9, .cache_bytes = 20'000'000'000U});
+    EXPECT_EQ(profile.sustained_write_bytes_per_second, 1e9);
+    EXPECT_EQ(profile.write_cache_bytes, 20'000'000'000U);
+    EXPECT_EQ(profile.planned_write_bytes_per_second(), 1e9);
+    put_sustained(profile, {.bytes_per_second = 8e9, .cache_bytes = {}});
+    EXPECT_EQ(profile.sustained_write_bytes_per_second, std::nullopt);
+    EXPECT_EQ(profile.write_cache_bytes, std::nullopt);
+    EXPECT_EQ(profile.planned_write_bytes_per_second(), 3e9);
 }
 
 TEST_F(IoBenchTest, AnErrorOfOneTransferEndsTheMeasurementWithItsWords) {

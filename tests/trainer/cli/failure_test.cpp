@@ -3,7 +3,9 @@
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <filesystem>
 #include <new>
 #include <system_error>
 
@@ -42,6 +44,34 @@ TEST(Failure, AThreadThatMayNotBeMadeIsFiveWithARemedy) {
     EXPECT_NE(failure.message.find("ulimit -u"), std::string::npos) << failure.message;
     EXPECT_EQ(failure_of([] { throw std::system_error(std::make_error_code(std::errc::io_error)); }).code,
               ExitCode::internal);
+}
+
+TEST(Failure, AThreadThatAProfileForbidsIsFiveAndNamesTheCalls) {
+    const Failure failure =
+        failure_of([] { throw std::system_error(std::make_error_code(std::errc::operation_not_permitted)); });
+    EXPECT_EQ(failure.code, ExitCode::out_of_memory);
+    EXPECT_NE(failure.message.find("clone3"), std::string::npos) << failure.message;
+}
+
+// oneDNN has no other words for it.
+TEST(Failure, AKernelThatFindsNoMemoryIsFiveAndTheLimitsOfTheProcessAreSaid) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_DATA, &before), 0);
+    const rlimit limited{.rlim_cur = 1ULL << 40, .rlim_max = before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_DATA, &limited), 0);
+    const Failure failure = failure_of([] { throw std::runtime_error("could not create a primitive"); });
+    ASSERT_EQ(::setrlimit(RLIMIT_DATA, &before), 0);
+    EXPECT_EQ(failure.code, ExitCode::out_of_memory);
+    EXPECT_NE(failure.message.find("data segments (ulimit -d) is 1TiB"), std::string::npos) << failure.message;
+}
+
+TEST(Failure, WhatAFileSystemRefusesIsStorage) {
+    const Failure failure = failure_of([] {
+        throw std::filesystem::filesystem_error("cannot get current path",
+                                                std::make_error_code(std::errc::permission_denied));
+    });
+    EXPECT_EQ(failure.code, ExitCode::storage);
+    EXPECT_NE(failure.message.find("cannot get current path"), std::string::npos) << failure.message;
 }
 
 TEST(Failure, EverythingElseIsInternal) {

@@ -90,14 +90,37 @@ TEST_F(Prepare, RefusesBadInputAndLeavesNothing) {
 
 TEST_F(Prepare, DoesNotReplaceUnlessForced) {
     testing::write_file(directory_ / "a", "new");
-    testing::write_file(out_, "precious");
+    const std::string before = "PENSTOK\nprecious";
+    testing::write_file(out_, before);
     EXPECT_EQ(refusal({directory_ / "a"}), out_ + " exists already; --force replaces it");
-    EXPECT_EQ(testing::read_file(out_), "precious");
+    EXPECT_EQ(testing::read_file(out_), before);
     testing::write_file(directory_ / "binary", std::string("\0", 1));
     EXPECT_THROW(run({directory_ / "binary"}, Existing::replace), Error);
-    EXPECT_EQ(testing::read_file(out_), "precious");
+    EXPECT_EQ(testing::read_file(out_), before);
     run({directory_ / "a"}, Existing::replace);
     EXPECT_EQ(tokens_of(out_), std::string("new\0", 4));
+}
+
+TEST_F(Prepare, ReplacesTokenFilesAlone) {
+    testing::write_file(directory_ / "a", "new");
+    for (const std::string kept : {"precious", "PENSTO!", "{}"}) {
+        testing::write_file(out_, kept);
+        try {
+            run({directory_ / "a"}, Existing::replace);
+            ADD_FAILURE() << kept << " was replaced";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::usage);
+            EXPECT_EQ(error.what(), "--out " + out_ +
+                                        " is no token file, and --force replaces nothing else; move it away or give "
+                                        "another --out");
+        }
+        EXPECT_EQ(testing::read_file(out_), kept);
+    }
+    for (const std::string replaced : {"", "PENS", "PENSTOK\nshort"}) {
+        testing::write_file(out_, replaced);
+        run({directory_ / "a"}, Existing::replace);
+        EXPECT_EQ(tokens_of(out_), std::string("new\0", 4));
+    }
 }
 
 TEST_F(Prepare, NeverReplacesItsOwnInput) {

@@ -54,6 +54,18 @@ TEST_F(TracedSession, HasTheStepsThatWereAskedForWithAllThatHappenedInThem) {
     EXPECT_FALSE(std::filesystem::exists(trace + ".partial"));
 }
 
+// An unknown file there would be in the way of the next opening, and one of the store's would be gone.
+TEST_F(TracedSession, ATraceAmongTheFilesOfTheStoreIsRefusedBeforeItIsMade) {
+    for (const char* name : {"step.json", "data", "lock", "kept/step.json"}) {
+        trace = path() + "/" + name;
+        caller.options.trace = trace.c_str();
+        EXPECT_EQ(caller.open(), PENSTOCK_USAGE) << name;
+        EXPECT_NE(std::string(caller.error.message).find("store's directory"), std::string::npos)
+            << caller.error.message;
+        EXPECT_FALSE(std::filesystem::exists(path()));
+    }
+}
+
 TEST_F(TracedSession, HasThreeFromTheThirdOnUnlessSaid) {
     ASSERT_OK(caller.open());
     train(7);

@@ -1,4 +1,5 @@
 // What a recorder has seen of a driver's step is what went on.
+#include "pinned_pool/region.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/driver/driver_rig.h"
 
@@ -106,6 +107,25 @@ TEST(DriverTrace, ReadsAreThoseOfTheStepToTheByte) {
     rig.driver().commit({{"step", "1"}});
     rig.driver().stop();
     EXPECT_EQ(bytes_of(recorder, TraceLane::read), rig.io().statistics().total_read_bytes() - read);
+}
+
+// Who reads or writes a tile by itself waits for it, and for no commit.
+TEST(DriverTrace, ATileThatIsReadOrWrittenByItselfIsNoWaitForACommit) {
+    const TemporaryDirectory parent;
+    zero::TraceRecorder recorder(10000);
+    DriverRig rig(parent / "swap", {.trace = &recorder});
+    const zero::ModelLayout& layout = rig.layout();
+    const store::TileId tile{.object = *layout.objects(0).weights, .tile = 0};
+    pool::Region memory(1U << 20, 1, pool::Registration::none);
+    const std::span<std::byte> bytes{memory.data(), rig.store().extent_bytes(tile)};
+    recorder.begin_step(1);
+    rig.driver().read(tile, bytes);
+    rig.driver().write(tile, bytes);
+    EXPECT_EQ(count_of(recorder, TraceThread::compute, TraceLane::wait_tiles), 2U);
+    EXPECT_EQ(count_of(recorder, TraceThread::compute, TraceLane::wait_commit), 0U);
+    rig.driver().commit({{"step", "1"}});
+    rig.driver().stop();
+    EXPECT_EQ(count_of(recorder, TraceThread::compute, TraceLane::wait_commit), 1U);
 }
 
 }  // namespace
