@@ -117,6 +117,7 @@ class Opening {
         return deps_.open->create({.objects = {objects.begin(), objects.end()},
                                    .kind = durable() ? store::StoreKind::durable : store::StoreKind::scratch,
                                    .shares = options_.swap_shares,
+                                   .lost = options_.lost_store,
                                    .progress = progress("preparing the swap files"),
                                    .waiting = events_.waiting,
                                    .agree = agree()});
