@@ -1,6 +1,7 @@
 // TensorStore::open().
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "aio/words/io_error.h"
 #include "aio/words/size_limit.h"
 #include "swap/directory/device_roles.h"
 #include "swap/directory/directory_names.h"
@@ -58,14 +59,22 @@ void take_in(StoreDirectory& directory, const DeviceRole& role, std::vector<std:
                                 role.device, role.device_count));
 }
 
-// Durably, like a missing manifest file.
+// Durably, like a missing manifest file. What is no file goes aside, as a lock does; not a link that leads to one.
 void make_missing_data(const StoreDirectory& directory, std::vector<std::string>& notes) {
-    if (has_name(directory.fd(), directory.path(), data_file_name)) return;
+    constexpr auto aside_name = "data.damaged";
     const std::string path = fmt::format("{}/{}", directory.path(), data_file_name);
+    const bool in_the_way = has_name(directory.fd(), directory.path(), data_file_name);
+    struct stat status {};
+    const bool followed = ::fstatat(directory.fd(), data_file_name, &status, 0) == 0;
+    if (in_the_way && (followed ? S_ISREG(status.st_mode) : errno != ENOENT && errno != ELOOP)) return;
+    if (in_the_way && ::renameat(directory.fd(), data_file_name, directory.fd(), aside_name) != 0)
+        throw Error(ExitCode::storage, fmt::format("{} is no file and cannot be renamed to {}: {}; move it away.", path,
+                                                   aside_name, aio::errno_text(errno)));
     const aio::File made(directory.fd(), data_file_name, path,
                          {.mode = aio::FileMode::create, .caching = aio::Caching::buffered});
     directory.sync();
-    notes.push_back(fmt::format("{} was missing; an empty one is in its place.", path));
+    notes.push_back(fmt::format("{} {}; an empty one is in its place.", path,
+                                in_the_way ? fmt::format("was no file and is {} now", aside_name) : "was missing"));
 }
 
 // Only where the manifests say that these directories are the store's, and that it is one to go on with.

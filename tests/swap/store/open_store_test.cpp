@@ -239,6 +239,14 @@ TEST_F(OpenStoreTest, WhatIsMissingIsMadeAnewWhereEveryTileIsReplaced) {
         [&] { std::filesystem::remove_all(path("two")); },
         [&] { std::filesystem::remove(path("two") + "/data"); },
         [&] { std::filesystem::remove(path("one") + "/data"); },
+        [&] {
+            std::filesystem::remove(path("one") + "/data");
+            std::filesystem::create_directories(path("one") + "/data/of somebody");
+        },
+        [&] {
+            std::filesystem::remove(path("two") + "/data");
+            std::filesystem::create_symlink("nowhere", path("two") + "/data");
+        },
     };
     std::uint64_t number = 1;
     for (const auto& lose : losses) {
