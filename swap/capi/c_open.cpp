@@ -8,7 +8,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -90,21 +89,6 @@ std::vector<ObjectSpec> specs_of(const penstock_store_options& options) {
     return specs;
 }
 
-std::string text_of(const ObjectSpec& spec) {
-    return fmt::format("'{}' of {} bytes in tiles of {}", spec.name, spec.bytes, spec.tile_bytes);
-}
-
-void require_same(const std::vector<ObjectSpec>& given, const std::vector<ObjectSpec>& there,
-                  const std::string& directory) {
-    if (given.empty() || given == there) return;
-    const auto [wanted, found] = std::mismatch(given.begin(), given.end(), there.begin(), there.end());
-    throw Refusal(PENSTOCK_USAGE,
-                  fmt::format("the store in {} has other objects than are given: object {} is {} there and {} here; "
-                              "give the ones it was created with, or none to take it as it is",
-                              directory, wanted - given.begin(), found == there.end() ? "none" : text_of(*found),
-                              wanted == given.end() ? "none" : text_of(*wanted)));
-}
-
 // ---------------------------------------------------------------- the store
 
 // Looks without a trace: a directory that is only asked whether it holds a store is neither made nor locked.
@@ -125,7 +109,7 @@ void create_store(OpenStore& open, const penstock_store_options& options, std::v
 }
 
 // Before the store is opened, because that changes it: a new life begins, and a damaged generation may be given up.
-void require_wanted(OpenStore& open, const penstock_store_options& options, const std::vector<ObjectSpec>& specs) {
+void require_wanted(OpenStore& open, const penstock_store_options& options) {
     const std::optional<Manifest>& newest = open.found().newest;
     if (!newest) return;  // open() says why
     if (newest->origin) {
@@ -138,7 +122,6 @@ void require_wanted(OpenStore& open, const penstock_store_options& options, cons
                                                   "another directory",
                                                   options.directories[0]));
     }
-    require_same(specs, newest->objects, open.directory().path());
 }
 
 void open_or_create(OpenStore& open, const penstock_store_options& options, std::vector<ObjectSpec> specs) {
@@ -146,8 +129,8 @@ void open_or_create(OpenStore& open, const penstock_store_options& options, std:
     if (options.mode == PENSTOCK_CREATE || (options.mode == PENSTOCK_OPEN_OR_CREATE && !open.committed())) {
         return create_store(open, options, std::move(specs));
     }
-    require_wanted(open, options, specs);
-    open.open({.verify = scope_of(options.verify), .progress = progress_of(options)});
+    require_wanted(open, options);
+    open.open({.objects = std::move(specs), .verify = scope_of(options.verify), .progress = progress_of(options)});
 }
 
 }  // namespace

@@ -31,13 +31,18 @@ DeviceRole role_of(const Directories& directories, std::size_t index) {
 }
 
 // Nothing of a store that exists is overwritten: not its first directory, and no further one under a new first.
-void check_may_create(const Directories& directories) {
+void check_may_create(const Directories& directories, const std::optional<StoreUuid>& lost) {
     for (std::size_t i = 0; i < directories.size(); ++i) {
         const StoreDirectory& directory = *directories[i];
-        const bool further_of_this = i > 0 && directory.role() && directory.role()->device > 0 &&
-                                     directory.role()->store == directories.front()->uuid();
+        const std::optional<DeviceRole>& role = directory.role();
+        const bool further_of_this = i > 0 && role && role->device > 0 && role->store == directories.front()->uuid();
+        const bool further_of_lost =
+            i > 0 && role && lost &&
+            *role == DeviceRole{.store = *lost,
+                                .device = static_cast<std::uint32_t>(i),
+                                .device_count = static_cast<std::uint32_t>(directories.size())};
         const DirectoryLook look = directory.look();
-        if (look.content != DirectoryContent::committed || further_of_this) continue;
+        if (look.content != DirectoryContent::committed || further_of_this || further_of_lost) continue;
         const std::vector<std::string> problems = look.manifests.problems(directory.path());
         throw Error(
             ExitCode::storage,
@@ -52,17 +57,23 @@ void check_roles(const Directories& directories, const Remedies& remedies) {
     for (std::size_t i = 0; i < directories.size(); ++i) {
         const DeviceRole wanted = role_of(directories, i);
         if (directories[i]->role() == wanted) continue;
+        if (i == 0) refuse_lock_of_another(directories[0]->fd(), directories[0]->path(), wanted.store, remedies);
         if (!directories[i]->role())
             throw Error(
                 ExitCode::storage,
                 fmt::format("{} is of no store yet, but is given as {}: its files are gone, or its drive is not "
                             "mounted there. Mount it, or give the same directories in the same order as at the "
                             "start. {}.",
-                            directories[i]->path(), describe(wanted), remedies.of_loss(directories.front()->path())));
+                            directories[i]->path(), describe(wanted),
+                            remedies.of_further_directory(directories.front()->path())));
+        const bool of_another = directories[i]->role()->store != wanted.store;
         throw Error(
             ExitCode::storage,
-            fmt::format("{} is {}, but is given as {}; give the same directories in the same order as at the start.",
-                        directories[i]->path(), describe(directories[i]->role()), describe(wanted)));
+            fmt::format("{} is {}, but is given as {}; give the same directories in the same order as at the start.{}",
+                        directories[i]->path(), describe(directories[i]->role()), describe(wanted),
+                        of_another ? fmt::format(" Where only the file '{}' there is another store's: {}.",
+                                                 StoreDirectory::lock_name, remedies.of_lock(directories[i]->path()))
+                                   : ""));
     }
 }
 

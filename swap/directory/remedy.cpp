@@ -21,7 +21,8 @@ std::string Remedies::of_loss(const std::string& directory) const {
 }
 
 std::string Remedies::of_nothing(const std::string& /*directory*/) const {
-    return "The store is scratch, or its first run ended before its first step: create one, or check the path";
+    return "The store is scratch, or its first run ended before its first step, or its files were taken away: create "
+           "one, put them back, or check the path";
 }
 
 std::string Remedies::of_manifest(const std::string& directory) const {
@@ -30,6 +31,14 @@ std::string Remedies::of_manifest(const std::string& directory) const {
 
 std::string Remedies::of_lock(const std::string& directory) const {
     return fmt::format("Put it back from where {} came", directory);
+}
+
+std::string Remedies::of_data(const std::string& directory) const {
+    return of_loss(directory);
+}
+
+std::string Remedies::of_further_directory(const std::string& directory) const {
+    return of_loss(directory);
 }
 
 const SharedRemedies& library_remedies() {

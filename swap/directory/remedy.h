@@ -22,8 +22,12 @@ class Remedies {
     virtual std::string of_nothing(const std::string& directory) const;
     // A manifest file, the data's only description but for the other one, is missing or cannot be read.
     virtual std::string of_manifest(const std::string& directory) const;
-    // The file `lock` is lost or damaged, and manifests are there, which know the store, too.
+    // The file `lock` is lost, damaged or another store's, and manifests are there, which know the store, too.
     virtual std::string of_lock(const std::string& directory) const;
+    // The file `data` of one of its directories is missing.
+    virtual std::string of_data(const std::string& directory) const;
+    // All of a further directory is.
+    virtual std::string of_further_directory(const std::string& directory) const;
 };
 
 // Shared: those who refuse later keep them.

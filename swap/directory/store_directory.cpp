@@ -5,9 +5,9 @@
 #include "aio/words/io_error.h"
 #include "aio/words/size_limit.h"
 #include "swap/directory/directory_names.h"
+#include "swap/directory/lock_holder.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/snapshot_list.h"
-#include "swap/directory/store_look.h"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -51,12 +51,16 @@ void sync_parent(int directory_fd, const std::string& path) {
     if (!parent || ::fsync(parent.get()) != 0) fail_errno(path, "its parent directory cannot be synchronised", errno);
 }
 
+// Whether it was not there.
+bool make_directory(const std::string& path) {
+    if (::mkdir(path.c_str(), 0700) == 0) return true;
+    if (errno != EEXIST) fail_errno(path, "the store directory cannot be created", errno);
+    return false;
+}
+
 Descriptor open_directory(const std::string& path) {
-    const bool made = ::mkdir(path.c_str(), 0700) == 0;
-    if (!made && errno != EEXIST) fail_errno(path, "the store directory cannot be created", errno);
     Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!directory) fail_errno(path, "the store directory cannot be opened", errno);
-    if (made) sync_parent(directory.get(), path);
     return directory;
 }
 
@@ -94,14 +98,12 @@ std::string read_text(int fd, const std::string& path) {
     return {text.data(), static_cast<std::size_t>(got)};
 }
 
-std::string holder(const std::optional<LockText>& lock) {
-    if (!lock || lock->pid == 0) return "another process";
-    return describe_holder(*lock);
-}
-
-[[noreturn]] void refuse_held(const std::string& path, const std::optional<LockText>& lock) {
-    const bool ours = lock && lock->pid == ::getpid();
-    fail(path, fmt::format("the store directory is in use by {}; {}", holder(lock),
+[[noreturn]] void refuse_held(const std::string& path, int lock_fd) {
+    const std::vector<LockHolder> holders = holders_of(lock_fd);
+    const bool ours =
+        std::any_of(holders.begin(), holders.end(), [](const auto& one) { return one.pid == ::getpid(); });
+    fail(path, fmt::format("the store directory is in use by {}; {}",
+                           describe_holders(holders, parse_lock_file(read_text(lock_fd, path))),
                            ours ? "it is given twice, under two names perhaps, or was opened before and not closed"
                                 : "wait until it ends or stop it, or choose another directory"));
 }
@@ -131,7 +133,7 @@ Descriptor lock_directory(int directory_fd, const std::string& path, Sharing sha
         }
         if (::flock(lock.get(), (sharing == Sharing::shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
             if (errno != EWOULDBLOCK) fail_errno(lock_path, "the lock cannot be taken", errno);
-            refuse_held(path, parse_lock_file(read_text(lock.get(), path)));
+            refuse_held(path, lock.get());
         }
         const bool found = ::fstatat(directory_fd, StoreDirectory::lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0;
         if (!found && errno != ENOENT) fail_errno(lock_path, "the lock cannot be examined", errno);
@@ -167,14 +169,31 @@ StoreUuid draw_uuid(const std::string& path) {
     return uuid;
 }
 
+void refuse_lock_of_another(int directory_fd, const std::string& path, const StoreUuid& lock,
+                            const Remedies& remedies) {
+    const std::vector<StoreUuid> stores = stores_of_manifests(directory_fd);
+    if (stores.size() != 1 || stores.front() == lock) return;
+    fail(path,
+         fmt::format("the file '{}' is of store {}, and the manifests beside it are of store {}. Nothing was "
+                     "changed. {}",
+                     StoreDirectory::lock_name, to_string(lock), to_string(stores.front()), remedies.of_lock(path)));
+}
+
 StoreDirectory::StoreDirectory(const std::string& path, const std::string& job, const Remedies& remedies)
     : path_(path) {
     check_job(job);
-    directory_ = open_directory(path);
-    if (!has_name(directory_.get(), path, lock_name))
-        refuse_if_foreign(remedies);  // before the lock would be the first of our files there
-    lock_ = lock_directory(directory_.get(), path, sharing_, O_CREAT, remedies);
-    take(job, remedies);
+    try {
+        made_directory_ = make_directory(path);
+        directory_ = open_directory(path);
+        if (made_directory_) sync_parent(directory_.get(), path);
+        if (!has_name(directory_.get(), path, lock_name))
+            refuse_if_foreign(remedies);  // before the lock would be the first of our files there
+        lock_ = lock_directory(directory_.get(), path, sharing_, O_CREAT, remedies);
+        take(job, remedies);
+    } catch (...) {
+        withdraw();
+        throw;
+    }
 }
 
 StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing, const Remedies& remedies)
@@ -182,9 +201,12 @@ StoreDirectory::StoreDirectory(const std::string& path, Sharing sharing, const R
     directory_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!directory_) fail_errno(path, "the store directory cannot be opened", errno);
     lock_ = lock_directory(directory_.get(), path, sharing, 0, remedies);
-    std::optional<LockText> found = parse_lock_file(read_text(lock_.get(), path));
+    const std::string text = read_text(lock_.get(), path);
+    std::optional<LockText> found = parse_lock_file(text);
     if (!found) {
         refuse_lost_lock(directory_.get(), path_, "is damaged", remedies);
+        if (is_unfinished_lock(text))
+            fail(path_, "the directory is no store's: a start ended before its lock was written; check the path");
         fail(path_ + "/" + lock_name, "it is no lock of a store; check the path");
     }
     lock_text_ = std::move(*found);
@@ -197,6 +219,12 @@ StoreDirectory::~StoreDirectory() {
     if (lock_) ::flock(lock_.get(), LOCK_UN);
 }
 
+// Whoever waits for the lock meanwhile sees that its file has lost its name.
+void StoreDirectory::withdraw() noexcept {
+    if (made_lock_ && !role()) ::unlinkat(directory_.get(), lock_name, 0);
+    if (made_directory_) ::rmdir(path_.c_str());  // which refuses what is not empty
+}
+
 StoreDirectory StoreDirectory::find(const std::string& path, Sharing sharing, const Remedies& remedies) {
     return {path, sharing, remedies};
 }
@@ -206,6 +234,7 @@ void StoreDirectory::take(const std::string& job, const Remedies& remedies) {
     const std::string text = read_text(lock_.get(), path_);
     std::optional<LockText> found = parse_lock_file(text);
     if (found && found->job != job) {
+        refuse_lock_of_another(directory_.get(), path_, found->uuid, remedies);
         fail(path_,
              fmt::format(
                  "the store directory belongs to job '{}', not to '{}'; choose another directory, or the job's name "
@@ -215,12 +244,12 @@ void StoreDirectory::take(const std::string& job, const Remedies& remedies) {
     if (found) {
         lock_text_ = std::move(*found);
     } else {
-        // An empty lock is what a start leaves that was interrupted before it wrote; anything else is not ours.
-        if (text.find_first_not_of('\0') != std::string::npos) {
+        if (text.find_first_not_of('\0') != std::string::npos)
             refuse_lost_lock(directory_.get(), path_, "is damaged", remedies);
+        if (!is_unfinished_lock(text))
             fail(path_ + "/" + lock_name, "it is no lock of a store; choose another directory");
-        }
         refuse_if_foreign(remedies);
+        made_lock_ = true;
         lock_text_ = LockText{.job = job, .uuid = draw_uuid(path_), .role = {}, .pid = 0, .host = {}, .since = {}};
     }
     sign(lock_text_);

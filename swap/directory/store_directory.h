@@ -26,6 +26,10 @@ void check_job(const std::string& job);
 // A random identity (RFC 4122, version 4). Throws Error (storage); `path` is for its message.
 StoreUuid draw_uuid(const std::string& path);
 
+// Throws Error (storage) where all manifests that are right in themselves are of one other store than the lock beside
+// them, which is of `lock`: it was put there by mistake.
+void refuse_lock_of_another(int directory_fd, const std::string& path, const StoreUuid& lock, const Remedies& remedies);
+
 struct DirectoryLook {
     DirectoryContent content = DirectoryContent::nothing;
     Recovery manifests;  // not settled where they were not read, because the content is clear without them
@@ -37,9 +41,11 @@ struct DirectoryLook {
 // following links (the path itself may lead through links).
 //
 // The constructor throws Error: (usage) on an impossible job name; (storage), naming the path, when the directory is in
-// use by a running process (its pid, host and since when), belongs to another job (its name), holds files and is not
-// ours (one of them named), or is not writable (read-only file system, permissions); (does_not_fit) when there is no
-// room even for its lock. In a directory that is ours, files of other names are left alone; nothing is ever deleted.
+// use by running processes (all of them named), belongs to another job (its name), holds files and is not ours (one of
+// them named), or is not writable (read-only file system, permissions); (does_not_fit) when there is no room even for
+// its lock: then nothing of it is left. A lock alone, whatever a start that was interrupted left in it, is no store's
+// and nobody's. In a directory that is ours, files of other names are left alone; but for withdraw(), nothing is ever
+// deleted.
 class StoreDirectory {
    public:
     // `job` names who owns the store: 1 to 200 bytes without control characters.
@@ -65,6 +71,9 @@ class StoreDirectory {
     static constexpr const char* lock_name = "lock";      // beneath fd(); a regular file: good for probing a backend
     int lock_fd() const noexcept { return lock_.get(); }  // readable, through the page cache
 
+    // Removes the lock, and the directory, that this object made, where they have become no store's: what is refused
+    // leaves nothing behind. Then it may only be destroyed.
+    void withdraw() noexcept;
     // Makes the directory a part of a store, durably. For TensorStore::create(). Throws Error (storage).
     void assign(const DeviceRole& role);
     // Makes the names of files created in it durable. Throws Error (storage).
@@ -78,6 +87,8 @@ class StoreDirectory {
 
     std::string path_;
     Sharing sharing_ = Sharing::exclusive;
+    bool made_directory_ = false;  // by this object
+    bool made_lock_ = false;
     Descriptor directory_;
     Descriptor lock_;
     LockText lock_text_;

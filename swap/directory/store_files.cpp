@@ -95,14 +95,17 @@ struct Need {
     std::uint64_t free = 0;
 };
 
-void add_need(std::map<dev_t, Need>& needs, const StoreDirectory& directory, const aio::File& file,
-              std::uint64_t bytes) {
+// A file that is not there yet is made on the file system of its directory.
+void add_need(std::map<dev_t, Need>& needs, const StoreDirectory& directory, const char* name, std::uint64_t bytes) {
     struct stat status {};
     struct statvfs space {};
-    if (::fstat(file.fd(), &status) != 0 || ::fstatvfs(file.fd(), &space) != 0) {
-        throw Error(ExitCode::storage,
-                    fmt::format("{} cannot be examined: {}; check the device.", file.path(), aio::errno_text(errno)));
+    const bool there = ::fstatat(directory.fd(), name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if ((!there && (errno != ENOENT || ::fstat(directory.fd(), &status) != 0)) ||
+        ::fstatvfs(directory.fd(), &space) != 0) {
+        throw Error(ExitCode::storage, fmt::format("{}/{} cannot be examined: {}; check the device.", directory.path(),
+                                                   name, aio::errno_text(errno)));
     }
+    if (!there) status.st_blocks = 0;  // the directory's own
     Need& need = needs[status.st_dev];
     if (need.path.empty()) need.path = directory.path();
     need.bytes += bytes;
@@ -125,6 +128,13 @@ void check_needs(const std::map<dev_t, Need>& needs) {
 // Of one of the files: two copies.
 std::uint64_t manifest_file_bytes(const Layout& layout) {
     return 2 * manifest_capacity(layout);
+}
+
+[[noreturn]] void refuse_length(const std::string& path, std::uint64_t bytes, std::uint64_t longest) {
+    throw Error(ExitCode::does_not_fit,
+                fmt::format("{} takes {} bytes, but files may have at most {}: raise the limit on file sizes "
+                            "(ulimit -f unlimited), or spread the store over more directories.",
+                            path, bytes, longest));
 }
 
 // Gives back what was reserved before the room ran out, so that nobody else stands before a full disk.
@@ -193,15 +203,22 @@ std::uint64_t bytes_on_disk(const Layout& layout) {
     return bytes;
 }
 
+void check_room(const std::vector<StoreDirectory*>& directories, const Layout& layout) {
+    std::map<dev_t, Need> needs;
+    const std::uint64_t longest = aio::longest_file_bytes();
+    const auto add = [&](const StoreDirectory& directory, const char* name, std::uint64_t bytes) {
+        if (bytes > longest) refuse_length(directory.path() + "/" + name, bytes, longest);
+        add_need(needs, directory, name, bytes);
+    };
+    for (const char* name : manifest_file_names) add(*directories.front(), name, manifest_file_bytes(layout));
+    for (std::uint32_t device = 0; device < layout.device_count(); ++device)
+        add(*directories[device], data_file_name, layout.device_bytes(device));
+    check_needs(needs);
+}
+
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout) {
     const std::uint64_t manifest_bytes = manifest_file_bytes(layout);
-    std::map<dev_t, Need> needs;
-    for (const aio::File& file : files.manifests) add_need(needs, *directories.front(), file, manifest_bytes);
-    for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
-        add_need(needs, *directories[device], files.data[device], layout.device_bytes(device));
-    }
-    check_needs(needs);
-    check_size_limit(files, layout);
+    check_room(directories, layout);
     fit_manifests(files, layout);
     for (aio::File& file : files.manifests) reserve_or_shrink(file, manifest_bytes);
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
@@ -212,11 +229,7 @@ void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories,
 void check_size_limit(const StoreFiles& files, const Layout& layout) {
     const std::uint64_t longest = aio::longest_file_bytes();
     const auto check = [longest](const aio::File& file, std::uint64_t bytes) {
-        if (bytes <= longest) return;
-        throw Error(ExitCode::does_not_fit,
-                    fmt::format("{} takes {} bytes, but files may have at most {}: raise the limit on file sizes "
-                                "(ulimit -f unlimited), or spread the store over more directories.",
-                                file.path(), bytes, longest));
+        if (bytes > longest) refuse_length(file.path(), bytes, longest);
     };
     for (const aio::File& file : files.manifests) check(file, manifest_file_bytes(layout));
     for (std::uint32_t device = 0; device < layout.device_count(); ++device)

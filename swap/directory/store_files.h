@@ -46,8 +46,11 @@ struct StoreFiles {
 // What reserve() takes of the directories, all together.
 std::uint64_t bytes_on_disk(const Layout& layout);
 
-// Reserves room for `layout` and its manifests. Throws Error (does_not_fit) naming directory, needed and free bytes,
-// before anything is reserved where the file system tells.
+// Throws Error (does_not_fit), naming directory, needed and free bytes, where the file systems say that `layout` and
+// its manifests have no room, or naming a file that is to be longer than this process may make one. Touches nothing.
+void check_room(const std::vector<StoreDirectory*>& directories, const Layout& layout);
+
+// Reserves it. Throws Error as check_room(), before anything is reserved.
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout);
 
 // Throws Error (does_not_fit) naming the first file that is to be longer than this process may make one: the kernel

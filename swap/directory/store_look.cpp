@@ -3,38 +3,25 @@
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
 #include "swap/directory/descriptor.h"
+#include "swap/directory/directory_names.h"
 #include "swap/directory/store_directory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <fstream>
-#include <string_view>
 #include <utility>
 
 namespace penstock::store {
 namespace {
 
-// Lines are "1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF": major and minor in hexadecimal, the inode in decimal.
-bool is_locked(const struct stat& file) {
-    const std::string place = fmt::format(" {:02x}:{:02x}:{} ", major(file.st_dev), minor(file.st_dev), file.st_ino);
-    std::ifstream locks("/proc/locks");
-    for (std::string line; std::getline(locks, line);) {
-        const auto has = [&line](std::string_view word) { return line.find(word) != std::string::npos; };
-        if (has(" FLOCK ") && has(" WRITE ") && has(place)) return true;
-    }
-    return false;
-}
-
 struct HeldLock {
     LockText text;
-    bool held = false;
+    std::vector<LockHolder> holders;
 };
 
 [[noreturn]] void fail(const std::string& path) {
@@ -43,9 +30,14 @@ struct HeldLock {
                             StoreDirectory::lock_name, aio::errno_text(errno)));
 }
 
-std::optional<HeldLock> look_at_lock(int directory_fd, const std::string& path) {
-    const Descriptor file(
-        ::openat(directory_fd, StoreDirectory::lock_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+struct LockFile {
+    Descriptor file;
+    std::string text;
+};
+
+// Nothing: it is not there, or no regular file.
+std::optional<LockFile> read_lock(int directory_fd, const std::string& path) {
+    Descriptor file(::openat(directory_fd, StoreDirectory::lock_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!file && (errno == ENOENT || errno == ELOOP || errno == ENXIO)) return std::nullopt;
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0) fail(path);
@@ -53,9 +45,15 @@ std::optional<HeldLock> look_at_lock(int directory_fd, const std::string& path) 
     std::array<char, lock_file_bytes> text{};
     const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
     if (got < 0) fail(path);
-    auto lock = parse_lock_file({text.data(), static_cast<std::size_t>(got)});
+    return LockFile{.file = std::move(file), .text = {text.data(), static_cast<std::size_t>(got)}};
+}
+
+std::optional<HeldLock> look_at_lock(int directory_fd, const std::string& path) {
+    const std::optional<LockFile> read = read_lock(directory_fd, path);
+    if (!read) return std::nullopt;
+    auto lock = parse_lock_file(read->text);
     if (!lock) return std::nullopt;
-    return HeldLock{.text = std::move(*lock), .held = is_locked(status)};
+    return HeldLock{.text = std::move(*lock), .holders = holders_of(read->file.get())};
 }
 
 }  // namespace
@@ -65,7 +63,9 @@ std::optional<HeldLock> look_at_lock(int directory_fd, const std::string& path) 
 std::optional<StoreLook> look_at_store(int directory_fd, std::string path) {
     auto lock = look_at_lock(directory_fd, path);
     if (!lock) return std::nullopt;
-    StoreLook look{.path = std::move(path), .lock = std::move(lock->text), .in_use = lock->held, .recovery = {}};
+    StoreLook look{
+        .path = std::move(path), .lock = std::move(lock->text), .holders = std::move(lock->holders), .recovery = {}};
+    look.in_use = std::any_of(look.holders.begin(), look.holders.end(), [](const auto& one) { return one.exclusive; });
     for (int tries = 0; tries < 3 && !look.recovery.newest; ++tries) {
         look.recovery = recover(directory_fd, look.lock.uuid);
         if (!look.in_use) break;
@@ -73,9 +73,16 @@ std::optional<StoreLook> look_at_store(int directory_fd, std::string path) {
     return look;
 }
 
-std::string describe_holder(const LockText& lock) {
-    const char* process = lock.pid == ::getpid() ? "this process, " : "process ";
-    return fmt::format("{}{} on {} since {}, job '{}'", process, lock.pid, lock.host, lock.since, lock.job);
+bool has_no_store(int directory_fd) {
+    std::vector<std::string> names;
+    if (list_names(directory_fd, names) != 0) return false;
+    const bool lock = std::erase(names, StoreDirectory::lock_name) > 0;
+    if (!std::all_of(names.begin(), names.end(), may_stand_beside)) return false;
+    if (!lock) return true;
+    const std::optional<LockFile> read = read_lock(directory_fd, ".");
+    if (!read) return false;
+    const std::optional<LockText> text = parse_lock_file(read->text);
+    return text ? !text->role || text->role->device == 0 : is_unfinished_lock(read->text);
 }
 
 }  // namespace penstock::store

@@ -1,6 +1,7 @@
 // A store seen without opening it.
 #pragma once
 
+#include "swap/directory/lock_holder.h"
 #include "swap/directory/recovery.h"
 #include "swap/format/lock_text.h"
 
@@ -14,9 +15,11 @@ namespace penstock::store {
 struct StoreLook {
     std::string path;  // for messages
     LockText lock;
-    bool in_use = false;  // its lock is held, exclusively, by a process that /proc/locks shows
+    bool in_use = false;              // its lock is held, exclusively, by a process that /proc/locks shows
+    std::vector<LockHolder> holders;  // of its lock: one user, or readers
     Recovery recovery;
 
+    std::string holder_text() const { return describe_holders(holders, lock); }  // REQUIRES: there are some
     std::vector<std::string> problems() const { return recovery.problems(path); }
 };
 
@@ -25,7 +28,8 @@ struct StoreLook {
 // cannot be read: then nobody knows whose it is.
 std::optional<StoreLook> look_at_store(int directory_fd, std::string path);
 
-// "process 4711 on NAME since 2026-01-01T00:00:00Z, job 'penstock'", or "this process, 4711 on ..."
-std::string describe_holder(const LockText& lock);
+// Whether no store is there, so that one may be made: nothing is in it but what may stand beside one, and perhaps a
+// lock that a start has left alone, whatever part of it was written. What cannot be looked at may be one.
+bool has_no_store(int directory_fd);
 
 }  // namespace penstock::store

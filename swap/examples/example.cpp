@@ -18,8 +18,8 @@ int main(int argc, char** argv) try {
 
     store::OpenStore open({argc > 1 ? argv[1] : "example-store"}, "example");  // locked while it lives
     open.start_io({});
-    store::TensorStore& store =
-        open.committed() ? open.open() : open.create({.objects = {{"weights", bytes, tile_bytes}}});
+    const std::vector<store::ObjectSpec> objects = {{"weights", bytes, tile_bytes}};  // another store is refused
+    store::TensorStore& store = open.committed() ? open.open({.objects = objects}) : open.create({.objects = objects});
     const std::uint32_t weights = store.find("weights").value();
     try {
         for (std::uint32_t tile = 0; tile < store.layout().tile_count(weights); ++tile) {

@@ -30,17 +30,10 @@ bool parse_integer(std::string_view text, Integer& value, int base = 10) {
     return error == std::errc{} && end == text.data() + text.size();
 }
 
-bool parse_uuid(std::string_view text, StoreUuid& uuid) {
-    if (text.size() != 36) return false;
-    for (std::size_t i = 0, at = 0; i < uuid.size(); ++i, at += 2) {
-        if (i == 4 || i == 6 || i == 8 || i == 10) {
-            if (text[at++] != '-') return false;
-        }
-        std::uint8_t value = 0;
-        if (!parse_integer(text.substr(at, 2), value, 16)) return false;
-        uuid[i] = std::byte{value};
-    }
-    return true;
+bool take_uuid(std::string_view text, StoreUuid& uuid) {
+    const std::optional<StoreUuid> parsed = parse_uuid(text);
+    if (parsed) uuid = *parsed;
+    return parsed.has_value();
 }
 
 // "DEVICE of COUNT in UUID" or "none".
@@ -52,7 +45,7 @@ bool parse_role(std::string_view text, std::optional<DeviceRole>& role) {
     DeviceRole parsed;
     const bool whole = parse_integer(text.substr(0, of), parsed.device) &&
                        parse_integer(text.substr(of + 4, in - of - 4), parsed.device_count) &&
-                       parse_uuid(text.substr(in + 4), parsed.store);
+                       take_uuid(text.substr(in + 4), parsed.store);
     if (!whole || parsed.device >= parsed.device_count || parsed.device_count > max_device_count) return false;
     role = parsed;
     return true;
@@ -93,7 +86,7 @@ std::optional<LockText> parse_lock(std::string_view text) {
     const auto job = take_line(text, "job");
     const auto uuid = take_line(text, "uuid");
     const auto role = take_line(text, "device");
-    if (!job || !is_possible_job(*job) || !uuid || !role || !parse_uuid(*uuid, lock.uuid) ||
+    if (!job || !is_possible_job(*job) || !uuid || !role || !take_uuid(*uuid, lock.uuid) ||
         !parse_role(*role, lock.role))
         return std::nullopt;
     lock.job = *job;
@@ -118,6 +111,26 @@ std::optional<LockText> parse_lock_file(std::string_view file) {
     std::optional<LockText> lock = parse_lock(file.substr(0, lock_text_bytes));
     if (!lock && file.size() > lock_text_bytes) lock = parse_lock(file.substr(lock_text_bytes));
     return lock;
+}
+
+bool is_unfinished_lock(std::string_view file) {
+    const std::string_view text = file.substr(0, file.find_last_not_of('\0') + 1);
+    if (parse_lock_file(file)) return false;
+    return text.size() < first_line.size() ? first_line.starts_with(text) : text.starts_with(first_line);
+}
+
+std::optional<StoreUuid> parse_uuid(std::string_view text) {
+    StoreUuid uuid{};
+    if (text.size() != 36) return std::nullopt;
+    for (std::size_t i = 0, at = 0; i < uuid.size(); ++i, at += 2) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            if (text[at++] != '-') return std::nullopt;
+        }
+        std::uint8_t value = 0;
+        if (!parse_integer(text.substr(at, 2), value, 16)) return std::nullopt;
+        uuid[i] = std::byte{value};
+    }
+    return uuid;
 }
 
 }  // namespace penstock::store

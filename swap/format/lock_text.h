@@ -44,5 +44,9 @@ std::optional<LockText> parse_lock(std::string_view text);
 
 std::string lock_file(const LockText& lock);
 std::optional<LockText> parse_lock_file(std::string_view file);  // the first copy that is right
+// What a start leaves that ended before its lock was on the disk: nothing, zeros, or the beginning of a text.
+bool is_unfinished_lock(std::string_view file);
+
+std::optional<StoreUuid> parse_uuid(std::string_view text);  // as to_string() writes it
 
 }  // namespace penstock::store

@@ -18,7 +18,21 @@ OpenStore::OpenStore(const std::vector<std::string>& paths, const std::string& j
     : remedies_(std::move(remedies)) {
     PENSTOCK_CHECK(!paths.empty(), "a store in no directory");
     directories_.reserve(paths.size());
-    for (const std::string& path : paths) take_directory(path, job);
+    try {
+        for (const std::string& path : paths) take_directory(path, job);
+    } catch (...) {
+        withdraw();
+        throw;
+    }
+}
+
+OpenStore::~OpenStore() {
+    withdraw();
+}
+
+void OpenStore::withdraw() noexcept {
+    if (store_) return;
+    for (StoreDirectory& directory : directories_) directory.withdraw();
 }
 
 // Where a store is whole but for a drive that is gone, what helps is what helps against its loss.
@@ -45,6 +59,7 @@ OpenStore OpenStore::find(const std::vector<std::string>& paths, Sharing sharing
 
 // What it had ends in the order of the destructor.
 OpenStore& OpenStore::operator=(OpenStore&& other) noexcept {
+    withdraw();
     store_ = std::move(other.store_);
     crew_ = std::move(other.crew_);
     io_ = std::move(other.io_);

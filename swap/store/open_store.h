@@ -28,7 +28,10 @@ struct StoreIoOptions {
 //
 //   OpenStore open({"/nvme/run1"}, "my job");
 //   open.start_io({});
-//   TensorStore& store = open.committed() ? open.open() : open.create({.objects = {{"weights", 1 << 30, 4 << 20}}});
+//   const std::vector<ObjectSpec> objects = {{"weights", 1 << 30, 4 << 20}};
+//   TensorStore& store = open.committed() ? open.open({.objects = objects}) : open.create({.objects = objects});
+//
+// What is refused leaves nothing behind: directories and locks that it made go with it, unless a store came of them.
 class OpenStore {
    public:
     // Locks the directories, one per device, the first of which holds the manifests. Throws Error as StoreDirectory.
@@ -38,6 +41,7 @@ class OpenStore {
     // Those of a store that is there, whichever job's: StoreDirectory::find().
     static OpenStore find(const std::vector<std::string>& paths, Sharing sharing,
                           SharedRemedies remedies = library_remedies());
+    ~OpenStore();
     OpenStore(OpenStore&& other) noexcept = default;
     OpenStore& operator=(OpenStore&& other) noexcept;
 
@@ -61,8 +65,8 @@ class OpenStore {
     aio::Caching caching() const noexcept { return caching_; }                  // of start_io()
     std::vector<StoreDirectory*> directories();                                 // which are this object's
 
-    // As those of TensorStore, with the caching of start_io(). REQUIRES: it has an Io and no store
-    // yet.
+    // As those of TensorStore, with the caching of start_io(). A program that goes on with what it finds says in
+    // OpenOptions::objects what it means to find. REQUIRES: it has an Io and no store yet.
     TensorStore& create(CreateOptions options);
     TensorStore& open(OpenOptions options = {});
     TensorStore& store() const { return *store_; }
@@ -70,6 +74,7 @@ class OpenStore {
    private:
     OpenStore() = default;
     void take_directory(const std::string& path, const std::string& job);
+    void withdraw() noexcept;
     const DirectoryLook& looked();
 
     std::vector<StoreDirectory> directories_;

@@ -131,6 +131,7 @@ struct CreateOptions {
     StoreKind kind = StoreKind::durable;
     std::vector<std::uint16_t> shares = {};  // one per directory (swap/format/striping.h); empty: equal ones
     std::optional<Origin> origin = {};       // REQUIRES: set exactly for a snapshot
+    std::optional<StoreUuid> lost = {};      // a store whose first directory is lost: its further ones are overwritten
     aio::Caching caching = aio::Caching::direct;
     // Of pre-writing the files: overwriting is twice as fast as a first write. (A snapshot is written once, so only its
     // manifests are.)
@@ -153,9 +154,13 @@ constexpr auto words_of(VerifyScope) noexcept {
 }
 
 struct OpenOptions {
+    // What the caller takes the store for: one that has others is refused, unchanged. Empty: whatever is there.
+    std::vector<ObjectSpec> objects = {};
     aio::Caching caching = aio::Caching::direct;
     VerifyScope verify = VerifyScope::none;
-    bool replaced = false;          // every tile is written before the next commit: what is there need not be whole
+    // Before the next commit the caller writes every tile, or verifies it: what is there need not be whole. Then data
+    // files that are missing are made anew, and further directories that are of no store yet become this one's.
+    bool replaced = false;
     WorkProgress progress = {};     // of the verification
     WaitNotice waiting = {};        // for what an earlier user had under way
     AgreeOnIncarnation agree = {};  // not asked for a store that is only read
@@ -206,18 +211,18 @@ class TensorStore {
    public:
     // Reserves and pre-writes the files; generation 0 comes with the first commit. Overwrites what an interrupted
     // creation or a scratch store left. Polls the Io. Throws Error: usage (objects), does_not_fit (directory, needed
-    // and free bytes), storage (also when a directory holds a committed store or a device of another one: nothing is
-    // changed then).
+    // and free bytes: nothing was made), storage (also when a directory holds a committed store or a device of another
+    // one: nothing is changed then).
     static std::unique_ptr<TensorStore> create(aio::Io& io, const std::vector<StoreDirectory*>& directories,
                                                CreateOptions options);
 
     // Recovers the newest committed generation, and writes nothing (but zeros over what is broken): the first write
-    // makes durable what was found, see settle(). Polls the Io. Throws Error (storage) naming file and offset when no
-    // manifest is whole, a data file is missing or short, or a verified tile is damaged.
-    // A damaged tile found by verification is survived when generation g-1 is still whole (it is from the commit of g
-    // to the first write after it; all of it is verified): then g is erased, g-1 is the newest, and a note says so.
-    // With directories that are shared() the store is read-only and nothing on disk changes: write() and commit() are
-    // contract violations, and there is no going back to g-1.
+    // makes durable what was found, see settle(). Polls the Io. Throws Error: usage (it has other objects), storage,
+    // naming file and offset, when no manifest is whole, a data file is missing or short, or a verified tile is
+    // damaged. A damaged tile found by verification is survived when generation g-1 is still whole (it is from the
+    // commit of g to the first write after it; all of it is verified): then g is erased, g-1 is the newest, and a note
+    // says so. With directories that are shared() the store is read-only and nothing on disk changes: write() and
+    // commit() are contract violations, and there is no going back to g-1.
     static std::unique_ptr<TensorStore> open(aio::Io& io, const std::vector<StoreDirectory*>& directories,
                                              const OpenOptions& options = {});
     ~TensorStore();

@@ -29,14 +29,15 @@ Manifest new_manifest(const Directories& directories, CreateOptions& options) {
 
 std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories& directories, CreateOptions options) {
     check_directories(directories);
-    check_may_create(directories);
+    check_may_create(directories, options.lost);
     Manifest manifest = new_manifest(directories, options);
-    // Refuses impossible objects before anything is touched.
-    static_cast<void>(Layout(manifest.objects, manifest.geometry));
+    // Refuses impossible objects, and what has no room, before anything is touched.
+    check_room(directories, Layout(manifest.objects, manifest.geometry));
     // Whose part a directory is stands in its lock before its first file: no other store is ever made over it.
     for (std::size_t i = 0; i < directories.size(); ++i) directories[i]->assign(role_of(directories, i));
     StoreFiles files = StoreFiles::make(directories, options.caching, io.deadline(), options.waiting);
-    check_may_create(directories);  // again: a commit of a process that was killed may have landed until now
+    check_may_create(directories,
+                     options.lost);  // again: a commit of a process that was killed may have landed until now
     manifest.geometry.granule_bytes = files.granule_bytes();
     manifest.incarnation = agreed_incarnation(options.agree, manifest.incarnation);
     const Layout layout(manifest.objects, manifest.geometry);

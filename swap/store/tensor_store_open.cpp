@@ -1,8 +1,10 @@
 // TensorStore::open().
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "aio/words/io_error.h"
 #include "aio/words/size_limit.h"
 #include "swap/directory/device_roles.h"
+#include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/remedy.h"
 #include "swap/store/blocking.h"
@@ -45,11 +47,67 @@ void refuse_missing_data(const Directories& directories, const Remedies& remedie
         if (problem.empty()) continue;
         throw Error(ExitCode::storage,
                     fmt::format("{}: {}. It holds the tiles: put it back, if it was moved. {}.", directory->path(),
-                                problem, remedies.of_loss(directories.front()->path())));
+                                problem, remedies.of_data(directories.front()->path())));
     }
 }
 
+// A further directory that is of no store yet, in the place of one that is lost.
+void take_in(StoreDirectory& directory, const DeviceRole& role, std::vector<std::string>& notes) {
+    if (directory.role() || directory.content() != DirectoryContent::nothing) return;
+    directory.assign(role);
+    notes.push_back(fmt::format("{} was of no store yet and is device {} of {} of this one now.", directory.path(),
+                                role.device, role.device_count));
+}
+
+// Durably, like a missing manifest file. What is no file goes aside, as a lock does; not a link that leads to one.
+void make_missing_data(const StoreDirectory& directory, std::vector<std::string>& notes) {
+    constexpr auto aside_name = "data.damaged";
+    const std::string path = fmt::format("{}/{}", directory.path(), data_file_name);
+    const bool in_the_way = has_name(directory.fd(), directory.path(), data_file_name);
+    struct stat status {};
+    const bool followed = ::fstatat(directory.fd(), data_file_name, &status, 0) == 0;
+    if (in_the_way && (followed ? S_ISREG(status.st_mode) : errno != ENOENT && errno != ELOOP)) return;
+    if (in_the_way && ::renameat(directory.fd(), data_file_name, directory.fd(), aside_name) != 0)
+        throw Error(ExitCode::storage, fmt::format("{} is no file and cannot be renamed to {}: {}; move it away.", path,
+                                                   aside_name, aio::errno_text(errno)));
+    const aio::File made(directory.fd(), data_file_name, path,
+                         {.mode = aio::FileMode::create, .caching = aio::Caching::buffered});
+    directory.sync();
+    notes.push_back(fmt::format("{} {}; an empty one is in its place.", path,
+                                in_the_way ? fmt::format("was no file and is {} now", aside_name) : "was missing"));
+}
+
+// Only where the manifests say that these directories are the store's, and that it is one to go on with.
+void make_what_is_missing(const Directories& directories, std::vector<std::string>& notes) {
+    const std::optional<Manifest> newest = directories.front()->look().manifests.newest;
+    if (!newest || newest->origin || newest->geometry.device_count() != directories.size()) return;
+    for (std::size_t i = 0; i < directories.size(); ++i) {
+        const DeviceRole role = role_of(directories, i);
+        if (i > 0) take_in(*directories[i], role, notes);
+        if (directories[i]->role() == role) make_missing_data(*directories[i], notes);
+    }
+}
+
+void refuse_other_objects(const std::vector<ObjectSpec>& wanted, const std::vector<ObjectSpec>& found,
+                          const std::string& path) {
+    if (wanted.empty() || wanted == found) return;
+    const auto [mine, there] = std::mismatch(wanted.begin(), wanted.end(), found.begin(), found.end());
+    const auto text_of = [](auto spec, auto end) {
+        if (spec == end) return std::string("none");
+        return fmt::format("'{}' of {} bytes in tiles of {}", spec->name, spec->bytes, spec->tile_bytes);
+    };
+    throw Error(ExitCode::usage,
+                fmt::format("the store in {} has other objects than are given: object {} is {} there and {} here; "
+                            "give the ones it was created with, or none to take it as it is",
+                            path, mine - wanted.begin(), text_of(there, found.end()), text_of(mine, wanted.end())));
+}
+
 void refuse_missing_manifests(const StoreDirectory& directory, const Remedies& remedies) {
+    const auto has = [&](const char* name) { return has_name(directory.fd(), directory.path(), name); };
+    if (!has(data_file_name) && std::none_of(manifest_file_names.begin(), manifest_file_names.end(), has))
+        throw Error(ExitCode::storage,
+                    fmt::format("{}: nothing is committed here: but for the lock, the store has no file. {}.",
+                                directory.path(), remedies.of_nothing(directory.path())));
     std::vector<std::string> problems;
     for (const char* name : manifest_file_names) {
         if (std::string problem = absence(directory, name); !problem.empty()) problems.push_back(std::move(problem));
@@ -74,6 +132,7 @@ Recovery recover_newest(const StoreDirectory& directory, Recovery* found, const 
     }
     if (recovery.newest) return recovery;
     const std::vector<std::string> problems = recovery.problems(directory.path());
+    refuse_lock_of_another(directory.fd(), directory.path(), directory.uuid(), remedies);
     if (problems.empty())
         throw Error(ExitCode::storage, fmt::format("{}: nothing is committed here. {}.", directory.path(),
                                                    remedies.of_nothing(directory.path())));
@@ -229,9 +288,11 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
                                                const OpenOptions& options) {
     check_directories(directories);
     const Remedies& remedies = *options.remedies;
-    check_roles(directories, remedies);
     const bool shared = is_shared(directories);
     const StoreDirectory& first = *directories.front();
+    std::vector<std::string> notes;
+    if (options.replaced && !shared) make_what_is_missing(directories, notes);
+    check_roles(directories, remedies);
     refuse_missing_manifests(first, remedies);
     refuse_missing_data(directories, remedies);
     // Held before anything is read that is not settled: what a process that was killed had under way has landed.
@@ -239,10 +300,10 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     Recovery recovery = recover_newest(first, options.found, remedies);
     check_numbers(*recovery.newest, first, remedies);
     check_device_count(*recovery.newest, directories);
+    refuse_other_objects(options.objects, recovery.newest->objects, first.path());
     const Layout layout(recovery.newest->objects, recovery.newest->geometry);
     check_alignment(files, layout);
     if (!shared) check_size_limit(files, layout);
-    std::vector<std::string> notes;
     note_lengths(files, layout, notes);
     if (recovery.doubtful()) notes.push_back(note_of_doubt(first, recovery.newest->generation));
     // Where a newer generation may have been lost, the slots of this one may have been written since: all of it is read

@@ -1,6 +1,6 @@
 """Lets something happen to the base, runs the training on it, and judges how that ended."""
 import remedies
-from verdict import ABORT, GONE, HANG, LOST, REMEDY, STUCK, WORSE, Verdict, verdict_on_life
+from verdict import ABORT, GONE, HANG, LEFT, LOST, REMEDY, STUCK, WORSE, Verdict, verdict_on_life
 
 
 def judge_refusal(scene, case, life):
@@ -26,12 +26,22 @@ def judge_refusal(scene, case, life):
     return Verdict(STUCK, f"the disk still holds step {case.best}; {tale}", 0, lives)
 
 
+def names_in(directory):
+    """All that lies there, but for what is written about the case itself."""
+    names = {path.relative_to(directory) for path in directory.rglob("*")}
+    return {name for name in names if not name.name.startswith(".std")}
+
+
 def judge(scene, case):
     scene.set_up()
     case.blow(scene)
+    before = names_in(scene.work)
     life = scene.train(*case.more, program=case.program)
     verdict = verdict_on_life(scene, case, life)
     if verdict is None:
+        made = sorted(str(name) for name in names_in(scene.work) ^ before)
+        if made:
+            return Verdict(LEFT, f"refused, and made or removed {', '.join(made)}", 0, [life])
         return judge_refusal(scene, case, life)
     verdict.lives = [life]
     return verdict

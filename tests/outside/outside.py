@@ -15,12 +15,13 @@ holds RUN/log.jsonl against that of a training in peace.
 * damage.py: every file × removed, emptied, zeroed, cut, flipped at each field, replaced by an older copy, a directory,
   a link, a pipe, or forbidden. Each case knows which step its bytes still allow.
 * backups.py: each subset of a run's files, from an earlier step, put over the newer state.
+* states.py: what may be where a store was × what store.json says × the log × the command.
 * cuts.py: the file system is shut down without its journal (root, loop devices) and mounted again.
 
 What a refusal tells people to do is done literally (remedies.py) before it is judged. Each case ends in a class:
 unaffected; repaired, said; went back, said; remedy works; refused, bytes gone; and the bad ones, which must be empty:
-NOTHING HELPS (though the bytes are on the disk), GIVES UP MORE (than was damaged), LOST (a reported step gone without
-a word, wrong data, or lines of the log), HANG, ABORT. Of kills and cuts also LOG (lines), PILE (unfinished snapshots
+NOTHING HELPS (though the bytes are on the disk), GIVES UP MORE (than was damaged), LEAVES SOMETHING (of a refusal),
+LOST (a reported step gone without a word, wrong data, or lines of the log), HANG, ABORT. Of kills and cuts also LOG (lines), PILE (unfinished snapshots
 stay), REFUSED, EMPTY. The same seed makes the same cases; when a kill falls within one is the clock's.
 """
 import argparse
@@ -37,6 +38,7 @@ import backups  # noqa: E402
 import cuts  # noqa: E402
 import damage  # noqa: E402
 import kills  # noqa: E402
+import states  # noqa: E402
 import store_files  # noqa: E402
 from judge import judge  # noqa: E402
 from nobody import Nobody  # noqa: E402
@@ -58,6 +60,7 @@ def read_arguments(words):
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--damage", default="0", help="how many cases of damage, or 'all'")
     parser.add_argument("--backups", default="0", help="how many cases of backups, or 'all'")
+    parser.add_argument("--states", default="0", help="how many cases of states, or 'all'")
     parser.add_argument("--cuts", type=int, default=0)
     parser.add_argument("--forms", default="", help="of the store, e.g. every,two")
     parser.add_argument("--only", default="", help="names of cases, with * and ?")
@@ -137,6 +140,11 @@ class Attack:
             share = most if most == "all" else max(1, int(most) // 2)
             self.judge_all(scene, self.chosen(cases, f"backups/{form}", share), until)
 
+    def run_states(self, most, until):
+        if self.arguments.only and not self.arguments.only.startswith(("states/", "*")):
+            return
+        self.judge_all(self.scene("every"), self.chosen(states.cases(), "states", most), until)
+
     def run_kills(self, count, until):
         classes = kills.run(self.program, self.directory, self.draw_for, count, until, self.report, self.forms)
         empty = kills.empty_classes(classes, self.forms)
@@ -152,14 +160,16 @@ class Attack:
         else:
             self.run_damage("all", float("inf"))
             self.run_backups("all", float("inf"))
+            self.run_states("all", float("inf"))
 
     def run_short(self):
         draw = random.Random(self.arguments.seed)
         self.forms = ["kept", draw.choice([form for form in FORMS if form != "kept"])]
         self.run_kills(10**6, self.until(0.4))
         self.forms = [draw.choice(("every", "two"))]
-        self.run_damage("10000", self.until(0.8))
-        self.run_backups("10000", self.until(1.0))
+        self.run_damage("10000", self.until(0.7))
+        self.run_backups("10000", self.until(0.9))
+        self.run_states("10000", self.until(1.0))
 
     def run_long(self):
         if self.arguments.kills:
@@ -168,6 +178,8 @@ class Attack:
             self.run_damage(self.arguments.damage, float("inf"))
         if self.arguments.backups != "0":
             self.run_backups(self.arguments.backups, float("inf"))
+        if self.arguments.states != "0":
+            self.run_states(self.arguments.states, float("inf"))
         if self.arguments.cuts:
             forms = [form for form in self.forms if form != "scratch"]
             cuts.run(self.program, self.directory, self.draw_for, self.arguments.cuts, float("inf"), self.report, forms)

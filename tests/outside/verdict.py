@@ -13,11 +13,12 @@ REMEDY = "remedy works"
 GONE = "refused, bytes gone"
 STUCK = "NOTHING HELPS"  # though the bytes are on the disk
 WORSE = "GIVES UP MORE"  # than was damaged: an older step than the disk still holds
+LEFT = "LEAVES SOMETHING"  # though it refused
 LOST = "LOST"
 HANG = "HANG"
 ABORT = "ABORT"
 GOOD = (UNAFFECTED, REPAIRED, BACK, REMEDY, GONE)
-BAD = (STUCK, WORSE, LOST, HANG, ABORT)
+BAD = (STUCK, WORSE, LEFT, LOST, HANG, ABORT)
 
 OF_GOING_BACK = re.compile(r"\b(lost|back|older|given up|gives up|instead|is used|computed again)\b")
 OF_THE_LOG = re.compile(r"\blogs?\b|log\.jsonl|log\.\d")

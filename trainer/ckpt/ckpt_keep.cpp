@@ -34,7 +34,7 @@ void check_not_in_use(const std::string& directory) {
     refuse_if_in_use(directory,
                      fmt::format("have that training keep a snapshot while it goes on: kill -USR1 {}, or keep.every in "
                                  "its configuration",
-                                 look->lock.pid));
+                                 look->holders.front().pid));
 }
 
 void make_folder(const std::string& folder) {

@@ -89,8 +89,8 @@ std::string text_of_store(const store::StoreLook& look) {
         text = fmt::format("{}: {}\n", look.path,
                            look.recovery.never_committed() ? "nothing was committed yet" : "no manifest is whole");
     }
-    text += look.in_use ? fmt::format("  in use by {}\n", describe_holder(look.lock))
-                        : fmt::format("  not in use; job '{}'\n", look.lock.job);
+    text += look.holders.empty() ? fmt::format("  not in use; job '{}'\n", look.lock.job)
+                                 : fmt::format("  in use by {}\n", look.holder_text());
     for (const std::string& problem : problems_of(look)) text += "  " + problem + "\n";
     return text;
 }

@@ -157,18 +157,20 @@ std::string text_of(const Scrub& scrub, const store::TensorStore& store, const s
                                                                      scrub.snapshots.front().name);
     return text + fmt::format(
                       "no tile was written, because not all can be mended. Go back to a kept snapshot in {} "
-                      "({}), or put a copy of the directory in its place\n",
+                      "({}), or put a copy of the directory in its place; where the generation before is still whole, "
+                      "the next training goes on from it by itself\n",
                       folder, newest);
 }
 
 // To mend it; where that is refused because of damage, to say at least what is damaged and what is whole.
 store::OpenStore open_to_scrub(const CkptRequest& request, Scrub& scrub, Console& console) {
     const std::vector<std::string> directories = directories_of(request.directory, request.also);
-    const store::SharedRemedies remedies = remedies_of_scrub(directories);
+    const store::SharedRemedies remedies =
+        remedies_of_scrub({.directories = directories, .snapshots = request.snapshot_folder});
     try {
         store::OpenStore opened = store::OpenStore::find(directories, store::Sharing::exclusive, remedies);
         scrub.manifests = repair_manifests(opened.directory(), aio::default_deadline, told_to(console));
-        open_locked(opened, console);
+        open_locked(opened, console, {.replaced = true});  // all is verified, and mended, before the next commit
         return opened;
     } catch (const Error& error) {
         if (error.code() != ExitCode::storage) throw;

@@ -45,8 +45,7 @@ std::string snapshot_path(const CkptRequest& request) {
 void refuse_if_in_use(const std::string& path, const std::string& remedy) {
     const auto look = look_at_store(path);
     if (!look || !look->in_use) return;
-    throw Error(ExitCode::storage,
-                fmt::format("{}: the store is in use by {}; {}", path, describe_holder(look->lock), remedy));
+    throw Error(ExitCode::storage, fmt::format("{}: the store is in use by {}; {}", path, look->holder_text(), remedy));
 }
 
 std::vector<std::string> directories_of(const std::string& path, const std::vector<std::string>& also) {
@@ -55,17 +54,19 @@ std::vector<std::string> directories_of(const std::string& path, const std::vect
     return paths;
 }
 
-void open_locked(store::OpenStore& locked, Console& console) {
+void open_locked(store::OpenStore& locked, Console& console, store::OpenOptions options) {
     store::StoreIoOptions io;
     io.limits.in_flight.read_bytes = in_flight_bytes;
     locked.start_io(io);
-    locked.open({.waiting = told_to(console)});
+    options.waiting = told_to(console);
+    locked.open(std::move(options));
 }
 
 store::OpenStore open_store(const CkptRequest& request, Console& console) {
     const std::vector<std::string> directories = directories_of(request.directory, request.also);
     store::OpenStore opened =
-        store::OpenStore::find(directories, store::Sharing::shared, remedies_of_store(directories));
+        store::OpenStore::find(directories, store::Sharing::shared,
+                               remedies_of_store({.directories = directories, .snapshots = request.snapshot_folder}));
     open_locked(opened, console);
     return opened;
 }

@@ -26,7 +26,7 @@ void refuse_if_in_use(const std::string& path, const std::string& remedy);
 std::vector<std::string> directories_of(const std::string& path, const std::vector<std::string>& also);
 // Gives a store that is locked an Io for reading all of it, and opens it; tells the console what is waited for. Throws
 // Error as OpenStore.
-void open_locked(store::OpenStore& locked, Console& console);
+void open_locked(store::OpenStore& locked, Console& console, store::OpenOptions options = {});
 // The request's own store, for reading; the snapshot in `path`. Throw Error as StoreDirectory::find() and OpenStore.
 store::OpenStore open_store(const CkptRequest& request, Console& console);
 store::OpenStore open_snapshot(const std::string& path, Console& console);

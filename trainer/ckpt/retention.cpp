@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -31,9 +32,9 @@ std::optional<std::uint64_t> step_of(const std::string& name) {
     return step_name(step) == name ? std::optional(step) : std::nullopt;  // "step-007" is somebody's own name
 }
 
-// Where nothing else is there. A kill fell between the making of the lock file and its words: nothing was copied yet.
-// Whoever is about to write them holds it.
-bool remove_empty_lock(const std::string& directory) {
+// Where nothing else is there. A kill or a power cut fell between the making of the lock file and the end of its words:
+// nothing was copied yet. Whoever is about to write them holds it.
+bool remove_unfinished_lock(const std::string& directory) {
     std::error_code unknown;
     int entries = 0;
     for (const auto& entry : std::filesystem::directory_iterator(directory, unknown)) {
@@ -43,8 +44,11 @@ bool remove_empty_lock(const std::string& directory) {
     const std::string lock = directory + "/" + store::StoreDirectory::lock_name;
     const store::Descriptor file(::open(lock.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat status {};
-    return !unknown && entries == 1 && file && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&
-           status.st_size == 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(lock.c_str()) == 0;
+    if (unknown || entries != 1 || !file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+    std::array<char, store::lock_file_bytes> text{};
+    const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
+    return got >= 0 && store::is_unfinished_lock({text.data(), static_cast<std::size_t>(got)}) &&
+           ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(lock.c_str()) == 0;
 }
 
 }  // namespace
@@ -85,7 +89,7 @@ int remove_empty_snapshots(const std::string& folder) {
         const std::string path = entry.path().string();
         if (!step_of(entry.path().filename().string())) continue;
         // rmdir() itself refuses what is not empty or no directory.
-        if (::rmdir(path.c_str()) == 0 || (remove_empty_lock(path) && ::rmdir(path.c_str()) == 0)) ++removed;
+        if (::rmdir(path.c_str()) == 0 || (remove_unfinished_lock(path) && ::rmdir(path.c_str()) == 0)) ++removed;
     }
     return removed;
 }

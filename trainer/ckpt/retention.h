@@ -21,8 +21,9 @@ std::vector<store::ListedSnapshot> beyond_retention(const std::vector<store::Lis
 std::vector<store::ListedSnapshot> left_unfinished(const std::vector<store::ListedSnapshot>& snapshots,
                                                    const std::string& job);
 
-// Removes the step-NUMBER directories that have nothing in them, or nothing but a lock file without words that nobody
-// holds, as a kill leaves one in the instants after it was made; returns how many. What cannot be looked at stays.
+// Removes the step-NUMBER directories that have nothing in them, or nothing but a lock file without all of its words
+// that nobody holds, as a kill or a power cut leaves one in the instants after it was made; returns how many. What
+// cannot be looked at stays.
 int remove_empty_snapshots(const std::string& folder);
 
 }  // namespace penstock::trainer

@@ -15,11 +15,10 @@ constexpr const char* check_drive = "Check the drive (dmesg, smartctl), then put
 
 class ScrubRemedies : public store::Remedies {
    public:
-    explicit ScrubRemedies(std::vector<std::string> directories) : directories_(std::move(directories)) {}
+    explicit ScrubRemedies(StoreNames names) : names_(std::move(names)) {}
 
     std::string of_damage(const std::string& directory) const override {
-        return fmt::format("{}. --resume-from goes back to a kept snapshot ('penstock ckpt ls {}' lists them)",
-                           Remedies::of_damage(directory), directory);
+        return fmt::format("{}. {}", Remedies::of_damage(directory), going_back(directory));
     }
     std::string of_loss(const std::string& directory) const override {
         return fmt::format(
@@ -27,18 +26,39 @@ class ScrubRemedies : public store::Remedies {
             "from a snapshot with --resume-from",
             check_drive, directory, store::snapshot_folder_name);
     }
+    std::string of_data(const std::string& directory) const override {
+        return fmt::format("{} and makes the file anew; or put a copy of the directory in its place",
+                           going_back(directory));
+    }
+    std::string of_further_directory(const std::string& directory) const override {
+        return fmt::format("{} and makes the directory anew", going_back(directory));
+    }
 
    protected:
     // The store's first directory, and the others behind it.
     std::string scrub_command(const std::string& directory) const {
-        const bool own = std::find(directories_.begin(), directories_.end(), directory) != directories_.end();
-        std::string command = "penstock ckpt scrub " + (own ? directories_.front() : directory);
-        for (std::size_t i = 1; own && i < directories_.size(); ++i) command += " --also " + directories_[i];
-        return command;
+        std::string command = "penstock ckpt scrub " + (is_own(directory) ? names_.directories.front() : directory);
+        for (std::size_t i = 1; is_own(directory) && i < names_.directories.size(); ++i)
+            command += " --also " + names_.directories[i];
+        return command + folder_option(directory);
+    }
+    std::string list_command(const std::string& directory) const {
+        return fmt::format("penstock ckpt ls {}{}", directory, folder_option(directory));
     }
 
    private:
-    std::vector<std::string> directories_;
+    bool is_own(const std::string& directory) const {
+        return std::find(names_.directories.begin(), names_.directories.end(), directory) != names_.directories.end();
+    }
+    std::string folder_option(const std::string& directory) const {
+        const std::string usual = fmt::format("{}/{}", directory, store::snapshot_folder_name);
+        return names_.snapshots.empty() || names_.snapshots == usual ? "" : " --kept " + names_.snapshots;
+    }
+    std::string going_back(const std::string& directory) const {
+        return fmt::format("--resume-from goes back to a kept snapshot ('{}' lists them)", list_command(directory));
+    }
+
+    StoreNames names_;
 };
 
 class StoreRemedies final : public ScrubRemedies {
@@ -47,9 +67,13 @@ class StoreRemedies final : public ScrubRemedies {
 
     std::string of_damage(const std::string& directory) const override {
         return fmt::format(
-            "{}. '{}' mends what a kept snapshot still has; --resume-from goes back to one ('penstock ckpt ls {}' "
+            "{}. '{}' mends what a kept snapshot still has; --resume-from goes back to one ('{}' "
             "lists them)",
-            Remedies::of_damage(directory), scrub_command(directory), directory);
+            Remedies::of_damage(directory), scrub_command(directory), list_command(directory));
+    }
+    std::string of_data(const std::string& directory) const override {
+        return fmt::format("'{}' makes an empty one and mends what a kept snapshot still has; {}",
+                           scrub_command(directory), ScrubRemedies::of_data(directory));
     }
     // What cannot be read can be renamed unread.
     std::string of_manifest(const std::string& directory) const override {
@@ -102,12 +126,12 @@ class SnapshotRemedies final : public store::Remedies {
 
 }  // namespace
 
-store::SharedRemedies remedies_of_store(std::vector<std::string> directories) {
-    return std::make_shared<StoreRemedies>(std::move(directories));
+store::SharedRemedies remedies_of_store(StoreNames names) {
+    return std::make_shared<StoreRemedies>(std::move(names));
 }
 
-store::SharedRemedies remedies_of_scrub(std::vector<std::string> directories) {
-    return std::make_shared<ScrubRemedies>(std::move(directories));
+store::SharedRemedies remedies_of_scrub(StoreNames names) {
+    return std::make_shared<ScrubRemedies>(std::move(names));
 }
 
 store::SharedRemedies remedies_of_snapshot() {

@@ -8,11 +8,15 @@
 
 namespace penstock::trainer {
 
-// Name `penstock ckpt` and the snapshots, which lie in the store's first directory unless another folder was given.
-// `directories` are the store's, as the user gave them, in their order.
-store::SharedRemedies remedies_of_store(std::vector<std::string> directories);
+// What the commands that are named are about, as the user gave it.
+struct StoreNames {
+    std::vector<std::string> directories;  // of the store, in their order
+    std::string snapshots = {};            // folder of the kept ones; empty: "kept" in the first directory
+};
+// Name `penstock ckpt` and the snapshots.
+store::SharedRemedies remedies_of_store(StoreNames names);
 // Of one that is being scrubbed: that is not advised again.
-store::SharedRemedies remedies_of_scrub(std::vector<std::string> directories);
+store::SharedRemedies remedies_of_scrub(StoreNames names);
 // Of a kept snapshot, which can be done without.
 store::SharedRemedies remedies_of_snapshot();
 

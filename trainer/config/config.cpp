@@ -161,7 +161,8 @@ TrainConfig make_config(Settings settings) {
     config.session.snapshots = config.snapshots.planned;
     config.session.names = setting_names();
     config.session.engine.activations_setting = "memory.activations";
-    config.session.remedies = remedies_of_store(config.session.swap_directories);
+    config.session.remedies =
+        remedies_of_store({.directories = config.session.swap_directories, .snapshots = config.snapshots.folder});
     config.session.snapshot_remedies = remedies_of_snapshot();
     return config;
 }

@@ -3,6 +3,7 @@
 #include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "pinned_pool/budget.h"
+#include "swap/directory/snapshot_list.h"
 #include "trainer/ckpt/find_snapshot.h"
 #include "trainer/cli/ckpt_words.h"
 #include "trainer/cli/console.h"
@@ -22,6 +23,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <string_view>
 #include <system_error>
@@ -121,7 +123,8 @@ OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
     const engine::SessionInfo& opened = session_->info();
     if (opened.resumed || config_.durable()) start_.committed = start_.state.step;
     const auto how = opened.resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
-    for (const std::string& line : directory_.adopt(opened.store, how, origin_)) console.warn(line);
+    const LogKin kin = read_log(directory_.log(), start_.state).kin;
+    for (const std::string& line : directory_.adopt(opened.store, how, kin, origin_)) console.warn(line);
     say_start(console);
 }
 
@@ -186,9 +189,12 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
         options.go_back = from_.go_back;
         origin_ = see_store(options.resume_from).origin;
     } else if (!own_.committed) {
-        check_log_of_new_run();
+        if (!from_.go_back) check_log_of_new_run();
         console.info(fmt::format("a new run: nothing is committed in {}", config_.swap_directory()));
     }
+    // What of a store is left whose first directory is gone is given up with it, by who says so.
+    if (!own_.committed && (from_.go_back || !from_.resume_from.empty()))
+        options.lost_store = directory_.store_of_this_place();
     const SwapShares shares = swap_shares(config_.swap_directories);
     if (!shares.note.empty()) console.info(shares.note);
     options.swap_shares = shares.shares;
@@ -204,7 +210,7 @@ void OpenedRun::accept(const store::ClientState& stored, const std::string& plac
         notes_.push_back(
             fmt::format("{} was {} and is {} from step {} on", one.key, one.before, one.now, state.step + 1));
     if (std::string note = note_of_steps(config_.settings, stored); !note.empty()) notes_.push_back(std::move(note));
-    if (place == config_.swap_directory()) check_log(state.step);
+    if (place == config_.swap_directory()) check_log(state);
     if (threads_ > zero::UsableCores::read().count && !contains(from_.change, "run.threads"))
         warnings_.push_back(
             fmt::format("the run was started with {} threads, and this process may use {} cores: --change run.threads "
@@ -238,46 +244,68 @@ RunState OpenedRun::first_state() const {
     return state;
 }
 
-// A place where nothing is committed, and a log of what was: the manifests were emptied, or the disk is not mounted.
-// (Where the log's store is still in another place, the run's directory has refused.)
+// A place where nothing is committed, though log or store.json know of a store: the manifests were emptied, the disk is
+// not mounted, or what was begun in its place has committed nothing yet. (Where the log's store is still in another
+// place, the run's directory has refused.) What holds files of others, the store's directory refuses.
 void OpenedRun::check_log_of_new_run() const {
-    const bool was_here = own_.uuid ? has_log_of_store() : own_.empty && directory_.is_of_some_store();
-    if (from_.go_back || !was_here) return;
-    const std::int64_t reported = read_log(directory_.log(), 0).committed.value_or(0);
-    if (reported == 0) return;
+    if (!own_.empty && !own_.uuid) return;
+    const LogAccount log = read_log(directory_.log(), {.step = std::numeric_limits<std::int64_t>::max()});
+    const std::optional<store::StoreUuid> named = directory_.store_of_this_place();
+    const bool emptied = !own_.empty && directory_.is_of(*own_.uuid);
+    // A scratch run has a log that reports nothing, or ended before its first line.
+    const bool named_alone = named && !emptied && !log.last_step;
+    if (log.committed.value_or(0) == 0 && !named_alone) return;
     const std::string& store = config_.swap_directory();
     const std::string problem =
-        own_.uuid ? fmt::format(
-                        "nothing is committed in {} any more: its manifests were emptied or replaced. Nothing "
-                        "was changed: put them back from where they are whole",
-                        store)
-                  : fmt::format(
-                        "there is no store in {}: it is not mounted, or was moved or removed. Nothing was "
-                        "changed: mount it, or put the directory back",
-                        store);
-    throw Error(ExitCode::storage,
-                fmt::format("{} reports step {} as committed, and {}. --resume-from goes back to a "
-                            "kept snapshot ('penstock ckpt ls {}' lists them), --go-back begins anew.",
-                            directory_.log(), reported, problem, store));
+        emptied ? fmt::format(
+                      "nothing is committed in {} any more: its manifests were emptied or replaced. Nothing "
+                      "was changed: put them back from where they are whole",
+                      store)
+                : fmt::format(
+                      "there is no store in {}{}: it is not mounted, or was moved or removed. Nothing was "
+                      "changed: mount it, or put the directory back",
+                      store, own_.empty ? "" : ", but one that was begun and never committed");
+    const std::string known =
+        named_alone
+            ? fmt::format("run.directory {} is that of store {}", config_.run_directory, store::to_string(*named))
+            : fmt::format("{} reports step {} as committed", directory_.log(), *log.committed);
+    throw Error(ExitCode::storage, fmt::format("{}, and {}. {}", known, problem, what_else_helps()));
+}
+
+// Instead of what is lost.
+std::string OpenedRun::what_else_helps() const {
+    const std::string& folder = config_.snapshots.folder;
+    bool kept = false;
+    try {
+        kept = !store::list_snapshots(folder).empty();
+    } catch (const Error&) {  // a folder that cannot be read helps nobody now
+    }
+    const bool unknown = !directory_.store_of_this_place();
+    return fmt::format(
+        "--resume-from goes back to a kept snapshot{}, --go-back begins anew{}",
+        kept ? fmt::format(" ('penstock ckpt ls {}' lists them)", folder) : " where one was put elsewhere",
+        unknown ? ". If the log is another run's, give this run another run.directory" : "");
 }
 
 // The log's line of a step is written after its commit: a step that it reports was there. One commit can be lost with a
 // damaged tile or manifest, and is computed again with the same result; a store that was put back loses more.
-void OpenedRun::check_log(std::int64_t step) {
-    if (!has_log_of_store()) return;
-    const LogAccount account = read_log(directory_.log(), step);
-    if (account.committed.value_or(0) <= step) return;
+void OpenedRun::check_log(const RunState& state) {
+    const LogAccount account = read_log(directory_.log(), state);
+    if (!own_.uuid || !directory_.may_be_of(*own_.uuid, account.kin)) return;  // it will be put aside
+    if (account.committed.value_or(0) <= state.step) return;
     const std::string found = fmt::format("{} reports step {} as committed, and the newest in {} is step {}",
-                                          directory_.log(), *account.committed, config_.swap_directory(), step);
-    if (from_.go_back || account.one_before.value_or(0) <= step) {
+                                          directory_.log(), *account.committed, config_.swap_directory(), state.step);
+    if (from_.go_back || account.one_before.value_or(0) <= state.step) {
         warnings_.push_back(fmt::format("{}: the steps after it are computed again", found));
         return;
     }
-    throw Error(
-        ExitCode::storage,
-        fmt::format("{}: commits were lost, or an older copy of the directory was put back. Nothing was changed: "
-                    "put the newer one back, or give the later steps up with --go-back.",
-                    found));
+    throw Error(ExitCode::storage,
+                fmt::format("{}: commits were lost, or an older copy of the directory was put back. Nothing was "
+                            "changed: put the newer one back, or give the later steps up with --go-back.{}",
+                            found,
+                            directory_.is_of(*own_.uuid) || account.kin == LogKin::same
+                                ? ""
+                                : " If the log is another run's, give this run another run.directory."));
 }
 
 store::ClientState OpenedRun::client_state(const RunState& state) const {

@@ -55,9 +55,9 @@ class OpenedRun {
     std::vector<Difference> check_settings(const store::ClientState& stored, const RunState& state,
                                            const std::string& place);
     RunState first_state() const;
-    bool has_log_of_store() const { return own_.uuid && directory_.is_of(*own_.uuid); }
-    void check_log(std::int64_t step);
+    void check_log(const RunState& state);
     void check_log_of_new_run() const;
+    std::string what_else_helps() const;
     void check_room_for_activations() const;
     void say_start(Console& console);
     void say_activations(Console& console) const;

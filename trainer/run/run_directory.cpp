@@ -3,12 +3,13 @@
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
 #include "swap/directory/directory_names.h"
+#include "swap/directory/recovery.h"
 #include "swap/directory/store_look.h"
 #include "trainer/ckpt/ckpt_store.h"
-#include "trainer/run/run_log.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -21,30 +22,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string made(const std::string& path) {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error)
-        throw Error(ExitCode::usage, fmt::format("run.directory: cannot make {}: {}; correct the path, or move {} away",
-                                                 path, error.message(), path));
-    return path;
-}
-
 bool same_place(const std::string& one, const std::string& other) {
     std::error_code missing;
     return fs::equivalent(one, other, missing) && !missing;
 }
 
+// Also of what is not there.
 std::string absolute(const std::string& path) {
     std::error_code unknown;
-    const fs::path found = fs::weakly_canonical(path, unknown);
+    const fs::path found = fs::weakly_canonical(fs::absolute(path, unknown), unknown);
     return unknown ? path : found.string();
 }
 
-bool has_nothing(int directory_fd) {
-    std::vector<std::string> names;
-    return store::list_names(directory_fd, names) == 0 &&
-           std::all_of(names.begin(), names.end(), store::may_stand_beside);
+// As a store's own opening sees it: data beside manifests that are missing was committed once.
+bool has_committed(const store::StoreLook& look, int directory_fd) {
+    const auto has = [&](const char* name) { return store::has_name(directory_fd, look.path, name); };
+    if (look.lock.role && look.lock.role->device > 0) return true;
+    if (has(store::data_file_name) && !(has(store::manifest_file_names[0]) && has(store::manifest_file_names[1])))
+        return true;
+    return !look.recovery.never_committed();
 }
 
 }  // namespace
@@ -52,28 +48,68 @@ bool has_nothing(int directory_fd) {
 StoreSeen see_store(const std::string& directory) {
     const store::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd) return {.empty = errno == ENOENT};
+    StoreSeen seen{.empty = store::has_no_store(fd.get())};
     const auto look = store::look_at_store(fd.get(), directory);
-    if (!look) return {.empty = has_nothing(fd.get())};
-    const store::Recovery& found = look->recovery;
-    StoreSeen seen{.uuid = look->lock.uuid, .committed = !found.never_committed()};
-    if (found.newest && found.newest->origin) seen.origin = found.newest->origin->store;
+    if (!look) return seen;
+    seen.uuid = look->lock.uuid;
+    seen.committed = has_committed(*look, fd.get());
+    const std::optional<store::Manifest>& newest = look->recovery.newest;
+    if (newest && newest->origin) seen.origin = newest->origin->store;
     return seen;
 }
 
 RunDirectory::RunDirectory(const std::string& path, const std::string& store_directory)
-    : path_(made(path)), store_directory_(store_directory), file_(this->path("store.json"), PlainFile::Mode::own) {
-    lock();
-    owner_ = read_owner();
-    refuse_if_of_another();
+    : path_(path), store_directory_(store_directory) {
+    try {
+        make();
+        lock();
+        owner_ = read_owner();
+        refuse_if_of_another();
+    } catch (...) {
+        withdraw();
+        throw;
+    }
+}
+
+RunDirectory::~RunDirectory() {
+    if (!adopted_) withdraw();
+}
+
+void RunDirectory::make() {
+    std::error_code error;
+    for (fs::path missing = path_; !missing.empty() && !fs::exists(missing, error) && !error;
+         missing = missing.parent_path())
+        made_directories_.push_back(missing.string());
+    fs::create_directories(path_, error);
+    if (error)
+        throw Error(ExitCode::usage, fmt::format("run.directory: cannot make {}: {}; correct the path, or move {} away",
+                                                 path_, error.message(), path_));
+}
+
+// rmdir() itself refuses what is not empty. Whoever waits for the file's lock sees that it has lost its name.
+void RunDirectory::withdraw() noexcept {
+    if (made_file_ && file_.has_its_name()) ::unlink(file_.path().c_str());
+    for (const std::string& directory : made_directories_) ::rmdir(directory.c_str());
 }
 
 std::string RunDirectory::path(const char* name) const {
     return (fs::path(path_) / name).string();
 }
 
+// Another that was refused may have removed the file meanwhile.
 void RunDirectory::lock() {
-    if (file_.try_lock()) return;
-    // The same run started twice is better told about its store: by the process that has it.
+    const std::string file = path("store.json");
+    do {
+        std::error_code unknown;
+        const bool missing = fs::symlink_status(file, unknown).type() == fs::file_type::not_found;
+        file_ = PlainFile(file, PlainFile::Mode::own);
+        if (!file_.try_lock()) refuse_locked();
+        made_file_ = missing;
+    } while (!file_.has_its_name());
+}
+
+// The same run started twice is better told about its store: by the process that has it.
+void RunDirectory::refuse_locked() const {
     if (see_store(store_directory_).uuid) refuse_if_in_use(store_directory_, "wait until it ends or stop it");
     throw Error(ExitCode::storage, fmt::format("run.directory {}: another process writes its log there ({} is locked); "
                                                "give each run a run.directory of its own",
@@ -89,38 +125,58 @@ std::optional<RunDirectory::Owner> RunDirectory::read_owner() const {
         const auto found = object.find(key);
         return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
     };
-    return Owner{.store = word("store"), .directory = word("directory")};
+    const std::optional<store::StoreUuid> store = store::parse_uuid(word("store"));
+    return store ? std::optional(Owner{.store = *store, .directory = word("directory")}) : std::nullopt;
+}
+
+// Also where the store is gone.
+bool RunDirectory::is_of_this_place() const {
+    return owner_ &&
+           (same_place(owner_->directory, store_directory_) || owner_->directory == absolute(store_directory_));
+}
+
+std::optional<store::StoreUuid> RunDirectory::store_of_this_place() const {
+    return is_of_this_place() ? std::optional(owner_->store) : std::nullopt;
+}
+
+bool RunDirectory::may_be_of(const store::StoreUuid& store, LogKin kin) const {
+    return !owner_ || owner_->store == store || (is_of_this_place() && kin == LogKin::same);
 }
 
 // Of another: its store is somewhere else, and still there. A store that was moved is this run's, one that was copied
 // is not.
 void RunDirectory::refuse_if_of_another() const {
-    if (!owner_ || same_place(owner_->directory, store_directory_)) return;
+    if (!owner_ || is_of_this_place()) return;
     if (!fs::exists(log()) && !fs::exists(summary())) return;
     if (see_store(store_directory_).origin) return;  // no store to train in: the session says so
-    const auto there = see_store(owner_->directory).uuid;
-    if (!there || store::to_string(*there) != owner_->store) return;
+    const StoreSeen there = see_store(owner_->directory);
+    if (there.empty || there.uuid != owner_->store) return;
     throw Error(ExitCode::usage,
                 fmt::format("run.directory {} has the log of the run whose store is {}, and this run's "
                             "store is {}; give this run another run.directory",
                             path_, owner_->directory, store_directory_));
 }
 
-std::vector<std::string> RunDirectory::adopt(const store::StoreUuid& store, Start start,
+std::vector<std::string> RunDirectory::adopt(const store::StoreUuid& store, Start start, LogKin kin,
                                              const std::optional<store::StoreUuid>& origin) {
-    const Owner now{.store = store::to_string(store), .directory = absolute(store_directory_)};
-    const bool known = !owner_ || owner_->store == now.store || (origin && owner_->store == store::to_string(*origin));
+    adopted_ = true;
+    const Owner now{.store = store, .directory = absolute(store_directory_)};
+    const bool of_origin = owner_ && origin && owner_->store == *origin;
+    const bool known = (may_be_of(store, kin) || of_origin) && kin != LogKin::other;
     std::vector<std::string> said;
     if (start == Start::begun || !known) {
-        for (const std::string& file : {log(), summary()}) {
+        // A summary says itself whose it is: this one's stays.
+        const bool own_summary = start == Start::resumed && is_of(store);
+        for (const std::string& file : own_summary ? std::vector{log()} : std::vector{log(), summary()}) {
             if (const std::string kept = set_aside(file); !kept.empty())
                 said.push_back(fmt::format("{} was of another run; it is {} now", file, kept));
         }
     }
     if (owner_ != now) {
-        const std::string text = nlohmann::ordered_json{{"store", now.store}, {"directory", now.directory}}.dump(
-                                     -1, ' ', false, nlohmann::json::error_handler_t::replace) +
-                                 "\n";
+        const std::string text =
+            nlohmann::ordered_json{{"store", store::to_string(now.store)}, {"directory", now.directory}}.dump(
+                -1, ' ', false, nlohmann::json::error_handler_t::replace) +
+            "\n";
         file_.truncate(0);
         file_.write_at(0, std::as_bytes(std::span(text)));
         owner_ = now;

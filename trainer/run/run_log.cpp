@@ -21,6 +21,8 @@ constexpr std::size_t piece_bytes = 1U << 20;
 struct LoggedStep {
     std::int64_t step = 0;
     std::optional<std::int64_t> committed;
+    std::optional<double> loss;
+    std::optional<double> norm;
 };
 
 // Nothing when the line is no whole record.
@@ -32,9 +34,22 @@ std::optional<LoggedStep> parse_line(std::string_view line) {
         if (found == object.end() || !found->is_number_integer()) return std::nullopt;
         return found->get<std::int64_t>();
     };
+    const auto real = [&](const char* key) -> std::optional<double> {
+        const auto found = object.find(key);
+        if (found == object.end() || !found->is_number()) return std::nullopt;
+        return found->get<double>();
+    };
     const auto step = number("step");
     if (!step || *step < 1) return std::nullopt;
-    return LoggedStep{.step = *step, .committed = number("committed")};
+    return LoggedStep{.step = *step, .committed = number("committed"), .loss = real("loss"), .norm = real("grad_norm")};
+}
+
+// Both come from the same number, written so that it reads back to its bits; one of them may be damaged.
+LogKin kin_of(const LoggedStep& logged, const std::optional<double>& loss, const std::optional<double>& norm) {
+    const bool comparable = (logged.loss && loss) || (logged.norm && norm);
+    const bool same = (loss && logged.loss == loss) || (norm && logged.norm == norm);
+    if (!comparable) return LogKin::unknown;
+    return same ? LogKin::same : LogKin::other;
 }
 
 // Takes the lines one after the other.
@@ -110,10 +125,19 @@ LogAccount account_of(const PlainFile& file, std::int64_t limit) {
 
 }  // namespace
 
-LogAccount read_log(const std::string& path, std::int64_t limit) {
+LogAccount read_log(const std::string& path, const RunState& state) {
     std::error_code unknown;
     if (std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found) return {};
-    return account_of(PlainFile(path, PlainFile::Mode::read_ours), limit);
+    const PlainFile file(path, PlainFile::Mode::read_ours);
+    LogAccount account = account_of(file, state.step);
+    for_each_line(file, [&](std::string_view line) {
+        const std::optional<LoggedStep> logged = parse_line(line);
+        if (logged && logged->step == 1 && account.kin == LogKin::unknown)
+            account.kin = kin_of(*logged, state.first_loss, {});
+        if (logged && logged->step == state.step && state.step > 0)
+            account.kin = kin_of(*logged, state.last_loss, state.last_norm);
+    });
+    return account;
 }
 
 RunLog::RunLog(const std::string& path, std::int64_t committed, Begin begin)

@@ -3,6 +3,7 @@
 
 #include "trainer/cli/step_record.h"
 #include "trainer/data/plain_file.h"
+#include "trainer/run/run_state.h"
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,13 @@
 #include <vector>
 
 namespace penstock::trainer {
+
+// Whether a log is that of the run whose state a store has: what its line of the state's step says, or else its first.
+enum class LogKin : std::uint8_t {
+    unknown,  // it has neither line
+    same,
+    other,  // neither loss nor norm is that of the state
+};
 
 // What a log says, read before anything of it is changed. A line counts when it is a whole object of a later step than
 // every line before that counts.
@@ -21,10 +29,11 @@ struct LogAccount {
     bool damaged = false;                    // among them are lines that do not count, or none counts
     std::optional<std::int64_t> committed;   // the newest step that a line that counts reports as committed
     std::optional<std::int64_t> one_before;  // the commit before that, if the log knows it
+    LogKin kin = LogKin::unknown;
 };
-// With the steps up to `limit` kept. Nothing of a file that is not there. Throws Error: usage (cannot be opened),
-// storage.
-LogAccount read_log(const std::string& path, std::int64_t limit);
+// With the steps up to that of `state` kept. Nothing of a file that is not there. Throws Error: usage (cannot be
+// opened), storage.
+LogAccount read_log(const std::string& path, const RunState& state);
 
 // Open for appending while it lives. A line reaches the file in one write, and the disk before the next step begins.
 class RunLog {

@@ -31,6 +31,7 @@ void SnapshotCopier::begin(const std::string& path) {
         copy_ = std::make_unique<store::SnapshotCopy>(*deps_.store, std::move(copy), deps_.memory.span());
     } catch (const std::exception& error) {  // Error, or of std::filesystem
         refused_ = EndedSnapshot{.path = path, .bytes = 0, .problem = error.what()};
+        if (directory_) directory_->withdraw();
         directory_.reset();
     }
 }

@@ -40,6 +40,8 @@ struct CoreOptions {
     // own newest generation.
     std::string resume_from;
     bool go_back = false;
+    // A store whose first directory is lost, and given up: a new one is made over its further directories.
+    std::optional<store::StoreUuid> lost_store;
     // Memory.
     // Hard limit of the pool: weights window, staging, gradients, resident objects; or planned_host_budget.
     std::uint64_t host_budget_bytes = 0;

@@ -118,6 +118,7 @@ class Opening {
                                    .kind = kind(),
                                    .shares = options_.swap_shares,
                                    .origin = origin(),
+                                   .lost = options_.lost_store,
                                    .progress = progress("preparing the swap files"),
                                    .waiting = events_.waiting,
                                    .agree = agree()});

@@ -109,6 +109,7 @@ inline constexpr std::array unwatched_calls{
                   "cannot fail as they are called"},
     UnwatchedCall{"munmap io_destroy io_uring_queue_exit io_uring_unregister_* io_uring_free_probe",
                   "gives back: nobody could do anything about a failure"},
+    UnwatchedCall{"kill", "asks with signal 0 whether a process is there; any failure but ESRCH says that it is"},
     UnwatchedCall{"timerfd_settime", "of a descriptor that is ours it cannot fail"},
     UnwatchedCall{"io_uring_peek_batch_cqe", "reads memory"},
     UnwatchedCall{"cuda*", "registers memory with a device, which stores do not ask for"},

@@ -37,6 +37,14 @@ class LockRebuildTest : public ::testing::Test {
         store::OpenStore made = open(paths);
         commit_blocking(made.io(), made.create({.objects = Exercise::objects()}), {{"step", "7"}});
     }
+    // With bytes in it, which say whose they are.
+    static void fill(const std::vector<std::string>& paths, const std::string& job = "work", std::uint64_t seed = 3) {
+        store::OpenStore made = open(paths, job);
+        ASSERT_FALSE(Exercise(seed).advance(made.io(), made.create({.objects = Exercise::objects()}), 0));
+    }
+    void put_lock_of(const std::string& from, const std::string& to) const {
+        fs::copy_file(lock(from), lock(to), fs::copy_options::overwrite_existing);
+    }
     static void write(const std::string& file, const std::string& text) {
         std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
     }
@@ -123,6 +131,56 @@ TEST_F(LockRebuildTest, NeedsTheManifestsOfOneStore) {
     const TemporaryDirectory empty;
     EXPECT_TRUE(store::rebuild_locks({empty.path()}, "work").empty());
     EXPECT_TRUE(fs::is_empty(empty.path()));
+}
+
+// In a backup that was put together, say.
+TEST_F(LockRebuildTest, MakesTheLockAnewThatIsAnotherStores) {
+    fill({path("store")});
+    const store::StoreUuid uuid = store::StoreDirectory(path("store"), "work").uuid();
+    fill({path("other")});
+    fill({path("job")}, "another job");
+    fill({path("one"), path("two")});
+    for (const char* another : {"other", "job", "one", "two"}) {
+        SCOPED_TRACE(another);
+        fs::remove(lock("store") + ".damaged");
+        put_lock_of(another, "store");
+        const std::string words = refusal([&] { open({path("store")}).open(); });
+        EXPECT_TRUE(has(words, "the manifests beside it are of store " + store::to_string(uuid)) ||
+                    std::string(another) == "two")
+            << words;
+        const std::vector<std::string> lines = store::rebuild_locks({path("store")}, "work");
+        ASSERT_EQ(lines.size(), 1U);
+        EXPECT_TRUE(has(lines[0], "was of store ") && has(lines[0], "device 0 of 1 of store " + store::to_string(uuid)))
+            << lines[0];
+        EXPECT_TRUE(fs::exists(lock("store") + ".damaged"));
+        store::OpenStore again = open({path("store")});
+        EXPECT_EQ(Exercise(3).difference(again.io(), again.open(), 0), "");
+    }
+}
+
+TEST_F(LockRebuildTest, MakesThatOfAFurtherDeviceAnewWhereItsTilesSayWhoseItIs) {
+    fill({path("one"), path("two")});
+    fill({path("other"), path("others second")});
+    fs::copy_file(lock("two"), lock("two") + ".right");
+    for (const char* another : {"others second", "other"}) {
+        put_lock_of(another, "two");
+        EXPECT_TRUE(has(refusal([&] { open({path("one"), path("two")}).open(); }), "is another store's: Put it back"));
+        ASSERT_EQ(store::rebuild_locks({path("one"), path("two")}, "work").size(), 1U);
+        store::OpenStore again = open({path("one"), path("two")});
+        EXPECT_EQ(Exercise(3).difference(again.io(), again.open(), 0), "");
+    }
+}
+
+// A directory that is given by mistake keeps its lock.
+TEST_F(LockRebuildTest, LeavesALockWhoseTilesAreNotTheStores) {
+    fill({path("one"), path("two")});
+    fill({path("other"), path("others second")}, "work", 4);
+    EXPECT_TRUE(store::rebuild_locks({path("one"), path("others second")}, "work").empty());
+    EXPECT_TRUE(store::rebuild_locks({path("two"), path("one")}, "work").empty()) << "the wrong order";
+    fs::copy_file(path("other") + "/manifest.0", path("one") + "/manifest.0", fs::copy_options::overwrite_existing);
+    fs::copy_file(path("other") + "/manifest.1", path("one") + "/manifest.1", fs::copy_options::overwrite_existing);
+    EXPECT_TRUE(store::rebuild_locks({path("one"), path("two")}, "work").empty()) << "the lock is right, they are not";
+    for (const char* name : {"one", "two", "other", "others second"}) EXPECT_FALSE(fs::exists(lock(name) + ".damaged"));
 }
 
 }  // namespace

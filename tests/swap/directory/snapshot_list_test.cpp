@@ -223,7 +223,9 @@ TEST_F(SnapshotListTest, TheHolderOfADirectoryIsSeenWithoutItsLock) {
     {
         const store::StoreDirectory reader = store::StoreDirectory::find(folder + "/a", store::Sharing::shared);
         EXPECT_FALSE(look(folder + "/a")->in_use);
+        EXPECT_EQ(look(folder + "/a")->holders, (std::vector<store::LockHolder>{{.pid = ::getpid()}}));
     }
+    EXPECT_TRUE(look(folder + "/a")->holders.empty());
     EXPECT_FALSE(look(folder));
 }
 

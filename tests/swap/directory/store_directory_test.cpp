@@ -148,6 +148,10 @@ TEST_F(StoreDirectoryTest, AStartThatWasInterruptedBeforeItSignedIsTakenOver) {
     EXPECT_EQ(refusal(), "accepted");
     put("lock", std::string(512, '\0'));  // the length reached the disk, the text did not
     EXPECT_EQ(refusal(), "accepted");
+    put("lock", text("lock").substr(0, 60));  // nor all of the text
+    expect_in("before its lock was written",
+              refusal_of(ExitCode::storage, [&] { store::StoreDirectory::find(path(), store::Sharing::shared); }));
+    EXPECT_EQ(refusal(), "accepted");
     put("lock", "");
     put("data", "x");
     expect_in("'data'", refusal());
@@ -199,6 +203,89 @@ TEST_F(StoreDirectoryTest, ARoleOutlivesTheProcess) {
     const store::StoreDirectory again(path(), "job");
     EXPECT_EQ(again.role(), role);
     EXPECT_EQ(again.content(), store::DirectoryContent::committed);
+}
+
+TEST_F(StoreDirectoryTest, WhatIsWithdrawnLeavesNothingThatItMade) {
+    {
+        store::StoreDirectory directory(path(), "job");
+        directory.withdraw();
+    }
+    EXPECT_NE(::access(path().c_str(), F_OK), 0);
+    ASSERT_EQ(::mkdir(path().c_str(), 0755), 0);
+    for (const char* left : {"", "penstock store dir"}) {  // by a start that was interrupted
+        put("lock", left);
+        store::StoreDirectory directory(path(), "job");
+        put(aio::profile_name, "measured");
+        directory.withdraw();
+        EXPECT_NE(::access(file("lock").c_str(), F_OK), 0);
+        EXPECT_EQ(text(aio::profile_name), "measured");
+    }
+    { const store::StoreDirectory directory(path(), "job"); }
+    {
+        store::StoreDirectory again(path(), "job");  // whose lock is another's work
+        again.withdraw();
+    }
+    EXPECT_EQ(::access(file("lock").c_str(), F_OK), 0);
+}
+
+TEST_F(StoreDirectoryTest, ADirectoryThatBecameAStoresIsNotWithdrawn) {
+    {
+        store::StoreDirectory directory(path(), "job");
+        directory.assign({.store = directory.uuid(), .device = 0, .device_count = 1});
+        directory.withdraw();
+    }
+    EXPECT_EQ(::access(file("lock").c_str(), F_OK), 0);
+}
+
+TEST_F(StoreDirectoryTest, ARefusalNamesTheReadersOfNow) {
+    { const store::StoreDirectory directory(path(), "job"); }
+    std::array<int, 2> ready{};
+    ASSERT_EQ(::pipe(ready.data()), 0);
+    std::array<pid_t, 2> readers{};
+    for (pid_t& reader : readers) {
+        reader = ::fork();
+        if (reader == 0) {
+            const store::StoreDirectory directory = store::StoreDirectory::find(path(), store::Sharing::shared);
+            static_cast<void>(!::write(ready[1], "x", 1));
+            for (;;) ::pause();
+        }
+        char byte = 0;
+        ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    }
+    const std::string message = refusal();
+    for (const pid_t reader : readers) {
+        expect_in("process " + std::to_string(reader) + " (", message);
+        ::kill(reader, SIGKILL);
+        ::waitpid(reader, nullptr, 0);
+    }
+    expect_in(", which reads it", message);
+    EXPECT_EQ(message.find(" since "), std::string::npos) << "the last writer's words: " << message;
+    EXPECT_EQ(refusal(), "accepted");
+    ::close(ready[0]);
+    ::close(ready[1]);
+}
+
+// A child that outlives its parent has the parent's lock.
+TEST_F(StoreDirectoryTest, ARefusalSaysWhenTheHolderHasEndedAndLeftSomethingRunning) {
+    std::array<int, 2> ready{};
+    ASSERT_EQ(::pipe(ready.data()), 0);
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        const store::StoreDirectory directory(path(), "job");
+        const pid_t left = ::fork();
+        if (left == 0)
+            for (;;) ::pause();
+        static_cast<void>(!::write(ready[1], &left, sizeof left));
+        ::_exit(0);  // no destructor gives the lock up
+    }
+    pid_t left = 0;
+    ASSERT_EQ(::read(ready[0], &left, sizeof left), static_cast<ssize_t>(sizeof left));
+    ::waitpid(holder, nullptr, 0);
+    const std::string message = refusal();
+    ::kill(left, SIGKILL);
+    expect_in("what process " + std::to_string(holder) + ", which has ended, left running", message);
+    ::close(ready[0]);
+    ::close(ready[1]);
 }
 
 }  // namespace

@@ -103,5 +103,28 @@ TEST(LockText, WordsThatNobodyCouldHaveWrittenAreNotShownAndNotWrittenAgain) {
     EXPECT_FALSE(store::parse_lock(with(job, "job: \x1b[2J")));
 }
 
+TEST(LockText, WhatAStartLeftBeforeItsEndIsKnownAndNothingElse) {
+    const std::string file = lock_file(example());
+    const std::string text = format(example());
+    for (const std::size_t bytes : {0UL, 1UL, 17UL, 34UL, 35UL, 36UL, 99UL}) {
+        EXPECT_TRUE(store::is_unfinished_lock(file.substr(0, bytes))) << bytes;
+        EXPECT_TRUE(store::is_unfinished_lock(file.substr(0, bytes) + std::string(64, '\0'))) << bytes;
+    }
+    EXPECT_TRUE(store::is_unfinished_lock(std::string(store::lock_file_bytes, '\0')));
+    EXPECT_FALSE(store::is_unfinished_lock(file));
+    EXPECT_FALSE(store::is_unfinished_lock(file.substr(0, 400))) << "whose it is has been said";
+    EXPECT_FALSE(store::is_unfinished_lock(text)) << "an older program's";
+    EXPECT_FALSE(store::is_unfinished_lock(std::string(store::lock_text_bytes, '\0') + text)) << "one copy is whole";
+    for (const char* others : {"pid 17\n", "penstock store directory, format 2\n", "\n"})
+        EXPECT_FALSE(store::is_unfinished_lock(others)) << others;
+}
+
+TEST(LockText, AUuidIsReadAsItIsWritten) {
+    EXPECT_EQ(store::parse_uuid(store::to_string(example().uuid)), example().uuid);
+    for (const char* not_one : {"", "00112233-4455-6677-8899-aabbccddeef", "00112233x4455-6677-8899-aabbccddeeff",
+                                "0011223g-4455-6677-8899-aabbccddeeff"})
+        EXPECT_FALSE(store::parse_uuid(not_one)) << not_one;
+}
+
 }  // namespace
 }  // namespace penstock::testing

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <functional>
+#include <utility>
 
 namespace penstock::testing {
 namespace {
@@ -109,6 +111,76 @@ TEST_F(CkptTest, ScrubReportsWhereItMayNotMend) {
     const CkptEnded ended = ckpt({"scrub", path});
     EXPECT_TRUE(contains(ended.output, "3 were damaged")) << ended.output << ended.errors;
     EXPECT_TRUE(contains(ended.output, "best")) << ended.output;
+}
+
+// All that was lost is in the snapshot: one call has it again.
+TEST_F(CkptTest, ScrubMendsAllAtOnceWhatASnapshotHas) {
+    ASSERT_EQ(ckpt({"keep", path, "best"}).code, 0);
+    const std::pair<const char*, std::function<void()>> losses[] = {
+        {"emptied", [&] { std::filesystem::resize_file(path + "/data", 0); }},
+        {"cut", [&] { std::filesystem::resize_file(path + "/data", 10'000); }},
+        {"removed", [&] { std::filesystem::remove(path + "/data"); }},
+        {"with its lock",
+         [&] {
+             std::filesystem::resize_file(path + "/data", 0);
+             std::filesystem::resize_file(path + "/lock", 0);
+         }},
+        {"with a manifest",
+         [&] {
+             std::filesystem::remove(path + "/data");
+             std::filesystem::remove(path + "/manifest.0");
+         }},
+    };
+    for (const auto& [name, lose] : losses) {
+        SCOPED_TRACE(name);
+        lose();
+        const CkptEnded ended = ckpt({"scrub", path, "--job", "test", "--json"});
+        ASSERT_EQ(ended.code, 0) << ended.errors << ended.output;
+        EXPECT_EQ(ended.object()["mended"], true);
+        expect_store([&](aio::Io& io, store::TensorStore& store) { EXPECT_EQ(difference(io, store, first), ""); });
+    }
+}
+
+TEST_F(CkptTest, ScrubOverSeveralDirectoriesMendsAllAtOnce) {
+    const std::string one = scratch.file("one"), two = scratch.file("two");
+    {
+        store::OpenStore made({one, two}, "test");
+        made.start_io({});
+        MovingStore moving(made.io(), made.create({.objects = MovingStore::objects()}), 1);
+        EXPECT_FALSE(moving.round());
+        first = moving.committed();
+    }
+    ASSERT_EQ(ckpt({"keep", one, "best", "--also", two}).code, 0);
+    for (const bool removed : {false, true}) {
+        for (const char* name : {"/lock", "/data"}) {
+            removed ? static_cast<void>(std::filesystem::remove(two + name))
+                    : std::filesystem::resize_file(two + name, 0);
+        }
+        const CkptEnded ended = ckpt({"scrub", one, "--also", two, "--json"});
+        ASSERT_EQ(ended.code, 0) << ended.errors << ended.output;
+        EXPECT_EQ(ended.object()["mended"], true);
+        store::OpenStore again({one, two}, "test");
+        again.start_io({});
+        EXPECT_EQ(difference(again.io(), again.open({.verify = store::VerifyScope::all}), first), "");
+    }
+}
+
+TEST_F(CkptTest, ScrubMakesTheLockAnewThatIsAnotherStores) {
+    const std::string other = scratch.file("other");
+    {
+        store::OpenStore made({other}, "test");
+        made.start_io({});
+        commit_blocking(made.io(), made.create({.objects = MovingStore::objects()}), {});
+    }
+    std::filesystem::copy_file(other + "/lock", path + "/lock", std::filesystem::copy_options::overwrite_existing);
+    const CkptEnded refused = ckpt({"verify", path});
+    EXPECT_EQ(refused.code, 4);
+    EXPECT_TRUE(contains(refused.errors, "'penstock ckpt scrub " + path + "' makes it anew")) << refused.errors;
+    const CkptEnded ended = ckpt({"scrub", path, "--job", "test", "--json"});
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    EXPECT_EQ(ended.object()["locks"].size(), 1U);
+    EXPECT_EQ(ended.object()["whole"], true);
+    expect_store([&](aio::Io& io, store::TensorStore& store) { EXPECT_EQ(difference(io, store, first), ""); });
 }
 
 }  // namespace

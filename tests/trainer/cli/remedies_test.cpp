@@ -12,7 +12,7 @@ bool has(const std::string& text, const std::string& words) {
 }
 
 TEST(Remedies, OfTheProgramNameItsToolsAndThoseOfTheLibraryNone) {
-    const store::SharedRemedies kept = trainer::remedies_of_store({"/nvme/swap"});
+    const store::SharedRemedies kept = trainer::remedies_of_store({.directories = {"/nvme/swap"}});
     const store::Remedies& ours = *kept;
     EXPECT_TRUE(has(ours.of_damage("/nvme/swap"), "smartctl"));
     EXPECT_TRUE(has(ours.of_damage("/nvme/swap"), "'penstock ckpt scrub /nvme/swap'"));
@@ -28,7 +28,7 @@ TEST(Remedies, OfTheProgramNameItsToolsAndThoseOfTheLibraryNone) {
 }
 
 TEST(Remedies, OfAStoreOverSeveralDirectoriesCanBeTypedAsTheyAre) {
-    const store::SharedRemedies ours = trainer::remedies_of_store({"a/swap", "b/swap"});
+    const store::SharedRemedies ours = trainer::remedies_of_store({.directories = {"a/swap", "b/swap"}});
     for (const std::string directory : {"a/swap", "b/swap"}) {
         EXPECT_TRUE(has(ours->of_lock(directory), "'penstock ckpt scrub a/swap --also b/swap'"));
         EXPECT_TRUE(has(ours->of_manifest(directory), "'penstock ckpt scrub a/swap --also b/swap'"));
@@ -36,10 +36,24 @@ TEST(Remedies, OfAStoreOverSeveralDirectoriesCanBeTypedAsTheyAre) {
     EXPECT_TRUE(has(ours->of_damage("a/swap"), "'penstock ckpt scrub a/swap --also b/swap'"));
 }
 
-TEST(Remedies, WhileScrubbingDoNotAdviseToScrub) {
-    const store::SharedRemedies ours = trainer::remedies_of_scrub({"swap"});
+TEST(Remedies, NameTheFolderOfTheSnapshotsWhereItIsNotTheUsualOne) {
+    const store::SharedRemedies usual =
+        trainer::remedies_of_store({.directories = {"a/swap"}, .snapshots = "a/swap/kept"});
+    const store::SharedRemedies ours =
+        trainer::remedies_of_store({.directories = {"a/swap", "b/swap"}, .snapshots = "kept"});
+    EXPECT_FALSE(has(usual->of_damage("a/swap"), "--kept"));
+    const std::string scrub = "'penstock ckpt scrub a/swap --also b/swap --kept kept'";
+    for (const std::string& words : {ours->of_damage("a/swap"), ours->of_data("a/swap"), ours->of_lock("b/swap")})
+        EXPECT_TRUE(has(words, scrub)) << words;
     for (const std::string& words :
-         {ours->of_damage("swap"), ours->of_loss("swap"), ours->of_manifest("swap"), ours->of_lock("swap")})
+         {ours->of_damage("a/swap"), ours->of_data("a/swap"), ours->of_further_directory("a/swap")})
+        EXPECT_TRUE(has(words, "('penstock ckpt ls a/swap --kept kept' lists them)")) << words;
+}
+
+TEST(Remedies, WhileScrubbingDoNotAdviseToScrub) {
+    const store::SharedRemedies ours = trainer::remedies_of_scrub({.directories = {"swap"}});
+    for (const std::string& words : {ours->of_damage("swap"), ours->of_loss("swap"), ours->of_manifest("swap"),
+                                     ours->of_lock("swap"), ours->of_data("swap"), ours->of_further_directory("swap")})
         EXPECT_FALSE(has(words, "scrub")) << words;
 }
 

@@ -150,7 +150,7 @@ TEST_F(RunLogs, InWhosePlaceIsADirectoryHaveARemedy) {
     for (const bool reads : {true, false}) {
         const std::string words = refusal_of(ExitCode::usage, [&] {
             if (reads) {
-                static_cast<void>(read_log(path_, 1));
+                static_cast<void>(read_log(path_, RunState{.step = 1}));
             } else {
                 static_cast<void>(RunLog(path_, 1));
             }
@@ -161,14 +161,39 @@ TEST_F(RunLogs, InWhosePlaceIsADirectoryHaveARemedy) {
 }
 
 TEST_F(RunLogs, TellWhatWasReportedAsCommitted) {
-    EXPECT_EQ(read_log(path_, 5).committed, std::nullopt);
+    EXPECT_EQ(read_log(path_, RunState{.step = 5}).committed, std::nullopt);
     testing::write_file(path_, line(1) + line(2) + json_of({.step = 3, .committed = 2}) + "\n" + line(4));
-    EXPECT_EQ(read_log(path_, 1).committed, 4);
-    EXPECT_EQ(read_log(path_, 1).one_before, 2);
+    EXPECT_EQ(read_log(path_, RunState{.step = 1}).committed, 4);
+    EXPECT_EQ(read_log(path_, RunState{.step = 1}).one_before, 2);
     testing::write_file(path_, line(1) + line(2) + line(2) + line(4));
-    EXPECT_EQ(read_log(path_, 1).committed, 4) << "a doubled line does not count, and those after it do";
+    EXPECT_EQ(read_log(path_, RunState{.step = 1}).committed, 4)
+        << "a doubled line does not count, and those after it do";
     testing::write_file(path_, json_of({.step = 1}) + "\n");
-    EXPECT_EQ(read_log(path_, 1).committed, std::nullopt) << "scratch";
+    EXPECT_EQ(read_log(path_, RunState{.step = 1}).committed, std::nullopt) << "scratch";
+}
+
+TEST_F(RunLogs, AreKnownByWhatTheStoreKnowsOfAStep) {
+    const auto logged = [](std::int64_t step, double loss, double norm) {
+        return json_of({.step = step, .committed = step, .loss = loss, .gradient_norm = norm}) + "\n";
+    };
+    testing::write_file(path_, logged(1, 5.1, 0.25) + logged(2, 1.0 / 3, 0.1) + logged(3, 9, 9));
+    const RunState state{.step = 2, .first_loss = 5.1, .last_loss = 1.0 / 3, .last_norm = 0.1};
+    const auto kin = [&](const RunState& other) { return read_log(path_, other).kin; };
+    EXPECT_EQ(kin(state), LogKin::same);
+    RunState changed = state;
+    changed.last_loss = 0.3333;
+    EXPECT_EQ(kin(changed), LogKin::same) << "one of the two may be damaged";
+    changed.last_norm = 0.2;
+    EXPECT_EQ(kin(changed), LogKin::other) << "whatever the first line says";
+    changed.last_loss = changed.last_norm = {};
+    EXPECT_EQ(kin(changed), LogKin::unknown);
+    changed.step = 7;
+    EXPECT_EQ(kin(changed), LogKin::same) << "the first line";
+    changed.first_loss = 5;
+    EXPECT_EQ(kin(changed), LogKin::other);
+    EXPECT_EQ(kin({.step = 0}), LogKin::unknown);
+    testing::write_file(path_, "");
+    EXPECT_EQ(kin(state), LogKin::unknown);
 }
 
 TEST_F(RunLogs, OfAnotherRunAreSetAside) {
