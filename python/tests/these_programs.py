@@ -46,6 +46,9 @@ PARTS = {
 CROSSINGS = {
     "one carrier": of(takes="carried/2"), "a carrier called twice": of(takes="carried/0", route=(0, 0, 1)),
     "a dataclass": of(takes="one_object/7"), "containers come out": of(gives="containers/2"),
+    "state behind a namespace": of("state_in_closure", gives="containers/3"),
+    "state behind a dataclass": of("state_in_closure", gives="containers/2"),
+    "state behind a user dict": of("state_in_closure", gives="containers/9"),
     "weights come out": of(gives="weights/5"), "views of weights come out": of(gives="weights/0"),
     "functional call": of(call="functional"),
     "functional call with a bias": of(call="functional_with_bias"), "its forward": of(call="its_forward"),
@@ -77,6 +80,8 @@ SCRIPTS = {
     "shapes alone": of(outside=("likes/1",)),
 }
 THESE = {**PARTS, **CROSSINGS, **SCRIPTS}
-# State that nobody can put back: a forward that runs again is noticed.
-REFUSED_WHERE_FORWARDS_RUN_AGAIN = {"an iterator", "state in a closure", "an object's state",
-                                    "an output that a hook keeps", "a dict of dicts"}
+# State that nobody can put back: where a forward runs again, this is noticed.
+REFUSED_WHERE_FORWARDS_RUN_AGAIN = {
+    "an iterator", "state in a closure", "state behind a namespace", "state behind a dataclass",
+    "state behind a user dict", "an output that a hook keeps", "a running statistic", "a dict of dicts",
+    "functional call with a bias"}

@@ -31,16 +31,26 @@ class Unit(Counted):
         return self.gives.pack(x, self)
 
 
+class Projection(Counted, nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.Linear.forward(self, x)
+
+
+class Table(Counted, nn.Embedding):
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return nn.Embedding.forward(self, tokens)
+
+
 class Model(Counted):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.reads_tokens = program.stem in ("tokens", "tied")
-        self.stem = nn.Embedding(CLASSES, WIDTH) if self.reads_tokens else nn.Linear(WIDTH, WIDTH)
+        self.stem = Table(CLASSES, WIDTH) if self.reads_tokens else Projection(WIDTH, WIDTH)
         self.takes = TAKES.make(program.takes)
         self.units = nn.ModuleList(Unit(each, self.takes) for each in program.units)
-        self.shared = nn.Linear(WIDTH, WIDTH)
+        self.shared = Projection(WIDTH, WIDTH)
         self.bias = nn.Parameter(torch.full((WIDTH,), 0.1))
-        self.head = nn.Linear(WIDTH, CLASSES, bias=False)
+        self.head = Projection(WIDTH, CLASSES, bias=False)
         if program.stem == "tied":
             self.head.weight = self.stem.weight
         if program.stem == "aliased":
