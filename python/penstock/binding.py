@@ -113,6 +113,14 @@ class Binding:
             parameter.__class__ = Managed
             raw_data.__set__(parameter, values)
 
+    def give_copies(self, unit: int) -> None:
+        """In the place of the core's memory, until it is released; whoever has them keeps them. REQUIRES: it is bound."""
+        memory = Memory([(each, values.clone()) for each, values in self._there[unit].bound])
+        self._there[unit] = memory
+        self._spans(memory)
+        for parameter, values in memory.bound:
+            raw_data.__set__(parameter, values)
+
     def release(self, unit: int) -> None:
         self._there.pop(unit, None)
         versions = self._versions[unit]
@@ -160,9 +168,13 @@ class Binding:
 
     def weight_at(self, tensor: torch.Tensor) -> tuple[nn.Parameter, int] | None:
         """The parameter in whose memory a tensor begins, and at which byte of it; None where it is other memory."""
-        if tensor.numel() > 0:
+        try:
+            address = tensor.data_ptr()
+        except RuntimeError:  # torch.func's have no memory of their own
+            return None
+        if tensor.numel() > 0 and self.low <= address < self.high:
             for memory in self._there.values():
-                found = memory.parameter_at(tensor.data_ptr())
+                found = memory.parameter_at(address)
                 if found is not None:
                     return found
         return None

@@ -152,12 +152,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
                                                    if key.startswith("fp16.")})
     return Settings(values["gradient_accumulation_steps"], values["gradient_clipping"],
                     values["train_micro_batch_size_per_gpu"], values["dataloader_drop_last"], dtype, scale,
-                    values["steps_per_print"], _activations(values["memory.activations"]), values["memory.graph_budget"])
-
-
-def _activations(word: str) -> Any:
-    """The package recomputes where the program keeps graphs as far as there is room."""
-    return "recompute" if word == "auto" else word
+                    values["steps_per_print"], values["memory.activations"], values["memory.graph_budget"])
 
 
 def _loss_scale(fp16: Mapping[str, Any]) -> LossScale:

@@ -13,7 +13,7 @@ import torch
 from torch.nn.modules import module as modules
 
 from .arguments import Arguments
-from .errors import ModelError, UsageError
+from .errors import UsageError
 from .output import Seen
 from .parameter import Managed
 from .saved_hooks import TakesWeightsOut
@@ -187,16 +187,6 @@ class KeptCall(Call, TakesWeightsOut):
                 held = ref()
                 if held is not None and hasattr(held, "like"):
                     held.tensor = None
-
-    def check_attributes(self) -> None:
-        """Raises ModelError where one is a view of a weight: it would be somebody else's memory. REQUIRES: the visit lasts."""
-        around = self.around.around
-        if around.are_same():
-            return
-        for key, tensor in around.tensors_set_since():
-            if self._binding.weight_at(tensor) is not None:
-                raise ModelError(f"unit '{self.name}' keeps a view of its weight in its attribute '{key}': the weight's memory "
-                                 "is lent until the forward returns. Keep a copy: .detach().clone(), or read the weight anew")
 
     # Private.
     def _odd(self, tensor: torch.Tensor) -> Held | WeightView:

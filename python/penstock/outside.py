@@ -37,7 +37,8 @@ class Outside:
         for name in names:
             self.notes.setdefault(name, operation)
         units = tuple(dict.fromkeys(binding.places[each][0] for each in parameters))
-        if len(units) > 1 or operation in GIVEN_AS_MEMORY:
+        without_hooks = torch.is_grad_enabled() and not saved_hooks.are_enabled()
+        if len(units) > 1 or operation in GIVEN_AS_MEMORY or without_hooks:
             return self._with_copies(parameters, operation, run)
         self.visits.stay(units)
         try:

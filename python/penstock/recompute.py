@@ -39,9 +39,9 @@ class Recompute(TakesWeightsOut):
             heap.give_back_free_pages()
         policy.recomputed()
         visits.enter_again(call)
-        random, put_back = policy.random.now(), call.around.put()
         own = [(each, generators.state_of(each)) for each, _ in call.arguments.generators]
-        required = call.unit.require_gradients()
+        random, required = policy.random.now(), call.unit.require_gradients()
+        put_back = call.around.put()
         try:
             policy.random.set(call.random)
             call.unit.require(call.required)

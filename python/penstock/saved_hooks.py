@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
+from torch.autograd import graph
 from torch.autograd.graph import saved_tensors_hooks
 
 Pack = Callable[[torch.Tensor], Any]
@@ -31,6 +32,9 @@ class Lender(Protocol):
 
     def give_again(self, taken: Any) -> torch.Tensor: ...
 
+    def give_copies(self) -> None:
+        """Weights that are read now are copies from here on: torch is about to keep them without hooks."""
+
 
 class TakesWeightsOut:
     """Its methods are hooks that keep no memory of a lender's weights; `lender` None: of nobody's."""
@@ -43,6 +47,8 @@ class TakesWeightsOut:
 
 _lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
 _enter, _leave = saved_tensors_hooks.__enter__, saved_tensors_hooks.__exit__
+_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_disable = graph.disable_saved_tensors_hooks
 
 
 class _Entered(threading.local):
@@ -64,9 +70,15 @@ class Taken:
         self.lender, self.what = lender, what
 
 
+def is_transformed() -> bool:
+    """Within torch.func.grad, vmap and their like."""
+    return _transform() is not None
+
+
 def watch(lender: Lender) -> None:
     """From now on, as long as it lives."""
     _lenders.add(lender)
+    graph.disable_saved_tensors_hooks = _disabled  # type: ignore[assignment]
     saved_tensors_hooks.__enter__, saved_tensors_hooks.__exit__ = _programs_enter, _programs_leave  # type: ignore[method-assign]
 
 
@@ -134,3 +146,22 @@ def _programs_enter(self: saved_tensors_hooks) -> None:
 
 def _programs_leave(self: saved_tensors_hooks, *args: object) -> None:
     pop()
+
+
+@contextlib.contextmanager
+def _disabled(message: str) -> Iterator[None]:
+    """torch.func refuses to run within any hooks: ours are away meanwhile, the program's are its own affair."""
+    away: list[tuple[Pack, Unpack]] = []
+    while isinstance(owner(), TakesWeightsOut) and not isinstance(owner(), Programs):
+        pair = innermost()
+        assert pair is not None
+        away.append(pair)
+        pop()
+    for lender in list(_lenders) if away else []:
+        lender.give_copies()
+    try:
+        with _disable(message):
+            yield
+    finally:
+        for pair in reversed(away):
+            push(*pair)

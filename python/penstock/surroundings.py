@@ -32,6 +32,7 @@ class Surroundings:
         self.modules = list(module.modules())
         self.attributes = [dict(each.__dict__) for each in self.modules]
         self.buffers = [dict(each._buffers) for each in self.modules]
+        self.parameters = [dict(each._parameters) for each in self.modules]  # functional_call() puts others in their place
         self.roots: list[Any] = []  # what is more than its identity: containers, objects, generators, tensors
         self.has_hooks = any(_is_of_the_program(hook) for each in self.attributes for key in HOOKS
                              for hook in each.get(key, {}).values())
@@ -41,7 +42,8 @@ class Surroundings:
         self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
         self.copied = copied | {id(buffer) for each in self.modules if isinstance(each, nn.modules.batchnorm._NormBase)
                                 for buffer in each._buffers.values()}  # its kernel counts no versions
-        self._dicts = [each.__dict__ for each in self.modules] + [each._buffers for each in self.modules if each._buffers]
+        self._dicts: list[dict[str, Any]] = [each.__dict__ for each in self.modules]
+        self._dicts += [own for each in self.modules for own in (each._buffers, each._parameters) if own]
         self._values = [value for each in self._dicts for value in each.values()]
 
     def are_same(self) -> bool:
@@ -127,15 +129,14 @@ class AsItWas:
         """Gives what brings back what is there now."""
         around = self.around
         now = State(around)
-        attributes = [dict(each.__dict__) for each in around.modules]
-        buffers = [dict(each._buffers) for each in around.modules]
-        _set(around, around.attributes, around.buffers)
+        held = [(dict(each.__dict__), dict(each._buffers), dict(each._parameters)) for each in around.modules]
+        _set(around, zip(around.attributes, around.buffers, around.parameters))
         if self._state is not None:
             self._state.put()
 
         def put_back() -> None:
             now.put()
-            _set(around, attributes, buffers)
+            _set(around, held)
         return put_back
 
 
@@ -169,10 +170,11 @@ def _refill(there: Any, content: Any) -> None:
         (there.extend if isinstance(there, deque) else there.update)(content)
 
 
-def _set(around: Surroundings, attributes: list[dict[str, Any]], buffers: list[dict[str, Any]]) -> None:
-    for module, own, named in zip(around.modules, attributes, buffers):
-        _refill(module.__dict__, own)
-        _refill(module._buffers, named)
+def _set(around: Surroundings, held: Iterable[tuple[dict[str, Any], ...]]) -> None:
+    for module, (attributes, buffers, parameters) in zip(around.modules, held):
+        _refill(module.__dict__, attributes)
+        _refill(module._buffers, buffers)
+        _refill(module._parameters, parameters)
 
 
 def _version(tensor: torch.Tensor) -> int:

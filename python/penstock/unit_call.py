@@ -81,10 +81,16 @@ class UnitCall:
         return self.policy.word_of(self.unit.name) == "keep" and self.visits.binding.resident.issuperset(self.unit.reads)
 
     def _visited(self, call: Call, args: Any, kwargs: Any) -> Any:
-        visits = self.visits
+        visits, around = self.visits, self.surroundings()
+        if not visits.binding.resident.issuperset(self.unit.reads) and saved_hooks.is_transformed():
+            raise ModelError(f"unit '{self.unit.name}' is called within a transform of torch.func, whose graphs keep weights' "
+                             "memory: call the transform within the unit's forward, or keep the unit in memory: "
+                             f"penstock.initialize(resident=['{self.unit.name}'])")
         visits.enter(call)
         try:
-            return self.run(args, kwargs)
+            output = self.run(args, kwargs)
+            self._check_attributes(around)
+            return output
         finally:
             visits.leave(call)
             if visits.kind == "inference" and torch.is_autocast_enabled(self.devices[-1]):
@@ -98,11 +104,11 @@ class UnitCall:
         saved_hooks.push(call.pack, call.unpack)
         try:
             output = self.run(args, kwargs)
-            call.check_attributes()
+            self._check_attributes(call.around.around)
         except BaseException as error:
             call.running = False
             call.never("it raised")
-            if "saved tensor hooks" in str(error) and isinstance(error, RuntimeError):
+            if "saved tensor hooks" in str(error) and type(error) is RuntimeError:
                 raise ModelError(f"unit '{self.unit.name}' does what torch refuses within hooks for saved tensors, by which "
                                  f"weights are taken out of graphs ({error}). Where the unit's weights stay in memory, no "
                                  f"hooks are needed: penstock.initialize(resident=['{self.unit.name}']), with "
@@ -116,6 +122,16 @@ class UnitCall:
         call.finish(output)
         policy.hold(call)
         return output
+
+    def _check_attributes(self, around: Surroundings) -> None:
+        """A view of a weight that outlives the visit would be somebody else's memory."""
+        if around.are_same():
+            return
+        for key, tensor in around.tensors_set_since():
+            if self.visits.binding.weight_at(tensor) is not None:
+                raise ModelError(f"unit '{self.unit.name}' keeps a view of its weight in its attribute '{key}': the weight's "
+                                 "memory is lent until the forward returns. Keep a copy, .detach().clone(), or read the "
+                                 "weight anew")
 
     def _is_view_of_weight(self, value: Any) -> bool:
         return type(value) is torch.Tensor and value.layout is torch.strided and not value.is_nested and (

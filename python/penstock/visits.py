@@ -146,6 +146,8 @@ class Visits:
             where = f" in unit '{call.name}'" if call is not None else ""
             raise UsageError(f"parameter '{binding.names[parameter]}', needed for a gradient{where}, was updated or "
                              "written after the forward of this graph: call backward before engine.step()")
+        if call is None and in_backward():  # of nodes one runs at a time: no call's reads anything now
+            self._this_backward().reads, self.reading = set(), None
         return view.over(self._values(parameter))
 
     def brought(self, view: WeightView) -> torch.Tensor:
@@ -164,6 +166,12 @@ class Visits:
         if call is not None and self.reading is not call and self.binding.place_of(taken.parameter)[0] in call.reads:
             self.arrive(call)
         return self.seen_again(taken, call)
+
+    def give_copies(self) -> None:
+        """What is read now is no more the core's memory, but copies: graphs without hooks have them as they are."""
+        for unit in self._streamed(unit for each in self.open for unit in each.reads):
+            if unit in self._bound:
+                self.binding.give_copies(unit)
 
     def stay(self, units: Visit) -> None:
         """Weights of these are there, beside all that is read now, until go()."""

@@ -211,6 +211,27 @@ def generators_that_it_is_given() -> Training:
     return training(Model)
 
 
+def a_generator_that_it_is_given_and_has() -> Training:
+    class Noise(small.Block):
+        noise: torch.Generator
+
+        def forward(self, x: torch.Tensor, noise: torch.Generator) -> torch.Tensor:
+            return super().forward(x) * torch.rand(W, generator=noise)
+
+    class Model(small.Stack):
+        def __init__(self) -> None:
+            super().__init__(block=Noise)
+            self.noise = torch.Generator().manual_seed(1)
+            for block in self.blocks:
+                block.noise = self.noise
+
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x, self.noise)
+            return x
+    return training(Model)
+
+
 def numpys_generators() -> Training:
     import numpy
 

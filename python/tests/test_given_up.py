@@ -1,6 +1,7 @@
 """Graphs that are given up when memory is short, and recomputed in backward: the bits of plain torch, or an error by name."""
 from __future__ import annotations
 
+import gc
 import logging
 import random
 
@@ -34,6 +35,7 @@ def check(one: Training, **settings):
     found = one.managed(settings=penstock.Settings(accumulation=one.accumulation, **settings))
     differing = differences(one.plain(), found)
     assert not differing, "; ".join(differing)
+    gc.collect()
     assert found.engine.activations.held_bytes == 0
     return found.engine
 
@@ -187,6 +189,11 @@ def test_a_unit_with_hooks_of_the_programs_is_given_up_where_that_was_asked_for_
     assert "unit 'blocks.1': its graph is kept" in caplog.text and "hooks of the program's, which would run twice" in caplog.text
 
 
+class Still(small.Block):
+    def __init__(self):
+        super().__init__(dropout=0.0)
+
+
 def test_a_view_of_a_weight_that_a_unit_keeps_is_an_error_that_names_it():
     class Keeps(small.Block):
         def forward(self, x):
@@ -195,18 +202,39 @@ def test_a_view_of_a_weight_that_a_unit_keeps_is_an_error_that_names_it():
     engine = engine_of(lambda: small.Stack(block=Keeps))
     with pytest.raises(penstock.ModelError, match="'blocks.0' keeps a view of its weight in its attribute 'alias'"):
         small.loss(engine, small.ids())
-
-
-def test_what_torch_refuses_within_hooks_runs_where_weights_stay():
-    class Forces(small.Block):
-        def forward(self, x):
-            return super().forward(x) + torch.func.grad(lambda y: torch.tanh(self.linear(y)).sum())(x.detach())
-    engine = engine_of(lambda: small.Stack(block=Forces))
-    with pytest.raises(penstock.ModelError, match=r"unit 'blocks.0'.*resident=\['blocks.0'\]"):
+    engine.visits.give_up()
+    with torch.no_grad(), pytest.raises(penstock.ModelError, match="'blocks.0' keeps a view of its weight"):
         small.loss(engine, small.ids())
-    one = training(lambda: small.Stack(block=Forces))
-    found = one.managed(settings=penstock.Settings(activations={"blocks.*": "keep"}), resident=["blocks.*"])
-    assert not differences(one.plain(), found)
+
+
+class Forces(small.Block):
+    def forward(self, x):
+        return super().forward(x) + torch.func.grad(lambda y: torch.tanh(self.linear(y)).sum())(x)
+
+
+class Calls(small.Stack):
+    """torch.func around units."""
+
+    def run(self, x):
+        return super().run(x) + torch.func.grad(lambda y: self.blocks[1](y).sum())(x)
+
+
+def test_what_torch_refuses_within_hooks_has_copies_of_weights():
+    def make():
+        return small.Stack(block=Forces)
+    for way in WAYS:
+        check(training(make), **way)
+    found = training(make).managed(settings=penstock.Settings(activations={"blocks.*": "keep"}), resident=["blocks.*"])
+    assert not differences(training(make).plain(), found)
+
+
+def test_a_transform_around_a_unit_is_an_error_but_where_its_weights_stay():
+    def make():
+        return Calls(block=Still)
+    with pytest.raises(penstock.ModelError, match=r"'blocks.1' is called within a transform.*resident=\['blocks.1'\]"):
+        training(make).managed()
+    found = training(make).managed(resident=["blocks.*"])
+    assert not differences(training(make).plain(), found)
 
 
 # A recompute is exact or an error.

@@ -23,9 +23,6 @@ def settings_of(mode: Mode, draw: random.Random) -> penstock.Settings:
     """The settings that ask for a mode; `draw` decides when there is room. The only place that knows them."""
     if mode == "recompute":
         return penstock.Settings(activations="recompute")
-    if not hasattr(penstock.Settings, "room"):  # before there was a default that keeps graphs
-        budget = draw.randrange(20_000) if mode == "room" else None
-        return penstock.Settings(activations="keep", graph_budget_bytes=budget)
     often = draw.choice((0.2, 0.5, 0.9))
     room = (lambda: 0 if draw.random() < often else draw.randrange(1 << 14)) if mode == "room" else (lambda: 1 << 40)
     return penstock.Settings(activations="auto", room=room)

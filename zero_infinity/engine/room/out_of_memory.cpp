@@ -30,8 +30,11 @@ std::string beside(const ComputeMemory& memory, const zero::SettingNames& names)
 }  // namespace
 
 bool is_out_of_memory(const c10::Error& error) {
-    const std::string_view message = error.what_without_backtrace();
-    return on_device(error) || message.find("DefaultCPUAllocator") != std::string_view::npos ||
+    return on_device(error) || says_out_of_memory(error.what_without_backtrace());
+}
+
+bool says_out_of_memory(std::string_view message) {
+    return message.find("DefaultCPUAllocator") != std::string_view::npos ||
            message.find("can't allocate memory") != std::string_view::npos ||
            message.find("could not create a primitive") != std::string_view::npos;  // oneDNN says no more
 }

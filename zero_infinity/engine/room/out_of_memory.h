@@ -8,11 +8,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace penstock::engine {
 
 // Of the host or of a device; torch has a type of error for the second alone.
 bool is_out_of_memory(const c10::Error& error);
+
+// The same of any error's text, for what reaches us as another kind.
+bool says_out_of_memory(std::string_view message);
 
 // What compute held when it was refused more.
 struct ComputeMemory {
