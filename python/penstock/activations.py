@@ -141,7 +141,7 @@ class Activations:
             call = ref()
             if call is None or self.word_of(call.name) != "auto":
                 continue
-            why = call.why_not() or call.why_not_unasked()
+            why = call.why_not()
             if why is None:
                 freed += self.account.bytes_of(call)
                 call.give_up(self._shelf)
@@ -151,7 +151,7 @@ class Activations:
                     lacking, freed = self._lacking(), 0
                     if lacking <= 0:
                         return
-            elif call.why_never is not None or call.why_not_unasked() is not None:
+            elif call.why_never is not None:
                 self._refuse(call.name, why)
         self._give_back()
 

@@ -125,19 +125,15 @@ class KeptCall(Call, TakesWeightsOut):
         if self.is_busy():
             return "it runs"
         if self.why_never is None:
-            if self.arguments.moved():
+            if self._has_hooks():
+                self.never("its modules have hooks of the program's, which would run twice")
+            elif self.arguments.moved():
                 self.never("what it was given was changed in place since")
             elif self.around.moved():
                 self.never("a buffer or attribute was changed in place since")
             elif any(each.layout is not torch.strided or each.is_nested for each in self._tensors()):
                 self.never("it saves a tensor of another layout")
         return self.why_never
-
-    def why_not_unasked(self) -> str | None:
-        """Its recompute would be right, and yet seen: it is given up only where the program asked for that."""
-        if self.around.around.has_hooks or _has_global_hooks():
-            return "its modules have hooks of the program's, which would run twice"
-        return next(filter(None, (each.why_not_unasked() for each in self.live_children())), None)
 
     def give_up(self, shelf: Shelf | None) -> None:
         """What it was given stays, on the shelf where there is one. REQUIRES: why_not() is None."""
@@ -189,6 +185,11 @@ class KeptCall(Call, TakesWeightsOut):
                     held.tensor = None
 
     # Private.
+    def _has_hooks(self) -> bool:
+        """Whatever these do elsewhere, nobody can put back."""
+        return any(each.around.around.has_hooks for each in self._whole()) or bool(
+            modules._global_forward_hooks or modules._global_forward_pre_hooks)
+
     def _odd(self, tensor: torch.Tensor) -> Held | WeightView:
         """A parameter, a view of one, a tensor of another class or layout."""
         view = self._binding.whole(tensor) if isinstance(tensor, Managed) and self._is_bound(tensor) else (
@@ -232,10 +233,6 @@ class KeptCall(Call, TakesWeightsOut):
 
     def _whose_recompute(self) -> KeptCall:
         return self if self.lost_with is None else self.lost_with._whose_recompute()
-
-
-def _has_global_hooks() -> bool:
-    return bool(modules._global_forward_hooks or modules._global_forward_pre_hooks)
 
 
 def _autocast(devices: tuple[str, ...]) -> tuple[tuple[str, bool, torch.dtype], ...]:

@@ -91,7 +91,8 @@ class Outside:
             if type(each) is torch.Tensor and each.layout is torch.strided and binding.weight_at(each) is not None:
                 found = True
                 leaves[at] = each if copied else each.clone()
-                self._given.append((name, leaves[at], leaves[at]._version))
+                if not leaves[at].is_inference():
+                    self._given.append((name, leaves[at], leaves[at]._version))
         return pytree.tree_unflatten(leaves, spec) if found else result
 
     def _refusal(self, name: str, operation: str) -> Exception:

@@ -62,12 +62,12 @@ _entered = _Entered()
 
 
 class Taken:
-    """What a lender took out of the program's hooks."""
+    """What a lender took out of the program's hooks. `counted` is what a checkpoint of torch's has in its place."""
 
-    __slots__ = ("lender", "what")
+    __slots__ = ("lender", "what", "counted")
 
-    def __init__(self, lender: Lender, what: Any) -> None:
-        self.lender, self.what = lender, what
+    def __init__(self, lender: Lender, what: Any, counted: Any) -> None:
+        self.lender, self.what, self.counted = lender, what, counted
 
 
 def is_transformed() -> bool:
@@ -122,12 +122,14 @@ class Programs(TakesWeightsOut):
 
     def __init__(self, hooks: saved_tensors_hooks) -> None:
         self.packs, self.unpacks = hooks.pack_hook, hooks.unpack_hook
+        # A checkpoint stops its recompute behind the last tensor that was saved: it counts weights, too.
+        self._counts = type(hooks).__qualname__ in ("_checkpoint_hook", "_recomputation_hook")
 
     def pack(self, tensor: torch.Tensor) -> Any:
         for lender in _lenders:
             taken = lender.take_out(tensor)
             if taken is not None:
-                return Taken(lender, taken)
+                return Taken(lender, taken, self.packs(torch.empty(0)) if self._counts else None)
         return self.packs(tensor)
 
     def unpack(self, kept: Any) -> torch.Tensor:

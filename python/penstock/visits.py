@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,6 +35,7 @@ class Backward:
     comes to another call's graph."""
 
     reads: set[int] = field(default_factory=set)
+    node: Any = None  # the last one that had a weight of these
 
 
 class Visits:
@@ -124,6 +126,7 @@ class Visits:
         self._begin_backward()
         this = self._this_backward()
         this.reads = {*call.reads, *(unit for each in call.ancestors() for unit in each.reads)}
+        this.node = torch._C._current_autograd_node()
         wanted = self._streamed(call.reads)
         if wanted:
             self._arrive(wanted, self._held())
@@ -148,7 +151,10 @@ class Visits:
                              "written after the forward of this graph: call backward before engine.step()")
         if call is None and in_backward():  # of nodes one runs at a time: no call's reads anything now
             self._this_backward().reads, self.reading = set(), None
-        return view.over(self._values(parameter))
+        values = self._values(parameter)
+        if call is not None and in_backward():
+            self._this_backward().node = torch._C._current_autograd_node()
+        return view.over(values)
 
     def brought(self, view: WeightView) -> torch.Tensor:
         """Of an argument of a call that is recomputed."""
@@ -206,8 +212,12 @@ class Visits:
         """What is read beside the next visit, so far as it is there."""
         if not self.open and not self._backwards:
             return set()
-        late = self._backwards.values() if in_backward() else ()
+        late = [each for task, each in self._backwards.items() if not self._has_left(task, each)] if in_backward() else []
         return {*(unit for each in self.open for unit in each.reads), *(unit for each in late for unit in each.reads)}
+
+    def _has_left(self, task: int, backward: Backward) -> bool:
+        """In the backward that runs now, the node that runs now reads none of them; of others each node goes on."""
+        return task == _backward() and backward.node is not torch._C._current_autograd_node()
 
     def _needed(self) -> set[int]:
         if not self.open and not self._backwards:

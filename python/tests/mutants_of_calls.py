@@ -62,8 +62,10 @@ CALLS = [
     Mutant("a call is given up whatever it was given", "kept_call.py",
            "self.why_never: str | None = self.arguments.why_not", "self.why_never: str | None = None",
            "test_given_up.py::test_a_unit_that_cannot_be_recomputed_is_kept_and_named"),
-    Mutant("hooks of the program's run twice unasked", "activations.py", "call.why_not() or call.why_not_unasked()",
-           "call.why_not()", "test_given_up.py::test_a_unit_with_hooks_of_the_programs_is_given_up_where_that_was_asked_for_alone"),
+    Mutant("hooks of the program's run twice unasked", "kept_call.py", "            if self._has_hooks():", "            if False:",
+           "test_given_up.py::test_a_unit_with_hooks_of_the_programs_is_not_given_up"),
+    Mutant("a checkpoint of the program's does not count weights", "saved_hooks.py", " if self._counts else None)", " if False else None)",
+           "test_given_up.py::test_a_checkpoint_of_the_programs_stops_where_it_does_in_torch"),
     Mutant("a view of a weight may be kept by a unit", "unit_call.py", "            call.check_attributes()\n", "",
            "test_given_up.py::test_a_view_of_a_weight_that_a_unit_keeps_is_an_error_that_names_it"),
     # The recompute.
