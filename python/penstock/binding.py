@@ -1,9 +1,6 @@
 """The parameters of a model, bound to a core's memory while it is there and released while it is not."""
 from __future__ import annotations
 
-import itertools
-import operator
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -17,7 +14,9 @@ from .bits import same_bits
 from .core import Core, What
 from .errors import ModelError, UsageError, some
 from .loans import Loans
+from .memory import Memory
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
+from .structure import Structure
 from .units import Unit
 from .weight_view import WeightView
 
@@ -25,38 +24,6 @@ Place = tuple[int, int]  # the core's unit, and the parameter's index in it
 ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
 LENT = -1  # in the place of a unit: copies of weights that stand in for them
 PLAIN = (torch.Tensor, nn.Parameter, Managed, Borrowed, Released)
-
-
-class Memory:
-    """Where the parameters of a unit lie, at one of its places."""
-
-    def __init__(self, bound: list[tuple[nn.Parameter, torch.Tensor]]) -> None:
-        self.bound = bound
-        self._sorted = sorted(((values.data_ptr(), parameter) for parameter, values in bound), key=lambda each: each[0])
-        self._begins = [begin for begin, _ in self._sorted]
-        self.begin = self._begins[0] if self._begins else 1 << 63
-        self.end = max((values.data_ptr() + values.nbytes for _, values in bound), default=0)
-
-    def parameter_at(self, address: int) -> tuple[nn.Parameter, int] | None:
-        """The one that has the byte at this address, and which of its bytes that is."""
-        if not self.begin <= address < self.end:
-            return None
-        begin, parameter = self._sorted[bisect_right(self._begins, address) - 1]
-        return (parameter, address - begin) if address - begin < parameter.nbytes else None
-
-
-class Structure:
-    """Which modules and parameters a model has, told by identity: 20 ns each."""
-
-    def __init__(self, model: nn.Module) -> None:
-        modules = list(model.modules())
-        self._dicts: list[dict[str, Any]] = [each._modules for each in modules]
-        self._dicts += [each._parameters for each in modules]
-        self._there = [value for each in self._dicts for value in each.values()]
-
-    def is_same(self) -> bool:
-        return sum(map(len, self._dicts)) == len(self._there) and all(
-            map(operator.is_, itertools.chain.from_iterable(map(dict.values, self._dicts)), self._there))
 
 
 class Binding:
@@ -392,6 +359,12 @@ class Binding:
 
     def let_go(self, but: Iterable[Managed]) -> None:
         self.loans.let_go(but)
+
+    def look_whether_there(self, parameter: Managed) -> None:
+        """See parameter.Keeper."""
+        unit, _ = self.places[parameter]
+        if unit not in self._there and unit not in self.resident:
+            parameter.__class__ = Released
 
     def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], object]) -> object:
         if self.gathering and operation == "detach":

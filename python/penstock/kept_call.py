@@ -127,6 +127,8 @@ class KeptCall(Call, TakesWeightsOut):
         if self.why_never is None:
             if self._has_hooks():
                 self.never("its modules have hooks of the program's, which would run twice")
+            elif self.around.around.iterator is not None:
+                self.never(f"its attribute '{self.around.around.iterator}' is an iterator, which cannot be put back")
             elif self.arguments.moved():
                 self.never("what it was given was changed in place since")
             elif self.around.moved():

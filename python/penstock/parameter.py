@@ -28,6 +28,9 @@ raw_gradient: Any = torch._C.TensorBase.grad
 raw_data: Any = torch._C.TensorBase.data
 
 
+BACKWARDS = (torch.autograd.grad, torch.autograd.backward)
+
+
 class Keeper(Protocol):
     """Who knows a parameter's place: the binding."""
 
@@ -43,6 +46,9 @@ class Keeper(Protocol):
 
     def let_go(self, but: Iterable[Managed]) -> None:
         """What was brought between passes, and nobody reads any more, goes again; without `but` all of it."""
+
+    def look_whether_there(self, parameter: Managed) -> None:
+        """Its class says whether its values are."""
 
     def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], Any]) -> Any:
         """Values of these are wanted outside of their units, and by a graph or not: what `run` gives while they are
@@ -116,6 +122,9 @@ class Watched(Managed):
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = getattr(func.__self__, "__name__", name)
+        if func in BACKWARDS:
+            inputs = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Watched)]
+            return _backward(func, args, kwargs, inputs)
         if cls._reads_nothing(name, args, kwargs):
             return _called(func, args, kwargs)
         leaves = pytree.tree_leaves((args, kwargs))
@@ -173,6 +182,19 @@ def _is_meta(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return value.is_meta
     return str(value) == "meta"
+
+
+def _backward(func: Any, args: Any, kwargs: Any, inputs: list[Watched]) -> Any:
+    """A backward to these as its inputs reads none of them, and within it all are watched as ever."""
+    for keeper in dict.fromkeys(each.penstock_keeper for each in inputs):
+        keeper.let_go(())
+    for each in inputs:
+        each.__class__ = Managed  # type: ignore[assignment]
+    try:
+        return func(*args, **kwargs)
+    finally:
+        for each in inputs:
+            each.penstock_keeper.look_whether_there(each)
 
 
 def _called(func: Any, args: Any, kwargs: Any) -> Any:

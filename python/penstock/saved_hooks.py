@@ -32,6 +32,9 @@ class Lender(Protocol):
 
     def give_again(self, taken: Any) -> torch.Tensor: ...
 
+    def hooks_come(self) -> None:
+        """The program's hooks are about to keep tensors."""
+
     def give_copies(self) -> None:
         """Weights that are read now are copies from here on: torch is about to keep them without hooks."""
 
@@ -142,6 +145,8 @@ def _programs_enter(self: saved_tensors_hooks) -> None:
         if _top is None:
             _entered.pairs.append((self.pack_hook, self.unpack_hook))
         return
+    for lender in list(_lenders):
+        lender.hooks_come()
     own = Programs(self)
     push(own.pack, own.unpack)
 

@@ -6,7 +6,7 @@ import copy
 import itertools
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ DEEPEST, MOST = 4, 1000  # of what containers hold
 class Surroundings:
     """Attributes, buffers and containers of a unit's modules, as they are now. One object serves all calls between which
     no attribute was set. `copied`: tensors that calls were seen to change in place; they are copied with each call.
-    `has_hooks`: the program's own, whose effects elsewhere nobody can put back."""
+    `has_hooks`: the program's own, whose effects elsewhere nobody can put back. `iterator`: the name of one."""
 
     def __init__(self, module: nn.Module, copied: frozenset[int] = frozenset()) -> None:
         self.modules = list(module.modules())
@@ -39,6 +39,8 @@ class Surroundings:
         for attributes in self.attributes:
             self.roots += [value for key, value in attributes.items() if key not in OWN and _is_state(value)
                            and (value if isinstance(value, CONTAINERS) and key.startswith("_") else True)]
+        self.iterator = next((key for each in self.attributes for key, value in each.items()
+                              if isinstance(value, Iterator)), None)  # nobody can put it back
         self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
         self.copied = copied | {id(buffer) for each in self.modules if isinstance(each, nn.modules.batchnorm._NormBase)
                                 for buffer in each._buffers.values()}  # its kernel counts no versions

@@ -173,6 +173,11 @@ class Visits:
             self.arrive(call)
         return self.seen_again(taken, call)
 
+    def hooks_come(self) -> None:
+        """What the program has read between passes is not the store's memory, and would not be taken out."""
+        if self.kind is None and in_backward():
+            self.binding.loans.settle()
+
     def give_copies(self) -> None:
         """What is read now is no more the core's memory, but copies: graphs without hooks have them as they are."""
         for unit in self._streamed(unit for each in self.open for unit in each.reads):

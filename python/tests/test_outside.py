@@ -137,6 +137,22 @@ def test_a_forward_that_is_called_without_the_module_reads_its_weights_one_by_on
     training(loss).check(window_bytes=ONE_UNIT)
 
 
+def test_a_backward_to_weights_reads_none_of_them_and_watches_all():
+    def loss(model, batch):
+        inner = inner_of(model)
+        value = small.loss(model, batch)
+        first = torch.autograd.grad(value, [inner.blocks[0].linear.weight, inner.head.weight], retain_graph=True)
+        return value + sum(each.pow(2).sum().detach() for each in first)
+
+    def make():
+        model = small.Checkpointing(reentrant=False)
+        for block in model.blocks:
+            block.dropout.p = 0.0
+        return model
+    training(loss).check(window_bytes=ONE_UNIT)
+    training(loss, make).check(window_bytes=2 * ONE_UNIT)
+
+
 # Between passes.
 def engine_of():
     model = small.Stack()
