@@ -181,7 +181,7 @@ def main():
     parser.add_argument("--commit-steps", type=int, default=1)
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--update-order", default="after_backward", help="of Penstock")
-    parser.add_argument("--activations", choices=["recompute", "keep"], default="recompute", help="of Penstock")
+    parser.add_argument("--activations", choices=["auto", "recompute", "keep"], default="recompute", help="of Penstock")
     parser.add_argument("--graph-budget", type=int, help="bytes of graphs that are kept; without it all are")
     parser.add_argument("--device", default="cpu", help="of all but DeepSpeed: cpu, cuda")
     parser.add_argument("--buffers", type=int, default=22, help="of DeepSpeed's, each as large as the largest parameter: "
