@@ -46,6 +46,7 @@ class Surroundings:
                                 for buffer in each._buffers.values()}  # its kernel counts no versions
         self._dicts: list[dict[str, Any]] = [each.__dict__ for each in self.modules]
         self._dicts += [own for each in self.modules for own in (each._buffers, each._parameters) if own]
+        self._dicts += [each.__dict__[key] for each in self.modules for key in HOOKS if key in each.__dict__]
         self._values = [value for each in self._dicts for value in each.values()]
 
     def are_same(self) -> bool:

@@ -186,6 +186,14 @@ def test_a_unit_with_hooks_of_the_programs_is_not_given_up(caplog):
     assert "unit 'blocks.1': its graph is kept" in caplog.text and "hooks of the program's, which would run twice" in caplog.text
 
 
+def test_a_hook_that_comes_later_is_seen():
+    engine, counted = engine_of(activations="recompute"), []
+    step(engine)
+    engine.module.blocks[1].linear.register_forward_hook(lambda *_: counted.append(1))
+    step(engine)
+    assert len(counted) == 1 and "blocks.1" in engine.activations.refused
+
+
 def test_a_checkpoint_of_the_programs_stops_where_it_does_in_torch():
     """Its recompute draws from a generator of the unit's behind the last tensor that is no weight: so it does in torch."""
     class Draws(small.Block):

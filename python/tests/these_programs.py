@@ -80,6 +80,7 @@ SCRIPTS = {
     "shapes alone": of(outside=("likes/1",)),
 }
 THESE = {**PARTS, **CROSSINGS, **SCRIPTS}
+REFUSED = {"a detached weight that is kept"}  # the README says so
 # State that nobody can put back: where a forward runs again, this is noticed.
 REFUSED_WHERE_FORWARDS_RUN_AGAIN = {
     "an iterator", "state in a closure", "state behind a namespace", "state behind a dataclass",
