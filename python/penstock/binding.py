@@ -240,8 +240,8 @@ class Binding:
     def check_no_step(self, parameter: nn.Parameter, done: str) -> None:
         if self.core.begun is not None:
             raise UsageError(f"parameter '{self.names[parameter]}' was {done} while step {self.core.begun} is under "
-                             "way, whose units are updated within backward: do so after engine.step(), or take "
-                             "update_order 'deferred'")
+                             "way, whose units are updated within backward: do so after engine.step(), or say "
+                             "Store(update_order='deferred')")
 
     # A step whose units are updated within backward.
     def begin_completing(self) -> None:

@@ -191,7 +191,9 @@ class NothingToTrain(Optimizer):
     """In its place, of a model that is opened for forwards alone."""
 
     def __init__(self) -> None:
-        self.param_groups, self.defaults, self.state = [], {}, {}
+        self._ready = False
+        self.param_groups, self.defaults = [], {}
+        self._state: Any = {}
         self.updates, self.report, self.loss_scale = 0, None, None
         self.client_state, self.extra, self.told = dict, lambda: None, lambda _: None
 

@@ -385,6 +385,19 @@ def test_a_graph_from_before_an_update_is_an_error():
 
 
 @pytest.mark.afterwards
+def test_a_graph_of_torchs_own_from_before_an_update_is_an_error():
+    """Of a unit whose weights stay where they are, and whose graph is never given up."""
+    model = small.Stack()
+    engine = penstock.initialize(model, adamw(model.parameters()), core=core_of(), resident=["*"],
+                                 settings=penstock.Settings(activations="keep"))[0]
+    stale = small.loss(engine, small.ids())
+    engine.backward(small.loss(engine, small.ids(1)))
+    engine.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        stale.backward()
+
+
+@pytest.mark.afterwards
 def test_a_graph_outlives_its_pass():
     """What ends a pass takes weights away; the graph brings them again."""
     engine, plain = engine_of(), small.Stack()
