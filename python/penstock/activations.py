@@ -38,7 +38,7 @@ class Activations:
         self.calls = self.given_up = self.recomputes = 0
         self.refused: dict[str, str] = {}  # units, and why a call of them could not be given up
         self.bytes_of: dict[str, int] = {}  # of each unit's largest graph
-        self._word, self._of_units, self._room, self._shelf, self._tell = word, dict(of_units or {}), room, shelf, tell
+        self._word, self._of_units, self._room, self._shelf, self.tell = word, dict(of_units or {}), room, shelf, tell
         self._kept: dict[int, weakref.ref[KeptCall]] = {}  # oldest first; without calls within calls
         self._before = (0, 0)  # calls, given up: at the end of the last pass
         self._told_share, self._unequal_told = 0.0, False
@@ -100,10 +100,10 @@ class Activations:
         self._before = self.calls, self.given_up
         share = given_up / calls if calls else 0.0
         if share > 2 * self._told_share:
-            self._tell(f"memory is short: graphs of {given_up} of {calls} calls of units were given up and recomputed in "
+            self.tell(f"memory is short: graphs of {given_up} of {calls} calls of units were given up and recomputed in "
                        f"backward ({self._why()}). A smaller micro-batch is recomputed less")
         elif share == 0.0 and self._told_share and calls:
-            self._tell("graphs of all calls of units are kept again")
+            self.tell("graphs of all calls of units are kept again")
         else:
             return
         self._told_share = share
@@ -124,7 +124,7 @@ class Activations:
         """A recompute gave values that are close, and not the same; told once."""
         if not self._unequal_told:
             self._unequal_told = True
-            self._tell(f"the forward of unit '{unit}', run again, gave values that are close to those of the first time and "
+            self.tell(f"the forward of unit '{unit}', run again, gave values that are close to those of the first time and "
                        "not the same: kernels of this device add in any order. torch.use_deterministic_algorithms(True) makes "
                        "them equal")
 
@@ -171,7 +171,7 @@ class Activations:
     def _refuse(self, unit: str, why: str) -> None:
         if unit not in self.refused:
             self.refused[unit] = why
-            self._tell(f"unit '{unit}': its graph is kept, because its forward cannot be run again as it was: {why}")
+            self.tell(f"unit '{unit}': its graph is kept, because its forward cannot be run again as it was: {why}")
 
     def _forget(self, key: int) -> None:
         self._kept.pop(key, None)

@@ -74,7 +74,8 @@ class Engine(DeepSpeedsCalls):
         compiled = compiled_in_vain(model, units)
         for unit in units:
             if unit.module is not None:
-                unit.module.__dict__["_compiled_call_impl"] = UnitCall(unit, self.visits, self.activations)
+                call = UnitCall(unit, self.visits, self.activations)
+                unit.module.__dict__.update(_compiled_call_impl=call, compile=call.compile)
         model.register_forward_pre_hook(self._model_is_called)
         model.register_forward_hook(self._model_was_called, always_call=True)
         copies.note_what_was_installed()

@@ -17,7 +17,7 @@ from . import generators
 CONTAINERS = (list, dict, set, deque)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 OWN = frozenset({  # what no forward changes
-    "_parameters", "_modules", "_buffers", "_non_persistent_buffers_set", "_compiled_call_impl", "_state_dict_hooks",
+    "_parameters", "_modules", "_buffers", "_non_persistent_buffers_set", "_compiled_call_impl", "compile", "_state_dict_hooks",
     "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"})
 NOT_OF_THE_PROGRAM = ("torch.", "builtins", "functools", "transformers.", "typing", "weakref", "threading", "_thread")
 DEEPEST, MOST = 4, 1000  # of what containers hold

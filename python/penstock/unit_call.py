@@ -58,6 +58,10 @@ class UnitCall:
             return output
         return replaced(output, self._is_view_of_weight, torch.clone)
 
+    def compile(self, *_: Any, **__: Any) -> None:
+        """In the place of the module's: a compiled call would take the place of the visit."""
+        self.policy.tell(in_vain([self.unit.name]))
+
     def require_gradients(self) -> list[bool]:
         """Of the parameters that it reads, now."""
         with torch._C.DisableTorchFunctionSubclass():
@@ -151,8 +155,11 @@ def compiled_in_vain(model: nn.Module, units: list[Unit]) -> str | None:
     names = [unit.name for unit in units if unit.module is not None and _call_is_compiled(unit.module)]
     if _call_is_compiled(model) or type(model).__name__ == "OptimizedModule":
         names.insert(0, "the model")
-    if not names:
-        return None
+    return in_vain(names) if names else None
+
+
+def in_vain(names: list[str]) -> str:
+    """Of what is compiled as a whole."""
     return (f"compiled as a whole are {some(names)}: they run as they are. What is compiled within units is used: "
             "model.layers[i] = torch.compile(model.layers[i]) before penstock.initialize()")
 

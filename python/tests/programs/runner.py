@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch.utils.checkpoint
+
 import penstock
 
+from . import backwards, calls, parts_graph
 from .managed import Managed, Mode
 from .notes import rendered
 from .nouns import NOUNS  # noqa: F401
@@ -68,14 +71,34 @@ def run(make: Callable[[], World], program: Program) -> Run:
 
 
 def plain_run(program: Program) -> Run | None:
-    """None: it does not count, because plain torch raises or its numbers are no numbers."""
+    """None: it does not count, because plain torch raises, its numbers are no numbers, or torch's own checkpoint changes
+    them: what it runs again is then another forward, of which torch says nothing."""
     one = run(lambda: World(program), program)
     if one.error is not None or any("nan" in line or "inf" in line for line in one.lines if line.startswith("loss")):
         return None
     other = run(lambda: World(program), program)
     if one != other:
         raise AssertionError(f"plain torch is not deterministic: {_difference(one.lines, other.lines)}; {program}")
+    if "checkpoint" in repr(program):
+        with _no_checkpoints():
+            if run(lambda: World(program), program).lines != one.lines:
+                return None
     return one
+
+
+@contextlib.contextmanager
+def _no_checkpoints() -> Iterator[None]:
+    """What is to run within one runs as it is."""
+    def call(function: Callable[..., Any], *args: Any, **_: Any) -> Any:
+        return function(*args)
+    places = (backwards, calls, parts_graph)
+    try:
+        for each in places:
+            each.checkpoint = call  # type: ignore[attr-defined, assignment]
+        yield
+    finally:
+        for each in places:
+            each.checkpoint = torch.utils.checkpoint.checkpoint  # type: ignore[attr-defined]
 
 
 def verdict_of(program: Program, mode: Mode, plain: Run) -> Verdict:
