@@ -71,7 +71,8 @@ Failure current_failure() noexcept {
     } catch (const c10::Error& error) {
         return of_torch(error);
     } catch (const std::exception& error) {
-        if (engine::says_out_of_memory(error.what())) return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
+        if (engine::says_out_of_memory(error.what()))
+            return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
         return {ExitCode::internal, error.what()};
     } catch (...) {
         return {ExitCode::internal, "an unknown exception"};

@@ -2,7 +2,7 @@
 
 #include "aio/profile.h"
 #include "aio/words/error.h"
-#include "swap/directory/disk_place.h"
+#include "swap/format/disk_place.h"
 #include "swap/format/striping.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "aio/profile.h"
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
-#include "swap/directory/disk_place.h"
+#include "swap/format/disk_place.h"
 #include "swap/directory/store_look.h"
 #include "zero_infinity/trace/trace_file.h"
 

@@ -2,7 +2,7 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/descriptor.h"
-#include "swap/directory/disk_place.h"
+#include "swap/format/disk_place.h"
 #include "zero_infinity/trace/trace_json.h"
 
 #include <fcntl.h>

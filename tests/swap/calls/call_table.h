@@ -62,7 +62,7 @@ inline constexpr std::array watched_calls{
     WatchedCall{"gethostname", {ENAMETOOLONG}},
     // Rings.
     WatchedCall{"io_uring_queue_init", {EMFILE, ENOMEM, ENOSYS, EPERM, ENFILE}},
-    WatchedCall{"io_uring_get_probe_ring", {ENOMEM}},
+    WatchedCall{"io_uring_register_probe", {ENOMEM, EPERM}},
     WatchedCall{"io_uring_submit", {EAGAIN, EBUSY, EINTR, ENOMEM}, true},
     WatchedCall{"io_uring_submit_and_wait_timeout", {EAGAIN, EBUSY, EINTR, ENOMEM, ETIME}, true},
     WatchedCall{"io_uring_register_buffers", {ENOMEM, EINTR, EOPNOTSUPP}},

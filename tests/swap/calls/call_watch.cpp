@@ -208,8 +208,8 @@ PENSTOCK_WATCHED(int, closedir, ([directory](int error, auto* behind) {
 
 PENSTOCK_WATCHED(int, io_uring_queue_init, negative, (unsigned entries, struct io_uring* ring, unsigned flags), entries,
                  ring, flags)
-PENSTOCK_WATCHED(io_uring_probe*, io_uring_get_probe_ring, errno_and(static_cast<io_uring_probe*>(nullptr)),
-                 (struct io_uring * ring), ring)
+PENSTOCK_WATCHED(int, io_uring_register_probe, negative,
+                 (struct io_uring * ring, struct io_uring_probe* probe, unsigned count), ring, probe, count)
 PENSTOCK_WATCHED(int, io_uring_submit, negative, (struct io_uring * ring), ring)
 PENSTOCK_WATCHED(int, io_uring_submit_and_wait_timeout, negative,
                  (struct io_uring * ring, io_uring_cqe** first, unsigned count, __kernel_timespec* timeout,

@@ -1,4 +1,4 @@
-#include "swap/directory/disk_place.h"
+#include "swap/format/disk_place.h"
 
 #include <sys/stat.h>
 
