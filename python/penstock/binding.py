@@ -492,6 +492,13 @@ class Binding:
             raise UsageError(f"'{self.names[parameter]}'.grad is not there to be read or replaced: {error}. That is "
                              "Store(gradients='cpu'); to clip, say gradient_clipping") from error
 
+    def check_not_updated(self, parameter: nn.Parameter, operation: str) -> None:
+        """Raises UsageError where a read before the step's end would give the weight of the next step."""
+        if self.places[parameter][0] in self.completed:
+            raise UsageError(f"parameter '{self.names[parameter]}' is read by '{operation}' after its unit was updated, "
+                             "as Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced') does "
+                             "within backward: it would be the next step's; say Store(update_order='deferred')")
+
     def _check_not_completed(self, parameter: nn.Parameter, what: str) -> None:
         if self.places[parameter][0] in self.completed:
             raise UsageError(f"the gradient of '{self.names[parameter]}' {what} after its unit was updated, as "

@@ -34,6 +34,8 @@ class Outside:
         if writes(operation):
             raise self._refusal(names[0], operation)
         self.check()
+        for each in parameters:
+            binding.check_not_updated(each, operation)
         for name in names:
             self.notes.setdefault(name, operation)
         units = tuple(dict.fromkeys(binding.places[each][0] for each in parameters))

@@ -115,6 +115,18 @@ def test_gradients_of_units_that_are_updated_are_not_there(tmp_path):
     assert all(each.grad is None for each in engine.module.parameters())
 
 
+def test_weights_of_units_that_are_updated_are_not_read_before_the_step_ends(tmp_path):
+    engine = open_engine(tmp_path / "store", "in_backward")
+    train(engine, BATCHES[:1])
+    weight = engine.module.blocks[0].linear.weight
+    assert weight.sum().isfinite()
+    engine.backward(small.loss(engine, BATCHES[1]))
+    with pytest.raises(penstock.UsageError, match="read by 'sum' after its unit was updated.*'deferred'"):
+        weight.sum()
+    engine.step()
+    assert weight.sum().isfinite()
+
+
 def test_zero_grad_between_forward_and_backward_is_as_ever(tmp_path):
     engine = open_engine(tmp_path / "store", "in_backward")
     for batch in BATCHES[:3]:
