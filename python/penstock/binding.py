@@ -16,7 +16,7 @@ from .errors import ModelError, UsageError, some
 from .loans import Loans
 from .memory import Memory
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
-from .structure import Structure
+from .structure import structure_of
 from .units import Unit
 from .weight_view import WeightView
 
@@ -62,7 +62,7 @@ class Binding:
             if unit.index is not None:
                 self._adopt(unit)
         self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
-        self._structure = Structure(model)
+        self._structure = structure_of(model)
         self._without_states = [each for each in self.places if not self.learns(each)]
 
     # Memory.
@@ -381,7 +381,7 @@ class Binding:
         self.also_check()
         self.loans.settle()
         self.loans.check_aliases()
-        if not self._structure.is_same():
+        if not self._structure.are_same():
             self._check_structure()
         self._check_trainable()
 
@@ -422,6 +422,7 @@ class Binding:
                 if parameter._version != versions[index] and not self.loans.is_lent(parameter):
                     versions[index] = parameter._version
                     yield parameter
+
     def _spans(self, memory: Memory) -> None:
         self.low, self.high = min(self.low, memory.begin), max(self.high, memory.end)
 

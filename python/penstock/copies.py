@@ -10,13 +10,12 @@ import copy
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from .binding import Binding
 from .errors import ModelError, UsageError
 from .parameter import Managed
-from .visits import Visits
+from .visits import Visits, in_backward
 
 Entries = list[tuple[MutableMapping[Any, Any], list[Any]]]  # mappings, and the keys in them
 ABSENT = object()
@@ -44,7 +43,7 @@ class Copies:
 
     def copy(self, module: nn.Module, memo: dict[int, Any]) -> Any:
         """As copy.deepcopy() gives it. Raises FitError where memory has no room for the weights."""
-        if self._visits.open or torch._C._current_graph_task_id() != -1:
+        if self._visits.open or in_backward():
             raise UsageError(f"a {type(module).__name__} of a managed model was copied within a forward or backward: "
                              "copy it between passes")
         self._visits.end()

@@ -18,16 +18,13 @@ def state_of(value: Any) -> State | None:
         return value.get_state()
     if isinstance(value, random.Random):
         return value.getstate()
-    if type(value).__module__.startswith("numpy"):
-        bits = getattr(value, "bit_generator", None) or getattr(value, "_bit_generator", None)
-        return None if bits is None else copy.deepcopy(bits.state)
-    return None
+    bits = _numpys_bits(value)
+    return None if bits is None else copy.deepcopy(bits.state)
 
 
 def is_one(value: Any) -> bool:
     """A generator of torch's, numpy's or Python's."""
-    return isinstance(value, (torch.Generator, random.Random)) or (
-        type(value).__module__.startswith("numpy") and (hasattr(value, "bit_generator") or hasattr(value, "_bit_generator")))
+    return isinstance(value, (torch.Generator, random.Random)) or _numpys_bits(value) is not None
 
 
 def set_state(value: Any, state: State) -> None:
@@ -36,7 +33,14 @@ def set_state(value: Any, state: State) -> None:
     elif isinstance(value, random.Random):
         value.setstate(state)
     else:
-        (getattr(value, "bit_generator", None) or value._bit_generator).state = state
+        _numpys_bits(value).state = state
+
+
+def _numpys_bits(value: Any) -> Any:
+    """What numpy's generators of both kinds draw from; None of anything else."""
+    if not type(value).__module__.startswith("numpy"):
+        return None
+    return getattr(value, "bit_generator", None) or getattr(value, "_bit_generator", None)
 
 
 class ProgramsGenerators:

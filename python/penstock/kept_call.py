@@ -44,8 +44,7 @@ class KeptCall(Call, TakesWeightsOut):
 
     def __init__(self, unit: UnitCall, parent: Call | None, args: Any, kwargs: Any) -> None:
         super().__init__(unit.unit.name, unit.unit.reads, parent)
-        self.unit, self._visits = unit, unit.visits
-        self.lender = unit.visits
+        self.unit, self.lender = unit, unit.visits
         self._binding = unit.visits.binding
         self.random = unit.policy.random.now()
         self.around = AsItWas(unit.surroundings())
@@ -81,10 +80,11 @@ class KeptCall(Call, TakesWeightsOut):
         return self._odd(tensor)
 
     def unpack(self, held: Held | WeightView) -> torch.Tensor:
-        if self._visits.reading is not self:
-            self._visits.arrive(self)
+        visits = self.unit.visits
+        if visits.reading is not self:
+            visits.arrive(self)
         if held.__class__ is WeightView:
-            return self._visits.seen_again(held, self)
+            return visits.seen_again(held, self)
         if held.tensor is None:  # type: ignore[union-attr]
             self._whose_recompute().recompute()
         tensor = held.tensor  # type: ignore[union-attr]
@@ -96,8 +96,7 @@ class KeptCall(Call, TakesWeightsOut):
 
     def weight_of(self, tensor: torch.Tensor) -> WeightView | None:
         """Which weight's memory it lies in, and how."""
-        binding = self._binding
-        return binding.view_of(tensor)
+        return self._binding.view_of(tensor)
 
     # Its end, and giving up.
     def finish(self, output: Any) -> None:

@@ -11,12 +11,11 @@ from torch.utils import _pytree as pytree
 from . import saved_hooks
 from .errors import ModelError, ReleasedError, UsageError
 from .parameter import Released
+from .read_only import IN_PLACE
 from .visits import Visits
 from .weight_view import WeightView
 
 GIVEN_AS_MEMORY = {"numpy", "__array__", "__dlpack__", "storage", "typed_storage", "share_memory_"}  # no tensors
-IN_PLACE = {"__setitem__"} | {f"__i{name}__" for name in (
-    "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")}
 
 
 class Outside:
@@ -31,7 +30,7 @@ class Outside:
         """The operation's result. What its graph saves of weights is which ones they are; what lies in them is a copy."""
         binding = self.visits.binding
         names = [binding.names[each] for each in parameters]
-        if writes(operation):
+        if IN_PLACE.fullmatch(operation):
             raise self._refusal(names[0], operation)
         self.check()
         for each in parameters:
@@ -63,7 +62,7 @@ class Outside:
         if not torch.is_grad_enabled() or not saved_hooks.are_enabled():
             return run()
         around = saved_hooks.innermost()
-        own = None if around is None else getattr(around[0], "__self__", None)
+        own = saved_hooks.owner_of(around)
         if isinstance(own, saved_hooks.TakesWeightsOut) and own.takes_out_of(self.visits):
             return run()
         hooks = Around(self.visits, around)
@@ -139,10 +138,3 @@ class Around(saved_hooks.TakesWeightsOut):
             raise UsageError(f"a tensor of shape {tuple(kept.tensor.shape)}, needed for a gradient beside a weight that was "
                              "read outside of its unit, has been modified by an inplace operation since")
         return kept.tensor  # type: ignore[no-any-return]
-
-
-def writes(operation: str) -> bool:
-    """In place: `add_`, `__iadd__`, `__setitem__`."""
-    if operation.startswith("__"):
-        return operation in IN_PLACE
-    return operation.endswith("_")

@@ -94,7 +94,10 @@ def innermost() -> tuple[Pack, Unpack] | None:
 
 def owner() -> Any:
     """Whose method packs now: None where no hooks are, or where they are functions."""
-    pair = innermost()
+    return owner_of(innermost())
+
+
+def owner_of(pair: tuple[Pack, Unpack] | None) -> Any:
     return None if pair is None else getattr(pair[0], "__self__", None)
 
 

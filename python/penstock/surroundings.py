@@ -3,8 +3,6 @@ forward did, and leaves it as the program has it."""
 from __future__ import annotations
 
 import copy
-import itertools
-import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from torch import nn
 
 from . import generators
+from .structure import Values
 
 CONTAINERS = (list, dict, set, deque)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -44,15 +43,13 @@ class Surroundings:
         self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
         self.copied = copied | {id(buffer) for each in self.modules if isinstance(each, nn.modules.batchnorm._NormBase)
                                 for buffer in each._buffers.values()}  # its kernel counts no versions
-        self._dicts: list[dict[str, Any]] = [each.__dict__ for each in self.modules]
-        self._dicts += [own for each in self.modules for own in (each._buffers, each._parameters) if own]
-        self._dicts += [each.__dict__[key] for each in self.modules for key in HOOKS if key in each.__dict__]
-        self._values = [value for each in self._dicts for value in each.values()]
+        self._values = Values([
+            *(each.__dict__ for each in self.modules),
+            *(own for each in self.modules for own in (each._buffers, each._parameters) if own),
+            *(each.__dict__[key] for each in self.modules for key in HOOKS if key in each.__dict__)])
 
     def are_same(self) -> bool:
-        """By identity: 20 ns a value."""
-        return sum(map(len, self._dicts)) == len(self._values) and all(
-            map(operator.is_, itertools.chain.from_iterable(map(dict.values, self._dicts)), self._values))
+        return self._values.are_same()
 
     def tensors_set_since(self) -> Iterable[tuple[str, torch.Tensor]]:
         """Attributes that are tensors and were set since, by name."""

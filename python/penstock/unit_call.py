@@ -33,20 +33,19 @@ class UnitCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         visits = self.visits
         if not torch.is_grad_enabled():
-            return self._visited(Call(self.unit.name, self.unit.reads, _last(visits.open)), args, kwargs)
+            return self._visited(args, kwargs)
         pair = saved_hooks.innermost()
-        around = None if pair is None else getattr(pair[0], "__self__", None)
+        around = saved_hooks.owner_of(pair)
         if type(around) is Recompute:
-            call = Call(self.unit.name, self.unit.reads, _last(visits.open))
+            call = self._call()
             visits.enter(call)
             try:
                 return around.nested(self, args, kwargs)
             finally:
                 visits.leave(call)
-        if self._is_torchs_own():
-            return self._visited(Call(self.unit.name, self.unit.reads, _last(visits.open)), args, kwargs)
-        if (pair is not None and type(around) is not KeptCall) or not saved_hooks.are_enabled():  # the program's hooks have what it saves
-            return self._visited(Call(self.unit.name, self.unit.reads, _last(visits.open)), args, kwargs)
+        are_the_programs = pair is not None and type(around) is not KeptCall  # and have what it saves
+        if are_the_programs or not saved_hooks.are_enabled() or self._is_torchs_own():
+            return self._visited(args, kwargs)
         return self._kept(args, kwargs)
 
     def run(self, args: Any, kwargs: Any) -> Any:
@@ -84,8 +83,12 @@ class UnitCall:
         """Its weights stay where they are, and its graph is never given up: torch may keep what it likes, without hooks."""
         return self.policy.word_of(self.unit.name) == "keep" and self.visits.binding.resident.issuperset(self.unit.reads)
 
-    def _visited(self, call: Call, args: Any, kwargs: Any) -> Any:
-        visits, around = self.visits, self.surroundings()
+    def _call(self) -> Call:
+        return Call(self.unit.name, self.unit.reads, _last(self.visits.open))
+
+    def _visited(self, args: Any, kwargs: Any) -> Any:
+        """Without hooks of its own."""
+        visits, around, call = self.visits, self.surroundings(), self._call()
         if not visits.binding.resident.issuperset(self.unit.reads) and saved_hooks.is_transformed():
             raise ModelError(f"unit '{self.unit.name}' is called within a transform of torch.func, whose graphs keep weights' "
                              "memory: call the transform within the unit's forward, or keep the unit in memory: "

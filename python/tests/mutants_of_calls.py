@@ -11,7 +11,7 @@ CALLS = [
     Mutant("a graph has weights as the memory that they were", "kept_call.py", "        if view is not None:\n            self.weights",
            "        if False:\n            self.weights", "test_kept.py::test_a_stack_of_blocks_trains_to_the_same_bits"),
     Mutant("a unit is not visited before the nodes of its graph run", "kept_call.py",
-           "            self._visits.arrive(self)\n", "            pass\n",
+           "            visits.arrive(self)\n", "            pass\n",
            "test_kept.py::test_each_unit_is_visited_once_in_a_backward_before_its_first_node"),
     Mutant("a kept tensor may change in place", "kept_call.py", "if tensor._version != held.version:", "if False:",
            "test_kept.py::test_what_was_changed_in_place_since_the_forward_is_an_error_as_in_torch"),
