@@ -9,7 +9,7 @@ import torch
 from .core import BF16_ADDENDS
 from .errors import UsageError
 
-Place = tuple[int, int]
+Place = tuple[int, int]  # the core's unit, and the parameter's index in it
 
 
 class Addends:

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from . import heap
-from .addends import Addends
+from .addends import Place
 from .bits import same_bits
 from .core import Core, What
 from .errors import ModelError, UsageError, some
+from .gradients import Gradients
 from .loans import Loans
 from .memory import Memory
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
@@ -20,7 +21,6 @@ from .structure import structure_of
 from .units import Unit
 from .weight_view import WeightView
 
-Place = tuple[int, int]  # the core's unit, and the parameter's index in it
 ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
 LENT = -1  # in the place of a unit: copies of weights that stand in for them
 PLAIN = (torch.Tensor, nn.Parameter, Managed, Borrowed, Released)
@@ -31,7 +31,7 @@ class Binding:
 
     def __init__(self, model: nn.Module, units: list[Unit], core: Core, read_outside: ReadOutside) -> None:
         self.model, self.core, self._read_outside = model, core, read_outside
-        self.loans = Loans(self)
+        self.loans, self.gradients = Loans(self), Gradients(self)
         self.names = {each: name for name, each in model.named_parameters()}
         self.named = {name: each for each, name in self.names.items()}
         self.places: dict[nn.Parameter, Place] = {}
@@ -39,14 +39,6 @@ class Binding:
         self._learning: list[list[tuple[int, nn.Parameter]]] = []  # as parameters: those with states, and their indices
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
-        self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
-        self.addends = Addends()
-        self._had: set[Place] = set()  # and before, since it was set to None
-        self._zeros: set[Place] = set()  # whose gradient is zeros until one comes, which the core does not know yet
-        self.completing = False  # units are updated as soon as all their gradients of this backward are there
-        self.completed: set[int] = set()
-        self.spoiled: str | None = None  # why the step that was begun cannot be made
-        self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
         self._memory: dict[tuple[int, Hashable], Memory] = {}
         self.low, self.high = 1 << 63, 0  # all weights that were ever bound lie between these addresses
@@ -176,7 +168,7 @@ class Binding:
 
     def updated(self) -> None:
         """So were those that a gradient has come to. A graph of torch's own may have those that stay at one place."""
-        self._states.update(self.fed)
+        self._states.update(self.gradients.fed)
         for unit in self.resident:
             self.invalidate(unit)
 
@@ -210,9 +202,7 @@ class Binding:
         self.loans.forget()
         self._memory.clear()
         self._states.update(self.places.values())
-        self._had.clear()
-        self._zeros.clear()
-        self.end_completing()
+        self.gradients.forget()
         for unit in self.resident:
             self.release(unit)
         try:
@@ -243,32 +233,6 @@ class Binding:
                              "way, whose units are updated within backward: do so after engine.step(), or say "
                              "Store(update_order='deferred')")
 
-    # A step whose units are updated within backward.
-    def begin_completing(self) -> None:
-        self.completing = True
-        self._came.clear()
-
-    def complete(self, unit: int) -> None:
-        """If it has all its gradients: none comes to a parameter that is frozen for now. REQUIRES: the core's last
-        visit has it; it is released, or will be no more read."""
-        came = self._came.get(unit)
-        if not self.completing or unit in self.completed or not came or not came.issuperset(self._awaited(unit)):
-            return
-        self.add_zeros(unit)
-        self.core.complete(unit)
-        self.completed.add(unit)
-
-    def end_completing(self) -> None:
-        """The step is updated, or given up."""
-        self.completing, self.spoiled = False, None
-        self.completed.clear()
-
-    def gradients_taken(self) -> None:
-        """By a step, whatever came of it."""
-        self._had |= self.fed
-        self._zeros.clear()
-        self.fed.clear()
-
     # Trainable parameters, and those that are frozen for now.
     def learns(self, parameter: nn.Parameter) -> bool:
         """It has states: it was trainable at the opening, or was said to become so."""
@@ -280,71 +244,22 @@ class Binding:
         with torch._C.DisableTorchFunctionSubclass():
             return any(each.requires_grad for unit in self._learning for _, each in unit)
 
-    def _awaited(self, unit: int) -> set[int]:
+    def awaited(self, unit: int) -> set[int]:
         with torch._C.DisableTorchFunctionSubclass():
             return {index for index, each in self._learning[unit] if each.requires_grad}
 
-    def _never_trained(self, parameters: list[nn.Parameter]) -> str:
+    def never_trained(self, parameters: list[nn.Parameter]) -> str:
         names = ", ".join(f"'{self.names[each]}'" for each in parameters[:5])
         return ("and were frozen at penstock.initialize(): the store has no optimizer states of them. Say there what "
                 f"is going to be trained, as patterns of names: penstock.initialize(trainable=[{names}]), with an "
                 "optimizer that has them; or freeze them again by requires_grad_(False)")
 
-    def clear_gradients(self, to_zeros: bool) -> None:
-        """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
-        were None, with which the next update goes on: decay and moments, also of what is frozen by then."""
-        self._zeros = self._had | self.fed | self._zeros if to_zeros else set()
-        self._had.clear()
-        self.core.clear_gradients()
-        self.fed.clear()
-
-    def add_zeros(self, unit: int | None = None) -> None:
-        """Where nothing has come to what has a gradient of zeros, the core has them from now on."""
-        for place in sorted(self._zeros - self.fed):
-            if unit is None or place[0] == unit:
-                self._add_zeros(place)
-
-    def _add_zeros(self, place: Place) -> None:
-        self.core.open_gradient(*place).memory.zero_()
-        self.fed.add(place)
-
-    # Gradients (parameter.Keeper).
+    # What is done to a parameter (parameter.Keeper).
     def gradient_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
-        self._check_not_completed(parameter, "is read or changed")
-        raw = raw_gradient.__get__(parameter)
-        if raw is not None:
-            return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
-        if not self.learns(parameter):
-            return None
-        place = self.places[parameter]
-        if place in self._zeros and place not in self.fed:
-            self._add_zeros(place)
-        total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
-        return None if total is None else total.view(parameter.shape)
+        return self.gradients.of(parameter)
 
     def set_gradient(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
-        self._check_not_completed(parameter, "is set")
-        place = self.places[parameter]
-        raw_gradient.__set__(parameter, None)
-        if not self.learns(parameter):
-            if value is not None:
-                raise ModelError(f"a gradient of '{self.names[parameter]}' is set, {self._never_trained([parameter])}")
-            return
-        self._had.discard(place)
-        self._zeros.discard(place)
-        if value is None:
-            self.core.clear_gradient(*place)
-            self.fed.discard(place)
-            return
-        if value.shape != parameter.shape:
-            raise ModelError(f"gradient of shape {tuple(value.shape)} for '{self.names[parameter]}' "
-                             f"of shape {tuple(parameter.shape)}")
-        present = self._sum_of(parameter)
-        if present is not None and present.data_ptr() == value.data_ptr():
-            return  # x.grad = x.grad
-        value = value.clone()
-        self.core.clear_gradient(*place)
-        self._add(place, value)
+        self.gradients.put(parameter, value)
 
     def name_of(self, parameter: nn.Parameter) -> str:
         return self.names[parameter]
@@ -404,7 +319,7 @@ class Binding:
                      if each.requires_grad or raw_gradient.__get__(each) is not None]
         if asked:
             raise ModelError(f"parameters {some(self.names[each] for each in asked)} require a gradient now, "
-                             + self._never_trained(asked))
+                             + self.never_trained(asked))
 
     def check_unchanged(self) -> None:
         """Raises ModelError when a weight was changed where the store does not see it."""
@@ -460,63 +375,9 @@ class Binding:
         requires = parameter.requires_grad
         parameter.requires_grad_()  # torch takes no hook of one that is frozen, and keeps it when it is frozen again
         # The garbage collector sees the keeper, but not what hooks refer to.
-        parameter.register_post_accumulate_grad_hook(lambda each: each.penstock_keeper._take(each))
+        parameter.register_post_accumulate_grad_hook(lambda each: each.penstock_keeper.gradients.take(each))
         parameter.requires_grad_(requires)
         hooks = parameter._post_accumulate_grad_hooks
         *others, own = hooks.items()
         hooks.clear()
         hooks.update([own, *others])
-
-    def _take(self, parameter: nn.Parameter) -> None:
-        """Autograd has summed this backward's gradient of it: it goes to the core's sum."""
-        gradient = raw_gradient.__get__(parameter)
-        raw_gradient.__set__(parameter, None)
-        if gradient is not None:
-            place = parameter.penstock_place  # type: ignore[attr-defined]
-            if place[0] in self.completed:
-                self.spoiled = (f"a gradient came to '{self.names[parameter]}', whose unit is updated: with "
-                                "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced') a "
-                                "step has one backward, or as many as gradient_accumulation_steps says, with "
-                                "engine.step() behind each; say Store(update_order='deferred') else. The step cannot "
-                                "be made")
-                raise UsageError(self.spoiled)
-            self._add(place, gradient.detach())
-            if self.completing:
-                self._came.setdefault(place[0], set()).add(place[1])
-
-    def _sum_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
-        try:
-            return self.core.gradient(*self.places[parameter])
-        except UsageError as error:
-            if not self.core.gradients_leave:
-                raise
-            raise UsageError(f"'{self.names[parameter]}'.grad is not there to be read or replaced: {error}. That is "
-                             "Store(gradients='cpu'); to clip, say gradient_clipping") from error
-
-    def check_not_updated(self, parameter: nn.Parameter, operation: str) -> None:
-        """Raises UsageError where a read before the step's end would give the weight of the next step."""
-        if self.places[parameter][0] in self.completed:
-            raise UsageError(f"parameter '{self.names[parameter]}' is read by '{operation}' after its unit was updated, "
-                             "as Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced') does "
-                             "within backward: it would be the next step's; say Store(update_order='deferred')")
-
-    def _check_not_completed(self, parameter: nn.Parameter, what: str) -> None:
-        if self.places[parameter][0] in self.completed:
-            raise UsageError(f"the gradient of '{self.names[parameter]}' {what} after its unit was updated, as "
-                             "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced') does "
-                             "within backward. To clip, say gradient_clipping (clip_grad_norm_ comes too late); to "
-                             "look at gradients, say Store(update_order='deferred')")
-
-    def _add(self, place: Place, gradient: torch.Tensor) -> None:
-        if gradient.is_sparse:
-            gradient = gradient.to_dense()
-        opened = self.core.open_gradient(*place)
-        total = opened.memory.view(gradient.shape)
-        if opened.fresh and place in self._zeros:
-            total.zero_().add_(gradient)  # 0 + -0 is 0
-        elif opened.fresh:
-            total.copy_(gradient)
-        else:
-            total.add_(gradient)
-        self.addends.came(place, total.dtype, opened.fresh)
-        self.fed.add(place)

@@ -100,7 +100,7 @@ class Engine(DeepSpeedsCalls):
     def use_loader(self, loader: Loader) -> None:
         """Its position is committed with each step, and it goes on where the store does."""
         self.loader = loader
-        addends = self.binding.addends  # alone: a loader does not keep its engine
+        addends = self.binding.gradients.addends  # alone: a loader does not keep its engine
         loader.trained = lambda: addends.all
         position = (self.core.resumed or {}).get("loader")
         if position is not None:
@@ -147,7 +147,7 @@ class Engine(DeepSpeedsCalls):
         if (self.micro_steps - self.counted_from) % self.settings.accumulation != 0:
             return
         try:
-            if not self.binding.fed:
+            if not self.binding.gradients.fed:
                 raise NoGradientError("engine.step(): no gradient has come since the last step; call "
                                       "engine.backward(loss) before it")
             report = self.optimizer.update()

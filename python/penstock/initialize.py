@@ -110,7 +110,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         engine.close()
         raise
     chosen = isinstance(store, Store) and store.gradient_type is not None
-    engine.binding.addends.checked = not chosen and settings.accumulation <= BF16_ADDENDS
+    engine.binding.gradients.addends.checked = not chosen and settings.accumulation <= BF16_ADDENDS
     if loader is not None:
         engine.use_loader(loader)
     return engine, engine.optimizer, loader, scheduler

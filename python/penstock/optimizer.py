@@ -60,7 +60,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch's; update() itself sets them to None."""
-        self._binding.clear_gradients(to_zeros=not set_to_none)
+        self._binding.gradients.clear(to_zeros=not set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -96,22 +96,22 @@ class Optimizer(torch.optim.Optimizer):
     def _update(self) -> UpdateReport:
         self._visits.end()
         self._binding.check()
-        if self._binding.spoiled is not None:
-            raise UsageError(self._binding.spoiled)
-        self._binding.addends.check(self._binding.fed)
-        self._binding.add_zeros()
+        if self._binding.gradients.spoiled is not None:
+            raise UsageError(self._binding.gradients.spoiled)
+        self._binding.gradients.addends.check(self._binding.gradients.fed)
+        self._binding.gradients.add_zeros()
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
         self.report = self._core.update(replace(
             self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
-        self._binding.end_completing()
+        self._binding.gradients.end_completing()
         if self.report.updated:
             clipped = self.clip > 0 and is_clipped(self.report.gradient_norm or 0, self.clip)
             self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
             self.updates = step
             self._binding.updated()
             self._state.after_update()
-        self._binding.gradients_taken()
+        self._binding.gradients.taken()
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
         self.told(self.report)
@@ -183,7 +183,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def gone_back(self, updates: int) -> None:
         """The store is at that step: as a training begins there."""
-        self._binding.fed.clear()
+        self._binding.gradients.fed.clear()
         self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS
 
 

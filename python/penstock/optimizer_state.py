@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .binding import Binding, Place
+from .addends import Place
+from .binding import Binding
 from .core import OptimizerKind, What
 from .errors import OptimizerError, UsageError
 from .read_only import read_only
@@ -43,7 +44,7 @@ class OptimizerState(MutableMapping[nn.Parameter, Any]):
         """Those that no gradient came to stay as they are."""
         for each in self._of:
             place = self.binding.places[each]
-            if place not in self.binding.fed:
+            if place not in self.binding.gradients.fed:
                 self.skips[place] = self.skips.get(place, 0) + 1
 
     def __getitem__(self, parameter: Any) -> Any:

@@ -34,7 +34,7 @@ class Outside:
             raise self._refusal(names[0], operation)
         self.check()
         for each in parameters:
-            binding.check_not_updated(each, operation)
+            binding.gradients.check_read(each, operation)
         for name in names:
             self.notes.setdefault(name, operation)
         units = tuple(dict.fromkeys(binding.places[each][0] for each in parameters))

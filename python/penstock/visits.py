@@ -85,7 +85,7 @@ class Visits:
         self._forget_backwards()
         self._leave_all_but(set())
         for unit in self._readable:
-            self.binding.complete(unit)
+            self.binding.gradients.complete(unit)
         self.core.end_pass()
         self._readable = ()
         if self.kind == "training":
@@ -98,7 +98,7 @@ class Visits:
     def give_up(self) -> None:
         """After an exception: calls that were under way are so no more."""
         self.open.clear()
-        self.binding.completing = False
+        self.binding.gradients.completing = False
         self.end()
 
     # Calls of units.
@@ -240,7 +240,7 @@ class Visits:
         if self._forward and self._forward != self._last_forward:
             self.core.expect("training", reversed(self._forward))
         if self.beginning():
-            self.binding.begin_completing()
+            self.binding.gradients.begin_completing()
 
     def _this_backward(self) -> Backward:
         task = _backward()
@@ -267,7 +267,7 @@ class Visits:
         self._leave_all_but(readable)
         for unit in self._readable:
             if unit not in readable:
-                self.binding.complete(unit)
+                self.binding.gradients.complete(unit)
         try:
             self._bring(wanted, held)
         except BaseException:

@@ -21,7 +21,7 @@ CONFIGURATIONS = [
     Mutant("batch sizes of both make another step", "merged.py", "if TOTAL in said and", "if False and",
            "test_config_merged.py::test_batch_sizes_of_both_make_the_step_that_is_said"),
     Mutant("more gradients than a sum in bfloat16 holds pass", "optimizer.py",
-           "        self._binding.addends.check(self._binding.fed)\n", "",
+           "        self._binding.gradients.addends.check(self._binding.gradients.fed)\n", "",
            "test_addends.py::test_more_that_nobody_announced_end_before_the_update_and_name_the_setting"),
     Mutant("many micro-batches that are announced are summed in bfloat16", "initialize.py",
            ".packed(), settings.accumulation, later)", ".packed(), 1, later)",

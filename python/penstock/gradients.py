@@ -1,0 +1,180 @@
+"""The gradients of a model: autograd's go to the core's sums as they come, and each parameter's `grad` is its sum."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import nn
+
+from .addends import Addends, Place
+from .errors import ModelError, UsageError
+from .parameter import raw_gradient
+
+if TYPE_CHECKING:
+    from .binding import Binding
+
+# Those that update units within backward.
+ORDERS = "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced')"
+
+
+class Gradients:
+    """Owned by the binding. One caller at a time."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding, self._core = binding, binding.core
+        self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
+        self.addends = Addends()
+        self._had: set[Place] = set()  # and before, since it was set to None
+        self._zeros: set[Place] = set()  # whose gradient is zeros until one comes, which the core does not know yet
+        self.completing = False  # units are updated as soon as all their gradients of this backward are there
+        self.completed: set[int] = set()
+        self.spoiled: str | None = None  # why the step that was begun cannot be made
+        self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
+
+    def forget(self) -> None:
+        """The model is that of another step."""
+        self._had.clear()
+        self._zeros.clear()
+        self.end_completing()
+
+    # A step whose units are updated within backward.
+    def begin_completing(self) -> None:
+        self.completing = True
+        self._came.clear()
+
+    def complete(self, unit: int) -> None:
+        """If it has all its gradients: none comes to a parameter that is frozen for now. REQUIRES: the core's last
+        visit has it; it is released, or will be no more read."""
+        came = self._came.get(unit)
+        if not self.completing or unit in self.completed or not came:
+            return
+        if not came.issuperset(self._binding.awaited(unit)):
+            return
+        self.add_zeros(unit)
+        self._core.complete(unit)
+        self.completed.add(unit)
+
+    def end_completing(self) -> None:
+        """The step is updated, or given up."""
+        self.completing, self.spoiled = False, None
+        self.completed.clear()
+
+    def taken(self) -> None:
+        """By a step, whatever came of it."""
+        self._had |= self.fed
+        self._zeros.clear()
+        self.fed.clear()
+
+    def clear(self, to_zeros: bool) -> None:
+        """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
+        were None, with which the next update goes on: decay and moments, also of what is frozen by then."""
+        self._zeros = self._had | self.fed | self._zeros if to_zeros else set()
+        self._had.clear()
+        self._core.clear_gradients()
+        self.fed.clear()
+
+    def add_zeros(self, unit: int | None = None) -> None:
+        """Where nothing has come to what has a gradient of zeros, the core has them from now on."""
+        for place in sorted(self._zeros - self.fed):
+            if unit is None or place[0] == unit:
+                self._add_zeros(place)
+
+    # Of one parameter.
+    def of(self, parameter: nn.Parameter) -> torch.Tensor | None:
+        self._check_gradient(parameter, "is read or changed")
+        raw = raw_gradient.__get__(parameter)
+        if raw is not None:
+            return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
+        if not self._binding.learns(parameter):
+            return None
+        place = self._binding.places[parameter]
+        if place in self._zeros and place not in self.fed:
+            self._add_zeros(place)
+        total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
+        return None if total is None else total.view(parameter.shape)
+
+    def put(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
+        self._check_gradient(parameter, "is set")
+        place = self._binding.places[parameter]
+        raw_gradient.__set__(parameter, None)
+        if not self._binding.learns(parameter):
+            if value is not None:
+                raise ModelError(f"a gradient of '{self._name(parameter)}' is set, "
+                                 + self._binding.never_trained([parameter]))
+            return
+        self._had.discard(place)
+        self._zeros.discard(place)
+        if value is None:
+            self._core.clear_gradient(*place)
+            self.fed.discard(place)
+            return
+        if value.shape != parameter.shape:
+            raise ModelError(f"gradient of shape {tuple(value.shape)} for '{self._name(parameter)}' "
+                             f"of shape {tuple(parameter.shape)}")
+        present = self._sum_of(parameter)
+        if present is not None and present.data_ptr() == value.data_ptr():
+            return  # x.grad = x.grad
+        value = value.clone()
+        self._core.clear_gradient(*place)
+        self._add(place, value)
+
+    def take(self, parameter: nn.Parameter) -> None:
+        """Autograd has summed this backward's gradient of it: it goes to the core's sum."""
+        gradient = raw_gradient.__get__(parameter)
+        raw_gradient.__set__(parameter, None)
+        if gradient is not None:
+            place = parameter.penstock_place  # type: ignore[attr-defined]
+            if place[0] in self.completed:
+                self.spoiled = (f"a gradient came to '{self._name(parameter)}', whose unit is updated: with "
+                                f"{ORDERS} a step has one backward, or as many as gradient_accumulation_steps says, "
+                                "with engine.step() behind each; say Store(update_order='deferred') else. The step "
+                                "cannot be made")
+                raise UsageError(self.spoiled)
+            self._add(place, gradient.detach())
+            if self.completing:
+                self._came.setdefault(place[0], set()).add(place[1])
+
+    def check_read(self, parameter: nn.Parameter, operation: str) -> None:
+        """Raises UsageError where a weight that is read before the step's end would be that of the next step."""
+        self._check_not_updated(parameter, f"parameter '{self._name(parameter)}' is read by '{operation}'",
+                                ": it would be the next step's; say Store(update_order='deferred')")
+
+    # Private.
+    def _name(self, parameter: nn.Parameter) -> str:
+        return self._binding.names[parameter]
+
+    def _add_zeros(self, place: Place) -> None:
+        self._core.open_gradient(*place).memory.zero_()
+        self.fed.add(place)
+
+    def _check_gradient(self, parameter: nn.Parameter, done: str) -> None:
+        self._check_not_updated(parameter, f"the gradient of '{self._name(parameter)}' {done}",
+                                ". To clip, say gradient_clipping (clip_grad_norm_ comes too late); to look at "
+                                "gradients, say Store(update_order='deferred')")
+
+    def _check_not_updated(self, parameter: nn.Parameter, what: str, instead: str) -> None:
+        if self._binding.places[parameter][0] in self.completed:
+            raise UsageError(f"{what} after its unit was updated, as {ORDERS} does within backward{instead}")
+
+    def _sum_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
+        try:
+            return self._core.gradient(*self._binding.places[parameter])
+        except UsageError as error:
+            if not self._core.gradients_leave:
+                raise
+            raise UsageError(f"'{self._name(parameter)}'.grad is not there to be read or replaced: {error}. That is "
+                             "Store(gradients='cpu'); to clip, say gradient_clipping") from error
+
+    def _add(self, place: Place, gradient: torch.Tensor) -> None:
+        if gradient.is_sparse:
+            gradient = gradient.to_dense()
+        opened = self._core.open_gradient(*place)
+        total = opened.memory.view(gradient.shape)
+        if opened.fresh and place in self._zeros:
+            total.zero_().add_(gradient)  # 0 + -0 is 0
+        elif opened.fresh:
+            total.copy_(gradient)
+        else:
+            total.add_(gradient)
+        self.addends.came(place, total.dtype, opened.fresh)
+        self.fed.add(place)
