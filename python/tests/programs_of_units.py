@@ -28,6 +28,18 @@ def inner_of(model: nn.Module) -> Any:
     return getattr(model, "module", model)
 
 
+class Memory(small.Block):
+    """Reads what it gave last."""
+
+    memory: torch.Tensor | None = None
+    kept = staticmethod(torch.Tensor.detach)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x if self.memory is None else x + self.memory)
+        self.memory = self.kept(y)
+        return y
+
+
 def an_attribute_that_is_switched_between_forwards() -> Training:
     class Task(small.Block):
         def __init__(self) -> None:
@@ -87,31 +99,19 @@ def batch_norm_in_train_and_eval_before_one_backward() -> Training:
 
 
 def memory_between_calls() -> Training:
-    class Memory(small.Block):
-        memory: torch.Tensor | None = None
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = super().forward(x if self.memory is None else x + self.memory)
-            self.memory = y.detach()
-            return y
     return training(stack_of(Memory))
 
 
 def memory_with_its_graph_within_a_step() -> Training:
-    class Memory(small.Block):
-        memory: torch.Tensor | None = None
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = super().forward(x if self.memory is None else x + self.memory)
-            self.memory = y
-            return y
+    class WithGraph(Memory):
+        kept = staticmethod(lambda y: y)
 
     def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
         value = small.loss(model, batch) + small.loss(model, batch.flip(0))
         for block in inner_of(model).blocks:
             block.memory = None
         return value
-    return training(stack_of(Memory), loss)
+    return training(stack_of(WithGraph), loss)
 
 
 def a_counter_and_a_list_in_attributes() -> Training:

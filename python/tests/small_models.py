@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -53,6 +54,22 @@ def mean(output: torch.Tensor) -> torch.Tensor:
 
 def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(model(batch).flatten(0, 1), batch.flatten())
+
+
+def raising_before(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    """loss() after a forward that raised."""
+    broken = getattr(model, "module", model).blocks[1].linear.register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model(batch)
+    broken.remove()
+    return loss(model, batch)
+
+
+def gone_back_before(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    """loss() after a backward through its graph, which is kept."""
+    value = loss(model, batch)
+    value.backward(retain_graph=True)
+    return value
 
 
 class Twice(Stack):

@@ -18,14 +18,7 @@ from cores import WITHIN_BACKWARD, test_core
 from penstock.bits import same_bits
 from penstock.host_memory import HostMemory
 from penstock.parameter import Managed
-from twice import check, run, step
-
-
-def managed(make=small.Stack, **options):
-    torch.manual_seed(0)
-    model = make()
-    engine, _, _, _ = penstock.initialize(model, adamw(model.parameters()), core=test_core(), **options)
-    return engine
+from twice import check, managed, run, step
 
 
 def equal(copied, engine):

@@ -74,12 +74,8 @@ def test_two_forwards_before_a_backward_and_one_that_nobody_needs():
 
 @pytest.mark.afterwards
 def test_a_graph_may_be_gone_back_through_twice():
-    def loss(model, batch):
-        value = small.loss(model, batch)
-        value.backward(retain_graph=True)
-        return value
     for way in WAYS:
-        check(training(small.Stack, loss=loss), **way)
+        check(training(small.Stack, loss=small.gone_back_before), **way)
 
 
 # Which are given up, and when.
@@ -380,15 +376,8 @@ def test_an_optimizers_step_between_makes_a_graph_an_error():
 
 
 def test_a_forward_that_raises_leaves_a_model_that_trains_on():
-    def loss(model, batch):
-        inner = getattr(model, "module", model)
-        broken = inner.blocks[1].linear.register_forward_hook(lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            model(batch)
-        broken.remove()
-        return small.loss(model, batch)
     for way in WAYS:
-        check(training(small.Stack, loss=loss), **way)
+        check(training(small.Stack, loss=small.raising_before), **way)
 
 
 def test_a_recompute_that_raises_leaves_a_model_that_trains_on():

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 
 import pytest
 import torch
@@ -261,11 +260,7 @@ def test_gradients_of_inputs_and_of_what_is_between():
 
 @pytest.mark.afterwards
 def test_a_graph_may_be_gone_back_through_twice():
-    def loss(model, batch):
-        value = small.loss(model, batch)
-        value.backward(retain_graph=True)
-        return value
-    kept(loss=loss)
+    kept(loss=small.gone_back_before)
 
 
 def test_a_gradient_that_is_taken_within_a_forward():

@@ -10,23 +10,16 @@ import torch
 import penstock
 import small_models as small
 from compare import adamw
-from cores import WITHIN_BACKWARD, test_core
+from cores import WITHIN_BACKWARD
 from penstock.bits import same_bits
 from penstock.host_memory import HostMemory
-from twice import step
+from twice import managed, step
 
 KINDS = {
     "adamw": adamw, "adam": lambda p: torch.optim.Adam(p, lr=1e-2, foreach=False),
     "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, foreach=False),
     "momentum": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, foreach=False),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2, foreach=False)}
-
-
-def managed(optimizer=adamw, make=small.Stack, **options):
-    torch.manual_seed(0)
-    model = make()
-    engine, _, _, _ = penstock.initialize(model, optimizer(model.parameters()), core=test_core(), **options)
-    return engine
 
 
 def train(engine, first, last):
@@ -42,7 +35,7 @@ def saved(state):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_has_what_torchs_has(kind):
-    engine = managed(KINDS[kind])
+    engine = managed(optimizer=KINDS[kind])
     torch.manual_seed(0)
     plain = small.Stack()
     optimizer = KINDS[kind](plain.parameters())
@@ -156,13 +149,13 @@ def test_a_parameter_that_skipped_a_step_counts_its_own():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_dict_that_was_saved_takes_the_training_back(kind, dtype):
-    engine = managed(KINDS[kind], make=lambda: small.Stack(block=lambda: small.Block(dropout=0.0)).to(dtype))
+    engine = managed(optimizer=KINDS[kind], make=lambda: small.Stack(block=lambda: small.Block(dropout=0.0)).to(dtype))
     train(engine, 0, 2)
     model, optimizer = saved(engine.state_dict()), saved(engine.optimizer.state_dict())
     masters = dict(engine.named_weights("master"))
     expected = train(engine, 2, 4)
     end = dict(engine.named_weights("master"))
-    for other in (engine, managed(KINDS[kind], make=lambda: small.Stack(block=lambda: small.Block(dropout=0.0)).to(dtype))):
+    for other in (engine, managed(optimizer=KINDS[kind], make=lambda: small.Stack(block=lambda: small.Block(dropout=0.0)).to(dtype))):
         other.load_state_dict(model)
         other.optimizer.load_state_dict(optimizer)
         assert other.global_steps == 2
@@ -247,7 +240,7 @@ def test_accelerates_checkpoint_takes_the_training_back(kind, tmp_path):
 
     def opened():
         accelerator = accelerate.Accelerator(cpu=True)
-        engine = managed(KINDS[kind])
+        engine = managed(optimizer=KINDS[kind])
         model, optimizer = accelerator.prepare(engine.module, engine.optimizer)
         return accelerator, engine, model, optimizer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -12,8 +13,22 @@ import small_models as small
 from compare import adamw
 from cores import test_core
 from penstock.bits import same_bits
+from penstock.parameter import Released
 
+RESIDENT = pytest.mark.parametrize("resident", [(), ("*",), ("head",)])
 Program = Callable[[nn.Module, torch.optim.Optimizer], Any]
+
+
+def managed(make: Callable[[], nn.Module] = small.Stack, optimizer: Any = adamw, **options: Any) -> penstock.Engine:
+    """An engine over a model that is made with the same draws each time."""
+    torch.manual_seed(0)
+    model = make()
+    return penstock.initialize(model, optimizer(model.parameters()), core=test_core(), **options)[0]
+
+
+def released(engine: penstock.Engine) -> bool:
+    """None of its weights is there."""
+    return all(isinstance(each, Released) for each in engine.module.parameters())
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> float:

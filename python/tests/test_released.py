@@ -1,0 +1,55 @@
+"""A released parameter: what asks for no values reads none, and it says what it is."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+import small_models as small
+from cores import WITHIN_BACKWARD
+from penstock.parameter import Released
+from twice import managed
+
+pytestmark = pytest.mark.skipif(WITHIN_BACKWARD, reason="between a backward and its step nothing may be read")
+
+
+LIKES = [torch.zeros_like, torch.ones_like, torch.empty_like, torch.rand_like, torch.randn_like,
+         lambda w: torch.full_like(w, 3.0), lambda w: torch.randint_like(w, 3), lambda w: w.new_zeros(3),
+         lambda w: w.new_empty((2, 3)), lambda w: w.new_ones(2), lambda w: w.new_full((2,), 1.5),
+         lambda w: w.new_tensor([1, 2]), lambda w: w.to("meta"), lambda w: w.to(device="meta"),
+         lambda w: w.to(torch.device("meta"), torch.bfloat16), lambda w: torch.zeros(w.numel()).view_as(w),
+         lambda w: torch.zeros(3).type_as(w), lambda w: torch.zeros(()).expand_as(w)]
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("like", LIKES)
+def test_what_asks_for_no_values_reads_none(like, within):
+    engine = managed()
+    weight, plain = engine.module.head.weight, torch.nn.Parameter(torch.zeros(11, small.WIDTH))
+    value = small.loss(engine, small.ids()) if within else None
+    engine.core.read = engine.core.visit = None  # neither is called
+    made, expected = like(weight), like(plain)
+    assert type(made) is type(expected) and made.shape == expected.shape and made.dtype == expected.dtype
+    assert made.device == expected.device and made.stride() == expected.stride()
+    assert made.requires_grad == expected.requires_grad and isinstance(weight, Released)
+    assert value is None or value.requires_grad
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_released_parameter_says_what_it_is(within):
+    engine = managed()
+    weight = engine.module.head.weight
+    value = small.loss(engine, small.ids()) if within else None
+    for text in (repr(weight), str(weight), f"{weight}", "%s" % weight):
+        assert "'head.weight'" in text and "(11, 8)" in text and "in the store" in text
+    assert isinstance(weight, Released) and (value is None or value.requires_grad)
+    if not within:
+        with torch.no_grad():
+            assert "tensor" in repr(weight.data)
+
+
+def test_the_values_of_another_parameter_are_read():
+    engine = managed()
+    made = engine.module.head.weight.new_tensor(engine.module.norm.weight.detach())
+    assert torch.equal(made, engine.weight("norm.weight"))
+    with torch.no_grad():
+        assert torch.equal(torch.zeros(()).add(engine.module.norm.weight), engine.weight("norm.weight"))
