@@ -1,5 +1,6 @@
-// Denies system calls to the calling thread and to the threads it starts from then on, as a container's seccomp profile
-// does. It cannot be undone: call it on a thread made for the purpose.
+// Denies system calls to the calling thread and to the threads it starts from then on, as a container's seccomp
+// profile does. It cannot be undone: call it on a thread made for the purpose. Of mmap that of files alone is denied,
+// io_uring's rings among them: a sanitizer takes memory for itself at any time.
 #pragma once
 
 #include <linux/filter.h>
@@ -8,15 +9,25 @@
 #include <sys/syscall.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <vector>
 
 namespace penstock::aio {
 
 inline bool deny_calls(std::initializer_list<unsigned> numbers, int errno_value) {
-    std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+    constexpr auto fd_of_mmap = offsetof(seccomp_data, args) + 4 * sizeof(std::uint64_t);
+    constexpr auto no_file = 0xffffffffU;
+    std::vector<sock_filter> program;
     for (const unsigned number : numbers) {
-        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+        const bool of_files = number == __NR_mmap;
+        const std::uint8_t behind = of_files ? 3 : 1;
+        program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
+        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, behind));
+        if (of_files) {
+            program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, fd_of_mmap));
+            program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, no_file, 1, 0));
+        }
         program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(errno_value)));
     }
     program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
