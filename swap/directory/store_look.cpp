@@ -73,6 +73,11 @@ std::optional<StoreLook> look_at_store(int directory_fd, std::string path) {
     return look;
 }
 
+std::optional<StoreLook> look_at_store(const std::string& path) {
+    const Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return directory ? look_at_store(directory.get(), path) : std::nullopt;
+}
+
 bool has_no_store(int directory_fd) {
     std::vector<std::string> names;
     if (list_names(directory_fd, names) != 0) return false;

@@ -2,17 +2,16 @@
 
 #include "aio/words/byte_count.h"
 #include "aio/words/error.h"
+#include "trainer/cli/memory_limits.h"
 #include "zero_infinity/engine/room/out_of_memory.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <exception>
 #include <filesystem>
 #include <new>
 #include <system_error>
-#include <utility>
 
 namespace penstock::trainer {
 namespace {
@@ -24,12 +23,8 @@ constexpr auto out_of_memory_message =
 
 // With the process's own limits, of which nobody else would say that they were reached.
 std::string with_limits(std::string message) {
-    for (const auto& [resource, name] :
-         {std::pair(RLIMIT_DATA, "data segments (ulimit -d)"), std::pair(RLIMIT_AS, "address space (ulimit -v)")}) {
-        rlimit limit{};
-        if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-            message += fmt::format(". The limit on {} is {}", name, bytes_text(limit.rlim_cur));
-    }
+    for (const MemoryLimit& limit : memory_limits())
+        message += fmt::format(". The limit on {} is {}", limit.name, bytes_text(limit.bytes));
     return message;
 }
 

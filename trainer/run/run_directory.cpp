@@ -5,6 +5,7 @@
 #include "swap/directory/directory_names.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/store_look.h"
+#include "swap/format/disk_place.h"
 #include "trainer/ckpt/ckpt_store.h"
 
 #include <fcntl.h>
@@ -21,11 +22,6 @@ namespace penstock::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool same_place(const std::string& one, const std::string& other) {
-    std::error_code missing;
-    return fs::equivalent(one, other, missing) && !missing;
-}
 
 // Also of what is not there.
 std::string absolute(const std::string& path) {
@@ -131,8 +127,7 @@ std::optional<RunDirectory::Owner> RunDirectory::read_owner() const {
 
 // Also where the store is gone.
 bool RunDirectory::is_of_this_place() const {
-    return owner_ &&
-           (same_place(owner_->directory, store_directory_) || owner_->directory == absolute(store_directory_));
+    return owner_ && store::DiskPlace(owner_->directory) == store::DiskPlace(store_directory_);
 }
 
 std::optional<store::StoreUuid> RunDirectory::store_of_this_place() const {

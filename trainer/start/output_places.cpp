@@ -2,12 +2,10 @@
 
 #include "aio/profile.h"
 #include "aio/words/error.h"
-#include "swap/directory/descriptor.h"
 #include "swap/format/disk_place.h"
 #include "swap/directory/store_look.h"
 #include "zero_infinity/trace/trace_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -54,9 +52,8 @@ std::vector<Named> directories_of(const TrainConfig& config) {
 
 // What cannot be looked into is nobody's.
 bool is_store(const std::string& directory) {
-    const store::Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     try {
-        return fd && store::look_at_store(fd.get(), directory).has_value();
+        return store::look_at_store(directory).has_value();
     } catch (const Error&) {
         return false;
     }

@@ -2,14 +2,13 @@
 
 #include "aio/words/byte_count.h"
 #include "aio/words/error.h"
+#include "trainer/cli/memory_limits.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <cerrno>
 #include <string>
-#include <utility>
 
 namespace penstock::trainer {
 namespace {
@@ -20,12 +19,8 @@ constexpr std::uint64_t libraries_bytes = 40ULL << 20;
 // Empty: there is none.
 std::string limits() {
     std::string text;
-    for (const auto& [resource, name] :
-         {std::pair(RLIMIT_DATA, "data segments (ulimit -d)"), std::pair(RLIMIT_AS, "address space (ulimit -v)")}) {
-        rlimit limit{};
-        if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
-        text += fmt::format("{}the limit on {}, {}", text.empty() ? "" : ", or ", name, bytes_text(limit.rlim_cur));
-    }
+    for (const MemoryLimit& limit : memory_limits())
+        text += fmt::format("{}the limit on {}, {}", text.empty() ? "" : ", or ", limit.name, bytes_text(limit.bytes));
     return text;
 }
 

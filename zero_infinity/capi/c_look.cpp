@@ -1,10 +1,8 @@
 #include "zero_infinity/capi/c_look.h"
 
 #include "swap/capi/c_error.h"
-#include "swap/directory/descriptor.h"
 #include "swap/directory/remedy.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,9 +11,7 @@
 namespace penstock::zero {
 
 std::optional<store::Manifest> committed_at(const std::string& path, penstock_look& look) {
-    const store::Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!directory) return std::nullopt;
-    auto found = store::look_at_store(directory.get(), path);
+    auto found = store::look_at_store(path);
     if (!found) return std::nullopt;
     look.in_use = found->in_use ? 1 : 0;
     if (found->recovery.never_committed()) return std::nullopt;

@@ -1,10 +1,8 @@
 #include "zero_infinity/session/session_parts.h"
 
 #include "aio/words/error.h"
-#include "swap/directory/descriptor.h"
 #include "swap/directory/store_look.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +14,7 @@ namespace {
 
 // A store is there of which something was committed.
 bool may_be_read(const std::string& path) {
-    const store::Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!directory) return false;
-    const auto look = store::look_at_store(directory.get(), path);
+    const auto look = store::look_at_store(path);
     return look && !look->recovery.never_committed();
 }
 

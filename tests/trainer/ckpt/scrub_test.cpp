@@ -7,12 +7,24 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <utility>
 
 namespace penstock::testing {
 namespace {
 
 using nlohmann::json;
+
+// By a scrub, as a verify says.
+void expect_lock_made_anew(const std::string& path) {
+    const CkptEnded refused = ckpt({"verify", path});
+    EXPECT_EQ(refused.code, 4);
+    EXPECT_TRUE(contains(refused.errors, "'penstock ckpt scrub " + path + "' makes it anew")) << refused.errors;
+    const CkptEnded ended = ckpt({"scrub", path, "--job", "test", "--json"});
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    EXPECT_EQ(ended.object()["locks"].size(), 1U);
+    EXPECT_EQ(ended.object()["whole"], true);
+}
 
 TEST_F(CkptTest, ScrubOfAWholeStoreSaysSoAndChangesNothing) {
     const CkptEnded ended = ckpt({"scrub", path, "--json"});
@@ -92,13 +104,7 @@ TEST_F(CkptTest, ScrubChangesNoTileWhenOneCannotBeMended) {
 
 TEST_F(CkptTest, ScrubMakesALostLockAnew) {
     std::filesystem::remove(path + "/lock");
-    const CkptEnded refused = ckpt({"verify", path});
-    EXPECT_EQ(refused.code, 4);
-    EXPECT_TRUE(contains(refused.errors, "'penstock ckpt scrub " + path + "' makes it anew")) << refused.errors;
-    const CkptEnded ended = ckpt({"scrub", path, "--job", "test", "--json"});
-    EXPECT_EQ(ended.code, 0) << ended.errors;
-    EXPECT_EQ(ended.object()["locks"].size(), 1U);
-    EXPECT_EQ(ended.object()["whole"], true);
+    expect_lock_made_anew(path);
     EXPECT_EQ(store::StoreDirectory(path, "test").content(), store::DirectoryContent::committed);
 }
 
@@ -173,13 +179,7 @@ TEST_F(CkptTest, ScrubMakesTheLockAnewThatIsAnotherStores) {
         commit_blocking(made.io(), made.create({.objects = MovingStore::objects()}), {});
     }
     std::filesystem::copy_file(other + "/lock", path + "/lock", std::filesystem::copy_options::overwrite_existing);
-    const CkptEnded refused = ckpt({"verify", path});
-    EXPECT_EQ(refused.code, 4);
-    EXPECT_TRUE(contains(refused.errors, "'penstock ckpt scrub " + path + "' makes it anew")) << refused.errors;
-    const CkptEnded ended = ckpt({"scrub", path, "--job", "test", "--json"});
-    ASSERT_EQ(ended.code, 0) << ended.errors;
-    EXPECT_EQ(ended.object()["locks"].size(), 1U);
-    EXPECT_EQ(ended.object()["whole"], true);
+    expect_lock_made_anew(path);
     expect_store([&](aio::Io& io, store::TensorStore& store) { EXPECT_EQ(difference(io, store, first), ""); });
 }
 
