@@ -1,6 +1,7 @@
 """The parameters of a model, bound to a core's memory while it is there and released while it is not."""
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -14,6 +15,7 @@ from .bits import same_bits
 from .core import Core, What
 from .errors import ModelError, UsageError, some
 from .gradients import Gradients
+from .lent import Lent, forbids
 from .loans import Loans
 from .memory import Memory
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
@@ -23,7 +25,21 @@ from .weight_view import WeightView
 
 ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
 LENT = -1  # in the place of a unit: copies of weights that stand in for them
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 PLAIN = (torch.Tensor, nn.Parameter, Managed, Borrowed, Released)
+
+
+def _values_of(sparse: torch.Tensor) -> torch.Tensor | None:
+    """What it has memory of, beside indices; None of a layout that is none of these."""
+    if sparse.layout is torch.sparse_coo:
+        return sparse.detach()._values()
+    return sparse.detach().values() if sparse.layout in COMPRESSED else None
+
+
+def view_was_kept(name: str) -> str:
+    return (f"parameter '{name}' is read by a view of it (.t(), .data, detach(), a part of it) that was taken in a call of its "
+            "unit, and kept: its memory was lent until that call returned. Keep a copy, .detach().clone(), read the weight anew "
+            "where it is needed, or keep the unit in memory, penstock.initialize(resident=[...])")
 
 
 class Binding:
@@ -43,13 +59,13 @@ class Binding:
         self._memory: dict[tuple[int, Hashable], Memory] = {}
         self.low, self.high = 1 << 63, 0  # all weights that were ever bound lie between these addresses
         self._there: dict[int, Memory] = {}  # of the units that are bound
+        self._held: list[tuple[int, Lent]] = []  # of units that were released while somebody had a view of it
         self._whole: dict[Place, WeightView] = {}
         self._states: Counter[Place] = Counter()  # how often its values became others
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
         self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
         self._released: dict[nn.Parameter, torch.Tensor] = {}
-        self._nan: dict[torch.dtype, torch.Tensor] = {}
         for unit in units:
             if unit.index is not None:
                 self._adopt(unit)
@@ -74,14 +90,15 @@ class Binding:
 
     def give_copies(self, unit: int) -> None:
         """In the place of the core's memory, until it is released; whoever has them keeps them. REQUIRES: it is bound."""
-        memory = Memory([(each, values.clone()) for each, values in self._there[unit].bound])
+        there = self._there[unit]
+        memory = Memory([(each, values.clone()) for each, values in there.bound], stands_in_for=there)
         self._there[unit] = memory
         self._spans(memory)
         for parameter, values in memory.bound:
             raw_data.__set__(parameter, values)
 
     def release(self, unit: int) -> None:
-        self._there.pop(unit, None)
+        memory = self._there.pop(unit, None)
         versions = self._versions[unit]
         for index, (parameter, nothing) in enumerate(self._unbound[unit]):
             if parameter._version != versions[index]:
@@ -89,6 +106,24 @@ class Binding:
                 self._changed[self.names[parameter]] = None
             raw_data.__set__(parameter, nothing)
             parameter.__class__ = Released
+        if memory is not None and memory.lent.is_held():
+            self._held.append((unit, memory.lent))
+
+    def forbid_views(self) -> None:
+        """Of weights that went: whoever still has one must not read it. REQUIRES: their memory is not yet that of others."""
+        while self._held:
+            unit, lent = self._held.pop()
+            there = self._there.get(unit)
+            held = lent.held() if there is None or there.lent is not lent else ()
+            if held and forbids is None:
+                gc.collect()
+                held = lent.held()
+                if held:
+                    raise ModelError(view_was_kept(self.names[self.parameters[unit][held[0]]]))
+            for at in held:
+                lent.forbid(at, view_was_kept(self.names[self.parameters[unit][at]]))
+            if held:
+                self._memory = {key: each for key, each in self._memory.items() if each.lent is not lent}
 
     def invalidate(self, unit: int) -> None:
         """A graph that still has its parameters must not use them. REQUIRES: it is released."""
@@ -121,8 +156,11 @@ class Binding:
 
     def may_lie_in_weights(self, tensor: torch.Tensor) -> bool:
         """Of one that has no view_of(): it is seen in a way that cannot be said."""
-        if tensor.layout is not torch.strided or type(tensor) not in PLAIN or tensor.is_nested:
+        if type(tensor) not in PLAIN or tensor.is_nested:
             return True
+        if tensor.layout is not torch.strided:
+            values = _values_of(tensor)
+            return values is None or self.weight_at(values) is not None
         return self.weight_at(tensor) is not None
 
     def weight_at(self, tensor: torch.Tensor) -> tuple[nn.Parameter, int] | None:
@@ -349,7 +387,7 @@ class Binding:
                                if specs[index].trainable])
         for index, (_, parameter) in enumerate(unit.own):
             self.places[parameter] = (unit.index, index)
-            self._released[parameter] = self._nan_like(parameter)
+            self._released[parameter] = self._nothing_like(parameter)
             raw_gradient.__set__(parameter, None)
             if specs[index].trainable:
                 self._take_first(parameter)
@@ -365,10 +403,13 @@ class Binding:
         else:
             self.release(unit.index)
 
-    def _nan_like(self, parameter: nn.Parameter) -> torch.Tensor:
-        if parameter.dtype not in self._nan:
-            self._nan[parameter.dtype] = torch.full((), float("nan"), dtype=parameter.dtype, device=self.core.device)
-        return self._nan[parameter.dtype].expand(parameter.shape)
+    def _nothing_like(self, parameter: nn.Parameter) -> torch.Tensor:
+        """A single NaN, and an error by name for code that goes around the class."""
+        nan = torch.full((), float("nan"), dtype=parameter.dtype, device=self.core.device)
+        Lent([nan]).forbid(0, f"parameter '{self.names[parameter]}' is read while its values are in the store, by a function "
+                              "of torch's that does not tell the class of it (torch.tensor, torch.Tensor, sparse and nested "
+                              "tensors): give it a copy, parameter.detach().clone()")
+        return nan.expand(parameter.shape)
 
     def _take_first(self, parameter: nn.Parameter) -> None:
         """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""

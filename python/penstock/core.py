@@ -133,16 +133,18 @@ class Core(Protocol):
     def end_pass(self) -> None: ...
 
     def weights(self, unit: int, index: int) -> torch.Tensor:
-        """Of a resident unit at any time, at one address; of others while they are readable."""
+        """Of a resident unit at any time, at one address; of others while they are readable. Each has a storage of its own,
+        so that those who have a view of it can be counted."""
 
     def where(self, unit: int) -> Hashable:
-        """The place of a unit that is readable: while it is the same, weights() gives the same tensors."""
+        """The place of a unit that is readable: while it is the same, weights() gives the same memory."""
 
     # Gradients, summed over passes until the update; at any time, also within a pass.
     def open_gradient(self, unit: int, index: int) -> OpenSum: ...
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
-        """The sum, which the client may change in place; None when no addend has come. At one address until cleared.
+        """The sum, which the client may change in place, in a storage of its own; None when no addend has come. At one
+        address until cleared.
         Raises UsageError of one that leaves for NVMe."""
 
     def clear_gradient(self, unit: int, index: int) -> None: ...

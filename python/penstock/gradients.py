@@ -1,6 +1,7 @@
 """The gradients of a model: autograd's go to the core's sums as they come, and each parameter's `grad` is its sum."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 
 from .addends import Addends, Place
 from .errors import ModelError, UsageError
+from .lent import Lent
 from .parameter import raw_gradient
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class Gradients:
         self._zeros: set[Place] = set()  # whose gradient is zeros until one comes, which the core does not know yet
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
+        self._read: dict[Place, tuple[torch.Tensor, Lent]] = {}  # sums that the program has read, and may have kept
         self.spoiled: str | None = None  # why the step that was begun cannot be made
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
 
@@ -35,6 +38,7 @@ class Gradients:
         """The model is that of another step."""
         self._had.clear()
         self._zeros.clear()
+        self.forbid_kept()
         self.end_completing()
 
     # A step whose units are updated within backward.
@@ -52,6 +56,7 @@ class Gradients:
             return
         self.add_zeros(unit)
         self._core.complete(unit)
+        self.forbid_kept([each for each in self._read if each[0] == unit])
         self.completed.add(unit)
 
     def end_completing(self) -> None:
@@ -64,6 +69,15 @@ class Gradients:
         self._had |= self.fed
         self._zeros.clear()
         self.fed.clear()
+        self.forbid_kept()
+
+    def forbid_kept(self, places: Iterable[Place] | None = None) -> None:
+        """The core has taken the sums, all or these: whoever still has one as it was read must not read it."""
+        for place in list(self._read if places is None else places):
+            _, lent = self._read.pop(place, (None, None))
+            if lent is not None and lent.is_held():
+                lent.forbid(0, f"a tensor is read that was '{self._name_at(place)}'.grad until a step, zero_grad() or an "
+                            "assignment: its memory was lent until then. Keep a copy, .grad.clone()")
 
     def clear(self, to_zeros: bool) -> None:
         """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
@@ -71,6 +85,7 @@ class Gradients:
         self._zeros = self._had | self.fed | self._zeros if to_zeros else set()
         self._had.clear()
         self._core.clear_gradients()
+        self.forbid_kept()
         self.fed.clear()
 
     def add_zeros(self, unit: int | None = None) -> None:
@@ -90,8 +105,12 @@ class Gradients:
         place = self._binding.places[parameter]
         if place in self._zeros and place not in self.fed:
             self._add_zeros(place)
-        total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
-        return None if total is None else total.view(parameter.shape)
+        if place not in self._read:
+            total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
+            if total is None:
+                return None
+            self._read[place] = total, Lent([total])
+        return self._read[place][0].view(parameter.shape)
 
     def put(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
         self._check_gradient(parameter, "is set")
@@ -106,6 +125,7 @@ class Gradients:
         self._zeros.discard(place)
         if value is None:
             self._core.clear_gradient(*place)
+            self.forbid_kept([place])
             self.fed.discard(place)
             return
         if value.shape != parameter.shape:
@@ -116,6 +136,7 @@ class Gradients:
             return  # x.grad = x.grad
         value = value.clone()
         self._core.clear_gradient(*place)
+        self.forbid_kept([place])
         self._add(place, value)
 
     def take(self, parameter: nn.Parameter) -> None:
@@ -142,6 +163,9 @@ class Gradients:
     # Private.
     def _name(self, parameter: nn.Parameter) -> str:
         return self._binding.names[parameter]
+
+    def _name_at(self, place: Place) -> str:
+        return self._name(self._binding.parameters[place[0]][place[1]])
 
     def _add_zeros(self, place: Place) -> None:
         self._core.open_gradient(*place).memory.zero_()

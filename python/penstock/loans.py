@@ -19,6 +19,7 @@ from .bits import differing, same_bits
 from .core import What
 from .errors import FitError, ModelError, UsageError, some
 from .host_memory import HostMemory
+from .lent import use_count
 from .overlap import overlap
 from .parameter import Borrowed, Managed, Released, values_of
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 # The parameter's, and that of the object by which it is asked.
 OWN_USES = 2
 LITTLE_BYTES = 1 << 20  # nobody looks whether there is room for so few
-use_count: Callable[[Any], int] = torch._C._storage_Use_Count
 
 
 class Loans:

@@ -102,8 +102,12 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.gradients.add_zeros()
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
-        self.report = self._core.update(replace(
-            self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
+        try:
+            self.report = self._core.update(replace(
+                self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
+        except BaseException:
+            self._binding.gradients.forbid_kept()
+            raise
         self._binding.gradients.end_completing()
         if self.report.updated:
             clipped = self.clip > 0 and is_clipped(self.report.gradient_norm or 0, self.clip)

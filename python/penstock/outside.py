@@ -89,7 +89,7 @@ class Outside:
         leaves, spec = pytree.tree_flatten(result)
         binding, found = self.visits.binding, False
         for at, each in enumerate(leaves):
-            if type(each) is torch.Tensor and each.layout is torch.strided and binding.weight_at(each) is not None:
+            if type(each) is torch.Tensor and not each.is_nested and binding.may_lie_in_weights(each):
                 found = True
                 leaves[at] = each if copied else each.clone()
                 if not leaves[at].is_inference():
@@ -126,6 +126,7 @@ class Around(saved_hooks.TakesWeightsOut):
         view = self._visits.binding.view_of(tensor)
         if view is not None:
             return view
+        tensor = self._visits.kept_apart(tensor)
         return Other(tensor) if self._around is None else (self._around[0](tensor),)
 
     def unpack(self, kept: Any) -> torch.Tensor:

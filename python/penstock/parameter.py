@@ -83,7 +83,8 @@ class Managed(nn.Parameter):
 
     def set_(self, *args: Any, **kwargs: Any) -> Managed:
         """Torch tells no subclass of it."""
-        self.data = torch.empty(0, dtype=self.dtype, device=self.device).set_(*args, **kwargs)
+        there = [each.detach() if isinstance(each, Managed) else each for each in args]
+        self.data = torch.empty(0, dtype=self.dtype, device=self.device).set_(*there, **kwargs)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
@@ -161,6 +162,12 @@ class Released(Watched):
         if spec:
             return format(self.detach(), spec)
         return repr(self)
+
+    def data_ptr(self) -> int:
+        """A number that is nobody else's: who looks for parameters over one memory asks for it."""
+        with torch._C.DisableTorchFunctionSubclass():
+            return self.untyped_storage()._cdata  # type: ignore[no-any-return]
+
 
 def values_of(parameter: nn.Parameter) -> torch.Tensor:
     """What is there, without telling the keeper."""

@@ -32,6 +32,9 @@ class Lender(Protocol):
 
     def give_again(self, taken: Any) -> torch.Tensor: ...
 
+    def kept_apart(self, tensor: torch.Tensor) -> torch.Tensor:
+        """One that was not taken out; where it may lie in a weight all the same (a sparse one's values), a copy."""
+
     def hooks_come(self) -> None:
         """The program's hooks are about to keep tensors."""
 
@@ -136,6 +139,8 @@ class Programs(TakesWeightsOut):
             taken = lender.take_out(tensor)
             if taken is not None:
                 return Taken(lender, taken, self.packs(torch.empty(0)) if self._counts else None)
+        for lender in _lenders:
+            tensor = lender.kept_apart(tensor)
         return self.packs(tensor)
 
     def unpack(self, kept: Any) -> torch.Tensor:

@@ -51,13 +51,6 @@ class Surroundings:
     def are_same(self) -> bool:
         return self._values.are_same()
 
-    def tensors_set_since(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """Attributes that are tensors and were set since, by name."""
-        for module, before in zip(self.modules, self.attributes):
-            for key, value in module.__dict__.items():
-                if isinstance(value, torch.Tensor) and before.get(key) is not value:
-                    yield key, value
-
 
 class State:
     """What is reached from a unit's attributes, at one moment: containers and objects with their contents, generators with

@@ -88,16 +88,14 @@ class UnitCall:
 
     def _visited(self, args: Any, kwargs: Any) -> Any:
         """Without hooks of its own."""
-        visits, around, call = self.visits, self.surroundings(), self._call()
+        visits, call = self.visits, self._call()
         if not visits.binding.resident.issuperset(self.unit.reads) and saved_hooks.is_transformed():
             raise ModelError(f"unit '{self.unit.name}' is called within a transform of torch.func, whose graphs keep weights' "
                              "memory: call the transform within the unit's forward, or keep the unit in memory: "
                              f"penstock.initialize(resident=['{self.unit.name}'])")
         visits.enter(call)
         try:
-            output = self.run(args, kwargs)
-            self._check_attributes(around)
-            return output
+            return self.run(args, kwargs)
         finally:
             visits.leave(call)
             if visits.kind == "inference" and torch.is_autocast_enabled(self.devices[-1]):
@@ -111,7 +109,6 @@ class UnitCall:
         saved_hooks.push(call.pack, call.unpack)
         try:
             output = self.run(args, kwargs)
-            self._check_attributes(call.around.around)
         except BaseException as error:
             call.running = False
             call.never("it raised")
@@ -130,19 +127,8 @@ class UnitCall:
         policy.hold(call)
         return output
 
-    def _check_attributes(self, around: Surroundings) -> None:
-        """A view of a weight that outlives the visit would be somebody else's memory."""
-        if around.are_same():
-            return
-        for key, tensor in around.tensors_set_since():
-            if self.visits.binding.weight_at(tensor) is not None:
-                raise ModelError(f"unit '{self.unit.name}' keeps a view of its weight in its attribute '{key}': the weight's "
-                                 "memory is lent until the forward returns. Keep a copy, .detach().clone(), or read the "
-                                 "weight anew")
-
     def _is_view_of_weight(self, value: Any) -> bool:
-        return type(value) is torch.Tensor and value.layout is torch.strided and not value.is_nested and (
-            self.visits.binding.weight_at(value) is not None)
+        return type(value) is torch.Tensor and not value.is_nested and self.visits.binding.may_lie_in_weights(value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         raise ModelError(f"unit '{self.unit.name}' cannot be copied: its weights are in the store; copy the model "

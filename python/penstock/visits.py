@@ -94,6 +94,7 @@ class Visits:
                 self._last_forward, self._forward = self._forward, []
             self.trained()
         self.kind, self._in_order = None, False
+        self.binding.forbid_views()
 
     def give_up(self) -> None:
         """After an exception: calls that were under way are so no more."""
@@ -166,6 +167,9 @@ class Visits:
         if view is not None and self.open:
             view = view.within(self.open[-1])
         return view
+
+    def kept_apart(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone() if self.binding.may_lie_in_weights(tensor) else tensor
 
     def give_again(self, taken: WeightView) -> torch.Tensor:
         call = taken.call
@@ -281,6 +285,7 @@ class Visits:
             with torch.inference_mode(False):
                 self._bring(wanted, held)
             return
+        self.binding.forbid_views()
         self.core.visit(wanted, held)
         self._readable = (*wanted, *held)
         for unit in wanted:

@@ -16,6 +16,7 @@ from fake_optimizers import update_parameter
 from penstock.core import (BF16_ADDENDS, Core, ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport,
                            UpdateRequest, Visit, What)
 from penstock.errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
+from penstock.lent import with_own_storage
 
 Place = tuple[int, int]
 GRANULE = 64  # bytes
@@ -93,7 +94,7 @@ class FakeCore:
         if self.units[unit].resident:
             return self.resident[unit, index]
         self._check(unit in self.stays, f"weights of '{self.units[unit].name}', which no visit has")
-        return self._in_window(unit, index)
+        return with_own_storage(self._in_window(unit, index))
 
     def where(self, unit: int) -> Hashable:
         return self.stays.get(unit)
@@ -109,7 +110,8 @@ class FakeCore:
         return OpenSum(self.sums[unit, index], fresh)
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
-        return self.sums.get((unit, index))
+        total = self.sums.get((unit, index))
+        return None if total is None else with_own_storage(total)
 
     def clear_gradient(self, unit: int, index: int) -> None:
         self.sums.pop((unit, index), None)

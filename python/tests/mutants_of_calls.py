@@ -4,6 +4,7 @@ from __future__ import annotations
 from mutant import Mutant
 
 GIVEN = "test_given_up.py::test_a_program_of_this_kind_trains_to_the_same_bits"
+SPARSE = "test_lent.py::test_values_of_a_sparse_tensor_that_lie_in_a_weight_are_those_of_plain_torch"
 AWKWARD = "test_given_up.py::test_an_awkward_module_trains_to_the_same_bits"
 
 CALLS = [
@@ -66,8 +67,29 @@ CALLS = [
            "test_given_up.py::test_a_unit_with_hooks_of_the_programs_is_not_given_up"),
     Mutant("a checkpoint of the program's does not count weights", "saved_hooks.py", " if self._counts else None)", " if False else None)",
            "test_given_up.py::test_a_checkpoint_of_the_programs_stops_where_it_does_in_torch"),
-    Mutant("a view of a weight may be kept by a unit", "unit_call.py", "            self._check_attributes(call.around.around)\n", "",
-           "test_given_up.py::test_a_view_of_a_weight_that_a_unit_keeps_is_an_error_that_names_it"),
+    # Memory that is lent.
+    Mutant("a view of a weight is read after its call", "visits.py", "        self.binding.forbid_views()\n        self.core.visit",
+           "        self.core.visit", "test_lent.py::test_a_view_of_a_weight_is_not_read_after_the_call_in_which_it_was_taken"),
+    Mutant("a view of a weight is read after its pass", "visits.py",
+           "        self.kind, self._in_order = None, False\n        self.binding.forbid_views()\n",
+           "        self.kind, self._in_order = None, False\n",
+           "test_lent.py::test_a_view_of_the_last_unit_is_not_read_after_its_pass"),
+    Mutant("memory that is forbidden is bound again", "binding.py", "            if held:\n                self._memory = ",
+           "            if False:\n                self._memory = ",
+           "test_lent.py::test_a_unit_can_be_called_again_after_views_of_it_were_kept"),
+    Mutant("a gradient is read after its step", "gradients.py", "        self.fed.clear()\n        self.forbid_kept()\n",
+           "        self.fed.clear()\n", "test_lent.py::test_a_gradient_is_not_read_after_its_step_and_may_be_kept_unread"),
+    Mutant("a gradient is read after it was given up", "gradients.py",
+           "        self._core.clear_gradients()\n        self.forbid_kept()\n", "        self._core.clear_gradients()\n",
+           "test_lent.py::test_a_gradient_is_not_read_after_it_was_given_up"),
+    Mutant("a gradient is read after a step that failed", "optimizer.py", "            self._binding.gradients.forbid_kept()\n", "",
+           "test_lent.py::test_a_gradient_is_not_read_after_a_step_that_failed"),
+    Mutant("the program's hooks keep what lies in a weight", "saved_hooks.py", "            tensor = lender.kept_apart(tensor)\n",
+           "            pass\n", SPARSE),
+    Mutant("what a unit gives lies in its weight", "unit_call.py", " and self.visits.binding.may_lie_in_weights(value)",
+           " and value.layout is torch.strided and self.visits.binding.may_lie_in_weights(value)", SPARSE),
+    Mutant("who goes around the class of a parameter reads NaN", "binding.py", "        Lent([nan]).forbid(0, ", "        print(0, ",
+           "test_released.py::test_what_goes_around_its_class_is_an_error_that_names_it"),
     # The recompute.
     Mutant("torch's generator is not as it was", "generators.py", "        torch.set_rng_state(state[0])\n", "", AWKWARD),
     Mutant("Python's generator is not as it was", "generators.py", "        random.setstate(pythons)\n", "",

@@ -216,19 +216,6 @@ class Still(small.Block):
         super().__init__(dropout=0.0)
 
 
-def test_a_view_of_a_weight_that_a_unit_keeps_is_an_error_that_names_it():
-    class Keeps(small.Block):
-        def forward(self, x):
-            self.alias = self.linear.weight.detach()
-            return super().forward(x)
-    engine = engine_of(lambda: small.Stack(block=Keeps))
-    with pytest.raises(penstock.ModelError, match="'blocks.0' keeps a view of its weight in its attribute 'alias'"):
-        small.loss(engine, small.ids())
-    engine.visits.give_up()
-    with torch.no_grad(), pytest.raises(penstock.ModelError, match="'blocks.0' keeps a view of its weight"):
-        small.loss(engine, small.ids())
-
-
 class Forces(small.Block):
     def forward(self, x):
         return super().forward(x) + torch.func.grad(lambda y: torch.tanh(self.linear(y)).sum())(x)

@@ -31,7 +31,8 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 # Errors that a program may end with: words of the error, and of the README's line that announces it.
 ANNOUNCED = (("backward with create_graph", "`create_graph=True`"),
              ("a gradient came to .*, whose unit is updated", "a step has one backward"),
-             ("keeps a view of its weight in its attribute", "A view of its own weight that a unit keeps in an attribute"),
+             ("is read by .* after its unit was updated", "a weight that is read after its unit was updated is an error"),
+             ("is read by a view of it", "A view of a weight that was taken in its unit's call"),
              ("is called within a transform of torch.func", "A transform of `torch.func` around a unit"),
              ("run again in backward, is not what it was", "gives other outputs, ends in `ExactnessError`"))
 

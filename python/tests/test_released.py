@@ -6,6 +6,7 @@ import torch
 
 import small_models as small
 from cores import WITHIN_BACKWARD
+from penstock.lent import forbids
 from penstock.parameter import Released
 from twice import managed
 
@@ -53,3 +54,32 @@ def test_the_values_of_another_parameter_are_read():
     assert torch.equal(made, engine.weight("norm.weight"))
     with torch.no_grad():
         assert torch.equal(torch.zeros(()).add(engine.module.norm.weight), engine.weight("norm.weight"))
+
+
+AT = torch.arange(small.WIDTH).repeat(2, 1)
+AROUND = {
+    "tensor": torch.tensor, "Tensor": lambda bias: torch.Tensor(bias).sum(), "of another": torch.zeros(2).new_tensor,
+    "sparse": lambda bias: torch.sparse_coo_tensor(AT, bias, (small.WIDTH, small.WIDTH)).to_dense(),
+    "compressed": lambda bias: torch.sparse_csr_tensor(torch.arange(small.WIDTH + 1), AT[0], bias).to_dense(),
+    "nested": lambda bias: torch.nested.nested_tensor([bias]),
+}
+
+
+@pytest.mark.skipif(forbids is None, reason="torch cannot say so")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("around", AROUND)
+def test_what_goes_around_its_class_is_an_error_that_names_it(around, within):
+    engine = managed()
+    kept = small.loss(engine, small.ids()) if within else None
+    with pytest.raises(RuntimeError, match="penstock: parameter 'norm.bias' is read while its values are in the store"):
+        AROUND[around](engine.module.norm.bias)
+    with torch.no_grad():
+        AROUND[around](engine.module.norm.bias.detach().clone())
+    assert kept is None or kept.requires_grad
+
+
+def test_parameters_do_not_seem_to_share_memory():
+    parameters = list(managed().module.parameters())
+    assert len({each.data_ptr() for each in parameters}) == len(parameters)
+    assert parameters[0].data_ptr() == parameters[0].data_ptr()

@@ -38,6 +38,7 @@ PARTS = {
     "torch.func": of("function_transforms"), "functional call within": of("functional_call"),
     "a weight that is kept": of("keeps_weight/0", "keeps_weight/1"), "a detached weight that is kept": of(
         "keeps_detached_weight"),
+    "a view in a hook": of("view_in_hook"), "views for a while": of("views_meanwhile"),
     "saved hooks within": of("saved_hooks_within/0", "saved_hooks_within/1", "saved_hooks_within/5"),
     "autocast within": of("autocast_within"),
     "a checkpoint within": of("checkpoint_within/1", "reentrant_within/1"),
@@ -77,10 +78,10 @@ SCRIPTS = {
     "two losses": of("dropout/1", backward="two_losses"), "backward twice": of(backward="backward_twice"),
     "errors that are caught": of("raises", outside=("caught_errors",)), "parts are units": of("counter", cut="parts"),
     "a thread": of("dropout/1", backward="in_thread"), "data that is assigned": of(outside=("data_assigned/1",)),
-    "shapes alone": of(outside=("likes/1",)),
+    "gradients that are kept": of(outside=("gradients_kept/1",)), "shapes alone": of(outside=("likes/1",)),
 }
 THESE = {**PARTS, **CROSSINGS, **SCRIPTS}
-REFUSED = {"a detached weight that is kept"}  # the README says so
+REFUSED = {"a detached weight that is kept", "a view in a hook"}  # the README says so
 # State that nobody can put back: where a forward runs again, this is noticed.
 REFUSED_WHERE_FORWARDS_RUN_AGAIN = {
     "an iterator", "state in a closure", "state behind a namespace", "state behind a dataclass",

@@ -16,6 +16,7 @@ import torch
 
 from ..core import ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport, UpdateRequest, Visit, What
 from ..errors import UsageError
+from ..lent import with_own_storage
 
 T = TypeVar("T")
 ALIGNMENT = 64  # bytes, of each parameter in its unit's memory
@@ -114,7 +115,7 @@ class DirectoryCore:
             self._buffers.give_back(self._there.pop(unit))
 
     def weights(self, unit: int, index: int) -> torch.Tensor:
-        return (self._resident.get(unit) or self._there[unit]).weights(self.units[unit])[index]
+        return with_own_storage((self._resident.get(unit) or self._there[unit]).weights(self.units[unit])[index])
 
     def where(self, unit: int) -> Hashable:
         return id(self._resident.get(unit) or self._there[unit])

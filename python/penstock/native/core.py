@@ -70,12 +70,7 @@ class NativeCore(Described):
         part, own = self._place_of[unit, index]
         place = self._places[part][own]
         base = self._bases[part][place.frozen] or 0
-        key = (part, own, base)
-        there = self._views.get(key)
-        if there is None:
-            there = self._handle.tensor(base + place.offset_bytes, place.numel, DTYPES[place.type], self.device)
-            self._views[key] = there
-        return there
+        return self._handle.tensor(base + place.offset_bytes, place.numel, DTYPES[place.type], self.device)
 
     def where(self, unit: int) -> Hashable:
         return tuple(self._bases[part] for part in self._of_unit[unit])
@@ -84,7 +79,10 @@ class NativeCore(Described):
     def open_gradient(self, unit: int, index: int) -> OpenSum:
         self._follow_stream()
         self._call["open_gradient"](self._pointer, *self._place_of[unit, index], ctypes.byref(self._gradient))
-        return OpenSum(self._sum(self.device), bool(self._gradient.fresh))
+        key = (self._gradient.data, self._gradient.numel)
+        if key not in self._sums:
+            self._sums[key] = self._sum(self.device)
+        return OpenSum(self._sums[key], bool(self._gradient.fresh))
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         try:
@@ -219,10 +217,7 @@ class NativeCore(Described):
     def _sum(self, device: torch.device) -> torch.Tensor:
         """As the last call gave it."""
         found = self._gradient
-        key = (found.data, found.numel)
-        if key not in self._sums:
-            self._sums[key] = self._handle.tensor(found.data, found.numel, DTYPES[found.type], device)
-        return self._sums[key]
+        return self._handle.tensor(found.data, found.numel, DTYPES[found.type], device)
 
     def _follow_stream(self) -> None:
         if self.device.type != "cuda":
@@ -234,7 +229,6 @@ class NativeCore(Described):
 
     def _end(self) -> None:
         self._call["end"](self._pointer)
-        self._views.clear()
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
@@ -267,7 +261,6 @@ class NativeCore(Described):
         self._gradient = made(c.Gradient)
         self._sums: dict[tuple[int, int], torch.Tensor] = {}
         self._stream = 0
-        self._views: dict[tuple[int, int, int], torch.Tensor] = {}
         self._places = [[self._c_place(number, i) for i in range(len(part.indices))]
                         for number, part in enumerate(self._parts)]
         self._bases: list[tuple[int | None, int | None]] = [(None, None)] * len(self._parts)

@@ -14,6 +14,7 @@ import torch
 
 from ..core import OpenSum, PassKind, UnitSpec, Visit
 from ..errors import FitError
+from ..lent import with_own_storage
 from ..native.described import LaidItem
 from ..visits import in_backward
 
@@ -115,7 +116,7 @@ class MeasuringCore:
     def weights(self, unit: int, index: int) -> torch.Tensor:
         spec = self.units[unit].parameters[index]
         at = self._weights.offsets[unit] + self._weights_at[unit][index]
-        return self._weights.memory[at:at + spec.numel * spec.dtype.itemsize].view(spec.dtype)
+        return with_own_storage(self._weights.memory[at:at + spec.numel * spec.dtype.itemsize].view(spec.dtype))
 
     def where(self, unit: int) -> Hashable:
         return unit
@@ -128,7 +129,7 @@ class MeasuringCore:
         return OpenSum(memory, not self._adds)
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
-        return self.open_gradient(unit, index).memory
+        return with_own_storage(self.open_gradient(unit, index).memory)
 
     def clear_gradient(self, unit: int, index: int) -> None: ...
 

@@ -54,7 +54,7 @@ def _hash(content: bytes) -> str:
 
 
 # What a managed module's attributes have beside the program's, and what is looked at elsewhere.
-LEFT_OUT = {"forward", "takes", "gives", "others", "reads", "calls_of", "count", "factors", "label"}
+LEFT_OUT = {"forward", "takes", "gives", "others", "reads", "calls_of", "count", "factors", "label", "views"}
 
 
 def attributes(model: nn.Module) -> list[str]:

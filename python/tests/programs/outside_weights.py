@@ -118,6 +118,18 @@ class GradientsRead(Outside):
 
 
 @OUTSIDE.of(2)
+class GradientsKept(Outside):
+    """gradients, or parts of them, are kept beyond their step, and read until it alone"""
+
+    one_backward = False
+
+    def afterwards(self, world: World, step: int) -> None:
+        self.kept = [each.grad.view(-1)[::2] for each in world.model.parameters() if each.grad is not None]
+        for each in self.kept[::3]:
+            world.note("sum", each.sum())
+
+
+@OUTSIDE.of(2)
 class WeightsLogged(Outside):
     """weights are read between a step's forward and its backward"""
 

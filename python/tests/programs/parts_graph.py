@@ -195,6 +195,27 @@ class KeepsDetachedWeight(Part):
         return x + y
 
 
+@PARTS.of(RARE)
+class ViewInHook(Part):
+    """A hook on its activation reads a view of its weight that was taken in the forward."""
+
+    def forward(self, x: Tensor, given: Given) -> Tensor:
+        y = torch.tanh(self.linear(x))
+        view = self.linear.weight.detach()[1:]
+        if y.requires_grad:
+            y.register_hook(lambda gradient: gradient * (1 + view.mean()))
+        return x + y
+
+
+@PARTS.of(2)
+class ViewsMeanwhile(Part):
+    """Views of its weight stay in an attribute until the next call, and are read in the forward alone."""
+
+    def forward(self, x: Tensor, given: Given) -> Tensor:
+        self.views = [self.linear.weight.t(), self.linear.weight.detach()[0]]
+        return x + torch.tanh(x @ self.views[0] + self.views[1])
+
+
 @PARTS.of(2)
 class Directly(Part):
     """Parameters of its own beside modules: in a ParameterList, in a ParameterDict, one that is never used."""

@@ -110,7 +110,8 @@ def compared(plain: Run, managed: Run, may_repeat: bool) -> Verdict:
     error = managed.error  # NonFiniteError is wrong by itself: plain torch's numbers are numbers
     if isinstance(error, Hung):
         return Verdict("hangs")
-    if isinstance(error, penstock.PenstockError) and not isinstance(error, penstock.NonFiniteError):
+    by_torch = type(error) is RuntimeError and str(error).startswith("penstock: ")  # of memory that was lent
+    if by_torch or isinstance(error, penstock.PenstockError) and not isinstance(error, penstock.NonFiniteError):
         return Verdict("refused", f"{type(error).__name__}: {error}")
     if error is not None:
         return Verdict("fails", f"{type(error).__name__}: {error}")
