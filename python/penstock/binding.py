@@ -382,6 +382,7 @@ class Binding:
     def _adopt(self, unit: Unit) -> None:
         assert unit.index == len(self.parameters)
         self.parameters.append([parameter for _, parameter in unit.own])
+        before = [Lent([each.data]) for each in self.parameters[-1]]
         specs = self.core.units[unit.index].parameters
         self._learning.append([(index, each) for index, each in enumerate(self.parameters[-1])
                                if specs[index].trainable])
@@ -402,6 +403,12 @@ class Binding:
             self.bind(unit.index)
         else:
             self.release(unit.index)
+        for parameter, own in zip(self.parameters[-1], before):
+            if own.bytes == parameter.nbytes and own.outlives():
+                own.forbid(0, f"the memory is read that parameter '{self.names[parameter]}' had before penstock.initialize(), "
+                              "by a tensor that was made of it then (.data, detach(), a view, state_dict()): in torch that "
+                              "follows the weight, here it would not. Read the parameter, or let it be a copy, "
+                              ".detach().clone()")
 
     def _nothing_like(self, parameter: nn.Parameter) -> torch.Tensor:
         """A single NaN, and an error by name for code that goes around the class."""

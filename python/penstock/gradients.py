@@ -1,6 +1,7 @@
 """The gradients of a model: autograd's go to the core's sums as they come, and each parameter's `grad` is its sum."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
@@ -10,6 +11,7 @@ from torch import nn
 from .addends import Addends, Place
 from .errors import ModelError, UsageError
 from .lent import Lent
+from .nested import is_nested
 from .parameter import raw_gradient
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ class Gradients:
         self._read: dict[Place, tuple[torch.Tensor, Lent]] = {}  # sums that the program has read, and may have kept
         self.spoiled: str | None = None  # why the step that was begun cannot be made
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
+        self._task, self._nested = -1, False  # the newest backward that gave a gradient, and whether it was in another
+        self._within: dict[int, set[int]] = {}  # by unit: the backwards within another that gave gradients
+        self.calls: Counter[int] = Counter()  # by unit: those of forwards since the last update
 
     def forget(self) -> None:
         """The model is that of another step."""
@@ -54,6 +59,8 @@ class Gradients:
             return
         if not came.issuperset(self._binding.awaited(unit)):
             return
+        if unit in self._within and len(self._within[unit]) < self.calls[unit]:  # a checkpoint has one for each call
+            return
         self.add_zeros(unit)
         self._core.complete(unit)
         self.forbid_kept([each for each in self._read if each[0] == unit])
@@ -63,11 +70,13 @@ class Gradients:
         """The step is updated, or given up."""
         self.completing, self.spoiled = False, None
         self.completed.clear()
+        self._within.clear()
 
     def taken(self) -> None:
         """By a step, whatever came of it."""
         self._had |= self.fed
         self._zeros.clear()
+        self.calls.clear()
         self.fed.clear()
         self.forbid_kept()
 
@@ -154,6 +163,8 @@ class Gradients:
             self._add(place, gradient.detach())
             if self.completing:
                 self._came.setdefault(place[0], set()).add(place[1])
+                if self._is_nested():
+                    self._within.setdefault(place[0], set()).add(self._task)
 
     def check_read(self, parameter: nn.Parameter, operation: str) -> None:
         """Raises UsageError where a weight that is read before the step's end would be that of the next step."""
@@ -161,6 +172,12 @@ class Gradients:
                                 ": it would be the next step's; say Store(update_order='deferred')")
 
     # Private.
+    def _is_nested(self) -> bool:
+        task = torch._C._current_graph_task_id()
+        if task != self._task:
+            self._task, self._nested = task, is_nested()
+        return self._nested
+
     def _name(self, parameter: nn.Parameter) -> str:
         return self._binding.names[parameter]
 

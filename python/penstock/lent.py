@@ -29,6 +29,14 @@ class Lent:
         """Somebody else has a view."""
         return sum(map(use_count, self._asked)) > self._all_own_uses
 
+    @property
+    def bytes(self) -> int:
+        return sum(each.nbytes() for each in self._storages)
+
+    def outlives(self) -> bool:
+        """Whose it was has let go of it, and somebody else has a view."""
+        return any(use_count(each) > 1 for each in self._asked)
+
     def held(self) -> list[int]:
         """Of which tensors."""
         return [at for at, asked in enumerate(self._asked) if use_count(asked) > self._own_uses[at]]

@@ -83,7 +83,7 @@ class Managed(nn.Parameter):
 
     def set_(self, *args: Any, **kwargs: Any) -> Managed:
         """Torch tells no subclass of it."""
-        there = [each.detach() if isinstance(each, Managed) else each for each in args]
+        there: Any = [each.detach() if isinstance(each, Managed) else each for each in args]
         self.data = torch.empty(0, dtype=self.dtype, device=self.device).set_(*there, **kwargs)
         return self
 

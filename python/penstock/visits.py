@@ -107,6 +107,8 @@ class Visits:
         if self.kind is None or (self.kind == "inference" and torch.is_grad_enabled() and not self.open):
             self.begin("training" if torch.is_grad_enabled() or in_backward() else "inference")
         reads = call.reads
+        if not in_backward():
+            self.binding.gradients.calls.update(reads)
         wanted = self._streamed(reads)
         if wanted:
             self._forward.append(wanted)

@@ -68,6 +68,9 @@ CALLS = [
     Mutant("a checkpoint of the program's does not count weights", "saved_hooks.py", " if self._counts else None)", " if False else None)",
            "test_given_up.py::test_a_checkpoint_of_the_programs_stops_where_it_does_in_torch"),
     # Memory that is lent.
+    Mutant("a unit is updated though a checkpoint has another backward of it", "gradients.py",
+           "if unit in self._within and len(", "if unit in self._within and -1 > len(",
+           "test_update_order.py::test_within_reentrant_checkpoints_a_unit_waits_for_all_its_backwards"),
     Mutant("a view of a weight is read after its call", "visits.py", "        self.binding.forbid_views()\n        self.core.visit",
            "        self.core.visit", "test_lent.py::test_a_view_of_a_weight_is_not_read_after_the_call_in_which_it_was_taken"),
     Mutant("a view of a weight is read after its pass", "visits.py",
@@ -88,6 +91,8 @@ CALLS = [
            "            pass\n", SPARSE),
     Mutant("what a unit gives lies in its weight", "unit_call.py", " and self.visits.binding.may_lie_in_weights(value)",
            " and value.layout is torch.strided and self.visits.binding.may_lie_in_weights(value)", SPARSE),
+    Mutant("the memory that a weight had before is read", "binding.py", "            if own.bytes == parameter.nbytes and",
+           "            if own.bytes < 0 and", "test_lent.py::test_the_memory_that_a_weight_had_before_is_not_read"),
     Mutant("who goes around the class of a parameter reads NaN", "binding.py", "        Lent([nan]).forbid(0, ", "        print(0, ",
            "test_released.py::test_what_goes_around_its_class_is_an_error_that_names_it"),
     # The recompute.

@@ -11,8 +11,9 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 import penstock
 import small_models as small
-from compare import Training
+from compare import Training, adamw
 from cores import WITHIN_BACKWARD
+from cores import test_core as core_of
 from penstock import lent
 from twice import check, managed
 
@@ -181,6 +182,28 @@ def test_where_torch_cannot_tell_who_reads_a_view_must_not_be_kept(monkeypatch):
     with pytest.raises(penstock.ModelError, match=VIEW.format(0)):
         small.loss(managed(lambda: small.Stack(block=InList)), small.ids())
     Training(small.Stack, [small.ids()], small.loss).check()
+
+
+# The memory that weights had before.
+@pytest.mark.parametrize("take", [
+    lambda model: model.state_dict()["head.weight"], lambda model: model.head.weight.data,
+    lambda model: model.head.weight.detach()[1:]], ids=["state_dict", "data", "a part"])
+@pytest.mark.parametrize("resident", [[], ["*"]])
+def test_the_memory_that_a_weight_had_before_is_not_read(take, resident):
+    model = small.Stack()
+    kept, copy = take(model), take(model).clone()
+    engine = penstock.initialize(model, adamw(model.parameters()), core=core_of(), resident=resident)[0]
+    with pytest.raises(RuntimeError, match="penstock: the memory is read that parameter 'head.weight' had before"):
+        kept.sum()
+    assert torch.equal(take(engine.module), copy)
+
+
+def test_an_old_norms_alias_that_is_made_anew_with_each_call_harms_nobody():
+    class Normed(small.Block):
+        def __init__(self):
+            super().__init__()
+            torch.nn.utils.spectral_norm(self.linear)
+    Training(lambda: small.Stack(block=Normed), [small.ids(at) for at in range(3)], small.loss).check()
 
 
 # What lies in a weight without being a view of it.

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import penstock
 import small_models as small
@@ -223,6 +224,35 @@ def test_skipped_parameters_stay_as_they_are(tmp_path):
         train(engine)
         trained.append(dict(engine.named_weights("master")))
         assert torch.equal(trained[-1]["blocks.1.spare"], torch.ones(3))
+    assert weights_equal(trained[0].items(), trained[1].items())
+
+
+class Reentrant(small.Stack):
+    """Each of a checkpoint's calls has a backward of its own, within the one of the loss."""
+
+    order = (0, 1, 2)
+
+    def run(self, x):
+        for at in self.order:
+            x = checkpoint(self.blocks[at], x, use_reentrant=True)
+        return x
+
+
+class ReentrantTwice(Reentrant):
+    order = (0, 1, 0, 2, 1, 0)
+
+
+@pytest.mark.parametrize("make", [Reentrant, ReentrantTwice])
+def test_within_reentrant_checkpoints_a_unit_waits_for_all_its_backwards(tmp_path, monkeypatch, make):
+    trained = []
+    for order in ("after_backward", "in_backward"):
+        engine = open_engine(tmp_path / order, order, make)
+        counted = Counted(engine, monkeypatch)
+        train(engine)
+        trained.append(dict(engine.named_weights("master")))
+        streamed = len(engine.core.units) - len(engine.binding.resident)
+        assert len(counted.units) == (len(BATCHES) * streamed if order == "in_backward" else 0)
+        engine.close()
     assert weights_equal(trained[0].items(), trained[1].items())
 
 

@@ -62,7 +62,7 @@ def attributes(model: nn.Module) -> list[str]:
     lines = []
     for name, module in model.named_modules():
         for key, value in vars(module).items():
-            if key.startswith("_") or key in LEFT_OUT or callable(value) or (key == "weight" and not name):
+            if key.startswith("_") or key in LEFT_OUT or callable(value) or key == "weight":
                 continue
             lines.append(f"{name}.{key} = {rendered(value)}")
     return lines

@@ -42,7 +42,9 @@ const std::array denied_calls{
     Denied{"mmap", __NR_mmap, BackendKind::io_uring, Need::opening},
     Denied{"eventfd2", __NR_eventfd2, BackendKind::io_uring, Need::opening},
     Denied{"ppoll", __NR_ppoll, BackendKind::io_uring, Need::some},
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which give memory back at any time
     Denied{"munmap", __NR_munmap, BackendKind::io_uring, Need::some},
+#endif
     Denied{"io_setup", __NR_io_setup, BackendKind::libaio, Need::opening},
     Denied{"io_submit", __NR_io_submit, BackendKind::libaio, Need::opening},
     Denied{"io_getevents", __NR_io_getevents, BackendKind::libaio, Need::opening},
