@@ -74,12 +74,13 @@ class Outside:
         binding = self.visits.binding
         lent: list[tuple[Any, torch.Tensor]] = []
         try:
-            for each in parameters:
-                self.visits.stay((binding.places[each][0],))
-                copy = each.detach().clone()
-                self.visits.go()
-                lent.append((each, copy))
-            binding.lend_copies(lent)
+            with torch._C._DisableFuncTorch():  # torch.func's tensors have no memory
+                for each in parameters:
+                    self.visits.stay((binding.places[each][0],))
+                    copy = each.detach().clone()
+                    self.visits.go()
+                    lent.append((each, copy))
+                binding.lend_copies(lent)
             return self._own(self._saving(run), binding.names[parameters[0]], operation, copied=True)
         finally:
             binding.take_copies_back(lent)

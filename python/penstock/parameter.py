@@ -192,16 +192,25 @@ def _is_meta(value: Any) -> bool:
 
 
 def _backward(func: Any, args: Any, kwargs: Any, inputs: list[Watched]) -> Any:
-    """A backward to these as its inputs reads none of them, and within it all are watched as ever."""
+    """A backward to these as its inputs reads none of them, and within it, from its first node on, all are watched as
+    ever."""
     for keeper in dict.fromkeys(each.penstock_keeper for each in inputs):
         keeper.let_go(())
+
+    def watch_again(*_: Any) -> None:
+        for each in inputs:
+            each.penstock_keeper.look_whether_there(each)
+    roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+    nodes = {each.grad_fn for each in pytree.tree_leaves(roots) if isinstance(each, torch.Tensor)} - {None}
+    handles = [each.register_prehook(watch_again) for each in nodes if each is not None]
     for each in inputs:
         each.__class__ = Managed  # type: ignore[assignment]
     try:
         return func(*args, **kwargs)
     finally:
-        for each in inputs:
-            each.penstock_keeper.look_whether_there(each)
+        watch_again()
+        for handle in handles:
+            handle.remove()
 
 
 def _called(func: Any, args: Any, kwargs: Any) -> Any:
