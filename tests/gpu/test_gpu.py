@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import penstock
 from penstock import shelf
@@ -215,6 +216,65 @@ def test_it_is_plain_torch_on_that_device(tmp_path):
     losses = trained(opened(tmp_path / "store", TIGHT), 5)
     assert losses[0] == expected[0]
     assert losses == pytest.approx(expected, rel=1e-5)
+
+
+class Checkpointed(Model):
+    """Without a buffer; layers within reentrant checkpoints, some twice: their backwards are within the loss's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.shift
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.embedding(ids)
+        for at in (0, 1, 0, 2, 3, 1):
+            hidden = checkpoint(self.layers[at], hidden, use_reentrant=True)
+        return self.head(hidden)
+
+
+def test_within_reentrant_checkpoints_a_unit_is_updated_behind_the_last_backward(tmp_path, monkeypatch):
+    found = []
+    for order in ("after_backward", "in_backward"):
+        engine = opened(tmp_path / order, TIGHT, clip=0.0, make=Checkpointed, update_order=order)
+        counted, complete = [], engine.core.complete
+        monkeypatch.setattr(engine.core, "complete", lambda unit: (counted.append(unit), complete(unit)))
+        found.append((trained(engine, 3), weights_of(engine)))
+        streamed = len(engine.core.units) - len(engine.binding.resident)
+        assert len(counted) == (3 * streamed if order == "in_backward" else 0)
+    assert found[0][0] == found[1][0]
+    assert_same(found[0][1], found[1][1])
+
+
+class Keeps(nn.TransformerEncoderLayer):
+    kept: list[torch.Tensor] = []
+
+    def forward(self, *args, **kwargs):
+        self.kept.append(self.linear1.weight.detach()[1:])
+        return super().forward(*args, **kwargs)
+
+
+class Keeping(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        for layer in self.layers:
+            layer.__class__ = Keeps
+
+
+def test_memory_that_was_lent_is_not_read_after_its_time(tmp_path):
+    engine = opened(tmp_path / "store", TIGHT, make=Keeping)
+    engine.backward(loss_of(engine, 0))
+    gradient = engine.module.head.weight.grad
+    assert torch.isfinite(gradient).all()
+    with pytest.raises(RuntimeError, match="penstock: parameter 'layers.0.norm1.bias' is read while its values are in"):
+        torch.tensor(engine.module.layers[0].norm1.bias)
+    engine.step()
+    with pytest.raises(RuntimeError, match="penstock: a tensor is read that was 'embedding.weight'.grad until a step"):
+        gradient.sum().item()
+    for each in Keeps.kept:
+        with pytest.raises(RuntimeError, match=r"penstock: parameter 'layers.\d.linear1.weight' is read by a view"):
+            each.sum().item()
+    plain = trained(opened(tmp_path / "plain", TIGHT), 2)
+    assert trained(opened(tmp_path / "keeping", TIGHT, make=Keeping), 2) == plain, "unread they harm nobody"
 
 
 def test_evaluation_and_sums_between_passes(tmp_path):
