@@ -172,6 +172,8 @@ class Optimizer(torch.optim.Optimizer):
             self.zero_grad()
             for index, values in state.items():
                 self._state[parameters[index]].take(values)
+            if self.updates > 0:
+                self._state.begin_anew(each for index, each in enumerate(parameters) if index not in state)
             self.gone_back(updates)
 
     def go_back(self, updates: int) -> None:

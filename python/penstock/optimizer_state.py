@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ class OptimizerState(MutableMapping[nn.Parameter, Any]):
         has_moments = kind != "sgd" or any(group.get("momentum") for group in groups)
         self.moments: dict[str, What] = MOMENTS[kind] if has_moments else {}
         self.counted = kind in COUNTED
+        self._first = float(groups[0].get("initial_accumulator_value", 0.0)) if kind == "adagrad" else 0.0
         self.binding, self.visits = binding, visits
         self.updates: Callable[[], int] = lambda: 0  # set by the optimizer
         self.skips: dict[Place, int] = {}  # how many steps parameters were left out of since the opening
@@ -46,6 +47,12 @@ class OptimizerState(MutableMapping[nn.Parameter, Any]):
             place = self.binding.places[each]
             if place not in self.binding.gradients.fed:
                 self.skips[place] = self.skips.get(place, 0) + 1
+
+    def begin_anew(self, parameters: Iterable[nn.Parameter]) -> None:
+        """These have no state, as before their first update."""
+        for each in parameters:
+            if each in self._of:
+                self._of[each].take({key: torch.full(each.shape, self._first) for key in self.moments})
 
     def __getitem__(self, parameter: Any) -> Any:
         return self._of[parameter] if parameter in self._of else self._others.setdefault(parameter, {})

@@ -13,7 +13,7 @@ from compare import adamw
 from cores import WITHIN_BACKWARD
 from penstock.bits import same_bits
 from penstock.host_memory import HostMemory
-from twice import managed, step
+from twice import check, managed, step
 
 KINDS = {
     "adamw": adamw, "adam": lambda p: torch.optim.Adam(p, lr=1e-2, foreach=False),
@@ -162,6 +162,16 @@ def test_a_state_dict_that_was_saved_takes_the_training_back(kind, dtype):
         assert all(same_bits(each, masters[name]) for name, each in other.named_weights("master"))
         assert train(other, 2, 4) == expected
         assert all(same_bits(each, end[name]) for name, each in other.named_weights("master"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_dict_from_before_the_first_step_begins_anew(kind):
+    def program(model, optimizer):
+        first = copy.deepcopy(optimizer.state_dict())
+        losses = [step(model, optimizer, number) for number in range(3)]
+        optimizer.load_state_dict(first)
+        return losses + [step(model, optimizer, number) for number in range(3)]
+    check(program, optimizer=KINDS[kind])
 
 
 def test_a_saved_state_dict_is_one_of_torchs():
