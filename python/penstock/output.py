@@ -70,7 +70,8 @@ def _mark(tensor: torch.Tensor) -> Any:
 def _number(flat: torch.Tensor) -> torch.Tensor:
     if _hash is not None:
         return _hash(flat)  # type: ignore[no-any-return]
-    return flat.contiguous().view(torch.uint8).to(torch.int64).sum()
+    read = flat.contiguous().reshape(-1).view(torch.uint8).to(torch.int64)
+    return (read * torch.arange(1, read.numel() + 1, device=read.device)).sum()  # where each byte is counts
 
 
 def _are_close(was: Any, now: Any) -> bool:

@@ -13,6 +13,7 @@ import penstock
 import small_models as small
 from compare import Training, adamw, differences, seed
 from cores import test_core as core_of
+from penstock.output import Seen
 from programs_of_units import KINDS
 
 
@@ -209,6 +210,13 @@ def test_a_checkpoint_of_the_programs_stops_where_it_does_in_torch():
         return torch.nn.functional.cross_entropy(inner.head(inner.norm(x)).flatten(0, 1), batch.flatten())
     for way in WAYS:
         check(training(lambda: small.Stack(block=Draws), loss=loss), **way)
+
+
+def test_where_torch_has_no_hash_outputs_are_held_by_their_bytes(monkeypatch):
+    monkeypatch.setattr("penstock.output._hash", None)
+    check(training(small.NestedStack), activations="recompute")  # a number without dimensions is among its outputs
+    one, other = (Seen(torch.tensor(each)) for each in ([1.0, 2.0], [2.0, 1.0]))
+    assert one.difference(other) == "output 0 has other values" and one.difference(one) is None
 
 
 class Still(small.Block):

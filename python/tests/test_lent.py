@@ -18,6 +18,7 @@ from penstock import lent
 from twice import check, managed
 
 KEPT: list[torch.Tensor] = []
+tells = pytest.mark.skipif(lent.forbids is None, reason="this torch cannot tell who reads memory")
 VIEW = "parameter 'blocks.{}.linear.weight' is read by a view of it .*its memory was lent until that call returned"
 GRADIENT = "a tensor is read that was 'head.weight'.grad until a step"
 
@@ -108,6 +109,7 @@ def test_it_is_read_where_the_weights_stay_in_memory(block, loss):
     Training(lambda: small.Stack(block=block), [small.ids(at) for at in range(4)], loss).check(resident=["*"])
 
 
+@tells
 @pytest.mark.parametrize("block", [InAttribute, InList])
 @pytest.mark.parametrize("activations", ["auto", "recompute"])
 def test_a_view_that_is_kept_and_not_read_harms_nobody(block, activations):
@@ -115,6 +117,7 @@ def test_a_view_that_is_kept_and_not_read_harms_nobody(block, activations):
     one.check(activations=activations)
 
 
+@tells
 def test_a_view_that_is_in_a_cycle_or_in_a_traceback_harms_nobody():
     class Awkward(small.Block):
         def forward(self, x):
@@ -139,6 +142,7 @@ def test_a_view_that_is_in_a_cycle_or_in_a_traceback_harms_nobody():
         Training(lambda: small.Stack(block=block), [small.ids(at) for at in range(3)], each).check()
 
 
+@tells
 def test_a_view_from_a_forward_without_gradients_is_not_read_after_it():
     engine = managed(lambda: small.Stack(block=InList))
     with torch.no_grad():
@@ -149,6 +153,7 @@ def test_a_view_from_a_forward_without_gradients_is_not_read_after_it():
         KEPT[2].mul_(2)
 
 
+@tells
 def test_a_view_of_the_last_unit_is_not_read_after_its_pass():
     class Head(torch.nn.Linear):
         def forward(self, x):
@@ -166,6 +171,7 @@ def test_a_view_of_the_last_unit_is_not_read_after_its_pass():
         KEPT[0].sum()
 
 
+@tells
 def test_a_unit_can_be_called_again_after_views_of_it_were_kept():
     engine = managed(lambda: small.Stack(block=InList))
     for at in range(3):
@@ -185,6 +191,7 @@ def test_where_torch_cannot_tell_who_reads_a_view_must_not_be_kept(monkeypatch):
 
 
 # The memory that weights had before.
+@tells
 @pytest.mark.parametrize("take", [
     lambda model: model.state_dict()["head.weight"], lambda model: model.head.weight.data,
     lambda model: model.head.weight.detach()[1:]], ids=["state_dict", "data", "a part"])
@@ -286,6 +293,7 @@ ENDS = {
 }
 
 
+@tells
 @pytest.mark.skipif(WITHIN_BACKWARD, reason="gradients are not there")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_gradient_is_not_read_after_it_was_given_up(end):
@@ -301,6 +309,7 @@ def test_a_gradient_is_not_read_after_it_was_given_up(end):
             each.norm()
 
 
+@tells
 @pytest.mark.skipif(WITHIN_BACKWARD, reason="gradients are not there")
 def test_a_gradient_is_not_read_after_its_step_and_may_be_kept_unread():
     def program(model, optimizer):
@@ -320,6 +329,7 @@ def test_a_gradient_is_not_read_after_its_step_and_may_be_kept_unread():
         kept[0].sum()
 
 
+@tells
 @pytest.mark.skipif(WITHIN_BACKWARD, reason="gradients are not there")
 def test_a_gradient_is_not_read_after_a_step_that_failed():
     engine = managed()
