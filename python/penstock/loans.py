@@ -241,7 +241,8 @@ class Loans:
             self._given_before = [each for each in self._given_before if each[1]() is not None]
 
     def _is_held(self, parameter: nn.Parameter) -> bool:
-        return use_count(parameter.untyped_storage()._cdata) > OWN_USES
+        asked = parameter.untyped_storage()
+        return use_count(asked._cdata) > OWN_USES
 
     def _names_held(self) -> list[str]:
         return [name for name, storage in self._aliases if not storage.expired()]
