@@ -32,6 +32,7 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 ANNOUNCED = (("backward with create_graph", "`create_graph=True`"),
              ("a gradient came to .*, whose unit is updated", "a step has one backward"),
              ("is read by .* after its unit was updated", "a weight that is read after its unit was updated is an error"),
+             ("is read while its values are in the store", "Functions that torch's subclasses are not told of"),
              ("the memory is read that parameter", "The memory that a parameter had before `initialize()`"),
              ("is read by a view of it", "A view of a weight that was taken in its unit's call"),
              ("is called within a transform of torch.func", "A transform of `torch.func` around a unit"),
