@@ -1,5 +1,5 @@
-"""Tensors over memory that the core lends for a time. Whoever still has one afterwards, or a view of one, gets an error when
-he reads or writes it: by then the memory is somebody else's."""
+"""Tensors over memory that the core lends for a time. Whoever still has one afterwards, or a view of one, gets an error
+when he reads or writes it: by then the memory is somebody else's."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 use_count: Callable[[Any], int] = torch._C._storage_Use_Count
-forbids: Callable[[int, str], None] | None = getattr(torch._C, "_set_storage_data_ptr_access_error_msg", None)  # not in torch 2.4
+# Not in torch 2.4.
+forbids: Callable[[int, str], None] | None = getattr(torch._C, "_set_storage_data_ptr_access_error_msg", None)
 
 
 def with_own_storage(values: torch.Tensor) -> torch.Tensor:
@@ -42,7 +43,7 @@ class Lent:
         return [at for at, asked in enumerate(self._asked) if use_count(asked) > self._own_uses[at]]
 
     def forbid(self, at: int, why: str) -> None:
-        """From now on an access to this tensor's memory, by whatever view, is a RuntimeError with this text, so far as torch
-        can do that (`forbids`). The tensor is of no use any more."""
+        """From now on an access to this tensor's memory, by whatever view, is a RuntimeError with this text, so far as
+        torch can do that (`forbids`). The tensor is of no use any more."""
         if forbids is not None:
             forbids(self._asked[at], f"penstock: {why}")

@@ -1,5 +1,5 @@
-"""Whether a backward runs within a node of another one, as torch's reentrant checkpoint has it. Autograd tells nobody: the
-Python frames of the thread do."""
+"""Whether a backward runs within a node of another one, as torch's reentrant checkpoint has it. Autograd tells nobody:
+the Python frames of the thread do."""
 from __future__ import annotations
 
 import sys
