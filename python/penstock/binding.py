@@ -155,7 +155,7 @@ class Binding:
         return None if found is None else WeightView(*found, tensor, self.state_of(found[0]))
 
     def may_lie_in_weights(self, tensor: torch.Tensor) -> bool:
-        """Of one that has no view_of(): it is seen in a way that cannot be said."""
+        """It has memory of a weight, also where view_of() cannot say how; or nobody can say whether it has."""
         if type(tensor) not in PLAIN or tensor.is_nested:
             return True
         if tensor.layout is not torch.strided:

@@ -144,8 +144,7 @@ class Core(Protocol):
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         """The sum, which the client may change in place, in a storage of its own; None when no addend has come. At one
-        address until cleared.
-        Raises UsageError of one that leaves for NVMe."""
+        address until cleared. Raises UsageError of one that leaves for NVMe."""
 
     def clear_gradient(self, unit: int, index: int) -> None: ...
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Set
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -63,7 +63,7 @@ class Gradients:
             return
         self.add_zeros(unit)
         self._core.complete(unit)
-        self.forbid_kept([each for each in self._read if each[0] == unit])
+        self.forbid_kept({each for each in self._read if each[0] == unit})
         self.completed.add(unit)
 
     def end_completing(self) -> None:
@@ -80,11 +80,11 @@ class Gradients:
         self.fed.clear()
         self.forbid_kept()
 
-    def forbid_kept(self, places: Iterable[Place] | None = None) -> None:
+    def forbid_kept(self, places: Set[Place] | None = None) -> None:
         """The core has taken the sums, all or these: whoever still has one as it was read must not read it."""
-        for place in list(self._read if places is None else places):
-            _, lent = self._read.pop(place, (None, None))
-            if lent is not None and lent.is_held():
+        for place in list(self._read) if places is None else self._read.keys() & places:
+            _, lent = self._read.pop(place)
+            if lent.is_held():
                 lent.forbid(0, f"a tensor is read that was '{self._name_at(place)}'.grad until a step, zero_grad() or an "
                             "assignment: its memory was lent until then. Keep a copy, .grad.clone()")
 
@@ -134,7 +134,7 @@ class Gradients:
         self._zeros.discard(place)
         if value is None:
             self._core.clear_gradient(*place)
-            self.forbid_kept([place])
+            self.forbid_kept({place})
             self.fed.discard(place)
             return
         if value.shape != parameter.shape:
@@ -145,7 +145,7 @@ class Gradients:
             return  # x.grad = x.grad
         value = value.clone()
         self._core.clear_gradient(*place)
-        self.forbid_kept([place])
+        self.forbid_kept({place})
         self._add(place, value)
 
     def take(self, parameter: nn.Parameter) -> None:

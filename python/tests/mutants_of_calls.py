@@ -67,13 +67,13 @@ CALLS = [
            "test_given_up.py::test_a_unit_with_hooks_of_the_programs_is_not_given_up"),
     Mutant("a checkpoint of the program's does not count weights", "saved_hooks.py", " if self._counts else None)", " if False else None)",
            "test_given_up.py::test_a_checkpoint_of_the_programs_stops_where_it_does_in_torch"),
-    # Memory that is lent.
     Mutant("a unit is updated though a checkpoint has another backward of it", "gradients.py",
            "if unit in self._within and len(", "if unit in self._within and -1 > len(",
            "test_update_order.py::test_within_reentrant_checkpoints_a_unit_waits_for_all_its_backwards"),
     Mutant("moments stay where a state dict has none", "optimizer.py", "            if self.updates > 0:\n                self._state.begin_anew",
            "            if False:\n                self._state.begin_anew",
            "test_optimizer_state.py::test_a_state_dict_from_before_the_first_step_begins_anew"),
+    # Memory that is lent.
     Mutant("a view of a weight is read after its call", "visits.py", "        self.binding.forbid_views()\n        self.core.visit",
            "        self.core.visit", "test_lent.py::test_a_view_of_a_weight_is_not_read_after_the_call_in_which_it_was_taken"),
     Mutant("a view of a weight is read after its pass", "visits.py",

@@ -218,12 +218,8 @@ def test_it_is_plain_torch_on_that_device(tmp_path):
     assert losses == pytest.approx(expected, rel=1e-5)
 
 
-class Checkpointed(Model):
-    """Without a buffer; layers within reentrant checkpoints, some twice: their backwards are within the loss's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        del self.shift
+class Checkpointed(WithoutBuffers):
+    """Layers within reentrant checkpoints, some twice: their backwards are within the loss's."""
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         hidden = self.embedding(ids)

@@ -54,7 +54,8 @@ def _hash(content: bytes) -> str:
 
 
 # What a managed module's attributes have beside the program's, and what is looked at elsewhere.
-LEFT_OUT = {"forward", "takes", "gives", "others", "reads", "calls_of", "count", "factors", "label", "views"}
+LEFT_OUT = {"forward", "takes", "gives", "others", "reads", "calls_of", "count", "factors", "label", "views",
+            "weight"}  # the last of old norms
 
 
 def attributes(model: nn.Module) -> list[str]:
@@ -62,7 +63,7 @@ def attributes(model: nn.Module) -> list[str]:
     lines = []
     for name, module in model.named_modules():
         for key, value in vars(module).items():
-            if key.startswith("_") or key in LEFT_OUT or callable(value) or key == "weight":
+            if key.startswith("_") or key in LEFT_OUT or callable(value):
                 continue
             lines.append(f"{name}.{key} = {rendered(value)}")
     return lines
