@@ -101,7 +101,8 @@ class UpdateReport:
 
 
 class OpenSum(NamedTuple):
-    """Where a gradient's sum lies, for the client to write (`fresh`: it holds nothing yet) or to add to."""
+    """Where a gradient's sum lies, in its parameter's shape, for the client to write (`fresh`: it holds nothing yet) or to add
+    to."""
 
     memory: torch.Tensor
     fresh: bool

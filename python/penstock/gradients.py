@@ -160,7 +160,7 @@ class Gradients:
                                 "with engine.step() behind each; say Store(update_order='deferred') else. The step "
                                 "cannot be made")
                 raise UsageError(self.spoiled)
-            self._add(place, gradient.detach())
+            self._add(place, gradient.detach() if gradient.requires_grad else gradient)
             if self.completing:
                 self._came.setdefault(place[0], set()).add(place[1])
                 if self._is_nested():
@@ -209,13 +209,12 @@ class Gradients:
     def _add(self, place: Place, gradient: torch.Tensor) -> None:
         if gradient.is_sparse:
             gradient = gradient.to_dense()
-        opened = self._core.open_gradient(*place)
-        total = opened.memory.view(gradient.shape)
-        if opened.fresh and place in self._zeros:
-            total.zero_().add_(gradient)  # 0 + -0 is 0
-        elif opened.fresh:
-            total.copy_(gradient)
-        else:
+        total, fresh = self._core.open_gradient(*place)
+        if not fresh:
             total.add_(gradient)
-        self.addends.came(place, total.dtype, opened.fresh)
+        elif place in self._zeros:
+            total.zero_().add_(gradient)  # 0 + -0 is 0
+        else:
+            total.copy_(gradient)
+        self.addends.came(place, total.dtype, fresh)
         self.fed.add(place)

@@ -108,7 +108,8 @@ class Visits:
             self.begin("training" if torch.is_grad_enabled() or in_backward() else "inference")
         reads = call.reads
         if not in_backward():
-            self.binding.gradients.calls.update(reads)
+            for unit in reads:
+                self.binding.gradients.calls[unit] += 1
         wanted = self._streamed(reads)
         if wanted:
             self._forward.append(wanted)

@@ -107,7 +107,7 @@ class FakeCore:
         if fresh:
             few = self.model.micro_batches <= BF16_ADDENDS
             self.sums[unit, index] = torch.full((spec.numel,), float("nan"), dtype=spec.dtype if few else torch.float32)
-        return OpenSum(self.sums[unit, index], fresh)
+        return OpenSum(self.sums[unit, index].view(spec.shape), fresh)
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         total = self.sums.get((unit, index))

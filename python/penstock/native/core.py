@@ -56,7 +56,8 @@ class NativeCore(Described):
             self._visits[key] = (wanted, array(ctypes.c_uint32, wanted), array(ctypes.c_uint32, kept),
                                  (c.UnitMemory * len(wanted))())
         wanted, given, kept, memory = self._visits[key]
-        self._follow_stream()
+        if self._on_gpu:
+            self._follow_stream()
         self._call["visit"](self._pointer, given, len(given), kept, len(kept), memory)
         self._visited = wanted
         for part, place in zip(wanted, memory):
@@ -77,16 +78,19 @@ class NativeCore(Described):
 
     # Gradients.
     def open_gradient(self, unit: int, index: int) -> OpenSum:
-        self._follow_stream()
-        self._call["open_gradient"](self._pointer, *self._place_of[unit, index], ctypes.byref(self._gradient))
-        key = (self._gradient.data, self._gradient.numel)
-        if key not in self._sums:
-            self._sums[key] = self._sum(self.device)
-        return OpenSum(self._sums[key], bool(self._gradient.fresh))
+        if self._on_gpu:
+            self._follow_stream()
+        found = self._gradient
+        self._call["open_gradient"](self._pointer, *self._place_of[unit, index], self._to_gradient)
+        seen = self._sums.get((unit, index))
+        if seen is None or seen[0] != found.data:
+            memory = self._sum(self.device).view(self.units[unit].parameters[index].shape)
+            seen = self._sums[unit, index] = found.data, OpenSum(memory, True), OpenSum(memory, False)
+        return seen[1] if found.fresh else seen[2]
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         try:
-            self._call["gradient"](self._pointer, *self._place_of[unit, index], ctypes.byref(self._gradient))
+            self._call["gradient"](self._pointer, *self._place_of[unit, index], self._to_gradient)
         except NotFound:
             return None
         return self._sum(HOST)
@@ -220,8 +224,6 @@ class NativeCore(Described):
         return self._handle.tensor(found.data, found.numel, DTYPES[found.type], device)
 
     def _follow_stream(self) -> None:
-        if self.device.type != "cuda":
-            return
         stream = torch.cuda.current_stream(self.device).cuda_stream
         if stream != self._stream:
             self._call["compute_on"](self._pointer, stream)
@@ -259,8 +261,9 @@ class NativeCore(Described):
         self._visited = ()
         self._visits: dict[Any, Any] = {}
         self._gradient = made(c.Gradient)
-        self._sums: dict[tuple[int, int], torch.Tensor] = {}
-        self._stream = 0
+        self._to_gradient = ctypes.byref(self._gradient)
+        self._sums: dict[tuple[int, int], tuple[int, OpenSum, OpenSum]] = {}  # by parameter: where it was last
+        self._on_gpu, self._stream = self.device.type == "cuda", 0
         self._places = [[self._c_place(number, i) for i in range(len(part.indices))]
                         for number, part in enumerate(self._parts)]
         self._bases: list[tuple[int | None, int | None]] = [(None, None)] * len(self._parts)

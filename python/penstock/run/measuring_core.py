@@ -124,12 +124,12 @@ class MeasuringCore:
     # Gradients.
     def open_gradient(self, unit: int, index: int) -> OpenSum:
         at = self._gradients.offsets[unit] + self._sums_at[unit][index]
-        numel = self.units[unit].parameters[index].numel
-        memory = self._gradients.memory[at:at + numel * self._sums.itemsize].view(self._sums)
-        return OpenSum(memory, not self._adds)
+        spec = self.units[unit].parameters[index]
+        memory = self._gradients.memory[at:at + spec.numel * self._sums.itemsize].view(self._sums)
+        return OpenSum(memory.view(spec.shape), not self._adds)
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
-        return with_own_storage(self.open_gradient(unit, index).memory)
+        return with_own_storage(self.open_gradient(unit, index).memory.view(-1))
 
     def clear_gradient(self, unit: int, index: int) -> None: ...
 
