@@ -13,7 +13,7 @@ from . import heap
 from .account import Account
 from .errors import some
 from .generators import ProgramsGenerators
-from .room import LEAST_BYTES, Room
+from .room import NEAR, Measured, Room
 from .settings import Word
 from .shelf import Shelf
 
@@ -30,7 +30,7 @@ class Activations:
 
     def __init__(self, word: Word, room: Room, budget_bytes: int | None = None, of_units: Mapping[str, Word] | None = None,
                  shelf: Shelf | None = None, device: torch.device | None = None,
-                 tell: Callable[[str], None] = lambda _: None) -> None:
+                 tell: Callable[[str], None] = lambda _: None, warn: Callable[[str], None] = lambda _: None) -> None:
         self.budget_bytes = budget_bytes
         self.account = Account(exact=budget_bytes is not None)
         self.random = ProgramsGenerators(device)
@@ -38,7 +38,8 @@ class Activations:
         self.calls = self.given_up = self.recomputes = 0
         self.refused: dict[str, str] = {}  # units, and why a call of them could not be given up
         self.bytes_of: dict[str, int] = {}  # of each unit's largest graph
-        self._word, self._of_units, self._room, self._shelf, self.tell = word, dict(of_units or {}), room, shelf, tell
+        self._word, self._of_units, self._room, self._shelf = word, dict(of_units or {}), room, shelf
+        self.tell, self._warn = tell, warn
         self._kept: dict[int, weakref.ref[KeptCall]] = {}  # oldest first; without calls within calls
         self._before = (0, 0)  # calls, given up: at the end of the last pass
         self._told_share, self._unequal_told = 0.0, False
@@ -59,12 +60,12 @@ class Activations:
         return next((word for name, word in self._of_units.items() if fnmatch.fnmatchcase(unit, name)), self._word)
 
     # Calls.
-    def make_room(self) -> None:
-        """Before a call runs, or runs again."""
+    def make_room(self, read: KeptCall | None = None) -> None:
+        """Before a call runs, or runs again; before a backward goes through the graph of `read`, which it needs itself."""
         if self._may_give_up:
             lacking = self._lacking()
             if lacking > 0:
-                self._give_up(lacking)
+                self._give_up(lacking, read)
 
     def hold(self, call: KeptCall) -> None:
         """It has run, or run again, and counts until it is given up or nobody has its graph."""
@@ -96,12 +97,15 @@ class Activations:
     # What is said.
     def pass_ended(self) -> None:
         """A line where the share of what is recomputed has doubled, or is none any more."""
+        if isinstance(self._room, Measured):
+            self._room.look_away()
         calls, given_up = self.calls - self._before[0], self.given_up - self._before[1]
         self._before = self.calls, self.given_up
         share = given_up / calls if calls else 0.0
         if share > 2 * self._told_share:
-            self.tell(f"memory is short: graphs of {given_up} of {calls} calls of units were given up and recomputed in "
-                       f"backward ({self._why()}). A smaller micro-batch is recomputed less")
+            say = self._warn if self.budget_bytes is None else self.tell  # nobody has asked for it
+            say(f"memory is short: graphs of {given_up} of {calls} calls of units were given up and recomputed in backward "
+                f"({self._why()}). A smaller micro-batch is recomputed less")
         elif share == 0.0 and self._told_share and calls:
             self.tell("graphs of all calls of units are kept again")
         else:
@@ -124,7 +128,7 @@ class Activations:
         """A recompute gave values that are close, and not the same; told once."""
         if not self._unequal_told:
             self._unequal_told = True
-            self.tell(f"the forward of unit '{unit}', run again, gave values that are close to those of the first time and "
+            self._warn(f"the forward of unit '{unit}', run again, gave values that are close to those of the first time and "
                        "not the same: kernels of this device add in any order. torch.use_deterministic_algorithms(True) makes "
                        "them equal")
 
@@ -132,14 +136,19 @@ class Activations:
     def _lacking(self) -> float:
         if self.budget_bytes is not None:
             return self.held_bytes + self.reserve_bytes - self.budget_bytes
-        return max(self.reserve_bytes, LEAST_BYTES.get(type(self._room), 0)) - self._room()
+        free = self._room()
+        if not isinstance(self._room, Measured):
+            return self.reserve_bytes - free
+        if free < NEAR * self._room.wanted(self.reserve_bytes):
+            self._room.look()
+        return self._room.wanted(self.reserve_bytes) - free
 
-    def _give_up(self, lacking: float) -> None:
+    def _give_up(self, lacking: float, read: KeptCall | None) -> None:
         """The oldest, until there is room, or nothing is left."""
         freed = 0
         for ref in list(self._kept.values()):
             call = ref()
-            if call is None or self.word_of(call.name) != "auto":
+            if call is None or call is read or self.word_of(call.name) != "auto":
                 continue
             why = call.why_not()
             if why is None:
@@ -157,9 +166,9 @@ class Activations:
 
     def _give_back(self) -> None:
         """The C library keeps what is freed, unless it is told: the machine does not see it then."""
-        if self.budget_bytes is None and type(self._room) in LEAST_BYTES:
+        if self.budget_bytes is None and isinstance(self._room, Measured):
             heap.trim()
-            self._room.forget()  # type: ignore[attr-defined]
+            self._room.forget()
 
     def _give_up_at_once(self, call: KeptCall) -> None:
         why = call.why_not()
@@ -180,4 +189,5 @@ class Activations:
     def _why(self) -> str:
         if self.budget_bytes is not None:
             return f"graph_budget_bytes is {self.budget_bytes / MIB:.1f} MiB"
-        return f"{self._room() / MIB:.0f} MiB are free; one call takes up to {self.reserve_bytes / MIB:.1f} MiB"
+        takes = max(self.reserve_bytes, self._room.grown_bytes if isinstance(self._room, Measured) else 0)
+        return f"{self._room() / MIB:.0f} MiB are free; one call takes up to {takes / MIB:.1f} MiB"

@@ -19,7 +19,7 @@ from .lent import Lent, forbids
 from .loans import Loans
 from .memory import Memory
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
-from .structure import structure_of
+from .structure import is_functional_call, structure_of
 from .units import Unit
 from .weight_view import WeightView
 
@@ -70,7 +70,10 @@ class Binding:
             if unit.index is not None:
                 self._adopt(unit)
         self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
+        self.also_updated: Callable[[], None] = lambda: None  # the same
         self._structure = structure_of(model)
+        self.tell: Callable[[str], None] = lambda _: None  # set by the engine
+        self._beside: list[tuple[str, nn.Parameter]] = []  # frozen ones that were added since, in torch's memory
         self._without_states = [each for each in self.places if not self.learns(each)]
 
     # Memory.
@@ -206,6 +209,7 @@ class Binding:
 
     def updated(self) -> None:
         """So were those that a gradient has come to. A graph of torch's own may have those that stay at one place."""
+        self.also_updated()
         self._states.update(self.gradients.fed)
         for unit in self.resident:
             self.invalidate(unit)
@@ -340,18 +344,32 @@ class Binding:
 
     # Private.
     def _check_structure(self) -> None:
+        if is_functional_call():
+            return  # it takes back what it has put in
         now = dict(self.model.named_parameters())
-        new = [name for name, each in now.items() if each not in self.places]
-        if new:
-            raise ModelError(f"parameters {some(new)} were added or replaced after penstock.initialize(): nothing "
-                             "manages them; change the model first, initialize then")
+        new = [(name, each) for name, each in now.items() if each not in self.places]
         gone = [name for each, name in self.names.items() if now.get(name) is not each]
+        self._check_beside(new if gone else [each for each in new if each[1].requires_grad])
         if gone:
             what = "removed" if len(now) < len(self.places) else "renamed"
             raise ModelError(f"parameters {some(gone)} were {what} after penstock.initialize(); "
                              "change the model first, initialize then")
+        if new:
+            self.tell(f"parameters {some(name for name, _ in new)} were added after penstock.initialize() and are frozen: they "
+                      "stay in torch's memory, and no commit has them")
+        self._beside, self._structure = new, structure_of(self.model)
+
+    @staticmethod
+    def _check_beside(refused: list[tuple[str, nn.Parameter]]) -> None:
+        if refused:
+            raise ModelError(f"parameters {some(name for name, _ in refused)} were added or replaced after "
+                             "penstock.initialize(): nothing manages them; change the model first, initialize then")
 
     def _check_trainable(self) -> None:
+        if not torch.is_grad_enabled():
+            return  # one that is switched for this forward alone asks for nothing
+        if self._beside:
+            self._check_beside([each for each in self._beside if each[1].requires_grad])
         with torch._C.DisableTorchFunctionSubclass():
             asked = [each for each in self._without_states
                      if each.requires_grad or raw_gradient.__get__(each) is not None]

@@ -1,6 +1,9 @@
 """Equality of bits: NaN equals the same NaN, and -0 is not 0."""
 from __future__ import annotations
 
+import zlib
+from typing import Any
+
 import torch
 
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
@@ -17,3 +20,12 @@ def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Which elements do, of two tensors of one type."""
     kind = INTEGERS[a.element_size()]
     return a.view(kind) != b.view(kind)
+
+
+def number_of(values: torch.Tensor) -> Any:
+    """Another one for other bits, or the same in another order; of the host's memory an int, 1 ms for each MB of it. On a GPU it
+    stays there, as a tensor. REQUIRES: strided."""
+    if values.device.type == "cpu":
+        return zlib.crc32(values.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    read = values.detach().contiguous().reshape(-1).view(INTEGERS[values.element_size()]).to(torch.int64)
+    return (read * torch.arange(1, 2 * read.numel(), 2, device=read.device)).sum()  # where each is counts

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, checkpoint, saved_hooks
+from . import buffers, checkpoint, fast_paths, saved_hooks
 from .activations import Activations
 from .binding import Binding
 from .copies import Copies
@@ -51,7 +51,7 @@ class Engine(DeepSpeedsCalls):
         self.visits.binding = self.binding
         self.binding.loans.between_passes = lambda: self.visits.kind is None
         copies = Copies(model, self.binding, self.visits)
-        self.binding.also_check = self.outside.check
+        self.binding.also_check, self.binding.also_updated = self.outside.check, self.outside.forbid_what_was_handed
         self._state = ModelState(model, self.binding, self.visits)
         self.optimizer = NothingToTrain() if mapped is None else Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
@@ -67,9 +67,11 @@ class Engine(DeepSpeedsCalls):
         self.progress = progress or Progress(settings.steps_per_print)
         self.activations = Activations(
             settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
-            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note)
-        self.visits.trained = self.activations.pass_ended
+            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note,
+            self.progress.warn)
+        self.visits.trained, self.binding.tell = self.activations.pass_ended, self.progress.note
         saved_hooks.watch(self.visits)
+        fast_paths.install()
         _check_words(settings, units)
         compiled = compiled_in_vain(model, units)
         for unit in units:

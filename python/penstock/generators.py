@@ -19,7 +19,9 @@ def state_of(value: Any) -> State | None:
     if isinstance(value, random.Random):
         return value.getstate()
     bits = _numpys_bits(value)
-    return None if bits is None else copy.deepcopy(bits.state)
+    if bits is None:
+        return None
+    return value.get_state() if _has_halves(value) else copy.deepcopy(bits.state)
 
 
 def is_one(value: Any) -> bool:
@@ -32,8 +34,15 @@ def set_state(value: Any, state: State) -> None:
         value.set_state(state)
     elif isinstance(value, random.Random):
         value.setstate(state)
+    elif _has_halves(value):
+        value.set_state(state)
     else:
         _numpys_bits(value).state = state
+
+
+def _has_halves(value: Any) -> bool:
+    """numpy's RandomState has half of a pair of normal values in store."""
+    return type(value).__name__ == "RandomState"
 
 
 def _numpys_bits(value: Any) -> Any:

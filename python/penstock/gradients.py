@@ -154,13 +154,17 @@ class Gradients:
         raw_gradient.__set__(parameter, None)
         if gradient is not None:
             place = parameter.penstock_place  # type: ignore[attr-defined]
+            if gradient.requires_grad:
+                raise UsageError(f"backward(create_graph=True): the gradient that came to '{self._name(parameter)}' has a graph, "
+                                 "which its `grad` cannot have. Gradients that are differentiated again are given by "
+                                 "torch.autograd.grad(loss, parameters, create_graph=True), of inputs and of weights")
             if place[0] in self.completed:
                 self.spoiled = (f"a gradient came to '{self._name(parameter)}', whose unit is updated: with "
                                 f"{ORDERS} a step has one backward, or as many as gradient_accumulation_steps says, "
                                 "with engine.step() behind each; say Store(update_order='deferred') else. The step "
                                 "cannot be made")
                 raise UsageError(self.spoiled)
-            self._add(place, gradient.detach() if gradient.requires_grad else gradient)
+            self._add(place, gradient)
             if self.completing:
                 self._came.setdefault(place[0], set()).add(place[1])
                 if self._is_nested():

@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.nn.modules import module as modules
 
 from .arguments import Arguments
@@ -82,6 +83,8 @@ class KeptCall(Call, TakesWeightsOut):
     def unpack(self, held: Held | WeightView) -> torch.Tensor:
         visits = self.unit.visits
         if visits.reading is not self:
+            if not self.given_up:
+                self.unit.policy.make_room(self.outermost())
             visits.arrive(self)
         if held.__class__ is WeightView:
             return visits.seen_again(held, self)
@@ -134,6 +137,8 @@ class KeptCall(Call, TakesWeightsOut):
                 self.never("a buffer or attribute was changed in place since")
             elif any(each.layout is not torch.strided or each.is_nested for each in self._tensors()):
                 self.never("it saves a tensor of another layout")
+            elif forward_ad._current_level >= 0 or any(each._is_zerotensor() for each in self._tensors()):
+                self.never("it is differentiated forward, whose tangents cannot be put back")
         return self.why_never
 
     def give_up(self, shelf: Shelf | None) -> None:
@@ -159,7 +164,11 @@ class KeptCall(Call, TakesWeightsOut):
     def recompute(self) -> None:
         """Fills what was given up. Raises ExactnessError where it is not what the forward gave."""
         from .recompute import Recompute
-        Recompute(self).run_all()
+        Recompute(self.unit.visits, self).run_all()
+
+    def outermost(self) -> KeptCall:
+        """With which it is kept and given up."""
+        return self.parent.outermost() if isinstance(self.parent, KeptCall) else self
 
     def is_busy(self) -> bool:
         """It runs, or a call within it does."""

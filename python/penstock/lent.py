@@ -45,5 +45,10 @@ class Lent:
     def forbid(self, at: int, why: str) -> None:
         """From now on an access to this tensor's memory, by whatever view, is a RuntimeError with this text, so far as
         torch can do that (`forbids`). The tensor is of no use any more."""
-        if forbids is not None:
-            forbids(self._asked[at], f"penstock: {why}")
+        forbid(self._storages[at], why)
+
+
+def forbid(storage: torch.UntypedStorage, why: str) -> None:
+    """See Lent.forbid()."""
+    if forbids is not None:
+        forbids(storage._cdata, f"penstock: {why}")

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .bits import differing, same_bits
+from .bits import INTEGERS, differing, number_of, same_bits
 from .core import What
 from .errors import FitError, ModelError, UsageError, some
 from .host_memory import HostMemory
@@ -38,13 +38,13 @@ class Loans:
         self._binding = binding
         self.between_passes: Callable[[], bool] = lambda: False  # set by the engine
         self.room: Callable[[], HostMemory] = HostMemory.read
-        # By gathered() and load_state_dict(), which give them back; the versions at which they came.
-        self.lent: dict[nn.Parameter, int] = {}
-        self._borrowed: dict[nn.Parameter, int] = {}  # the same
+        # By gathered() and load_state_dict(), which give them back; as they came.
+        self.lent: dict[nn.Parameter, AsTheyWere] = {}
+        self._borrowed: dict[nn.Parameter, AsTheyWere] = {}  # the same
         self._enough = 2  # borrowed ones, at which all are looked at
         self._aliases: list[tuple[str, StorageWeakRef]] = []  # of memory that went while somebody had it
-        # Copies for state_dict(), with their versions; of those from before the last pass the names.
-        self._given: list[tuple[nn.Parameter, torch.Tensor, int]] = []
+        # Copies for state_dict(), as they were; of those from before the last pass the names, and the versions.
+        self._given: list[tuple[nn.Parameter, torch.Tensor, AsTheyWere]] = []
         self._given_before: list[tuple[str, weakref.ref[torch.Tensor], int]] = []
 
     # What the program does to a parameter.
@@ -58,7 +58,7 @@ class Loans:
         self.check_room(parameter.nbytes, f"parameter '{self._name(parameter)}'")
         self._binding.lend(parameter, self._binding.read(parameter))
         parameter.__class__ = Borrowed
-        self._borrowed[parameter] = parameter._version
+        self._borrowed[parameter] = AsTheyWere(parameter)
 
     def assign(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """`.data = values`: its weight is these values."""
@@ -95,7 +95,7 @@ class Loans:
     def lend(self, parameter: nn.Parameter) -> None:
         """Until take_back(). REQUIRES: no pass."""
         self._binding.lend(parameter, self._binding.read(parameter))
-        self.lent[parameter] = parameter._version
+        self.lent[parameter] = AsTheyWere(parameter)
 
     def take_back(self, parameter: nn.Parameter) -> None:
         if self.lent.pop(parameter, None) is not None:
@@ -105,7 +105,7 @@ class Loans:
         """A copy that becomes its weight if it is changed in place before the next pass, as what state_dict() gives in
         torch is the weight."""
         values = self._binding.read(parameter) if parameter not in self.lent else values_of(parameter).cpu().clone()
-        self._given.append((parameter, values, values._version))
+        self._given.append((parameter, values, AsTheyWere(values)))
         return values
 
     def copy_of(self, parameter: nn.Parameter) -> torch.Tensor:
@@ -217,14 +217,14 @@ class Loans:
             for each in parameters:
                 self._keep(each)
             return
-        changed = [self._name(each) for each in parameters if each._version != self.lent[each]]
+        changed = [self._name(each) for each in parameters if self.lent[each].differ_from(each)]
         if changed:
             raise ModelError(f"parameters {some(changed)} were changed within engine.gathered() without modify=True: "
                              "nothing of it is kept; to keep it say engine.gathered(parameters, modify=True)")
 
-    def _take(self, parameter: nn.Parameter, versions: dict[nn.Parameter, int]) -> None:
-        if parameter._version != versions[parameter]:
-            versions[parameter] = parameter._version
+    def _take(self, parameter: nn.Parameter, came: dict[nn.Parameter, AsTheyWere]) -> None:
+        if came[parameter].differ_from(parameter):
+            came[parameter] = AsTheyWere(parameter)
             self._keep(parameter)
 
     def _keep(self, parameter: nn.Parameter) -> None:
@@ -233,8 +233,8 @@ class Loans:
 
     def _take_given(self) -> None:
         given, self._given = self._given, []
-        for parameter, values, version in given:
-            if values._version != version:
+        for parameter, values, came in given:
+            if came.differ_from(values):
                 self.put(parameter, values)
             self._given_before.append((self._name(parameter), weakref.ref(values), values._version))
         if given:
@@ -264,3 +264,25 @@ class Loans:
         for each in self._binding.places:
             if not isinstance(each, Released):
                 yield each
+
+
+class AsTheyWere:
+    """Values at one moment, so that a change is seen: by their version, and with `bits` also where numpy, or .data of a view,
+    has changed them without a count."""
+
+    __slots__ = ("version", "number")
+
+    def __init__(self, values: torch.Tensor, bits: bool = True) -> None:
+        self.version, self.number = values._version, _number_of(values) if bits else None
+
+    def differ_from(self, values: torch.Tensor) -> bool:
+        return bool(values._version != self.version) or (self.number is not None and _number_of(values) != self.number)
+
+
+def _number_of(values: torch.Tensor) -> Any:
+    """0.1 ms for each MB of large ones, in which an exchange of elements alone is not seen."""
+    with torch._C.DisableTorchFunctionSubclass():
+        there = values.detach()
+        if there.nbytes < LITTLE_BYTES and there.device.type == "cpu":
+            return number_of(there)
+        return there.reshape(-1).view(INTEGERS[there.element_size()]).sum(dtype=torch.int64).item()

@@ -5,13 +5,12 @@ from typing import Any
 
 import torch
 
+from .bits import number_of
 from .leaves import leaves_of
 
 MOST = 1 << 22  # elements that are hashed of one tensor: of a larger one each so many-th
 SAMPLE = 1024  # elements that are compared where kernels do not give the same bits each time
 CLOSE = 1e-2  # of the largest of them
-
-_hash = getattr(torch, "hash_tensor", None)  # since torch 2.9
 
 
 class Seen:
@@ -42,7 +41,11 @@ class Seen:
 
 def _shape(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
+        if value.is_nested:
+            return f"nested of {value.dtype}"
         return tuple(value.shape), value.dtype, value.requires_grad
+    if isinstance(value, float) and value != value:
+        return "nan"  # which is not itself
     return value if isinstance(value, (bool, int, float, str)) else type(value).__name__
 
 
@@ -63,15 +66,7 @@ def _mark(tensor: torch.Tensor) -> Any:
         return flat[::flat.numel() // SAMPLE + 1].clone()
     if flat.numel() > MOST:
         flat = flat.flatten()[::flat.numel() // MOST + 1]
-    number = _number(flat.view(torch.uint8) if flat.dtype == torch.bool else flat)
-    return number.item() if flat.device.type == "cpu" else number
-
-
-def _number(flat: torch.Tensor) -> torch.Tensor:
-    if _hash is not None:
-        return _hash(flat)  # type: ignore[no-any-return]
-    read = flat.contiguous().reshape(-1).view(torch.uint8).to(torch.int64)
-    return (read * torch.arange(1, read.numel() + 1, device=read.device)).sum()  # where each byte is counts
+    return number_of(flat)
 
 
 def _are_close(was: Any, now: Any) -> bool:

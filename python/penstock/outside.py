@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from . import saved_hooks
 from .errors import ModelError, ReleasedError, UsageError
+from .lent import forbid
+from .loans import AsTheyWere
 from .parameter import Released
 from .read_only import IN_PLACE
 from .visits import Visits
@@ -24,7 +27,10 @@ class Outside:
     def __init__(self, visits: Visits) -> None:
         self.visits = visits
         self.notes = visits.notes
-        self._given: list[tuple[str, torch.Tensor, int]] = []  # what the last operation gave of weights, and its version
+        self._given: list[tuple[str, torch.Tensor, AsTheyWere]] = []  # what the last operation gave of weights
+        self._handed: list[tuple[Any, StorageWeakRef]] = []  # parameters, and copies that stand for their memory
+        self._enough = 64  # at which those that are gone are dropped
+        self._between = False  # that was between passes: the program may have meant to change weights
 
     def read(self, parameters: Sequence[Released], operation: str, run: Callable[[], Any]) -> Any:
         """The operation's result. What its graph saves of weights is which ones they are; what lies in them is a copy."""
@@ -33,6 +39,7 @@ class Outside:
         if IN_PLACE.fullmatch(operation):
             raise self._refusal(names[0], operation)
         self.check()
+        self._between = binding.loans.between_passes()
         for each in parameters:
             binding.gradients.check_read(each, operation)
         for name in names:
@@ -43,20 +50,37 @@ class Outside:
             return self._with_copies(parameters, operation, run)
         self.visits.stay(units)
         try:
-            return self._own(self._saving(run), names[0], operation, copied=False)
+            return self._own(self._saving(run), parameters[0], copied=False)
         finally:
             self.visits.go()
 
     def check(self) -> None:
         """Raises ModelError where what an operation gave of a weight was changed in place: nobody would see that."""
         given, self._given = self._given, []
-        for name, tensor, version in given:
-            if tensor._version != version:
+        for name, tensor, came in given:
+            if came.differ_from(tensor):
                 raise ModelError(f"parameter '{name}' was changed in place through a view of it: its memory is lent by the "
                                  "store, which would not see that; change it between steps, within "
                                  "engine.gathered(parameter, modify=True)")
 
+    def forbid_what_was_handed(self) -> None:
+        """Weights were updated. Whoever still has a view of one has a copy, which torch would have changed, too."""
+        handed, self._handed = self._handed, []
+        for parameter, storage in handed:
+            if not storage.expired() and self.visits.binding.places[parameter] in self.visits.binding.gradients.fed:
+                forbid(torch.UntypedStorage._new_with_weak_ptr(storage.cdata), "a view of parameter "
+                       f"'{self.visits.binding.names[parameter]}' is read that was taken before an update (.data, detach(), a "
+                       "part of it): in torch it would follow the weight. Keep a copy, .detach().clone(), or take the view anew")
+
     # Private.
+    def _hand(self, parameter: Any, copied: torch.Tensor) -> None:
+        if copied.layout is not torch.strided:
+            return
+        self._handed.append((parameter, StorageWeakRef(copied.untyped_storage())))
+        if len(self._handed) >= self._enough:
+            self._handed = [each for each in self._handed if not each[1].expired()]
+            self._enough = max(64, 2 * len(self._handed))
+
     def _saving(self, run: Callable[[], Any]) -> Any:
         """A unit's hooks, and the program's as saved_hooks has them, take weights out themselves."""
         if not torch.is_grad_enabled() or not saved_hooks.are_enabled():
@@ -81,11 +105,11 @@ class Outside:
                     self.visits.go()
                     lent.append((each, copy))
                 binding.lend_copies(lent)
-            return self._own(self._saving(run), binding.names[parameters[0]], operation, copied=True)
+            return self._own(self._saving(run), parameters[0], copied=True)
         finally:
             binding.take_copies_back(lent)
 
-    def _own(self, result: Any, name: str, operation: str, copied: bool) -> Any:
+    def _own(self, result: Any, parameter: Any, copied: bool) -> Any:
         """What of it lies in weights is told apart; a part of the store's memory is copied."""
         leaves, spec = pytree.tree_flatten(result)
         binding, found = self.visits.binding, False
@@ -93,8 +117,9 @@ class Outside:
             if type(each) is torch.Tensor and not each.is_nested and binding.may_lie_in_weights(each):
                 found = True
                 leaves[at] = each if copied else each.clone()
+                self._hand(parameter, leaves[at])
                 if not leaves[at].is_inference():
-                    self._given.append((name, leaves[at], leaves[at]._version))
+                    self._given.append((binding.names[parameter], leaves[at], AsTheyWere(leaves[at], bits=self._between)))
         return pytree.tree_unflatten(leaves, spec) if found else result
 
     def _refusal(self, name: str, operation: str) -> Exception:

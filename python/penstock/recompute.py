@@ -2,28 +2,40 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from . import generators, heap
 from .errors import ExactnessError
 from .output import Seen
-from .saved_hooks import TakesWeightsOut, between
+from .saved_hooks import Programs, TakesWeightsOut, between
+from .surroundings import AsItWas
 from .weight_view import WeightView
 
 if TYPE_CHECKING:
     from .kept_call import KeptCall
     from .unit_call import UnitCall
+    from .visits import Visits
+
+
+FIRST = 3  # recomputes of a unit, after which it is looked what of them is left
 
 
 class Recompute(TakesWeightsOut):
     """Of one call, and of those within it, which are told by their position. `call` None: of one that no graph needs any
     more; nothing is filled."""
 
-    def __init__(self, call: KeptCall | None) -> None:
-        self.call = call
-        self.lender = call.unit.visits if call is not None else None
+    def __init__(self, visits: Visits, call: KeptCall | None, within: Recompute | None = None) -> None:
+        self.call, self.visits, self.lender = call, visits, visits
+        self._within = within
+        # Of the outermost.
+        self.put_back: list[Callable[[], None]] = []  # what brings back what the program has
+        self.graph: list[weakref.ref[torch.Tensor]] = []  # what the graph has, that goes with the recompute
         self._at = self._weights = self._child = 0
 
     def run_all(self) -> None:
@@ -41,7 +53,8 @@ class Recompute(TakesWeightsOut):
         visits.enter_again(call)
         own = [(each, generators.state_of(each)) for each, _ in call.arguments.generators]
         random, required = policy.random.now(), call.unit.require_gradients()
-        put_back = call.around.put()
+        self.put_back.append(call.around.put())
+        entered = Programs.entered
         try:
             policy.random.set(call.random)
             call.unit.require(call.required)
@@ -58,12 +71,19 @@ class Recompute(TakesWeightsOut):
             raise
         finally:
             call.running = False
-            put_back()
+            for put_back in reversed(self.put_back):
+                put_back()
             call.unit.require(required)
             policy.random.set(random)
             for each, state in own:
                 generators.set_state(each, state)
             visits.leave_again(call)
+        if call.unit.looked_at < FIRST and Programs.entered == entered:  # hooks of the program's may keep what they get
+            call.unit.looked_at += 1
+            if self._is_graph_kept():
+                call.empty()
+                raise self._inexact("it gave a tensor with its graph to something outside of the unit (a list, an attribute of "
+                                    "another module), a second time")
         policy.hold(call)
 
     def run(self, args: Any, kwargs: Any) -> Any:
@@ -83,17 +103,30 @@ class Recompute(TakesWeightsOut):
             if self._child < len(self.call.children):
                 child = self.call.children[self._child]()
             self._child += 1
-        if child is None:
-            nobody = Recompute(None)
-            with between(nobody.pack, nobody.unpack):
-                return unit.run(args, kwargs)
-        return Recompute(child).run(args, kwargs)
+        if not self._outermost.has(unit.module):
+            around = child.around if child is not None else AsItWas(unit.surroundings())
+            self._outermost.put_back.append(around.put())
+        if child is not None:
+            return Recompute(self.visits, child, self._outermost).run(args, kwargs)
+        nobody = Recompute(self.visits, None, self._outermost)
+        with between(nobody.pack, nobody.unpack):
+            return unit.run(args, kwargs)
+
+    def has(self, module: nn.Module) -> bool:
+        """As a part of what is recomputed; others have surroundings of their own."""
+        assert self.call is not None
+        return any(each is module for each in self.call.around.around.modules)
+
+    @property
+    def _outermost(self) -> Recompute:
+        return self._within or self
 
     # Hooks for saved tensors.
     def pack(self, tensor: torch.Tensor) -> torch.Tensor | WeightView:
         call = self.call
         if call is None:
-            return tensor.detach()
+            view = self.visits.take_out(tensor)
+            return tensor.detach() if view is None else view
         view = call.weight_of(tensor)
         if view is not None:
             self._weights += 1
@@ -105,20 +138,24 @@ class Recompute(TakesWeightsOut):
                 raise self._inexact(f"it saved a {tensor.dtype} of shape {tuple(tensor.shape)} where the forward saved a "
                                     f"{held.like[1]} of shape {tuple(held.like[0])}")
             held.tensor, held.version = tensor.detach(), tensor._version
-        return tensor.detach()
-
-    def unpack(self, kept: torch.Tensor | WeightView) -> torch.Tensor:
-        if isinstance(kept, WeightView):
-            assert self.call is not None
-            return self.call.unit.visits.brought(kept)
+        kept = tensor.detach()
+        self._outermost.graph.append(weakref.ref(kept))
         return kept
 
+    def unpack(self, kept: torch.Tensor | WeightView) -> torch.Tensor:
+        return self.visits.brought(kept) if isinstance(kept, WeightView) else kept
+
     # Private.
+    def _is_graph_kept(self) -> bool:
+        if all(ref() is None for ref in self.graph):
+            return False
+        gc.collect()  # a node may lead to itself
+        return any(ref() is not None for ref in self.graph)
+
     def _brought(self, kept: Any) -> torch.Tensor:
         """An argument that was put elsewhere: in the store, as a weight, or on the shelf."""
         assert self.call is not None
-        unit = self.call.unit
-        return unit.visits.brought(kept) if type(kept) is WeightView else unit.policy.take_again(kept)
+        return self.visits.brought(kept) if type(kept) is WeightView else self.call.unit.policy.take_again(kept)
 
     def _check(self, output: Any) -> None:
         call = self.call

@@ -129,6 +129,8 @@ def pop() -> None:
 class Programs(TakesWeightsOut):
     """Hooks of the program's, as they are entered."""
 
+    entered = 0  # of all models
+
     def __init__(self, hooks: saved_tensors_hooks) -> None:
         self.packs, self.unpacks = hooks.pack_hook, hooks.unpack_hook
         # A checkpoint stops its recompute behind the last tensor that was saved: it counts weights, too.
@@ -156,6 +158,7 @@ def _programs_enter(self: saved_tensors_hooks) -> None:
     for lender in list(_lenders):
         lender.hooks_come()
     own = Programs(self)
+    Programs.entered += 1
     push(own.pack, own.unpack)
 
 
@@ -172,9 +175,9 @@ def _disabled(message: str) -> Iterator[None]:
         assert pair is not None
         away.append(pair)
         pop()
-    for lender in list(_lenders) if away else []:
-        lender.give_copies()
     try:
+        for lender in list(_lenders) if away else []:
+            lender.give_copies()
         with _disable(message):
             yield
     finally:

@@ -3,10 +3,14 @@ from __future__ import annotations
 
 import itertools
 import operator
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
+from torch.nn.utils import stateless
+
+_FUNCTIONAL_CALL = stateless._functional_call.__code__
 
 
 class Values:
@@ -25,3 +29,13 @@ def structure_of(model: nn.Module) -> Values:
     """Which modules and parameters it has."""
     modules = list(model.modules())
     return Values([*(each._modules for each in modules), *(each._parameters for each in modules)])
+
+
+def is_functional_call() -> bool:
+    """Within torch.func.functional_call, which puts other tensors in the place of parameters meanwhile."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is _FUNCTIONAL_CALL:
+            return True
+    return False

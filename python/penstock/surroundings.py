@@ -3,6 +3,9 @@ forward did, and leaves it as the program has it."""
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
+import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -11,14 +14,17 @@ import torch
 from torch import nn
 
 from . import generators
+from .bits import same_bits
 from .structure import Values
 
 CONTAINERS = (list, dict, set, deque)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 OWN = frozenset({  # what no forward changes
     "_parameters", "_modules", "_buffers", "_non_persistent_buffers_set", "_compiled_call_impl", "compile", "_state_dict_hooks",
-    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"})
+    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_apply", "__deepcopy__"})
+TORCHS = frozenset(nn.Module().__dict__)  # mostly empty
 NOT_OF_THE_PROGRAM = ("torch.", "builtins", "functools", "transformers.", "typing", "weakref", "threading", "_thread")
+FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
 DEEPEST, MOST = 4, 1000  # of what containers hold
 
 
@@ -37,7 +43,7 @@ class Surroundings:
                              for hook in each.get(key, {}).values())
         for attributes in self.attributes:
             self.roots += [value for key, value in attributes.items() if key not in OWN and _is_state(value)
-                           and (value if isinstance(value, CONTAINERS) and key.startswith("_") else True)]
+                           and (key not in TORCHS or value)]
         self.iterator = next((key for each in self.attributes for key, value in each.items()
                               if isinstance(value, Iterator)), None)  # nobody can put it back
         self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
@@ -56,8 +62,9 @@ class State:
     """What is reached from a unit's attributes, at one moment: containers and objects with their contents, generators with
     their states, tensors with their versions and, of those in `copied`, their values. Read anew with each call."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, copies: bool = False) -> None:
         self._copied = around.copied
+        self._copies = copies
         self._contents: list[tuple[Any, Any]] = []  # a container or the attributes of an object, and a copy
         self._generators: list[tuple[Any, generators.State]] = []
         self._tensors: list[tuple[torch.Tensor, int, torch.Tensor | None]] = []
@@ -78,7 +85,7 @@ class State:
         for generator, state in self._generators:
             generators.set_state(generator, state)
         for tensor, _, values in self._tensors:
-            if values is not None:
+            if values is not None and not _is_same(tensor, values):
                 tensor.data.copy_(values)  # no version moves: graphs that saved it are no concern of a recompute
 
     # Private.
@@ -94,17 +101,16 @@ class State:
         if state is not None:
             self._generators.append((value, state))
             return
-        there = value if isinstance(value, (*CONTAINERS, tuple)) else vars(value)
-        if not isinstance(there, tuple):
-            self._contents.append((there, copy.copy(there)))
-        for each in list(there.values() if isinstance(there, dict) else there)[:MOST]:
+        for there in _parts_of(value):
+            self._contents.append((there, _content_of(there)))
+        for each in itertools.islice(_elements_of(value), MOST):
             self._take(each, depth + 1)
 
     def _take_tensor(self, tensor: torch.Tensor) -> None:
         if id(tensor) not in self._seen:
             self._seen.add(id(tensor))
-            self._tensors.append((tensor, _version(tensor),
-                                  tensor.detach().clone() if id(tensor) in self._copied else None))
+            copies = self._copies or id(tensor) in self._copied
+            self._tensors.append((tensor, _version(tensor), _copy_of(tensor) if copies else None))
 
 
 class AsItWas:
@@ -121,7 +127,7 @@ class AsItWas:
     def put(self) -> Callable[[], None]:
         """Gives what brings back what is there now."""
         around = self.around
-        now = State(around)
+        now = State(around, copies=True)  # kernels, .data and numpy change tensors without a count
         held = [(dict(each.__dict__), dict(each._buffers), dict(each._parameters)) for each in around.modules]
         _set(around, zip(around.attributes, around.buffers, around.parameters))
         if self._state is not None:
@@ -144,9 +150,66 @@ def _is_state(value: Any) -> bool:
         return not isinstance(value, nn.Parameter)
     if isinstance(value, (nn.Module, type)):
         return False
-    if generators.is_one(value):
+    if isinstance(value, FUNCTIONS):
+        return False  # who watches calls from a closure sees each that is made
+    if generators.is_one(value) or kind is bytearray or _is_array(value):
         return True
-    return bool(kind.__dictoffset__) and not callable(value) and not kind.__module__.startswith(NOT_OF_THE_PROGRAM)
+    return bool(kind.__dictoffset__ or _slots(kind)) and not _is_foreign(kind.__module__)
+
+
+def _is_foreign(module: str | None) -> bool:
+    return (module or "").startswith(NOT_OF_THE_PROGRAM)
+
+
+def _is_array(value: Any) -> bool:
+    """Of numpy's."""
+    return type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+
+
+def _slots(kind: type[Any]) -> tuple[str, ...]:
+    if kind not in _SLOTS:
+        named = (getattr(each, "__slots__", ()) for each in kind.__mro__)
+        _SLOTS[kind] = tuple(name for each in named for name in ((each,) if isinstance(each, str) else each)
+                             if name not in ("__dict__", "__weakref__"))
+    return _SLOTS[kind]
+
+
+_SLOTS: dict[type[Any], tuple[str, ...]] = {}
+
+
+class _Slots:
+    """Of an object, as one thing."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    """What of it can be put back."""
+    if isinstance(value, (*CONTAINERS, bytearray)) or _is_array(value):
+        yield value
+    elif not isinstance(value, tuple):
+        if hasattr(value, "__dict__"):
+            yield vars(value)
+        if _slots(type(value)):
+            yield _Slots(value)
+
+
+def _elements_of(value: Any) -> Iterator[Any]:
+    """What is reached from it."""
+    if isinstance(value, dict):
+        yield from list(value.values())
+    elif isinstance(value, (*CONTAINERS, tuple)):
+        yield from list(value)
+    elif not isinstance(value, bytearray) and not _is_array(value):
+        yield from list(getattr(value, "__dict__", {}).values())
+        yield from [getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)]
+
+
+def _content_of(there: Any) -> Any:
+    if isinstance(there, _Slots):
+        return {name: getattr(there.of, name) for name in _slots(type(there.of)) if hasattr(there.of, name)}
+    return copy.copy(there)
 
 
 def _is_of_the_program(hook: Any) -> bool:
@@ -156,8 +219,13 @@ def _is_of_the_program(hook: Any) -> bool:
 
 def _refill(there: Any, content: Any) -> None:
     """In place: others may have the same one."""
-    if isinstance(there, list):
+    if isinstance(there, (list, bytearray)):
         there[:] = content
+    elif isinstance(there, _Slots):
+        for name, value in content.items():
+            object.__setattr__(there.of, name, value)
+    elif _is_array(there):
+        there[...] = content
     else:
         there.clear()
         (there.extend if isinstance(there, deque) else there.update)(content)
@@ -168,6 +236,23 @@ def _set(around: Surroundings, held: Iterable[tuple[dict[str, Any], ...]]) -> No
         _refill(module.__dict__, attributes)
         _refill(module._buffers, buffers)
         _refill(module._parameters, parameters)
+
+
+def _copy_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """None of one that cannot be put back."""
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_inference():
+        return None
+    try:
+        return tensor.detach().clone()
+    except RuntimeError:  # memory that is no more to be read: a view of a weight
+        return None
+
+
+def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
+    try:
+        return same_bits(tensor, values)
+    except RuntimeError:  # the same
+        return True
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -1,6 +1,7 @@
 """The call of a unit: a visit, hooks before and after the forward included, and a graph that is kept or given up."""
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from .surroundings import Surroundings
 from .units import Unit
 from .visits import Call, Visits
 
+_CALL = nn.Module._wrapped_call_impl.__code__
+
 
 class UnitCall:
     """Takes the place of a module's whole call, where torch has that of one that is compiled. It belongs to one model:
@@ -25,18 +28,21 @@ class UnitCall:
         assert unit.module is not None
         self.unit, self.visits, self.policy, self.module = unit, visits, policy, unit.module
         self.changes_arguments = False  # it was seen to change what it is given in place
+        self.looked_at = 0  # recomputes
         self.copied: frozenset[int] = frozenset()  # tensors of its modules that it was seen to change in place
         self.devices = tuple(dict.fromkeys(("cpu", _device_type(unit.module))))
         self._around: Surroundings | None = None
 
     @torch.compiler.disable
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        visits = self.visits
+        visits, called = self.visits, _module_that_is_called()
+        if called is not None and called is not self.module:
+            return called._call_impl(*args, **kwargs)  # a shallow copy of it, with attributes and weights of its own
         if not torch.is_grad_enabled():
             return self._visited(args, kwargs)
         pair = saved_hooks.innermost()
         around = saved_hooks.owner_of(pair)
-        if type(around) is Recompute:
+        if type(around) is Recompute and around.visits is visits:
             call = self._call()
             visits.enter(call)
             try:
@@ -44,7 +50,7 @@ class UnitCall:
             finally:
                 visits.leave(call)
         are_the_programs = pair is not None and type(around) is not KeptCall  # and have what it saves
-        if are_the_programs or not saved_hooks.are_enabled() or self._is_torchs_own():
+        if are_the_programs or not saved_hooks.are_enabled() or self._is_torchs_own() or saved_hooks.is_transformed():
             return self._visited(args, kwargs)
         return self._kept(args, kwargs)
 
@@ -156,6 +162,18 @@ def in_vain(names: list[str]) -> str:
 def _call_is_compiled(module: nn.Module) -> bool:
     own = module.__dict__.get("_compiled_call_impl")
     return own is not None and not isinstance(own, UnitCall)
+
+
+def _module_that_is_called() -> nn.Module | None:
+    """Torch does not tell it who takes the place of its call."""
+    frame = sys._getframe(2)
+    for _ in range(2):  # between them are a frame or two of torch.compiler.disable
+        if frame.f_code is _CALL:
+            return frame.f_locals["self"]  # type: ignore[no-any-return]
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None
 
 
 def _last(calls: list[Call]) -> Call | None:

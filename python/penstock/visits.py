@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import saved_hooks
 from .binding import Binding
 from .core import Core, PassKind, Visit
 from .errors import UsageError
@@ -122,11 +123,23 @@ class Visits:
 
     def arrive(self, call: Call) -> None:
         """A backward comes to the call's graph: its weights are there until it comes to another one's. Who looks at a graph
-        outside of a backward gets copies."""
-        if not in_backward() or call in self.open:
-            return
-        if torch.is_grad_enabled():
-            raise UsageError("backward with create_graph: the weights are gone when a gradient of a gradient is taken")
+        outside of a backward gets copies; so does a backward whose gradients have a graph (create_graph), which keeps them."""
+        if in_backward() and call not in self.open and not torch.is_grad_enabled():
+            self._come_to(call)
+
+    def enter_again(self, call: Call) -> None:
+        """A recompute within a backward; what it brings is read until the backward comes to another call."""
+        if self.reading is not call and in_backward() and call not in self.open:
+            self._come_to(call)
+        self.open.append(call)
+
+    def leave_again(self, call: Call) -> None:
+        self.open.remove(call)
+        if in_backward() and torch.is_grad_enabled():
+            self._this_backward().reads, self.reading = set(), None
+            self._leave_all_but(self._needed())
+
+    def _come_to(self, call: Call) -> None:
         self._begin_backward()
         this = self._this_backward()
         this.reads = {*call.reads, *(unit for each in call.ancestors() for unit in each.reads)}
@@ -135,15 +148,6 @@ class Visits:
         if wanted:
             self._arrive(wanted, self._held())
         self.reading = call
-
-    def enter_again(self, call: Call) -> None:
-        """A recompute within a backward; what it brings is read until the backward comes to another call."""
-        if self.reading is not call:
-            self.arrive(call)
-        self.open.append(call)
-
-    def leave_again(self, call: Call) -> None:
-        self.open.remove(call)
 
     # Weights that a graph has.
     def seen_again(self, view: WeightView, call: Call | None) -> torch.Tensor:
@@ -155,7 +159,7 @@ class Visits:
                              "written after the forward of this graph: call backward before engine.step()")
         if call is None and in_backward():  # of nodes one runs at a time: no call's reads anything now
             self._this_backward().reads, self.reading = set(), None
-        values = self._values(parameter)
+        values = self._values(parameter, kept=in_backward() and torch.is_grad_enabled())
         if call is not None and in_backward():
             self._this_backward().node = torch._C._current_autograd_node()
         return view.over(values)
@@ -187,9 +191,10 @@ class Visits:
 
     def give_copies(self) -> None:
         """What is read now is no more the core's memory, but copies: graphs without hooks have them as they are."""
-        for unit in self._streamed(unit for each in self.open for unit in each.reads):
-            if unit in self._bound:
-                self.binding.give_copies(unit)
+        with torch._C._DisableFuncTorch():  # torch.func's tensors have no memory
+            for unit in self._streamed(unit for each in self.open for unit in each.reads):
+                if unit in self._bound:
+                    self.binding.give_copies(unit)
 
     def stay(self, units: Visit) -> None:
         """Weights of these are there, beside all that is read now, until go()."""
@@ -207,11 +212,11 @@ class Visits:
         self.model_called()
 
     # Private.
-    def _values(self, parameter: nn.Parameter) -> torch.Tensor:
-        """Its memory, where that is lent now; a copy else."""
+    def _values(self, parameter: nn.Parameter, kept: bool = False) -> torch.Tensor:
+        """Its memory, where that is lent now; a copy else, or where a graph keeps it that takes no weights out."""
         there = self.binding.values_of(parameter)
         if there is not None:
-            return there
+            return there.clone() if kept and not isinstance(saved_hooks.owner(), saved_hooks.TakesWeightsOut) else there
         self.stay((self.binding.place_of(parameter)[0],))
         try:
             there = self.binding.values_of(parameter)

@@ -6,6 +6,7 @@ from mutant import Mutant
 GIVEN = "test_given_up.py::test_a_program_of_this_kind_trains_to_the_same_bits"
 SPARSE = "test_lent.py::test_values_of_a_sparse_tensor_that_lie_in_a_weight_are_those_of_plain_torch"
 AWKWARD = "test_given_up.py::test_an_awkward_module_trains_to_the_same_bits"
+DOUBLE = "test_double_backward.py::test_a_loss_over_gradients_trains_to_the_same_bits"
 
 CALLS = [
     # A call.
@@ -26,8 +27,18 @@ CALLS = [
            "or False:", "test_kept.py::test_a_weight_that_is_seen_conjugated_is_no_reason_for_wrong_bytes"),
     Mutant("graphs count for ever", "account.py", "        self.held_bytes -= self._sums.pop(key, 0)\n", "",
            "test_kept.py::test_what_is_held_is_given_back"),
-    Mutant("gradients of gradients are taken without weights", "visits.py", "        if torch.is_grad_enabled():\n            raise",
-           "        if False:\n            raise", "test_kept.py::test_create_graph_is_refused"),
+    Mutant("a graph of a gradient has the memory of weights", "visits.py", "return there.clone() if kept and", "return there.clone() if False and",
+           "test_double_backward.py::test_a_loss_over_gradients_trains_to_the_same_bits[within_a_backward_that_reads_the_unit-as it is]"),
+    Mutant("a unit is there while a graph of a gradient is made", "visits.py", "and not torch.is_grad_enabled():\n            self._come_to",
+           "and True:\n            self._come_to", DOUBLE),
+    Mutant("a recompute leaves its unit to a graph of a gradient", "visits.py", "        if in_backward() and torch.is_grad_enabled():\n            self._this",
+           "        if False:\n            self._this", DOUBLE),
+    Mutant("a weight's grad loses its graph", "gradients.py", "            if gradient.requires_grad:\n", "            if False:\n",
+           "test_double_backward.py::test_a_gradient_with_a_graph_cannot_be_a_weights_grad_and_what_helps_is_named"),
+    Mutant("a shallow copy runs as the module that it is a copy of", "unit_call.py", "called is not None and called is not self.module:",
+           "False:", "test_stand_ins.py::test_a_shallow_copy_trains_to_the_same_bits"),
+    Mutant("stand-ins of a functional call are a change of the model", "binding.py", "if is_functional_call():", "if False:",
+           "test_stand_ins.py::test_a_functional_call_trains_to_the_same_bits"),
     Mutant("a unit is left before its backward has read it", "visits.py",
            "    def leave_again(self, call: Call) -> None:\n        self.open.remove(call)",
            "    def leave_again(self, call: Call) -> None:\n        self.open.remove(call)\n        self.end()",
@@ -141,7 +152,7 @@ CALLS = [
     Mutant("another model's hooks are thought to take weights out", "saved_hooks.py",
            "return self.lender is None or self.lender is lender", "return True",
            "test_outside.py::test_two_models_may_be_read_in_one_operation"),
-    Mutant("a change through a view goes unseen", "outside.py", "            if tensor._version != version:", "            if False:",
+    Mutant("a change through a view goes unseen", "outside.py", "            if came.differ_from(tensor):", "            if False:",
            "test_outside.py::test_what_is_changed_in_place_is_an_error_and_not_lost"),
     Mutant("what an operation saved beside a weight may change", "outside.py", "        if kept.tensor._version != kept.version:",
            "        if False:", "test_outside.py::test_a_tensor_beside_a_weight_that_is_changed_in_place_is_an_error_as_in_torch"),

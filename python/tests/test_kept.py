@@ -412,12 +412,6 @@ def test_who_looks_at_a_graph_sees_weights():
     assert torch.equal(y.grad_fn._saved_mat2.t(), engine.weight("head.weight"))
 
 
-def test_create_graph_is_refused():
-    engine = engine_of()
-    with pytest.raises(penstock.UsageError, match="create_graph"):
-        small.loss(engine, small.ids()).backward(create_graph=True)
-
-
 @pytest.mark.fake
 def test_the_window_needs_only_the_units_of_one_visit():
     found = training(lambda: small.Stack(blocks=6)).check(activations="keep")

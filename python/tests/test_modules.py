@@ -224,12 +224,6 @@ def test_an_exception_in_a_backward_leaves_a_model_that_trains_on():
     assert engine.visits.kind is None
 
 
-def test_create_graph_is_refused():
-    engine = training(small.Stack, count=1).managed().engine
-    with pytest.raises(penstock.UsageError, match="create_graph"):
-        small.loss(engine, small.ids()).backward(create_graph=True)
-
-
 @pytest.mark.fake
 def test_outputs_in_evaluation_are_those_of_plain_torch():
     one = training(small.Stack)

@@ -29,12 +29,16 @@ MOST_DISCARDED, MOST_REFUSED = 0.05, 0.02  # shares; of a few programs nothing c
 MANY = 500
 README = Path(__file__).resolve().parent.parent / "README.md"
 # Errors that a program may end with: words of the error, and of the README's line that announces it.
-ANNOUNCED = (("backward with create_graph", "`create_graph=True`"),
+ANNOUNCED = ((r"backward\(create_graph=True\)", "`backward(create_graph=True)` to weights"),
              ("a gradient came to .*, whose unit is updated", "a step has one backward"),
              ("is read by .* after its unit was updated", "a weight that is read after its unit was updated is an error"),
+             ("was read while step .* is under way, whose units are updated within backward",
+              "all of it is an error between a backward and its step"),
              ("is read while its values are in the store", "Functions that torch's subclasses are not told of"),
              ("the memory is read that parameter", "The memory that a parameter had before `initialize()`"),
              ("is read by a view of it", "A view of a weight that was taken in its unit's call"),
+             ("a view of parameter .* is read that was taken before an update",
+              "A view that was read so and is read again after an update"),
              ("is called within a transform of torch.func", "A transform of `torch.func` around a unit"),
              ("run again in backward, is not what it was", "gives other outputs, ends in `ExactnessError`"))
 

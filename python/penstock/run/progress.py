@@ -79,15 +79,19 @@ class Progress:
         """Of what the engine has decided."""
         self._quietly(lambda: self._note(text))
 
+    def warn(self, text: str) -> None:
+        """What costs time that nobody has asked to spend: also a program without logging hears it."""
+        self._quietly(lambda: LOGGER.warning("%s", text))
+
     def told(self, text: str, differs: bool) -> None:
         """Of an opening that goes on; where that differs from what the script says, also a program without logging
         hears it."""
-        self._quietly(lambda: LOGGER.warning("%s", text) if differs else self._note(text))
+        self.warn(text) if differs else self.note(text)
 
     def begin(self, core: Core, warning: str | None = None) -> None:
         """It is open: steps are timed from now on."""
         if warning is not None:
-            self._quietly(lambda: LOGGER.warning("%s", warning))
+            self.warn(warning)
         self._quietly(lambda: self._notes(core))
         self._quietly(lambda: self._start(core))
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from .named import RARE
 from .script import BACKWARDS, Backward, Script
 
 Tensor = torch.Tensor
@@ -199,9 +198,11 @@ class ForwardInHook(Backward):
         script.update(step)
 
 
-@BACKWARDS.of(RARE)
+@BACKWARDS.of(3)
 class GradientPenalty(Backward):
     """a penalty on the gradient to the stem's output, which is differentiated again"""
+
+    one_backward = True
 
     def step(self, script: Script, step: int) -> None:
         kept: list[Tensor] = []
@@ -210,6 +211,25 @@ class GradientPenalty(Backward):
         handle.remove()
         gradient, = torch.autograd.grad(loss, kept[0], create_graph=True)
         script.backward(step, loss + 0.1 * gradient.square().sum())
+        script.update(step)
+
+
+@BACKWARDS.of(2)
+class WeightPenalty(Backward):
+    """a penalty on the gradients to weights, of all or of some, which are differentiated again"""
+
+    one_backward = True
+
+    def __init__(self, draw: random.Random) -> None:
+        super().__init__(draw)
+        self.every = draw.choice((1, 2, 5))
+
+    def step(self, script: Script, step: int) -> None:
+        loss = script.loss(step, script.forward(step))
+        weights = [each for each in script.world.model.parameters() if each.requires_grad][::self.every]
+        gradients = torch.autograd.grad(loss, weights, create_graph=True, allow_unused=True)
+        penalty = sum(each.square().sum() for each in gradients if each is not None)
+        script.backward(step, loss + 0.01 * penalty)
         script.update(step)
 
 
