@@ -152,6 +152,7 @@ class Engine(DeepSpeedsCalls):
             if not self.binding.gradients.fed:
                 raise NoGradientError("engine.step(): no gradient has come since the last step; call "
                                       "engine.backward(loss) before it")
+            self.binding.gradients.steps_alone = False
             report = self.optimizer.update()
         except UsageError:  # nothing has changed
             self.micro_steps -= 1

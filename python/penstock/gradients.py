@@ -1,8 +1,9 @@
 """The gradients of a model: autograd's go to the core's sums as they come, and each parameter's `grad` is its sum."""
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 from .addends import Addends, Place
 from .errors import ModelError, UsageError
-from .lent import Lent
+from .lent import Lent, use_count
 from .nested import is_nested
 from .parameter import raw_gradient
 
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
 
 # Those that update units within backward.
 ORDERS = "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced')"
+
+TAKEN = ("torch would go on with it, here a step takes gradients. Say optimizer.zero_grad(), model.zero_grad() or parameter.grad = "
+         "None after each step, or engine.step(), which does both")
+
+
+class Assigned:
+    """A tensor of the program's that is a parameter's `grad`."""
+
+    def __init__(self, tensor: torch.Tensor, changed: bool = False) -> None:
+        self.tensor, self.version = tensor, -1 if changed else tensor._version
+
+    def has_changed(self) -> bool:
+        """Since the last time."""
+        before, self.version = self.version, self.tensor._version
+        return self.version != before
+
+    def is_held(self) -> bool:
+        """The program has it, or a tensor over its memory."""
+        return sys.getrefcount(self.tensor) > 2 or use_count(self.tensor.untyped_storage()._cdata) > 2
 
 
 class Gradients:
@@ -32,7 +52,11 @@ class Gradients:
         self._zeros: set[Place] = set()  # whose gradient is zeros until one comes, which the core does not know yet
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
-        self._read: dict[Place, tuple[torch.Tensor, Lent]] = {}  # sums that the program has read, and may have kept
+        self.begins: Callable[[], bool] | None = None  # asked when a backward gives its first gradient: whether it does so
+        # Sums that the program has read, and may have kept: flat, and as it got them.
+        self._read: dict[Place, tuple[torch.Tensor, Lent, torch.Tensor]] = {}
+        self._assigned: dict[Place, Assigned] = {}  # the program's own tensors, which are `grad` as long as it has them
+        self.steps_alone = False  # the last update was optimizer.step(), which in torch leaves gradients as they are
         self.spoiled: str | None = None  # why the step that was begun cannot be made
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self._task, self._nested = -1, False  # the newest backward that gave a gradient, and whether it was in another
@@ -43,6 +67,7 @@ class Gradients:
         """The model is that of another step."""
         self._had.clear()
         self._zeros.clear()
+        self._assigned.clear()
         self.forbid_kept()
         self.end_completing()
 
@@ -61,6 +86,7 @@ class Gradients:
             return
         if unit in self._within and len(self._within[unit]) < self.calls[unit]:  # a checkpoint has one for each call
             return
+        self.settle(unit)
         self.add_zeros(unit)
         self._core.complete(unit)
         self.forbid_kept({each for each in self._read if each[0] == unit})
@@ -75,16 +101,42 @@ class Gradients:
     def taken(self) -> None:
         """By a step, whatever came of it."""
         self._had |= self.fed
+        kept = self._assigned if self.steps_alone else {}
+        self._assigned = {place: Assigned(each.tensor, changed=True) for place, each in kept.items() if each.is_held()}
         self._zeros.clear()
         self.calls.clear()
         self.fed.clear()
         self.forbid_kept()
 
+    def settle(self, unit: int | None = None) -> None:
+        """What the program did to its own tensors, and to the data of what it has read, is in the sums."""
+        for place, (total, _, seen) in list(self._read.items()):
+            if (unit is None or place[0] == unit) and seen.data_ptr() != total.data_ptr():
+                self._assigned[place] = Assigned(seen, changed=True)  # p.grad.data = values
+        for place, each in self._assigned.items():
+            if (unit is None or place[0] == unit) and each.has_changed():
+                self._core.open_gradient(*place).memory.copy_(each.tensor)
+                self.fed.add(place)
+
+    def clear_of(self, parameters: Iterable[nn.Parameter], to_zeros: bool) -> None:
+        """As a module's zero_grad() leaves them, of its parameters."""
+        for parameter in parameters:
+            place = self._binding.places.get(parameter)
+            if place is not None and (place in self._had or place in self._zeros):
+                self._had.discard(place)
+                (self._zeros.add if to_zeros else self._zeros.discard)(place)
+
+    def check_zeroed(self) -> None:
+        """Raises UsageError before a second step of optimizer.step() alone, with the same gradients."""
+        if self.steps_alone and not self.fed and not self._zeros and self._had - self._assigned.keys():
+            raise UsageError(f"optimizer.step() a second time without a gradient since the first: {TAKEN}")
+
     def forbid_kept(self, places: Set[Place] | None = None) -> None:
         """The core has taken the sums, all or these: whoever still has one as it was read must not read it."""
         for place in list(self._read) if places is None else self._read.keys() & places:
-            _, lent = self._read.pop(place)
-            if lent.is_held():
+            entry = self._read.pop(place)
+            _, lent, _ = entry
+            if lent.is_held() or sys.getrefcount(entry[2]) > 2:
                 lent.forbid(0, f"a tensor is read that was '{self._name_at(place)}'.grad until a step, zero_grad() or an "
                             "assignment: its memory was lent until then. Keep a copy, .grad.clone()")
 
@@ -92,6 +144,12 @@ class Gradients:
         """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
         were None, with which the next update goes on: decay and moments, also of what is frozen by then."""
         self._zeros = self._had | self.fed | self._zeros if to_zeros else set()
+        if to_zeros:
+            for place, each in self._assigned.items():
+                each.tensor.zero_()
+                self._zeros.discard(place)
+        else:
+            self._assigned.clear()
         self._had.clear()
         self._core.clear_gradients()
         self.forbid_kept()
@@ -114,12 +172,16 @@ class Gradients:
         place = self._binding.places[parameter]
         if place in self._zeros and place not in self.fed:
             self._add_zeros(place)
+        if place in self._assigned:
+            return self._assigned[place].tensor
         if place not in self._read:
             total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
             if total is None:
                 return None
-            self._read[place] = total, Lent([total])
-        return self._read[place][0].view(parameter.shape)
+            seen = torch.empty(0, dtype=total.dtype, device=total.device).set_(  # no view, so that it may be detached in place
+                total.untyped_storage(), total.storage_offset(), parameter.shape, total.view(parameter.shape).stride())
+            self._read[place] = total, Lent([total]), seen
+        return self._read[place][2]
 
     def put(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
         self._check_gradient(parameter, "is set")
@@ -130,8 +192,11 @@ class Gradients:
                 raise ModelError(f"a gradient of '{self._name(parameter)}' is set, "
                                  + self._binding.never_trained([parameter]))
             return
+        if place in self._assigned and self._assigned[place].tensor is value:
+            return  # x.grad = x.grad
         self._had.discard(place)
         self._zeros.discard(place)
+        self._assigned.pop(place, None)
         if value is None:
             self._core.clear_gradient(*place)
             self.forbid_kept({place})
@@ -143,10 +208,14 @@ class Gradients:
         present = self._sum_of(parameter)
         if present is not None and present.data_ptr() == value.data_ptr():
             return  # x.grad = x.grad
+        own = value.layout is torch.strided and not any(
+            total.untyped_storage()._cdata == value.untyped_storage()._cdata for total, _, _ in self._read.values())
+        if own:
+            self._assigned[place] = Assigned(value)
         value = value.clone()
         self._core.clear_gradient(*place)
         self.forbid_kept({place})
-        self._add(place, value)
+        self._sum(place, value)
 
     def take(self, parameter: nn.Parameter) -> None:
         """Autograd has summed this backward's gradient of it: it goes to the core's sum."""
@@ -158,6 +227,10 @@ class Gradients:
                 raise UsageError(f"backward(create_graph=True): the gradient that came to '{self._name(parameter)}' has a graph, "
                                  "which its `grad` cannot have. Gradients that are differentiated again are given by "
                                  "torch.autograd.grad(loss, parameters, create_graph=True), of inputs and of weights")
+            if self.begins is not None:
+                begins, self.begins = self.begins, None
+                if begins():
+                    self.begin_completing()
             if place[0] in self.completed:
                 self.spoiled = (f"a gradient came to '{self._name(parameter)}', whose unit is updated: with "
                                 f"{ORDERS} a step has one backward, or as many as gradient_accumulation_steps says, "
@@ -211,6 +284,17 @@ class Gradients:
                              "Store(gradients='cpu'); to clip, say gradient_clipping") from error
 
     def _add(self, place: Place, gradient: torch.Tensor) -> None:
+        if self.steps_alone and place in self._had and place not in self._zeros and place not in self._assigned:
+            raise UsageError(f"a gradient came to '{self._name_at(place)}', whose last one was not zeroed after "
+                             f"optimizer.step(): {TAKEN}")
+        assigned = self._assigned.get(place)
+        if assigned is not None:
+            with torch.no_grad():
+                assigned.tensor.add_(gradient)
+            assigned.version = -1
+        self._sum(place, gradient)
+
+    def _sum(self, place: Place, gradient: torch.Tensor) -> None:
         if gradient.is_sparse:
             gradient = gradient.to_dense()
         total, fresh = self._core.open_gradient(*place)

@@ -15,6 +15,7 @@ from torch.nn.modules import module as modules
 
 from .arguments import Arguments
 from .errors import UsageError
+from .leaves import leaves_of
 from .output import Seen
 from .parameter import Managed
 from .saved_hooks import TakesWeightsOut
@@ -101,6 +102,12 @@ class KeptCall(Call, TakesWeightsOut):
         """Which weight's memory it lies in, and how."""
         return self._binding.view_of(tensor)
 
+    def come_before(self, output: Any) -> None:
+        """Its weights are there before the first node of its graph runs, some of which have parameters themselves."""
+        for each in leaves_of(output):
+            if isinstance(each, Tensor) and each.grad_fn is not None:
+                each.grad_fn.register_prehook(lambda *_: self.unit.visits.arrive(self))
+
     # Its end, and giving up.
     def finish(self, output: Any) -> None:
         """The forward has returned."""
@@ -135,16 +142,16 @@ class KeptCall(Call, TakesWeightsOut):
                 self.never("what it was given was changed in place since")
             elif self.around.moved():
                 self.never("a buffer or attribute was changed in place since")
-            elif any(each.layout is not torch.strided or each.is_nested for each in self._tensors()):
+            elif any(each.layout is not torch.strided or each.is_nested for each in self._all_tensors()):
                 self.never("it saves a tensor of another layout")
-            elif forward_ad._current_level >= 0 or any(each._is_zerotensor() for each in self._tensors()):
+            elif forward_ad._current_level >= 0 or any(each._is_zerotensor() for each in self._all_tensors()):
                 self.never("it is differentiated forward, whose tangents cannot be put back")
         return self.why_never
 
     def give_up(self, shelf: Shelf | None) -> None:
         """What it was given stays, on the shelf where there is one. REQUIRES: why_not() is None."""
         assert self.arguments is not None
-        saved = {each.untyped_storage().data_ptr() for call in self._whole() for each in call._tensors()}
+        saved = {each.untyped_storage().data_ptr() for each in self._all_tensors()}
         for given in self.arguments.given.values():
             if type(given.kept) is not Tensor or given.own:
                 continue
@@ -237,6 +244,10 @@ class KeptCall(Call, TakesWeightsOut):
     def _tensors(self) -> list[torch.Tensor]:
         there = (ref() for ref in self.holders)
         return [each.tensor for each in there if each is not None and each.tensor is not None]
+
+    def _all_tensors(self) -> list[torch.Tensor]:
+        """With those of the calls within it."""
+        return [each for call in self._whole() for each in call._tensors()]
 
     def _whole(self) -> list[KeptCall]:
         return [self, *(each for child in self.live_children() for each in child._whole())]

@@ -34,6 +34,7 @@ class ModelState:
         # One tensor per parameter of one state_dict(), so that tied ones share memory as they did.
         self._gathered: weakref.WeakValueDictionary[nn.Parameter, torch.Tensor] = weakref.WeakValueDictionary()
         for module in model.modules():
+            module.zero_grad = Zeroing(module, binding)  # type: ignore[method-assign]
             hooks = Hooks(module)
             hooks.before_state_dict(self._before_state_dict)
             own = {key: each for key, each in module._parameters.items() if each is not None}
@@ -102,6 +103,25 @@ class Immovable:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """What stood there, of the copy."""
         return types.MethodType(type(self._module)._apply, copy.deepcopy(self._module, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "
+                         "or a copy: copy.deepcopy(model)")
+
+
+class Zeroing:
+    """In the place of a module's zero_grad(), which asks for gradients that a step has taken."""
+
+    def __init__(self, module: nn.Module, binding: Binding) -> None:
+        self._module, self._binding = module, binding
+
+    def __call__(self, set_to_none: bool = True) -> None:
+        type(self._module).zero_grad(self._module, set_to_none)
+        self._binding.gradients.clear_of(self._module.parameters(), to_zeros=not set_to_none)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """What stood there, of the copy."""
+        return types.MethodType(type(self._module).zero_grad, copy.deepcopy(self._module, memo))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "

@@ -4,6 +4,7 @@ Its arithmetic and its moments are the core's; `state` reads them.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,9 @@ class Optimizer(torch.optim.Optimizer):
         super().__init__(mapped.groups, mapped.defaults)
         # The very groups of the user's optimizer, so that a scheduler that was made for it goes on to work.
         self.param_groups = mapped.groups
+        vars(self).update(mapped.hooks)
+        self._given = [(id(group), [*group["params"]]) for group in mapped.groups]
+        self._same = [(group.get("maximize"), group.get("amsgrad")) for group in mapped.groups]
         self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
         self._state = OptimizerState(mapped.kind.name, mapped.groups, binding, visits)
         self._state.updates = lambda: self.updates
@@ -69,6 +73,9 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        gradients = self._binding.gradients
+        gradients.check_zeroed()
+        gradients.steps_alone = True
         self.update()
         return loss
 
@@ -88,7 +95,21 @@ class Optimizer(torch.optim.Optimizer):
             return False
         return self._core.begin_step(self._request())
 
+    def _check_groups(self) -> None:
+        """Raises OptimizerError where groups are others than were given, or hold others: the core knows these."""
+        now = self.param_groups
+        if len(now) != len(self._given) or any(
+                id(group) != own or len(group["params"]) != len(params) or not all(map(operator.is_, group["params"], params))
+                for group, (own, params) in zip(now, self._given)):
+            raise OptimizerError("groups of a managed optimizer are fixed, because the store keeps its moments: one was added, "
+                                 "taken out or moved, or a parameter was. A parameter that is not to be updated any more: "
+                                 "requires_grad_(False), or a learning rate of 0")
+        if [(group.get("maximize"), group.get("amsgrad")) for group in now] != self._same:
+            raise OptimizerError("maximize or amsgrad of a group of a managed optimizer was changed after penstock.initialize(): "
+                                 "there are neither")
+
     def _request(self) -> UpdateRequest:
+        self._check_groups()
         return UpdateRequest(
             self.updates + 1, [self._kind.values(group) for group in self.param_groups], self.clip,
             self.loss_scale.value if self.loss_scale else 1.0, self.loss_scale is not None)
@@ -98,6 +119,7 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.check()
         if self._binding.gradients.spoiled is not None:
             raise UsageError(self._binding.gradients.spoiled)
+        self._binding.gradients.settle()
         self._binding.gradients.addends.check(self._binding.gradients.fed)
         self._binding.gradients.add_zeros()
         step = self.updates + 1

@@ -1,8 +1,8 @@
 """Which of the core's optimizers an optimizer of torch is, and what its groups say about a step."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -58,6 +58,7 @@ class Mapped:
     kind: Kind
     groups: list[dict[str, Any]]
     defaults: dict[str, Any]
+    hooks: Mapping[str, Any] = field(default_factory=dict)  # that were registered on the optimizer that was given
 
     def group_of(self) -> dict[nn.Parameter, int]:
         return {each: index for index, group in enumerate(self.groups) for each in group["params"]}
@@ -65,6 +66,10 @@ class Mapped:
     @property
     def initial_accumulator(self) -> float:
         return float(self.groups[0].get("initial_accumulator_value", 0.0))
+
+
+HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+         "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 
 
 def map_optimizer(optimizer: torch.optim.Optimizer) -> Mapped:
@@ -81,7 +86,11 @@ def map_optimizer(optimizer: torch.optim.Optimizer) -> Mapped:
                              "groups the same")
     if any(float(state.get("step", 0)) > 0 for state in optimizer.state.values()):
         raise OptimizerError(f"this {of} has taken steps: its moments cannot be taken over; give one that has not")
-    return Mapped(kind, optimizer.param_groups, dict(optimizer.defaults))
+    if "step" in vars(optimizer) and not hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+        raise OptimizerError(f"step() of this {of} was replaced: nobody would call that. Put it in the place of the step() of the "
+                             "optimizer that penstock.initialize() gives")
+    return Mapped(kind, optimizer.param_groups, dict(optimizer.defaults),
+                  {key: value for key, value in vars(optimizer).items() if key in HOOKS})
 
 
 def map_parameters(parameters: Iterable[Any] | None, model: nn.Module, make: Callable[[Any], torch.optim.Optimizer],

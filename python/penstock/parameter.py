@@ -72,6 +72,8 @@ class Managed(nn.Parameter):
     def grad(self) -> None:
         self.penstock_keeper.set_gradient(self, None)
 
+    _grad = grad  # torch's other name for it
+
     @property
     def data(self) -> torch.Tensor:
         """`detach()`, so that what is changed in place counts in the parameter's version."""
@@ -124,7 +126,11 @@ class Watched(Managed):
         if name == "__get__":
             name = getattr(func.__self__, "__name__", name)
         if func in BACKWARDS:
-            inputs = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Watched)]
+            position = 1 if func is torch.autograd.grad else 5
+            given = args[position] if len(args) > position else kwargs.get("inputs")
+            inputs = [each for each in pytree.tree_leaves(given) if isinstance(each, Watched)]
+            args = tuple(each if at == position else _copied(each) for at, each in enumerate(args))
+            kwargs = {key: each if key == "inputs" else _copied(each) for key, each in kwargs.items()}
             return _backward(func, args, kwargs, inputs)
         if cls._reads_nothing(name, args, kwargs):
             return _called(func, args, kwargs)
@@ -134,6 +140,8 @@ class Watched(Managed):
         for keeper in dict.fromkeys(each.penstock_keeper for each in managed):
             keeper.let_go(() if graph else managed)
         there = [each for each in managed if isinstance(each, Released)]
+        if IN_PLACE.fullmatch(name) and not any(isinstance(each, Managed) for each in pytree.tree_leaves(args[:1])):
+            name = f"{name} of another tensor"  # which it is read for
         return _read(there, name, graph, lambda: _called(func, args, kwargs))
 
     @classmethod
@@ -163,6 +171,19 @@ class Released(Watched):
             return format(self.detach(), spec)
         return repr(self)
 
+    def stride(self, dim: int | None = None) -> Any:
+        """As the values lie that come."""
+        strides: list[int] = []
+        step = 1
+        for size in reversed(self.shape):
+            strides.insert(0, step)
+            step *= max(size, 1)
+        return tuple(strides) if dim is None else strides[dim]
+
+    def is_contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
+        """The same."""
+        return memory_format is torch.contiguous_format
+
     def data_ptr(self) -> int:
         """A number that is nobody else's: who looks for parameters over one memory asks for it."""
         with torch._C.DisableTorchFunctionSubclass():
@@ -182,6 +203,11 @@ def _records(operation: str, leaves: list[Any]) -> bool:
     if IN_PLACE.fullmatch(operation) and isinstance(leaves[0], Managed):
         return False  # torch refuses it, or it is without gradients
     return any(isinstance(each, torch.Tensor) and each.requires_grad for each in leaves)
+
+
+def _copied(value: Any) -> Any:
+    """Of parameters that are no inputs of a backward, but what it begins with."""
+    return pytree.tree_map(lambda each: each.detach().clone() if isinstance(each, Watched) else each, value)
 
 
 def _is_meta(value: Any) -> bool:

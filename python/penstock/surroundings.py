@@ -21,7 +21,8 @@ CONTAINERS = (list, dict, set, deque)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 OWN = frozenset({  # what no forward changes
     "_parameters", "_modules", "_buffers", "_non_persistent_buffers_set", "_compiled_call_impl", "compile", "_state_dict_hooks",
-    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_apply", "__deepcopy__"})
+    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_apply", "__deepcopy__",
+    "zero_grad"})
 TORCHS = frozenset(nn.Module().__dict__)  # mostly empty
 NOT_OF_THE_PROGRAM = ("torch.", "builtins", "functools", "transformers.", "typing", "weakref", "threading", "_thread")
 FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)

@@ -49,7 +49,7 @@ class UnitCall:
                 return around.nested(self, args, kwargs)
             finally:
                 visits.leave(call)
-        are_the_programs = pair is not None and type(around) is not KeptCall  # and have what it saves
+        are_the_programs = pair is not None and not isinstance(around, (KeptCall, Recompute))  # and have what it saves
         if are_the_programs or not saved_hooks.are_enabled() or self._is_torchs_own() or saved_hooks.is_transformed():
             return self._visited(args, kwargs)
         return self._kept(args, kwargs)
@@ -130,6 +130,8 @@ class UnitCall:
             saved_hooks.pop()
             visits.leave(call)
         call.finish(output)
+        if call.saved_without_hooks:
+            call.come_before(output)
         policy.hold(call)
         return output
 

@@ -22,6 +22,7 @@ class Call:
 
     def __init__(self, name: str, reads: Visit, parent: Call | None = None) -> None:
         self.name, self.reads, self.parent = name, reads, parent
+        self.saved_without_hooks = False  # some of its graph, as torch.func does
 
     def ancestors(self) -> Iterable[Call]:
         each = self.parent
@@ -195,6 +196,8 @@ class Visits:
             for unit in self._streamed(unit for each in self.open for unit in each.reads):
                 if unit in self._bound:
                     self.binding.give_copies(unit)
+        for each in self.open:
+            each.saved_without_hooks = True
 
     def stay(self, units: Visit) -> None:
         """Weights of these are there, beside all that is read now, until go()."""
@@ -251,8 +254,7 @@ class Visits:
         self._in_order = True
         if self._forward and self._forward != self._last_forward:
             self.core.expect("training", reversed(self._forward))
-        if self.beginning():
-            self.binding.gradients.begin_completing()
+        self.binding.gradients.begins = self.beginning
 
     def _this_backward(self) -> Backward:
         task = _backward()

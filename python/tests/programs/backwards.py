@@ -198,7 +198,7 @@ class ForwardInHook(Backward):
         script.update(step)
 
 
-@BACKWARDS.of(3)
+@BACKWARDS.of(1)
 class GradientPenalty(Backward):
     """a penalty on the gradient to the stem's output, which is differentiated again"""
 
@@ -214,7 +214,7 @@ class GradientPenalty(Backward):
         script.update(step)
 
 
-@BACKWARDS.of(2)
+@BACKWARDS.of(1)
 class WeightPenalty(Backward):
     """a penalty on the gradients to weights, of all or of some, which are differentiated again"""
 

@@ -1,0 +1,262 @@
+"""What a unit does when its forward runs again, and what of it a program must not see: it is put back, or named."""
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import penstock
+import small_models as small
+from compare import adamw
+from cores import test_core
+from penstock.bits import number_of
+from twice import check, managed
+
+WAYS = {"given up": dict(activations="auto", room=lambda: 0.0), "recompute": dict(activations="recompute")}
+by_way = pytest.mark.parametrize("way", WAYS)
+Tensor = torch.Tensor
+
+
+def trained(model: nn.Module, optimizer: torch.optim.Optimizer, seen=lambda model: None):
+    losses = []
+    for number in range(4):
+        loss = small.loss(model, small.ids(number))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, seen(model)
+
+
+def check_stack(block, way: str, seen=lambda model: None) -> None:
+    check(lambda model, optimizer: trained(model, optimizer, seen), make=lambda: small.Stack(block=block),
+          settings=penstock.Settings(**WAYS[way]))
+
+
+class Counter:
+    count = 0
+
+    def __call__(self) -> int:
+        self.count += 1
+        return self.count
+
+
+class Slots:
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Counts(small.Block):
+    """In everything that a number can be kept in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called, self.slots, self.array, self.bytes = Counter(), Slots(), numpy.zeros(3), bytearray(4)
+        self._list, self._dict, self.state = [], {}, numpy.random.RandomState(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.called()
+        self.slots.count += 1
+        self.array[1] += 1
+        self.bytes[2] += 1
+        self._list.append(1)
+        self._dict["calls"] = self._dict.get("calls", 0) + 1
+        return super().forward(x) * float(1 + 0.01 * self.state.randn())
+
+    def counts(self):
+        return (self.called.count, self.slots.count, self.array.tolist(), bytes(self.bytes), len(self._list), self._dict)
+
+
+@by_way
+def test_numbers_that_are_kept_anywhere_count_once(way):
+    check_stack(Counts, way, lambda model: [each.counts() for each in model.blocks])
+
+
+class Uncounted(small.Block):
+    """Buffers that are changed without torch's counting it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("load", "mean", "seen"):
+            self.register_buffer(name, torch.zeros(small.WIDTH))
+        self.register_buffer("variance", torch.ones(small.WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.load.data += 1
+        self.seen.numpy()[0] += 1
+        flat = F.batch_norm(x.flatten(0, 1), self.mean, self.variance, training=True)
+        return super().forward(flat.view_as(x))
+
+
+@by_way
+def test_buffers_that_change_without_a_count_change_once(way):
+    check_stack(Uncounted, way)
+
+
+class Given(small.Stack):
+    """Whose blocks are given a normalization that is a unit of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(block=GivenBlock)
+        self.norms = nn.ModuleList([nn.BatchNorm1d(small.WIDTH)])
+
+    def run(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x, self.norms[0])
+        return x
+
+
+class GivenBlock(small.Block):
+    def forward(self, x: Tensor, norm: nn.Module) -> Tensor:
+        return super().forward(norm(x.flatten(0, 1)).view_as(x))
+
+
+@by_way
+def test_a_unit_that_a_unit_is_given_is_put_back_too(way):
+    check(trained, make=Given, settings=penstock.Settings(**WAYS[way]))
+
+
+class Shuffles(small.Block):
+    """By a generator that nobody can find."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y[..., torch.randperm(small.WIDTH, generator=HIDDEN[0])]
+
+
+HIDDEN = [torch.Generator()]
+
+
+@by_way
+def test_the_same_values_in_another_order_are_other_values(way):
+    assert number_of(torch.arange(8.0)) != number_of(torch.arange(8.0).flip(0))
+    assert number_of(torch.ones(8)) != number_of(-torch.ones(8))
+    HIDDEN[0] = torch.Generator().manual_seed(1)
+    engine = managed(lambda: small.Stack(block=Shuffles), settings=penstock.Settings(**WAYS[way]))
+    with pytest.raises(penstock.ExactnessError, match="output 0 has other values.*'keep'"):
+        trained(engine, engine.optimizer)
+
+
+@by_way
+def test_a_tensor_with_its_graph_that_goes_elsewhere_a_second_time_is_named(way):
+    losses: list[Tensor] = []
+
+    class Routed(small.Block):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            losses.append(y.square().mean())
+            return y
+    engine = managed(lambda: small.Stack(block=Routed), settings=penstock.Settings(**WAYS[way]))
+    with pytest.raises(penstock.ExactnessError, match="gave a tensor with its graph to something outside"):
+        trained(engine, engine.optimizer)
+    losses.clear()
+    check(lambda model, optimizer: trained(model, optimizer, lambda _: losses.clear()), make=lambda: small.Stack(block=Routed),
+          settings=penstock.Settings(activations="keep"))
+
+
+class Inner(nn.Module):
+    """Differentiates what two blocks of its model give, within its forward."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = [model]
+
+    def forward(self, x: Tensor) -> Tensor:
+        point = x.detach().requires_grad_()
+        first, second = self.model[0].blocks[:2]
+        gradient, = torch.autograd.grad(second(first(point)).square().sum(), point)
+        return first(x) + 0.1 * gradient
+
+
+class OfTwo(small.Stack):
+    def __init__(self) -> None:
+        super().__init__(block=lambda: small.Block(dropout=0.0))
+        self.inner = nn.ModuleList([Inner(self)])
+
+    def run(self, x: Tensor) -> Tensor:
+        return x + self.inner[0](x)
+
+
+@by_way
+def test_units_that_no_graph_needs_keep_no_memory_of_weights(way):
+    check(trained, make=OfTwo, settings=penstock.Settings(**WAYS[way]))
+
+
+@by_way
+def test_a_unit_may_call_another_model(way):
+    def run(is_managed: bool):
+        torch.manual_seed(0)
+        guide = small.Stack()
+        torch.manual_seed(1)
+
+        class Guided(small.Block):
+            def forward(self, x: Tensor) -> Tensor:
+                return super().forward(x) + 0.1 * guide.run(x)
+        model = small.Stack(block=Guided)
+        if is_managed:
+            engines = [penstock.initialize(each, adamw(each.parameters()), core=test_core(),
+                                           settings=penstock.Settings(**WAYS[way]))[1] for each in (guide, model)]
+        else:
+            engines = [adamw(each.parameters()) for each in (guide, model)]
+        torch.manual_seed(2)
+        losses = []
+        for number in range(3):
+            loss = small.loss(model, small.ids(number))
+            loss.backward()
+            for each in engines:
+                each.step()
+                each.zero_grad()
+            losses.append(loss.item())
+        return losses
+    assert run(True) == run(False)
+
+
+@by_way
+def test_outputs_of_all_kinds_are_compared(way):
+    class Odd(small.Block):
+        def forward(self, x: Tensor):
+            y = super().forward(x)
+            return y, float("nan"), y.detach().to(torch.float8_e4m3fn), torch.arange(3).to(torch.uint32)
+
+    class Odds(small.Stack):
+        def run(self, x: Tensor) -> Tensor:
+            for block in self.blocks:
+                x = block(x)[0]
+            return x
+    check(trained, make=lambda: Odds(block=Odd), settings=penstock.Settings(**WAYS[way]))
+
+
+@by_way
+def test_what_is_differentiated_forward_is_kept(way):
+    class Forward(small.Block):
+        def forward(self, x: Tensor) -> Tensor:
+            _, along = torch.func.jvp(super().forward, (x,), (torch.ones_like(x),))
+            return super().forward(x) + 0.1 * along
+    check_stack(lambda: Forward(dropout=0.0), way)
+
+
+@pytest.mark.parametrize("transform", ["grad", "hessian", "vmap"])
+def test_transforms_within_a_unit_over_its_own_weights(transform):
+    class Transformed(small.Block):
+        def __init__(self) -> None:
+            super().__init__(dropout=0.0)
+            self.gate = nn.Parameter(torch.randn(small.WIDTH, small.WIDTH) / 3)
+
+        def score(self, row: Tensor) -> Tensor:
+            return torch.tanh(row @ self.gate).square().sum()
+
+        def forward(self, x: Tensor) -> Tensor:
+            rows = x.flatten(0, 1)
+            if transform == "grad":
+                y = torch.func.grad(lambda z: torch.tanh(z @ self.gate).square().sum())(rows)
+            elif transform == "vmap":
+                y = torch.func.vmap(torch.func.grad(self.score))(rows)
+            else:
+                y = rows @ torch.func.hessian(self.score)(rows[0])
+            return super().forward(x) + 0.1 * y.view_as(x)
+    for way in ({}, *WAYS.values()):
+        check(trained, make=lambda: small.Stack(block=Transformed), settings=penstock.Settings(**way))
