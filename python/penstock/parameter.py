@@ -6,6 +6,7 @@ around the class gets NaN, never somebody else's bytes.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -151,7 +152,7 @@ class Watched(Managed):
         if name in cls.likes:
             return not any(isinstance(each, Watched) for each in pytree.tree_leaves((args[1:], kwargs)))
         if name in cls.others:
-            return not isinstance(args[0], Watched)
+            return not isinstance(args[0], Watched) or (args[0] is args[1] and _is_asked_for_its_node())
         return name == "to" and any(_is_meta(each) for each in (*args[1:], *kwargs.values()))
 
 
@@ -203,6 +204,11 @@ def _records(operation: str, leaves: list[Any]) -> bool:
     if IN_PLACE.fullmatch(operation) and isinstance(leaves[0], Managed):
         return False  # torch refuses it, or it is without gradients
     return any(isinstance(each, torch.Tensor) and each.requires_grad for each in leaves)
+
+
+def _is_asked_for_its_node() -> bool:
+    """By torch's hooks on several gradients, which take a view of a leaf to find where its gradient is summed."""
+    return sys._getframe(3).f_globals.get("__name__") == torch.autograd.graph.__name__
 
 
 def _copied(value: Any) -> Any:

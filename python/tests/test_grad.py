@@ -128,6 +128,22 @@ def test_gradients_that_torch_would_go_on_with_are_named():
         engine.step()
 
 
+def test_hooks_on_several_gradients_run():
+    def program(model, optimizer):
+        seen = []
+        handle = torch.autograd.graph.register_multi_grad_hook(
+            list(model.parameters()), lambda gradients: seen.append(sum(each.square().sum().item() for each in gradients)))
+        for number in range(2):
+            small.loss(model, small.ids(number)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        handle.remove()
+        loss = small.loss(model, small.ids())
+        edge = torch.autograd.graph.get_gradient_edge(model.head.weight)
+        return seen, torch.autograd.grad(loss, edge)[0].sum().item()
+    check(program)
+
+
 # The optimizer that was given.
 def test_hooks_of_the_optimizer_that_was_given_are_called():
     def made(parameters):

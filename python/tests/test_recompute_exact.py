@@ -257,6 +257,6 @@ def test_transforms_within_a_unit_over_its_own_weights(transform):
                 y = torch.func.vmap(torch.func.grad(self.score))(rows)
             else:
                 y = rows @ torch.func.hessian(self.score)(rows[0])
-            return super().forward(x) + 0.1 * y.view_as(x)
+            return x + 0.1 * y.view_as(x)  # no other node of the unit has saved a weight
     for way in ({}, *WAYS.values()):
         check(trained, make=lambda: small.Stack(block=Transformed), settings=penstock.Settings(**way))

@@ -28,6 +28,8 @@ class Group:
         self.folder.mkdir()
         try:
             (self.folder / name).write_text(str(limit_bytes))
+            if (self.folder / "memory.swap.max").exists():
+                (self.folder / "memory.swap.max").write_text("0")
         except OSError:
             self.folder.rmdir()
             raise
@@ -58,7 +60,8 @@ def test_in_half_of_what_it_wants_a_program_trains_on_and_says_what_is_recompute
         groups.append(Group(wanted["peak_bytes"] // 2))
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error}")
-    assert run("torch", tmp_path / "torch", groups[0])[0] == -9  # it is killed without a word
+    if run("torch", tmp_path / "torch", groups[0])[0] != -9:  # killed without a word
+        pytest.skip("a control group does not limit a process here")
     code, found, said = run("auto", tmp_path / "half", groups[0])
     assert code == 0, said
     assert found["given_up"] > 0 and found["losses"] == wanted["losses"] and found["weights"] == wanted["weights"]
