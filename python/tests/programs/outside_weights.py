@@ -70,6 +70,19 @@ class Distilled(Outside):
         return loss + (0 if last is None else 0.1 * (last - out).square().mean())
 
 
+@OUTSIDE.of(1)
+class FastWeights(Outside):
+    """the loss has what the model gives with other weights in the place of its own, which are made of them"""
+
+    def __init__(self, draw: random.Random) -> None:
+        super().__init__(draw)
+        self.every = draw.choice((1, 1, 3))
+
+    def loss(self, world: World, step: int, loss: Tensor) -> Tensor:
+        moved = {name: each * 0.9 for name, each in list(world.model.named_parameters())[::self.every]}
+        return loss + 0.1 * torch.func.functional_call(world.model, moved, (world.example(step),)).float().square().mean()
+
+
 # Weights and gradients.
 @OUTSIDE.of(3)
 class Toggled(Outside):
@@ -115,6 +128,22 @@ class GradientsRead(Outside):
             one.grad.mul_(0.5)
         else:
             one.grad = None if how == "none" else one.grad * 0.5
+
+
+@OUTSIDE.of(1)
+class GradientsAssigned(Outside):
+    """tensors of the script's own become gradients, and are scaled afterwards"""
+
+    one_backward = False
+
+    def afterwards(self, world: World, step: int) -> None:
+        own = []
+        for each in world.model.parameters():
+            if each.grad is not None and self.draw.random() < 0.7:
+                own.append(each.grad.clone())
+                each.grad = own[-1]
+        for gradient in own:
+            gradient.mul_(0.5)
 
 
 @OUTSIDE.of(2)
@@ -168,6 +197,14 @@ class DataAssigned(Outside):
     def after(self, world: World, step: int) -> None:
         name = self.draw.choice(world.names())
         world.model.get_parameter(name).data = world.weight(name) * 0.9
+
+
+@OUTSIDE.of(1)
+class WrittenByNumpy(Outside):
+    """numpy writes into the memory of a weight between steps"""
+
+    def after(self, world: World, step: int) -> None:
+        world.model.get_parameter(self.draw.choice(world.names())).data.numpy()[...] *= 0.9
 
 
 @OUTSIDE.of(2)
