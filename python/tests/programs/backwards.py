@@ -233,7 +233,7 @@ class WeightPenalty(Backward):
         script.update(step)
 
 
-@BACKWARDS.of(2)
+@BACKWARDS.of(1)
 class ModelCheckpointed(Backward):
     """the model as a whole within torch's checkpoint, not reentrant"""
 
