@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import heap
 from .account import Account
 from .errors import some
 from .generators import ProgramsGenerators
-from .room import NEAR, Measured, Room
+from .room import Room, room_for
 from .settings import Word
 from .shelf import Shelf
 
@@ -38,7 +37,7 @@ class Activations:
         self.calls = self.given_up = self.recomputes = 0
         self.refused: dict[str, str] = {}  # units, and why a call of them could not be given up
         self.bytes_of: dict[str, int] = {}  # of each unit's largest graph
-        self._word, self._of_units, self._room, self._shelf = word, dict(of_units or {}), room, shelf
+        self._word, self._of_units, self._room, self._shelf = word, dict(of_units or {}), room_for(room), shelf
         self.tell, self._warn = tell, warn
         self._kept: dict[int, weakref.ref[KeptCall]] = {}  # oldest first; without calls within calls
         self._before = (0, 0)  # calls, given up: at the end of the last pass
@@ -97,8 +96,7 @@ class Activations:
     # What is said.
     def pass_ended(self) -> None:
         """A line where the share of what is recomputed has doubled, or is none any more."""
-        if isinstance(self._room, Measured):
-            self._room.look_away()
+        self._room.look_away()
         calls, given_up = self.calls - self._before[0], self.given_up - self._before[1]
         self._before = self.calls, self.given_up
         share = given_up / calls if calls else 0.0
@@ -136,12 +134,7 @@ class Activations:
     def _lacking(self) -> float:
         if self.budget_bytes is not None:
             return self.held_bytes + self.reserve_bytes - self.budget_bytes
-        free = self._room()
-        if not isinstance(self._room, Measured):
-            return self.reserve_bytes - free
-        if free < NEAR * self._room.wanted(self.reserve_bytes):
-            self._room.look()
-        return self._room.wanted(self.reserve_bytes) - free
+        return self._room.lacking(self.reserve_bytes)
 
     def _give_up(self, lacking: float, read: KeptCall | None) -> None:
         """The oldest, until there is room, or nothing is left."""
@@ -165,10 +158,8 @@ class Activations:
         self._give_back()
 
     def _give_back(self) -> None:
-        """The C library keeps what is freed, unless it is told: the machine does not see it then."""
-        if self.budget_bytes is None and isinstance(self._room, Measured):
-            heap.trim()
-            self._room.forget()
+        if self.budget_bytes is None:
+            self._room.give_back()
 
     def _give_up_at_once(self, call: KeptCall) -> None:
         why = call.why_not()
@@ -189,5 +180,5 @@ class Activations:
     def _why(self) -> str:
         if self.budget_bytes is not None:
             return f"graph_budget_bytes is {self.budget_bytes / MIB:.1f} MiB"
-        takes = max(self.reserve_bytes, self._room.grown_bytes if isinstance(self._room, Measured) else 0)
+        takes = self._room.taken_by_a_call(self.reserve_bytes)
         return f"{self._room() / MIB:.0f} MiB are free; one call takes up to {takes / MIB:.1f} MiB"

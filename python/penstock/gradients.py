@@ -1,7 +1,6 @@
 """The gradients of a model: autograd's go to the core's sums as they come, and each parameter's `grad` is its sum."""
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from typing import TYPE_CHECKING, cast
@@ -11,7 +10,7 @@ from torch import nn
 
 from .addends import Addends, Place
 from .errors import ModelError, UsageError
-from .lent import Lent, use_count
+from .held_gradients import Assigned, ReadSum
 from .nested import is_nested
 from .parameter import raw_gradient
 
@@ -23,22 +22,6 @@ ORDERS = "Store(update_order='in_backward') (run.update_order; 'speculative', 'b
 
 TAKEN = ("torch would go on with it, here a step takes gradients. Say optimizer.zero_grad(), model.zero_grad() or parameter.grad = "
          "None after each step, or engine.step(), which does both")
-
-
-class Assigned:
-    """A tensor of the program's that is a parameter's `grad`."""
-
-    def __init__(self, tensor: torch.Tensor, changed: bool = False) -> None:
-        self.tensor, self.version = tensor, -1 if changed else tensor._version
-
-    def has_changed(self) -> bool:
-        """Since the last time."""
-        before, self.version = self.version, self.tensor._version
-        return self.version != before
-
-    def is_held(self) -> bool:
-        """The program has it, or a tensor over its memory."""
-        return sys.getrefcount(self.tensor) > 2 or use_count(self.tensor.untyped_storage()._cdata) > 2
 
 
 class Gradients:
@@ -53,8 +36,7 @@ class Gradients:
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
         self.begins: Callable[[], bool] | None = None  # asked when a backward gives its first gradient: whether it does so
-        # Sums that the program has read, and may have kept: flat, and as it got them.
-        self._read: dict[Place, tuple[torch.Tensor, Lent, torch.Tensor]] = {}
+        self._read: dict[Place, ReadSum] = {}  # sums that the program has read, and may have kept
         self._assigned: dict[Place, Assigned] = {}  # the program's own tensors, which are `grad` as long as it has them
         self.steps_alone = False  # the last update was optimizer.step(), which in torch leaves gradients as they are
         self.spoiled: str | None = None  # why the step that was begun cannot be made
@@ -110,9 +92,9 @@ class Gradients:
 
     def settle(self, unit: int | None = None) -> None:
         """What the program did to its own tensors, and to the data of what it has read, is in the sums."""
-        for place, (total, _, seen) in list(self._read.items()):
-            if (unit is None or place[0] == unit) and seen.data_ptr() != total.data_ptr():
-                self._assigned[place] = Assigned(seen, changed=True)  # p.grad.data = values
+        for place, read in self._read.items():
+            if (unit is None or place[0] == unit) and read.was_replaced():
+                self._assigned[place] = Assigned(read.seen, changed=True)
         for place, each in self._assigned.items():
             if (unit is None or place[0] == unit) and each.has_changed():
                 self._core.open_gradient(*place).memory.copy_(each.tensor)
@@ -134,11 +116,9 @@ class Gradients:
     def forbid_kept(self, places: Set[Place] | None = None) -> None:
         """The core has taken the sums, all or these: whoever still has one as it was read must not read it."""
         for place in list(self._read) if places is None else self._read.keys() & places:
-            entry = self._read.pop(place)
-            _, lent, _ = entry
-            if lent.is_held() or sys.getrefcount(entry[2]) > 2:
-                lent.forbid(0, f"a tensor is read that was '{self._name_at(place)}'.grad until a step, zero_grad() or an "
-                            "assignment: its memory was lent until then. Keep a copy, .grad.clone()")
+            self._read.pop(place).forbid(
+                f"a tensor is read that was '{self._name_at(place)}'.grad until a step, zero_grad() or an assignment: its memory "
+                "was lent until then. Keep a copy, .grad.clone()")
 
     def clear(self, to_zeros: bool) -> None:
         """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
@@ -178,10 +158,8 @@ class Gradients:
             total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
             if total is None:
                 return None
-            seen = torch.empty(0, dtype=total.dtype, device=total.device).set_(  # no view, so that it may be detached in place
-                total.untyped_storage(), total.storage_offset(), parameter.shape, total.view(parameter.shape).stride())
-            self._read[place] = total, Lent([total]), seen
-        return self._read[place][2]
+            self._read[place] = ReadSum(total, parameter.shape)
+        return self._read[place].seen
 
     def put(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
         self._check_gradient(parameter, "is set")
@@ -208,9 +186,7 @@ class Gradients:
         present = self._sum_of(parameter)
         if present is not None and present.data_ptr() == value.data_ptr():
             return  # x.grad = x.grad
-        own = value.layout is torch.strided and not any(
-            total.untyped_storage()._cdata == value.untyped_storage()._cdata for total, _, _ in self._read.values())
-        if own:
+        if value.layout is torch.strided and not any(each.shares_memory_with(value) for each in self._read.values()):
             self._assigned[place] = Assigned(value)
         value = value.clone()
         self._core.clear_gradient(*place)

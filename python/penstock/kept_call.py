@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .unit_call import UnitCall
 
 Tensor = torch.Tensor
+FORWARD = "it is differentiated forward, whose tangents cannot be put back"
 
 
 class Held:
@@ -142,10 +143,14 @@ class KeptCall(Call, TakesWeightsOut):
                 self.never("what it was given was changed in place since")
             elif self.around.moved():
                 self.never("a buffer or attribute was changed in place since")
-            elif any(each.layout is not torch.strided or each.is_nested for each in self._all_tensors()):
-                self.never("it saves a tensor of another layout")
-            elif forward_ad._current_level >= 0 or any(each._is_zerotensor() for each in self._all_tensors()):
-                self.never("it is differentiated forward, whose tangents cannot be put back")
+            elif forward_ad._current_level >= 0:
+                self.never(FORWARD)
+            else:
+                for each in self._all_tensors():
+                    if each.layout is not torch.strided or each.is_nested:
+                        self.never("it saves a tensor of another layout")
+                    elif each._is_zerotensor():
+                        self.never(FORWARD)
         return self.why_never
 
     def give_up(self, shelf: Shelf | None) -> None:

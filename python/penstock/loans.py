@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .bits import INTEGERS, differing, number_of, same_bits
+from .bits import AsTheyWere, differing, same_bits
 from .core import What
 from .errors import FitError, ModelError, UsageError, some
 from .host_memory import HostMemory
@@ -85,17 +85,17 @@ class Loans:
             raise UsageError(f"engine.gathered() of parameters {some(there)} within another engine.gathered() of them")
         try:
             for each in listed:
-                self.lend(each)
+                self.lend(each, watched=not modify)
             yield
             self._keep_changes(listed, modify)
         finally:
             for each in listed:
                 self.take_back(each)
 
-    def lend(self, parameter: nn.Parameter) -> None:
+    def lend(self, parameter: nn.Parameter, watched: bool) -> None:
         """Until take_back(). REQUIRES: no pass."""
         self._binding.lend(parameter, self._binding.read(parameter))
-        self.lent[parameter] = AsTheyWere(parameter)
+        self.lent[parameter] = AsTheyWere(parameter, bits=watched)
 
     def take_back(self, parameter: nn.Parameter) -> None:
         if self.lent.pop(parameter, None) is not None:
@@ -264,25 +264,3 @@ class Loans:
         for each in self._binding.places:
             if not isinstance(each, Released):
                 yield each
-
-
-class AsTheyWere:
-    """Values at one moment, so that a change is seen: by their version, and with `bits` also where numpy, or .data of a view,
-    has changed them without a count."""
-
-    __slots__ = ("version", "number")
-
-    def __init__(self, values: torch.Tensor, bits: bool = True) -> None:
-        self.version, self.number = values._version, _number_of(values) if bits else None
-
-    def differ_from(self, values: torch.Tensor) -> bool:
-        return bool(values._version != self.version) or (self.number is not None and _number_of(values) != self.number)
-
-
-def _number_of(values: torch.Tensor) -> Any:
-    """0.1 ms for each MB of large ones, in which an exchange of elements alone is not seen."""
-    with torch._C.DisableTorchFunctionSubclass():
-        there = values.detach()
-        if there.nbytes < LITTLE_BYTES and there.device.type == "cpu":
-            return number_of(there)
-        return there.reshape(-1).view(INTEGERS[there.element_size()]).sum(dtype=torch.int64).item()

@@ -43,9 +43,9 @@ class ModelState:
                 hooks.after_state_dict(lambda *args: self._after_state_dict(*args))
                 hooks.before_load(self._before_load)
                 module.register_load_state_dict_post_hook(self._after_load)
-                module._apply = Immovable(module, self)  # type: ignore[method-assign]
+                module._apply = Immovable(module)  # type: ignore[method-assign]
         if not isinstance(model.__dict__.get("_apply"), Immovable):
-            model._apply = Immovable(model, self)  # type: ignore[method-assign]
+            model._apply = Immovable(model)  # type: ignore[method-assign]
 
     def gathered(self, parameter: nn.Parameter) -> torch.Tensor:
         values = self._gathered.get(parameter)
@@ -78,11 +78,27 @@ class ModelState:
         self.binding.loans.settle()
 
 
-class Immovable:
-    """In the place of a module's _apply: to(), half() and cuda() may ask for what is so already, and nothing else."""
+class InPlace:
+    """Of a module's method, `name`."""
 
-    def __init__(self, module: nn.Module, state: ModelState) -> None:
-        self._module, self._state = module, state
+    name: str
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """What stood there, of the copy."""
+        return types.MethodType(getattr(type(self._module), self.name), copy.deepcopy(self._module, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "
+                         "or a copy: copy.deepcopy(model)")
+
+
+class Immovable(InPlace):
+    """to(), half() and cuda() may ask for what is so already, and nothing else."""
+
+    name = "_apply"
 
     def __call__(self, fn: Any, recurse: bool = True) -> nn.Module:
         for parameter in self._first_of_each_type():
@@ -100,29 +116,16 @@ class Immovable:
                 seen.add((parameter.dtype, parameter.device))
                 yield parameter
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """What stood there, of the copy."""
-        return types.MethodType(type(self._module)._apply, copy.deepcopy(self._module, memo))
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "
-                         "or a copy: copy.deepcopy(model)")
+class Zeroing(InPlace):
+    """Gradients that a step has taken are asked for, too."""
 
-
-class Zeroing:
-    """In the place of a module's zero_grad(), which asks for gradients that a step has taken."""
+    name = "zero_grad"
 
     def __init__(self, module: nn.Module, binding: Binding) -> None:
-        self._module, self._binding = module, binding
+        super().__init__(module)
+        self._binding = binding
 
     def __call__(self, set_to_none: bool = True) -> None:
         type(self._module).zero_grad(self._module, set_to_none)
         self._binding.gradients.clear_of(self._module.parameters(), to_zeros=not set_to_none)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """What stood there, of the copy."""
-        return types.MethodType(type(self._module).zero_grad, copy.deepcopy(self._module, memo))
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "
-                         "or a copy: copy.deepcopy(model)")

@@ -36,7 +36,6 @@ class Optimizer(torch.optim.Optimizer):
         self.param_groups = mapped.groups
         vars(self).update(mapped.hooks)
         self._given = [(id(group), [*group["params"]]) for group in mapped.groups]
-        self._same = [(group.get("maximize"), group.get("amsgrad")) for group in mapped.groups]
         self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
         self._state = OptimizerState(mapped.kind.name, mapped.groups, binding, visits)
         self._state.updates = lambda: self.updates
@@ -104,7 +103,7 @@ class Optimizer(torch.optim.Optimizer):
             raise OptimizerError("groups of a managed optimizer are fixed, because the store keeps its moments: one was added, "
                                  "taken out or moved, or a parameter was. A parameter that is not to be updated any more: "
                                  "requires_grad_(False), or a learning rate of 0")
-        if [(group.get("maximize"), group.get("amsgrad")) for group in now] != self._same:
+        if not all(map(self._kind.has, now)):
             raise OptimizerError("maximize or amsgrad of a group of a managed optimizer was changed after penstock.initialize(): "
                                  "there are neither")
 

@@ -34,9 +34,13 @@ class Kind:
                 given[key] = float(value)
         return GroupValues(**given)
 
+    def has(self, group: dict[str, Any]) -> bool:
+        """An update that the group asks for."""
+        return all(group.get(key, value) == value for key, value in self.must_be.items())
+
     def check(self, group: dict[str, Any], of: str) -> None:
         for key, value in self.must_be.items():
-            if key in group and group[key] != value:
+            if group.get(key, value) != value:
                 raise OptimizerError(f"{of} with {key}={group[key]!r} cannot be mapped: there is no such update here; "
                                      f"make it with {key}={value!r}")
 

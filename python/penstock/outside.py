@@ -10,9 +10,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from . import saved_hooks
+from .bits import AsTheyWere
 from .errors import ModelError, ReleasedError, UsageError
 from .lent import forbid
-from .loans import AsTheyWere
 from .parameter import Released
 from .read_only import IN_PLACE
 from .visits import Visits
@@ -85,11 +85,9 @@ class Outside:
         """A unit's hooks, and the program's as saved_hooks has them, take weights out themselves."""
         if not torch.is_grad_enabled() or not saved_hooks.are_enabled():
             return run()
-        around = saved_hooks.innermost()
-        own = saved_hooks.owner_of(around)
-        if isinstance(own, saved_hooks.TakesWeightsOut) and own.takes_out_of(self.visits):
+        if saved_hooks.take_out_of(self.visits):
             return run()
-        hooks = Around(self.visits, around)
+        hooks = Around(self.visits, saved_hooks.innermost())
         with saved_hooks.between(hooks.pack, hooks.unpack):
             return run()
 

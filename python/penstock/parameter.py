@@ -174,12 +174,8 @@ class Released(Watched):
 
     def stride(self, dim: int | None = None) -> Any:
         """As the values lie that come."""
-        strides: list[int] = []
-        step = 1
-        for size in reversed(self.shape):
-            strides.insert(0, step)
-            step *= max(size, 1)
-        return tuple(strides) if dim is None else strides[dim]
+        like = torch.empty(self.shape, device="meta")
+        return like.stride() if dim is None else like.stride(dim)
 
     def is_contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
         """The same."""

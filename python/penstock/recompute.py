@@ -35,7 +35,7 @@ class Recompute(TakesWeightsOut):
         self._within = within
         # Of the outermost.
         self.put_back: list[Callable[[], None]] = []  # what brings back what the program has
-        self.graph: list[weakref.ref[torch.Tensor]] = []  # what the graph has, that goes with the recompute
+        self.graph: list[weakref.ref[torch.Tensor]] | None = None  # what the graph has, that goes with the recompute
         self._at = self._weights = self._child = 0
 
     def run_all(self) -> None:
@@ -55,6 +55,8 @@ class Recompute(TakesWeightsOut):
         random, required = policy.random.now(), call.unit.require_gradients()
         self.put_back.append(call.around.put())
         entered = Programs.entered
+        if call.unit.looked_at < FIRST:
+            self.graph = []
         try:
             policy.random.set(call.random)
             call.unit.require(call.required)
@@ -78,7 +80,7 @@ class Recompute(TakesWeightsOut):
             for each, state in own:
                 generators.set_state(each, state)
             visits.leave_again(call)
-        if call.unit.looked_at < FIRST and Programs.entered == entered:  # hooks of the program's may keep what they get
+        if self.graph is not None and Programs.entered == entered:  # hooks of the program's may keep what they get
             call.unit.looked_at += 1
             if self._is_graph_kept():
                 call.empty()
@@ -139,7 +141,8 @@ class Recompute(TakesWeightsOut):
                                     f"{held.like[1]} of shape {tuple(held.like[0])}")
             held.tensor, held.version = tensor.detach(), tensor._version
         kept = tensor.detach()
-        self._outermost.graph.append(weakref.ref(kept))
+        if self._outermost.graph is not None:
+            self._outermost.graph.append(weakref.ref(kept))
         return kept
 
     def unpack(self, kept: torch.Tensor | WeightView) -> torch.Tensor:
@@ -147,10 +150,11 @@ class Recompute(TakesWeightsOut):
 
     # Private.
     def _is_graph_kept(self) -> bool:
-        if all(ref() is None for ref in self.graph):
+        graph = self.graph or []
+        if all(ref() is None for ref in graph):
             return False
         gc.collect()  # a node may lead to itself
-        return any(ref() is not None for ref in self.graph)
+        return any(ref() is not None for ref in graph)
 
     def _brought(self, kept: Any) -> torch.Tensor:
         """An argument that was put elsewhere: in the store, as a weight, or on the shelf."""

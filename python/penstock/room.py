@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 
+from . import heap
 from .host_memory import HostMemory
 
 Room = Callable[[], float]  # bytes
@@ -24,7 +25,43 @@ def room_of(device: torch.device) -> Measured:
     return GpuRoom(device) if device.type == "cuda" else HostRoom()
 
 
-class Measured:
+def room_for(room: Room) -> Asked:
+    """As the caller has it: a machine's, or a function's answer."""
+    return room if isinstance(room, Asked) else Told(room)
+
+
+class Asked:
+    """By who gives graphs up."""
+
+    def __call__(self) -> float:
+        raise NotImplementedError
+
+    def taken_by_a_call(self, reserve_bytes: int) -> float:
+        """The most; `reserve_bytes` is what the largest graph has."""
+        return reserve_bytes
+
+    def lacking(self, reserve_bytes: int) -> float:
+        """For a call that is about to begin, or a backward that is about to go through one."""
+        return reserve_bytes - self()
+
+    def look_away(self) -> None:
+        """What comes next is none of a call's."""
+
+    def give_back(self) -> None:
+        """Memory was freed: the machine shall have it, and the next call read anew."""
+
+
+class Told(Asked):
+    """What a function says, to the byte."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def __call__(self) -> float:
+        return self._room()
+
+
+class Measured(Asked):
     """Of a machine. `grown_bytes`: the most by which its memory grew between two looks, also for what was free again at the
     second, so far as a new height shows it."""
 
@@ -32,15 +69,25 @@ class Measured:
         self.grown_bytes = 0
         self._then: tuple[int, int] | None = None  # what was taken at the last look, and the height until it
 
-    def __call__(self) -> float:
-        raise NotImplementedError
-
     def forget(self) -> None:
-        """Memory was given back: the next call reads anew."""
+        """The next call reads anew."""
+
+    def give_back(self) -> None:
+        heap.trim()  # the C library keeps what is freed, unless it is told
+        self.forget()
+
+    def taken_by_a_call(self, reserve_bytes: int) -> float:
+        return max(reserve_bytes, self.grown_bytes)
 
     def wanted(self, reserve_bytes: int) -> float:
         """What must be free for a call."""
-        return max(reserve_bytes, self.grown_bytes) + LEAST_BYTES
+        return self.taken_by_a_call(reserve_bytes) + LEAST_BYTES
+
+    def lacking(self, reserve_bytes: int) -> float:
+        free = self()
+        if free < NEAR * self.wanted(reserve_bytes):
+            self.look()
+        return self.wanted(reserve_bytes) - free
 
     def look(self) -> None:
         """A call of a unit is about to begin, or a backward to go through one."""
@@ -51,7 +98,6 @@ class Measured:
         self._then = taken, height
 
     def look_away(self) -> None:
-        """What comes next is none of a call's."""
         self._then = None
 
     # Private.

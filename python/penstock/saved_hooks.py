@@ -100,6 +100,12 @@ def owner() -> Any:
     return owner_of(innermost())
 
 
+def take_out_of(lender: Lender) -> bool:
+    """The innermost keep no memory of this one's weights."""
+    own = owner()
+    return isinstance(own, TakesWeightsOut) and own.takes_out_of(lender)
+
+
 def owner_of(pair: tuple[Pack, Unpack] | None) -> Any:
     return None if pair is None else getattr(pair[0], "__self__", None)
 

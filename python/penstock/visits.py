@@ -219,7 +219,7 @@ class Visits:
         """Its memory, where that is lent now; a copy else, or where a graph keeps it that takes no weights out."""
         there = self.binding.values_of(parameter)
         if there is not None:
-            return there.clone() if kept and not isinstance(saved_hooks.owner(), saved_hooks.TakesWeightsOut) else there
+            return there.clone() if kept and not saved_hooks.take_out_of(self) else there
         self.stay((self.binding.place_of(parameter)[0],))
         try:
             there = self.binding.values_of(parameter)

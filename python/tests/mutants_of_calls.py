@@ -59,7 +59,7 @@ CALLS = [
            "test_grad.py::test_groups_that_are_changed_are_named"),
     Mutant("hooks of the given optimizer are dropped", "optimizer.py", "        vars(self).update(mapped.hooks)\n", "",
            "test_grad.py::test_hooks_of_the_optimizer_that_was_given_are_called"),
-    Mutant("writes without a count are lost", "loans.py", "or (self.number is not None and _number_of(values) != self.number)", "",
+    Mutant("writes without a count are lost", "bits.py", "or (self.number is not None and _number_of(values) != self.number)", "",
            "test_grad.py::test_what_is_written_without_a_count_is_kept"),
     Mutant("views outlive an update", "binding.py", "        self.also_updated()\n", "",
            "test_grad.py::test_a_view_of_a_weight_that_is_read_after_an_update_is_named"),

@@ -11,7 +11,7 @@ import penstock
 import small_models as small
 from cores import ACTIVATIONS
 from test_given_up import RandomRoom
-from twice import check, managed
+from twice import check, managed, step
 
 WAYS = {"as it is": {}, "given up": dict(activations="auto", room=lambda: 0.0),
         "at random": dict(activations="auto", room=RandomRoom(3)), "recompute": dict(activations="recompute")}
@@ -58,19 +58,12 @@ class Within(Block):
         return checkpoint(super().forward, x, use_reentrant=False)
 
 
-def examples(step: int) -> Tensor:
-    return torch.randn(6, 8, generator=torch.Generator().manual_seed(step))
+def examples(number: int) -> Tensor:
+    return torch.randn(6, 8, generator=torch.Generator().manual_seed(number))
 
 
 def trained(loss, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 4) -> list[float]:
-    losses = []
-    for step in range(steps):
-        value = loss(model, examples(step))
-        value.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(value.item())
-    return losses
+    return [step(model, optimizer, number, loss, examples) for number in range(steps)]
 
 
 def penalty(model: nn.Module, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import WITHIN_BACKWARD
-from twice import check, managed
+from twice import check, managed, step
 
 pytestmark = pytest.mark.skipif(WITHIN_BACKWARD, reason="gradients are not there after a backward")
 
@@ -162,9 +162,7 @@ def test_hooks_of_the_optimizer_that_was_given_are_called():
     def program(model, optimizer):
         CALLS.clear()
         for number in range(3):
-            small.loss(model, small.ids(number)).backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            step(model, optimizer, number)
         return len(CALLS)
     check(program, optimizer=made)
 
@@ -204,12 +202,8 @@ def written(change):
     def program(model, optimizer):
         losses = []
         for number in range(3):
-            loss = small.loss(model, small.ids(number))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            losses.append(step(model, optimizer, number))
             change(model)
-            losses.append(loss.item())
         return losses
     return program
 

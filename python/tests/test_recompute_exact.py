@@ -12,7 +12,7 @@ import small_models as small
 from compare import adamw
 from cores import test_core
 from penstock.bits import number_of
-from twice import check, managed
+from twice import check, managed, step
 
 WAYS = {"given up": dict(activations="auto", room=lambda: 0.0), "recompute": dict(activations="recompute")}
 by_way = pytest.mark.parametrize("way", WAYS)
@@ -20,14 +20,7 @@ Tensor = torch.Tensor
 
 
 def trained(model: nn.Module, optimizer: torch.optim.Optimizer, seen=lambda model: None):
-    losses = []
-    for number in range(4):
-        loss = small.loss(model, small.ids(number))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses, seen(model)
+    return [step(model, optimizer, number) for number in range(4)], seen(model)
 
 
 def check_stack(block, way: str, seen=lambda model: None) -> None:

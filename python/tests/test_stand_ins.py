@@ -12,21 +12,14 @@ import penstock
 import small_models as small
 from cores import ACTIVATIONS, WITHIN_BACKWARD
 from test_given_up import RandomRoom
-from twice import check, managed
+from twice import check, managed, step
 
 WAYS = {"as it is": dict(activations=ACTIVATIONS), "given up": dict(activations="auto", room=lambda: 0.0),
         "at random": dict(activations="auto", room=RandomRoom(5)), "recompute": dict(activations="recompute")}
 
 
 def trained(loss, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
-    losses = []
-    for number in range(4):
-        value = loss(model, small.ids(number))
-        value.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(value.item())
-    return losses
+    return [step(model, optimizer, number, loss) for number in range(4)]
 
 
 def all_moved(model, ids):

@@ -31,8 +31,9 @@ def released(engine: penstock.Engine) -> bool:
     return all(isinstance(each, Released) for each in engine.module.parameters())
 
 
-def step(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> float:
-    loss = small.loss(model, small.ids(number))
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, number: int,
+         loss_of: Callable[[nn.Module, Any], torch.Tensor] = small.loss, batch: Callable[[int], Any] = small.ids) -> float:
+    loss = loss_of(model, batch(number))
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
