@@ -85,9 +85,11 @@ class State:
             _refill(there, content)
         for generator, state in self._generators:
             generators.set_state(generator, state)
-        for tensor, _, values in self._tensors:
-            if values is not None and not _is_same(tensor, values):
-                tensor.data.copy_(values)  # no version moves: graphs that saved it are no concern of a recompute
+        for tensor, version, values in self._tensors:
+            if values is not None:
+                if not _is_same(tensor, values):
+                    tensor.data.copy_(values)  # counts no version
+                _set_version(tensor, version)  # graphs that saved it, before or now, find it as torch's would
 
     # Private.
     def _take(self, value: Any, depth: int) -> None:
@@ -258,3 +260,12 @@ def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
 
 def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
+
+
+def _set_version(tensor: torch.Tensor, version: int) -> None:
+    if _version(tensor) == version:
+        return
+    try:
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    except TypeError:  # torch 2.4 takes one
+        torch._C._autograd._unsafe_set_version_counter(tensor, version)  # type: ignore[arg-type]

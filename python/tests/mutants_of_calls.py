@@ -39,6 +39,8 @@ CALLS = [
            "test_recompute_exact.py::test_the_same_values_in_another_order_are_other_values"),
     Mutant("buffers that change without a count change twice", "surroundings.py", "now = State(around, copies=True)",
            "now = State(around)", "test_recompute_exact.py::test_buffers_that_change_without_a_count_change_once"),
+    Mutant("versions of what is put back move", "surroundings.py", "    if _version(tensor) == version:\n", "    if True:\n",
+           "test_double_backward.py::test_a_unit_that_is_called_in_training_and_in_evaluation"),
     Mutant("private lists that were empty are not put back", "surroundings.py", "and (key not in TORCHS or value)]",
            "and value]", "test_recompute_exact.py::test_numbers_that_are_kept_anywhere_count_once"),
     Mutant("a unit that is given is not put back", "recompute.py", "if not self._outermost.has(unit.module):", "if False:",

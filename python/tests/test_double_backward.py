@@ -51,6 +51,21 @@ class Convolved(nn.Module):
         return x + F.softplus(self.norm(self.conv(x.view(-1, 2, 4)))).flatten(1)
 
 
+class Evaluated(nn.Module):
+    """Whose vectors change in place in training and are saved by a graph as they are in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.utils.spectral_norm(nn.Linear(8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(self.linear(x))
+        self.linear.eval()
+        z = torch.tanh(self.linear(x))
+        self.linear.train()
+        return x + y * z
+
+
 class Within(Block):
     """Of which a part is checkpointed."""
 
@@ -162,8 +177,9 @@ def within_a_backward_that_reads_the_unit(model: nn.Module, x: Tensor) -> Tensor
     return kept[0].square().mean()
 
 
-LOSSES = [within_a_backward_that_reads_the_unit,penalty, penalty_on_real, forces, gradients_of_weights, product_with_the_hessian, three_deep, a_step_within,
-          by_backward_to_the_input, of_a_unit_called_twice, a_hook_reads_a_weight, within_the_programs_hooks]
+LOSSES = [within_a_backward_that_reads_the_unit, penalty, penalty_on_real, forces, gradients_of_weights,
+          product_with_the_hessian, three_deep, a_step_within, by_backward_to_the_input, of_a_unit_called_twice,
+          a_hook_reads_a_weight, within_the_programs_hooks]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -174,10 +190,30 @@ def test_a_loss_over_gradients_trains_to_the_same_bits(loss, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("block", [Convolved, Within], ids=["batch norm", "checkpointed"])
-def test_a_penalty_over_other_units_trains_to_the_same_bits(block, way):
+@pytest.mark.parametrize("loss", [penalty_on_real, gradients_of_weights], ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize("block", [Convolved, Evaluated, Within], ids=["batch norm", "in evaluation", "checkpointed"])
+def test_a_loss_over_gradients_of_other_units_trains_to_the_same_bits(block, loss, way):
     settings = penstock.Settings(**(WAYS[way] or {"activations": ACTIVATIONS}))
-    check(lambda model, optimizer: trained(penalty_on_real, model, optimizer), make=lambda: Critic(block), settings=settings)
+    check(lambda model, optimizer: trained(loss, model, optimizer), make=lambda: Critic(block), settings=settings)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_unit_that_is_called_in_training_and_in_evaluation(way):
+    class Twice(Critic):
+        """The call in evaluation is recomputed first, and has its graph while the other is."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            for block in self.blocks:
+                one = block(x)
+                block.eval()
+                x = one + block(x)
+                block.train()
+            return self.head(x)
+
+    def normed() -> nn.Module:
+        return torch.nn.utils.spectral_norm(nn.Linear(8, 8))
+    settings = penstock.Settings(**(WAYS[way] or {"activations": ACTIVATIONS}))
+    check(lambda model, optimizer: trained(gradients_of_weights, model, optimizer), make=lambda: Twice(normed), settings=settings)
 
 
 @pytest.mark.parametrize("resident", [("*",), ("head",)])

@@ -38,7 +38,7 @@ class Managed(World):
         order = self.program.order
         settings = replace(settings_of(self.mode, random.Random(self.program.seed)), accumulation=self.accumulation)
         if NATIVE and order in ("speculative", "balanced"):
-            settings = replace(settings, clip=1e9)  # it clips nothing, and is speculated on
+            settings = replace(settings, clip=1e18)  # it clips nothing, and is speculated on
         opener = OpenNativeCore(update_order=order) if NATIVE else test_core()
         self.engine, self.optimizer, _, _ = penstock.initialize(self.model, self.optimizer, core=opener,
                                                                 settings=settings, **self._cut())

@@ -23,6 +23,7 @@ from .script import Script
 from .world import World
 
 SECONDS = 60  # a program takes a tenth of one
+LARGEST = 1e4  # a weight
 # refused: an error by name. fails: another error, where plain torch has none. repeats: a forward ran more often.
 Kind = Literal["same", "refused", "numbers differ", "observations differ", "fails", "hangs", "repeats", "crashes",
                "discarded"]
@@ -71,10 +72,14 @@ def run(make: Callable[[], World], program: Program) -> Run:
 
 
 def plain_run(program: Program) -> Run | None:
-    """None: it does not count, because plain torch raises, its numbers are no numbers, or torch's own checkpoint changes
-    them: what it runs again is then another forward, of which torch says nothing."""
-    one = run(lambda: World(program), program)
+    """None: it does not count, because plain torch raises, its numbers are no numbers or grow without bounds (to where a
+    clip that clips nothing does), or torch's own checkpoint changes them: what it runs again is then another forward, of
+    which torch says nothing."""
+    world = World(program)
+    one = run(lambda: world, program)
     if one.error is not None or any(each in line for line in one.lines for each in ("'nan'", "'inf'", "'-inf'")):
+        return None
+    if any(float(each.detach().abs().max()) > LARGEST for each in world.model.parameters() if each.numel()):
         return None
     other = run(lambda: World(program), program)
     if one != other:
