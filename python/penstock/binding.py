@@ -19,6 +19,7 @@ from .lent import Lent, forbids
 from .loans import Loans
 from .memory import Memory
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
+from .read_only import IN_PLACE
 from .structure import is_functional_call, structure_of
 from .units import Unit
 from .weight_view import WeightView
@@ -71,6 +72,7 @@ class Binding:
                 self._adopt(unit)
         self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
         self.also_updated: Callable[[], None] = lambda: None  # the same
+        self.also_assigned: Callable[[torch.Tensor], None] = lambda _: None  # the same
         self._structure = structure_of(model)
         self.tell: Callable[[str], None] = lambda _: None  # set by the engine
         self._beside: list[tuple[str, nn.Parameter]] = []  # frozen ones that were added since, in torch's memory
@@ -307,6 +309,7 @@ class Binding:
         return self.names[parameter]
 
     def assign(self, parameter: Managed, values: torch.Tensor) -> None:
+        self.also_assigned(values)
         self.loans.assign(parameter, values)
 
     def copy_of(self, parameter: Managed) -> torch.Tensor:
@@ -326,7 +329,8 @@ class Binding:
     def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], object]) -> object:
         if self.gathering and operation == "detach":
             return run()
-        if graph or not self.loans.between_passes():
+        changes = IN_PLACE.fullmatch(operation) is not None
+        if graph or not (self.loans.ends_pass() if changes else self.loans.between_passes()):
             return self._read_outside(parameters, operation, run)
         for each in parameters:
             self.loans.borrow(each)

@@ -50,7 +50,9 @@ class Engine(DeepSpeedsCalls):
         self.binding = Binding(model, units, core, self.outside.read)
         self.visits.binding = self.binding
         self.binding.loans.between_passes = lambda: self.visits.kind is None
+        self.binding.loans.ends_pass = self.visits.end_if_idle
         copies = Copies(model, self.binding, self.visits)
+        self.binding.also_assigned = self.outside.assigned
         self.binding.also_check, self.binding.also_updated = self.outside.check, self.outside.forbid_what_was_handed
         self._state = ModelState(model, self.binding, self.visits)
         self.optimizer = NothingToTrain() if mapped is None else Optimizer(mapped, core, self.visits, self.binding)

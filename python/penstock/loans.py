@@ -37,6 +37,7 @@ class Loans:
     def __init__(self, binding: Binding) -> None:
         self._binding = binding
         self.between_passes: Callable[[], bool] = lambda: False  # set by the engine
+        self.ends_pass: Callable[[], bool] = lambda: False  # the same: nothing of the model runs, and no pass goes on
         self.room: Callable[[], HostMemory] = HostMemory.read
         # By gathered() and load_state_dict(), which give them back; as they came.
         self.lent: dict[nn.Parameter, AsTheyWere] = {}
@@ -68,13 +69,14 @@ class Loans:
         if parameter in self.lent:
             with torch.no_grad():
                 parameter.copy_(values)
-        elif self.between_passes():
+        elif self.ends_pass():
             self.settle()
             self._binding.write(parameter, values)
+            self._binding.give_back(parameter)  # an alias that is assigned may have counted in its version
         else:
-            raise ModelError(f"'{self._name(parameter)}'.data was assigned within a pass, which began with the last "
-                             "forward: assign between steps; or end the pass, "
-                             f"engine.set_weight('{self._name(parameter)}', values)")
+            raise ModelError(f"'{self._name(parameter)}'.data was assigned within a forward of its unit or a backward, which "
+                             "have its weights: assign before or after it; between steps engine.set_weight("
+                             f"'{self._name(parameter)}', values) does it, too")
 
     @contextlib.contextmanager
     def gathered(self, parameters: Iterable[nn.Parameter], modify: bool) -> Iterator[None]:

@@ -67,6 +67,14 @@ class Mapped:
     def group_of(self) -> dict[nn.Parameter, int]:
         return {each: index for index, group in enumerate(self.groups) for each in group["params"]}
 
+    def note(self) -> str | None:
+        """On rates that are tensors."""
+        of = sorted({key for group in self.groups for key in self.kind.reads if isinstance(group.get(key), torch.Tensor)})
+        if not of or self.kind.name == "sgd":  # which only multiplies by it
+            return None
+        return (f"{some(of)} of the optimizer is a tensor, with which torch computes in fp32; a step here takes the number that "
+                "is in it: the last bits of an update may differ. A float has plain torch's bits")
+
     @property
     def initial_accumulator(self) -> float:
         return float(self.groups[0].get("initial_accumulator_value", 0.0))

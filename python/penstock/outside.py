@@ -63,6 +63,10 @@ class Outside:
                                  "store, which would not see that; change it between steps, within "
                                  "engine.gathered(parameter, modify=True)")
 
+    def assigned(self, values: torch.Tensor) -> None:
+        """What was read of a weight, and changed, becomes a weight: `w.data += change`."""
+        self._given = [each for each in self._given if each[1] is not values]
+
     def forbid_what_was_handed(self) -> None:
         """Weights were updated. Whoever still has a view of one has a copy, which torch would have changed, too."""
         handed, self._handed = self._handed, []
@@ -126,8 +130,9 @@ class Outside:
                 f"parameter '{name}' is to be changed by '{operation}' while its values are in the store: change it within "
                 "engine.gathered(parameter, modify=True), or by engine.set_weight()")
         return ModelError(
-            f"parameter '{name}' was changed by '{operation}' in a forward: its memory is lent by the store, which "
-            "would not see that; change it between steps, within engine.gathered(parameter, modify=True)")
+            f"parameter '{name}' was changed by '{operation}' in a unit's forward or a backward: its memory is lent by the store, "
+            "which would not see that; change it before or after it, or between steps, within "
+            "engine.gathered(parameter, modify=True)")
 
 
 class Other:

@@ -98,6 +98,13 @@ class Visits:
         self.kind, self._in_order = None, False
         self.binding.forbid_views()
 
+    def end_if_idle(self) -> bool:
+        """For who changes weights. False: a unit's forward or a backward has them."""
+        if self.open or in_backward():
+            return False
+        self.end()
+        return True
+
     def give_up(self) -> None:
         """After an exception: calls that were under way are so no more."""
         self.open.clear()

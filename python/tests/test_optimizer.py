@@ -8,6 +8,7 @@ import penstock
 import small_models as small
 from compare import Training, adamw
 from cores import test_core as OpenFakeCore
+from twice import run, step
 
 
 def training(optimizer=adamw, count=4, **options) -> Training:
@@ -75,6 +76,30 @@ def test_an_optimizer_that_has_taken_steps_is_refused():
     optimizer.step()
     with pytest.raises(penstock.OptimizerError, match="has taken steps"):
         penstock.initialize(model, optimizer, core=OpenFakeCore())
+
+
+def test_a_rate_that_is_a_tensor_is_told_and_followed(caplog):
+    def steps(managed, make):
+        rate = torch.tensor(0.01)
+
+        def program(model, optimizer):
+            step(model, optimizer, 0)
+            rate.mul_(0.5)
+            return step(model, optimizer, 1)
+        return run(program, managed, optimizer=lambda parameters: make(parameters, rate))
+
+    def sgd(parameters, rate):
+        return torch.optim.SGD(parameters, lr=rate, foreach=False)
+
+    def adam(parameters, rate):
+        return torch.optim.Adam(parameters, lr=rate, foreach=False)
+    with caplog.at_level("WARNING"):
+        expected, found = steps(False, sgd), steps(True, sgd)
+        assert not caplog.records and found[0] == expected[0]
+        assert all(torch.equal(each, found[1][name]) for name, each in expected[1].items())
+        expected, found = steps(False, adam), steps(True, adam)
+    assert "'lr' of the optimizer is a tensor" in caplog.text and "A float has" in caplog.text
+    assert all(torch.allclose(each, found[1][name], atol=1e-6) for name, each in expected[1].items())
 
 
 def test_parameters_without_a_group_are_refused_by_name():

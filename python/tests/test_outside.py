@@ -174,9 +174,14 @@ def test_what_is_changed_in_place_is_an_error_and_not_lost():
     weight = engine.module.head.weight
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         weight.mul_(2)
-    small.loss(engine, small.ids())
-    with pytest.raises(penstock.ModelError, match="'head.weight' was changed by 'mul_'"):
-        weight.mul_(2)
+
+    def hook(*_):
+        with torch.no_grad():
+            weight.mul_(2)
+    handle = engine.module.norm.register_forward_hook(hook)
+    with pytest.raises(penstock.ModelError, match="'head.weight' was changed by 'mul_' in a unit's forward"):
+        engine(small.ids())
+    handle.remove()
     engine.visits.give_up()
     value = small.loss(engine, small.ids())
     view = weight.detach().view(-1)

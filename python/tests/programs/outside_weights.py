@@ -200,6 +200,25 @@ class DataAssigned(Outside):
 
 
 @OUTSIDE.of(1)
+class WrittenWithin(Outside):
+    """weights are written between a backward and its update: assigned, or in place"""
+
+    one_backward = False
+
+    def afterwards(self, world: World, step: int) -> None:
+        one = world.model.get_parameter(self.draw.choice(world.names()))
+        how = self.draw.choice(("assigned", "a part", "whole"))
+        if how == "assigned" or world.program.cut == "resident":
+            one.data = one.data.clone() * 0.9
+            return
+        with torch.no_grad():
+            if how == "a part":
+                one[:1] = 0.1
+            else:
+                one.mul_(0.9)
+
+
+@OUTSIDE.of(1)
 class WrittenByNumpy(Outside):
     """numpy writes into the memory of a weight between steps"""
 
