@@ -215,7 +215,8 @@ class Visits:
             self._this_backward()
         wanted = self._streamed(units)
         if wanted:
-            self._arrive(wanted, self._held())
+            with torch._C._DisableFuncTorch():  # within a transform weights would come as its tensors, which have no memory
+                self._arrive(wanted, self._held())
 
     def go(self) -> None:
         self._leave_all_but(self._needed())

@@ -51,6 +51,8 @@ CALLS = [
            "type(around) is Recompute:", "test_recompute_exact.py::test_a_unit_may_call_another_model"),
     Mutant("parameters that torch.func's graphs save come too late", "unit_call.py", "        if call.saved_without_hooks:", "        if False:",
            "test_recompute_exact.py::test_transforms_within_a_unit_over_its_own_weights"),
+    Mutant("weights come as tensors of a transform", "visits.py", "            with torch._C._DisableFuncTorch():  # within", "            if True:  # within",
+           "test_recompute_exact.py::test_a_logger_within_a_transform_reads_weights_of_other_units", native=True),
     Mutant("a call is given up while a backward goes through a part of it", "kept_call.py", "make_room(self.outermost())", "make_room(self)",
            "test_recompute_exact.py::test_a_unit_that_a_unit_is_given_is_put_back_too"),
     Mutant("what the program's own gradients become is not looked at", "optimizer.py", "        self._binding.gradients.settle()\n", "",

@@ -253,3 +253,22 @@ def test_transforms_within_a_unit_over_its_own_weights(transform):
             return x + 0.1 * y.view_as(x)  # no other node of the unit has saved a weight
     for way in ({}, *WAYS.values()):
         check(trained, make=lambda: small.Stack(block=Transformed), settings=penstock.Settings(**way))
+
+
+@pytest.mark.parametrize("read", ["one", "two units"])
+def test_a_logger_within_a_transform_reads_weights_of_other_units(read):
+    class Transformed(small.Block):
+        def forward(self, x: Tensor) -> Tensor:
+            rows = torch.func.vmap(torch.func.grad(lambda row: torch.tanh(self.linear(row)).sum()))(x.flatten(0, 1))
+            return super().forward(x) + rows.view_as(x)
+
+    def program(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
+        told: list[float] = []
+        others = [model.head.weight] if read == "one" else [model.head.weight, model.blocks[2].linear.weight]
+
+        def log(*_: object) -> None:
+            with torch.no_grad():
+                told.extend(float(each.norm()) for each in others)
+        model.blocks[0].linear.register_forward_hook(log)
+        return [*trained(model, optimizer), *told]
+    check(program, make=lambda: small.Stack(block=Transformed))

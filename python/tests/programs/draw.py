@@ -25,6 +25,7 @@ SEVERAL_BACKWARDS = {"accumulated", "accumulated_by_hand", "two_forwards_two_bac
                      "caught_errors", "unused_forward", "two_losses", "backward_twice", "model_in_parts",
                      "forward_in_hook", "distilled", "evaluation_within"}
 CLASHES: tuple[tuple[set[str], set[str]], ...] = (
+    ({"aliased"}, {"fast_weights"}),  # torch leaves the others in their place
     ({"function_transforms"}, {*CHECKPOINTS, *REENTRANT, "within_saved_hooks", "saved_hooks_around"}),
     (REENTRANT, {"gradient_of_some", "gradients_by_hand", "backward_to_some", "gradient_penalty", "backward_twice",
                  "two_losses"}),
@@ -42,7 +43,7 @@ CLASHES: tuple[tuple[set[str], set[str]], ...] = (
 
 def features(program: Program) -> set[str]:
     """The names of all."""
-    each = [program.takes, program.backward, *program.outside]
+    each = [program.stem, program.takes, program.backward, *program.outside]
     for unit in program.units:
         each += [*unit.parts, unit.gives, unit.call]
     return {name_of(one) for one in each}
