@@ -67,6 +67,7 @@ class Binding:
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
         self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
         self._released: dict[nn.Parameter, torch.Tensor] = {}
+        self._first: dict[nn.Parameter, Any] = {}  # handles of the hooks that take gradients
         for unit in units:
             if unit.index is not None:
                 self._adopt(unit)
@@ -254,6 +255,21 @@ class Binding:
         finally:
             for unit in self.resident:
                 self.bind(unit)
+
+    def all_values(self) -> dict[nn.Parameter, torch.Tensor]:
+        """Copies of all weights, where the model computes. REQUIRES: no pass. Raises FitError."""
+        self.loans.check_room(sum(each.nbytes for each in self.places), "the model with its weights in memory")
+        return {each: self.read(each).to(self.core.device) for each in self.places}
+
+    def disown(self, values: Mapping[nn.Parameter, torch.Tensor]) -> None:
+        """Parameters are torch's own again, with these in their memory."""
+        for parameter, each in values.items():
+            if parameter in self._first:
+                self._first.pop(parameter).remove()
+            raw_gradient.__set__(parameter, None)
+            parameter.__class__ = nn.Parameter
+            del parameter.penstock_keeper, parameter.penstock_place  # type: ignore[attr-defined]
+            raw_data.__set__(parameter, each)
 
     def read(self, parameter: nn.Parameter, what: What = "weight") -> torch.Tensor:
         """A copy of its weight, or of what else there is of it. REQUIRES: no pass."""
@@ -445,9 +461,10 @@ class Binding:
         requires = parameter.requires_grad
         parameter.requires_grad_()  # torch takes no hook of one that is frozen, and keeps it when it is frozen again
         # The garbage collector sees the keeper, but not what hooks refer to.
-        parameter.register_post_accumulate_grad_hook(lambda each: each.penstock_keeper.gradients.take(each))
+        own = parameter.register_post_accumulate_grad_hook(lambda each: each.penstock_keeper.gradients.take(each))
+        self._first[parameter] = own
         parameter.requires_grad_(requires)
         hooks = parameter._post_accumulate_grad_hooks
-        *others, own = hooks.items()
+        *others, last = hooks.items()
         hooks.clear()
-        hooks.update([own, *others])
+        hooks.update([last, *others])

@@ -53,21 +53,25 @@ class Copies:
         with self._away():
             return copy.deepcopy(module, memo)
 
+    def take_away(self) -> None:
+        """What the engine has put into the modules, for good."""
+        for module, before in self._attributes:
+            for name, value in before.items():
+                if value is ABSENT:
+                    module.__dict__.pop(name, None)
+                else:
+                    module.__dict__[name] = value
+        for mapping, keys in self._hooks:
+            for key in keys:
+                mapping.pop(key, None)
+
     # Private.
     @contextlib.contextmanager
     def _away(self) -> Iterator[None]:
         attributes = [(module, dict(module.__dict__)) for module, _ in self._attributes]
         hooks = [(mapping, dict(mapping)) for mapping, _ in self._hooks]
         try:
-            for module, before in self._attributes:
-                for name, value in before.items():
-                    if value is ABSENT:
-                        module.__dict__.pop(name, None)
-                    else:
-                        module.__dict__[name] = value
-            for mapping, keys in self._hooks:
-                for key in keys:
-                    mapping.pop(key, None)
+            self.take_away()
             yield
         finally:
             for module, there in attributes:

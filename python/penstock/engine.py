@@ -51,7 +51,7 @@ class Engine(DeepSpeedsCalls):
         self.visits.binding = self.binding
         self.binding.loans.between_passes = lambda: self.visits.kind is None
         self.binding.loans.ends_pass = self.visits.end_if_idle
-        copies = Copies(model, self.binding, self.visits)
+        self._copies = copies = Copies(model, self.binding, self.visits)
         self.binding.also_assigned = self.outside.assigned
         self.binding.also_check, self.binding.also_updated = self.outside.check, self.outside.forbid_what_was_handed
         self._state = ModelState(model, self.binding, self.visits)
@@ -147,6 +147,7 @@ class Engine(DeepSpeedsCalls):
 
     def _step(self) -> None:
         self._check_trains()
+        self.visits.check_there()
         self.micro_steps += 1
         if (self.micro_steps - self.counted_from) % self.settings.accumulation != 0:
             return
@@ -280,6 +281,26 @@ class Engine(DeepSpeedsCalls):
                 self.visits.give_up()
         finally:
             self._ending.now()
+
+    def release(self) -> nn.Module:
+        """The model, as an ordinary one again: its weights are in torch's memory, on the device on which it computed, nothing
+        of the engine's is in it, and it may be given to penstock.initialize() anew. Gradients go. What was done is
+        committed, and the engine closed; the store stays. FitError, and nothing has happened, where memory has no room
+        for all weights."""
+        if self.visits.open or in_backward():
+            raise UsageError("engine.release() within a forward or backward: call it between passes")
+        if not self._ending.to_come:
+            raise UsageError("engine.release() after engine.close(): the weights are in the store, which is closed; call "
+                             "release() alone, it closes, too")
+        self.visits.end()
+        values = self.binding.all_values()
+        try:
+            self.close()
+        finally:
+            self._copies.take_away()
+            self.binding.disown(values)
+            self.visits.released = True
+        return self.module
 
     def __enter__(self) -> Engine:
         return self

@@ -63,6 +63,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch's; update() itself sets them to None."""
+        self._visits.check_there()
         self._binding.gradients.clear(to_zeros=not set_to_none)
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ from torch import nn
 from . import saved_hooks
 from .binding import Binding
 from .core import Core, PassKind, Visit
-from .errors import UsageError
+from .errors import EndedError, UsageError
 from .weight_view import WeightView
 
 NONE = -1  # no backward is running
@@ -52,6 +52,7 @@ class Visits:
         self.trained: Callable[[], None] = lambda: None  # a training pass has ended
         self.notes: dict[str, str] = {}  # parameters that were read outside of their units, and by what
         self.kind: PassKind | None = None
+        self.released = False  # the model has its parameters back: nothing of them is to be visited
         self.open: list[Call] = []
         self.reading: Call | None = None  # whose graph the backward is in, with its weights there
         self._readable: Visit = ()
@@ -62,6 +63,12 @@ class Visits:
         self._in_order = False  # this pass's backward has been foretold
 
     # Passes.
+    def check_there(self) -> None:
+        """Raises EndedError after engine.release()."""
+        if self.released:
+            raise EndedError("engine.release() has given the model back: a graph from before it has no weights any more, and "
+                             "the engine makes no more steps; give the model to penstock.initialize() anew")
+
     def begin(self, kind: PassKind) -> None:
         """The model is called. An inference pass that nobody ended, ends; a training pass goes on."""
         if not in_backward():
@@ -71,6 +78,7 @@ class Visits:
         if self.kind == "inference" and not self.open:
             self.end()
         if self.kind is None:
+            self.check_there()
             self.binding.loans.before_pass(kind == "training")
             self.core.begin_pass(kind)
             self.kind = kind
@@ -83,6 +91,7 @@ class Visits:
     def end(self) -> None:
         """No unit is bound any more. Called before whatever comes between passes."""
         if self.kind is None:
+            self.check_there()
             return self.binding.loans.settle()
         self._forget_backwards()
         self._leave_all_but(set())
@@ -161,6 +170,7 @@ class Visits:
     def seen_again(self, view: WeightView, call: Call | None) -> torch.Tensor:
         """As a node of the call's graph saved it."""
         binding, parameter = self.binding, view.parameter
+        self.check_there()
         if binding.state_of(parameter) != view.state:
             where = f" in unit '{call.name}'" if call is not None else ""
             raise UsageError(f"parameter '{binding.names[parameter]}', needed for a gradient{where}, was updated or "

@@ -353,6 +353,16 @@ MUTANTS = [
     Mutant("moments of other counts of steps are taken over", "optimizer.py",
            "if updates != self.updates and self._state.moments and", "if False and",
            "test_optimizer_state.py::test_moments_of_parameters_that_skipped_steps_are_not_taken_over"),
+    # The model back.
+    Mutant("the engine's hooks stay in a released model", "engine.py", "            self._copies.take_away()\n", "",
+           "test_release.py::test_it_is_the_model_that_was_given_with_the_weights_that_were_trained"),
+    Mutant("gradients of a released model are taken", "binding.py", "                self._first.pop(parameter).remove()\n",
+           "                pass\n", "test_release.py::test_it_is_the_model_that_was_given_with_the_weights_that_were_trained"),
+    Mutant("a released model is visited", "visits.py", "        if self.released:\n", "        if False:\n",
+           "test_release.py::test_gradients_that_wait_go_and_a_graph_that_is_there_is_an_error"),
+    Mutant("nobody asks whether a released model has room", "binding.py",
+           '        self.loans.check_room(sum(each.nbytes for each in self.places), "the model', '        str("the model',
+           "test_release.py::test_where_there_is_no_room_it_is_an_error_and_the_training_goes_on"),
     *CALLS,
     *CONFIGURATIONS,
 ]
