@@ -15,6 +15,7 @@ from .bits import same_bits
 from .core import Core, What
 from .errors import ModelError, UsageError, some
 from .gradients import Gradients
+from .handed import Handed
 from .lent import Lent, forbids
 from .loans import Loans
 from .memory import Memory
@@ -63,6 +64,8 @@ class Binding:
         self._held: list[tuple[int, Lent]] = []  # of units that were released while somebody had a view of it
         self._whole: dict[Place, WeightView] = {}
         self._states: Counter[Place] = Counter()  # how often its values became others
+        self._written: Counter[int] = Counter()  # the same, by unit
+        self.handed = Handed(lambda each: self.names[each])
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
         self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
@@ -72,8 +75,6 @@ class Binding:
             if unit.index is not None:
                 self._adopt(unit)
         self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
-        self.also_updated: Callable[[], None] = lambda: None  # the same
-        self.also_assigned: Callable[[torch.Tensor], None] = lambda _: None  # the same
         self._structure = structure_of(model)
         self.tell: Callable[[str], None] = lambda _: None  # set by the engine
         self._beside: list[tuple[str, nn.Parameter]] = []  # frozen ones that were added since, in torch's memory
@@ -210,10 +211,18 @@ class Binding:
         unit, index = self.places[parameter]
         return self.core.units[unit].parameters[index].trainable
 
+    def written_of(self, units: Iterable[int]) -> list[int]:
+        """Another list after values of one of them were updated or written."""
+        return [self._written[unit] for unit in units]
+
     def updated(self) -> None:
-        """So were those that a gradient has come to. A graph of torch's own may have those that stay at one place."""
-        self.also_updated()
+        """So were those that a gradient has come to: whoever has a tensor that stands for one has what torch would have
+        changed, too. A graph of torch's own may have those that stay at one place."""
+        self.loans.weights_change()
+        self.handed.forbid(lambda each: self.places[each] in self.gradients.fed)
         self._states.update(self.gradients.fed)
+        for unit in {unit for unit, _ in self.gradients.fed}:
+            self._written[unit] += 1
         for unit in self.resident:
             self.invalidate(unit)
 
@@ -235,6 +244,8 @@ class Binding:
 
     def take_residents(self) -> None:
         """What was changed in their memory between passes, or without gradients; the store would not see it."""
+        if not self.loans.between_passes():
+            return self.look_at_residents()
         for parameter in self._changed_residents():
             self.loans.put(parameter, values_of(parameter))
 
@@ -247,6 +258,7 @@ class Binding:
         self.loans.forget()
         self._memory.clear()
         self._states.update(self.places.values())
+        self._written.update(range(len(self.parameters)))
         self.gradients.forget()
         for unit in self.resident:
             self.release(unit)
@@ -286,6 +298,15 @@ class Binding:
 
     def written(self, parameter: nn.Parameter) -> None:
         self._states[self.places[parameter]] += 1
+        self._written[self.places[parameter][0]] += 1
+
+    def check_not_held(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        """Raises ModelError where somebody has a view of a resident's memory, which is about to become these values."""
+        unit, index = self.places[parameter]
+        own = values.layout is torch.strided and values.untyped_storage()._cdata == parameter.untyped_storage()._cdata
+        if unit in self.resident and not own and index in self._there[unit].lent.held(known=1):  # the parameter's
+            raise ModelError(f"'{self.names[parameter]}'.data, which stays in memory, is assigned while the program has an "
+                             "earlier .data or view of it, whose values would change: keep a copy, .data.clone()")
 
     def check_no_step(self, parameter: nn.Parameter, done: str) -> None:
         if self.core.begun is not None:
@@ -298,11 +319,6 @@ class Binding:
         """It has states: it was trainable at the opening, or was said to become so."""
         unit, index = self.places[parameter]
         return self.core.units[unit].parameters[index].trainable
-
-    def trains_now(self) -> bool:
-        """Not all that learns is frozen for now."""
-        with torch._C.DisableTorchFunctionSubclass():
-            return any(each.requires_grad for unit in self._learning for _, each in unit)
 
     def awaited(self, unit: int) -> set[int]:
         with torch._C.DisableTorchFunctionSubclass():
@@ -325,10 +341,10 @@ class Binding:
         return self.names[parameter]
 
     def assign(self, parameter: Managed, values: torch.Tensor) -> None:
-        self.also_assigned(values)
         self.loans.assign(parameter, values)
 
     def copy_of(self, parameter: Managed) -> torch.Tensor:
+        self.also_check()
         if isinstance(parameter, Released) and not self.loans.between_passes():
             return cast(torch.Tensor, self._read_outside([parameter], "clone", lambda: values_of(parameter).clone()))
         return self.loans.copy_of(parameter)
@@ -345,6 +361,7 @@ class Binding:
     def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], object]) -> object:
         if self.gathering and operation == "detach":
             return run()
+        self.also_check()
         changes = IN_PLACE.fullmatch(operation) is not None
         if graph or not (self.loans.ends_pass() if changes else self.loans.between_passes()):
             return self._read_outside(parameters, operation, run)
@@ -401,9 +418,10 @@ class Binding:
         """Raises ModelError when a weight was changed where the store does not see it."""
         if self._changed:
             changed, self._changed = list(self._changed), {}
-            raise ModelError(f"parameters {some(changed)} were changed in place while a forward or backward ran: what "
-                             "it wrote is lost, because weights go back to the store by updates alone. Change them "
-                             "between passes: engine.set_weight(), or engine.gathered(..., modify=True)")
+            raise ModelError(f"parameters {some(changed)} were changed in place while a forward or backward ran, or, of units "
+                             "that stay in memory, between a forward and its step: what was written is lost, because weights "
+                             "go back to the store by updates alone. Change them between a step and the next forward, by "
+                             "engine.set_weight(), or within engine.gathered(..., modify=True)")
 
     def _changed_residents(self) -> Iterator[nn.Parameter]:
         """Each change once."""

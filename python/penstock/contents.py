@@ -1,6 +1,7 @@
 """What values of a program hold beside their identity, as it is at one moment, and put back as it was."""
 from __future__ import annotations
 
+import array
 import copy
 import functools
 import itertools
@@ -13,21 +14,24 @@ import torch
 from torch import nn
 
 from . import generators
-from .bits import same_bits
+from .bits import hash_of, same_bits
 
 CONTAINERS = (list, dict, set, deque)
-NOT_OF_THE_PROGRAM = ("torch.", "builtins", "functools", "transformers.", "typing", "weakref", "threading", "_thread")
-FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
-DEEPEST, MOST = 4, 1000  # of what containers hold
+NOT_OF_THE_PROGRAM = frozenset(("torch", "builtins", "functools", "transformers", "typing", "weakref", "threading", "_thread"))
+FUNCTIONS = (types.FunctionType, types.BuiltinMethodType)
+DEEPEST, MOST = 8, 1000  # of what containers hold
 
 
 class Contents:
     """What is reached from some values, at one moment: containers and objects with what they hold, generators with their
-    states, tensors with their versions and, of those in `copied` or with `copies` of all, their values."""
+    states, tensors with their versions and, of those in `copied` or with `copies` of all, their values; with `bits` the
+    others' hashes."""
 
-    def __init__(self, tensors: Iterable[torch.Tensor], roots: Iterable[Any], copied: Set[int], copies: bool = False) -> None:
+    def __init__(self, tensors: Iterable[torch.Tensor], roots: Iterable[Any], copied: Set[int], copies: bool = False,
+                 bits: bool = False) -> None:
         """`copied`: ids."""
-        self._copied, self._copies = copied, copies
+        self._copied, self._copies, self._bits = copied, copies, bits
+        self._numbers: dict[int, Any] = {}  # by id
         self._contents: list[tuple[Any, Any]] = []  # a container or the attributes of an object, and a copy
         self._generators: list[tuple[Any, generators.State]] = []
         self._tensors: list[tuple[torch.Tensor, int, torch.Tensor | None]] = []
@@ -40,7 +44,8 @@ class Contents:
 
     def moved(self) -> list[torch.Tensor]:
         """Tensors that were changed in place since and of which there is no copy."""
-        return [each for each, version, content in self._tensors if content is None and _version(each) != version]
+        return [each for each, version, content in self._tensors if content is None and (
+            _version(each) != version or _hash(each) != self._numbers[id(each)] if self._bits else _version(each) != version)]
 
     def put(self) -> None:
         for there, content in self._contents:
@@ -59,6 +64,8 @@ class Contents:
             if not isinstance(value, nn.Parameter):
                 self._take_tensor(value)
             return
+        if isinstance(value, types.MethodType):
+            return self._take(value.__self__, depth)
         if not is_state(value) or depth > DEEPEST or id(value) in self._seen or len(self._seen) > MOST:
             return
         self._seen.add(id(value))
@@ -75,6 +82,8 @@ class Contents:
         if id(tensor) not in self._seen:
             self._seen.add(id(tensor))
             copies = self._copies or id(tensor) in self._copied
+            if self._bits:
+                self._numbers[id(tensor)] = _hash(tensor)
             self._tensors.append((tensor, _version(tensor), _copy_of(tensor) if copies else None))
 
 
@@ -89,6 +98,10 @@ def is_state(value: Any) -> bool:
         return not isinstance(value, nn.Parameter)
     if isinstance(value, (nn.Module, type)):
         return False
+    if isinstance(value, types.MethodType):
+        return is_state(value.__self__)
+    if isinstance(value, functools.partial):
+        return any(map(is_state, _bound_by(value)))
     if isinstance(value, FUNCTIONS):
         return False  # who watches calls from a closure sees each that is made
     if generators.is_one(value) or kind is bytearray or _is_array(value):
@@ -97,12 +110,16 @@ def is_state(value: Any) -> bool:
 
 
 def _is_foreign(module: str | None) -> bool:
-    return (module or "").startswith(NOT_OF_THE_PROGRAM)
+    return (module or "").partition(".")[0] in NOT_OF_THE_PROGRAM
 
 
 def _is_array(value: Any) -> bool:
-    """Of numpy's."""
-    return type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+    """Of numpy's, or Python's."""
+    return type(value) is array.array or type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+
+
+def _bound_by(value: functools.partial[Any]) -> tuple[Any, ...]:
+    return value.func, *value.args, *value.keywords.values()
 
 
 def _slots(kind: type[Any]) -> tuple[str, ...]:
@@ -127,7 +144,7 @@ def _parts_of(value: Any) -> Iterator[Any]:
     """What of it can be put back."""
     if isinstance(value, (*CONTAINERS, bytearray)) or _is_array(value):
         yield value
-    elif not isinstance(value, tuple):
+    elif not isinstance(value, (tuple, functools.partial)):
         if hasattr(value, "__dict__"):
             yield vars(value)
         if _slots(type(value)):
@@ -138,6 +155,8 @@ def _elements_of(value: Any) -> Iterator[Any]:
     """What is reached from it."""
     if isinstance(value, dict):
         yield from list(value.values())
+    elif isinstance(value, functools.partial):
+        yield from _bound_by(value)
     elif isinstance(value, (*CONTAINERS, tuple)):
         yield from list(value)
     elif not isinstance(value, bytearray) and not _is_array(value):
@@ -158,6 +177,8 @@ def refill(there: Any, content: Any) -> None:
     elif isinstance(there, _Slots):
         for name, value in content.items():
             object.__setattr__(there.of, name, value)
+    elif isinstance(there, array.array):
+        there[:] = content
     elif _is_array(there):
         there[...] = content
     else:
@@ -180,6 +201,13 @@ def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
         return same_bits(tensor, values)
     except RuntimeError:  # the same
         return True
+
+
+def _hash(tensor: torch.Tensor) -> Any:
+    try:
+        return None if tensor.layout is not torch.strided or tensor.is_meta else hash_of(tensor)
+    except (RuntimeError, KeyError):  # memory that is no more to be read, elements of no size that is compared
+        return None
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -52,8 +52,8 @@ class Engine(DeepSpeedsCalls):
         self.binding.loans.between_passes = lambda: self.visits.kind is None
         self.binding.loans.ends_pass = self.visits.end_if_idle
         self._copies = copies = Copies(model, self.binding, self.visits)
-        self.binding.also_assigned = self.outside.assigned
-        self.binding.also_check, self.binding.also_updated = self.outside.check, self.outside.forbid_what_was_handed
+        self.binding.gradients.came = self.visits.gradient_came
+        self.binding.also_check = self.outside.check
         self._state = ModelState(model, self.binding, self.visits)
         self.optimizer = NothingToTrain() if mapped is None else Optimizer(mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale

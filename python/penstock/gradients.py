@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from .addends import Addends, Place
+from .bits import AsTheyWere
 from .errors import ModelError, UsageError
 from .held_gradients import Assigned, ReadSum
 from .nested import is_nested
@@ -38,8 +39,10 @@ class Gradients:
         self.begins: Callable[[], bool] | None = None  # asked when a backward gives its first gradient: whether it does so
         self._read: dict[Place, ReadSum] = {}  # sums that the program has read, and may have kept
         self._assigned: dict[Place, Assigned] = {}  # the program's own tensors, which are `grad` as long as it has them
+        self._shared: dict[Place, tuple[torch.Tensor, AsTheyWere]] = {}  # which were assigned another parameter's gradient
         self.steps_alone = False  # the last update was optimizer.step(), which in torch leaves gradients as they are
         self.spoiled: str | None = None  # why the step that was begun cannot be made
+        self.came: Callable[[], None] = lambda: None  # told of each gradient; set by the engine
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self._task, self._nested = -1, False  # the newest backward that gave a gradient, and whether it was in another
         self._within: dict[int, set[int]] = {}  # by unit: the backwards within another that gave gradients
@@ -50,6 +53,7 @@ class Gradients:
         self._had.clear()
         self._zeros.clear()
         self._assigned.clear()
+        self._shared.clear()
         self.forbid_kept()
         self.end_completing()
 
@@ -86,12 +90,19 @@ class Gradients:
         kept = self._assigned if self.steps_alone else {}
         self._assigned = {place: Assigned(each.tensor, changed=True) for place, each in kept.items() if each.is_held()}
         self._zeros.clear()
+        self._shared.clear()
         self.calls.clear()
         self.fed.clear()
         self.forbid_kept()
 
     def settle(self, unit: int | None = None) -> None:
-        """What the program did to its own tensors, and to the data of what it has read, is in the sums."""
+        """What the program did to its own tensors, and to the data of what it has read, is in the sums. Raises UsageError
+        where a parameter has another one's gradient, which has changed since."""
+        for place, (other, came) in self._shared.items():
+            if (unit is None or place[0] == unit) and came.differ_from(other):
+                raise UsageError(f"'{self._name_at(place)}'.grad was assigned the gradient of another parameter, which has changed "
+                                 "since: in torch both are one tensor, here it is a copy. Assign it once it is whole, or as a "
+                                 "copy, .clone()")
         for place, read in self._read.items():
             if (unit is None or place[0] == unit) and read.was_replaced():
                 self._assigned[place] = Assigned(read.seen, changed=True)
@@ -100,11 +111,15 @@ class Gradients:
                 self._core.open_gradient(*place).memory.copy_(each.tensor)
                 self.fed.add(place)
 
-    def clear_of(self, parameters: Iterable[nn.Parameter], to_zeros: bool) -> None:
-        """As a module's zero_grad() leaves them, of its parameters."""
+    def places_with_one(self) -> set[Place]:
+        """In torch these would have a gradient of the last step still."""
+        return self._had | self._zeros
+
+    def clear_of(self, parameters: Iterable[nn.Parameter], before: Set[Place], to_zeros: bool) -> None:
+        """As a module's zero_grad() leaves them, of its parameters that had one `before`."""
         for parameter in parameters:
             place = self._binding.places.get(parameter)
-            if place is not None and (place in self._had or place in self._zeros):
+            if place is not None and place in before:
                 self._had.discard(place)
                 (self._zeros.add if to_zeros else self._zeros.discard)(place)
 
@@ -131,6 +146,7 @@ class Gradients:
         else:
             self._assigned.clear()
         self._had.clear()
+        self._shared.clear()
         self._core.clear_gradients()
         self.forbid_kept()
         self.fed.clear()
@@ -157,6 +173,7 @@ class Gradients:
         if place not in self._read:
             total = self._sum_of(parameter)  # also of one that is frozen for now: what came before is there
             if total is None:
+                self._had.discard(place)  # whoever zeroes gradients passes over it now
                 return None
             self._read[place] = ReadSum(total, parameter.shape)
         return self._read[place].seen
@@ -175,6 +192,7 @@ class Gradients:
         self._had.discard(place)
         self._zeros.discard(place)
         self._assigned.pop(place, None)
+        self._shared.pop(place, None)
         if value is None:
             self._core.clear_gradient(*place)
             self.forbid_kept({place})
@@ -188,6 +206,8 @@ class Gradients:
             return  # x.grad = x.grad
         if value.layout is torch.strided and not any(each.shares_memory_with(value) for each in self._read.values()):
             self._assigned[place] = Assigned(value)
+        elif value.layout is torch.strided:
+            self._shared[place] = value, AsTheyWere(value)
         value = value.clone()
         self._core.clear_gradient(*place)
         self.forbid_kept({place})
@@ -199,6 +219,7 @@ class Gradients:
         raw_gradient.__set__(parameter, None)
         if gradient is not None:
             place = parameter.penstock_place  # type: ignore[attr-defined]
+            self.came()
             if gradient.requires_grad:
                 raise UsageError(f"backward(create_graph=True): the gradient that came to '{self._name(parameter)}' has a graph, "
                                  "which its `grad` cannot have. Gradients that are differentiated again are given by "
@@ -267,7 +288,7 @@ class Gradients:
         if assigned is not None:
             with torch.no_grad():
                 assigned.tensor.add_(gradient)
-            assigned.version = -1
+            assigned.counts_as_changed()
         self._sum(place, gradient)
 
     def _sum(self, place: Place, gradient: torch.Tensor) -> None:

@@ -5,6 +5,7 @@ import sys
 
 import torch
 
+from .bits import AsTheyWere
 from .lent import Lent, use_count
 
 
@@ -35,12 +36,20 @@ class Assigned:
     """A tensor of the program's that is a parameter's `grad`."""
 
     def __init__(self, tensor: torch.Tensor, changed: bool = False) -> None:
-        self.tensor, self.version = tensor, -1 if changed else tensor._version
+        self.tensor = tensor
+        self._came = None if changed else AsTheyWere(tensor)
 
     def has_changed(self) -> bool:
-        """Since the last time."""
-        before, self.version = self.version, self.tensor._version
-        return self.version != before
+        """Since the last time, also by `.data` of it or numpy."""
+        before = self._came
+        if before is not None and not before.differ_from(self.tensor):
+            return False
+        self._came = AsTheyWere(self.tensor)
+        return True
+
+    def counts_as_changed(self) -> None:
+        """Whatever becomes of it."""
+        self._came = None
 
     def is_held(self) -> bool:
         """The program has it, or a tensor over its memory."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .unit_call import UnitCall
 
 Tensor = torch.Tensor
+FIRST = 3  # calls of a unit in which changes are looked for that torch does not count
 FORWARD = "it is differentiated forward, whose tangents cannot be put back"
 
 
@@ -50,10 +51,11 @@ class KeptCall(Call, TakesWeightsOut):
         self.unit, self.lender = unit, unit.visits
         self._binding = unit.visits.binding
         self.random = unit.policy.random.now()
-        self.around = AsItWas(unit.surroundings())
+        self.around = AsItWas(unit.surroundings(), bits=unit.finished < FIRST)
         self.arguments: Arguments | None = Arguments(args, kwargs, self.weight_of, unit.changes_arguments)
         self.autocast = _autocast(unit.devices)
         self.required = unit.require_gradients()
+        self.written = self._binding.written_of(self.reads)
         self.holders: list[weakref.ref[Held]] = []
         self.weights = 0  # how many were saved
         self.bytes = 0  # of what it saved: one that was saved twice counts twice, until close()
@@ -123,6 +125,7 @@ class KeptCall(Call, TakesWeightsOut):
             self.never("it changes a buffer, or a tensor that it has as an attribute, in place")
         self.seen = Seen(output)
         self.running = False
+        self.unit.finished += 1
 
     def never(self, why: str) -> None:
         """It is not given up."""

@@ -38,9 +38,9 @@ class Lent:
         """Whose it was has let go of it, and somebody else has a view."""
         return any(use_count(each) > 1 for each in self._asked)
 
-    def held(self) -> list[int]:
-        """Of which tensors."""
-        return [at for at, asked in enumerate(self._asked) if use_count(asked) > self._own_uses[at]]
+    def held(self, known: int = 0) -> list[int]:
+        """Of which tensors somebody has a view, beside so many known ones."""
+        return [at for at, asked in enumerate(self._asked) if use_count(asked) > self._own_uses[at] + known]
 
     def forbid(self, at: int, why: str) -> None:
         """From now on an access to this tensor's memory, by whatever view, is a RuntimeError with this text, so far as

@@ -18,6 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .bits import AsTheyWere, differing, same_bits
 from .core import What
 from .errors import FitError, ModelError, UsageError, some
+from .handed import ASSIGNED, STATE
 from .host_memory import HostMemory
 from .lent import use_count
 from .overlap import overlap
@@ -44,8 +45,10 @@ class Loans:
         self._borrowed: dict[nn.Parameter, AsTheyWere] = {}  # the same
         self._enough = 2  # borrowed ones, at which all are looked at
         self._aliases: list[tuple[str, StorageWeakRef]] = []  # of memory that went while somebody had it
-        # Copies for state_dict(), as they were; of those from before the last pass the names, and the versions.
-        self._given: list[tuple[nn.Parameter, torch.Tensor, AsTheyWere]] = []
+        # Until weights change, a parameter's memory: what state_dict() gave, what was assigned; as it was when last looked at.
+        self._standing: dict[nn.Parameter, tuple[torch.Tensor, AsTheyWere]] = {}
+        self._held: list[tuple[nn.Parameter, torch.Tensor, AsTheyWere]] = []  # aliases of memory that went meanwhile
+        # Of those from before the last pass the names, and the versions.
         self._given_before: list[tuple[str, weakref.ref[torch.Tensor], int]] = []
 
     # What the program does to a parameter.
@@ -56,8 +59,12 @@ class Loans:
     def borrow(self, parameter: nn.Parameter) -> None:
         if self.is_lent(parameter):
             return
-        self.check_room(parameter.nbytes, f"parameter '{self._name(parameter)}'")
-        self._binding.lend(parameter, self._binding.read(parameter))
+        standing = self._standing.get(parameter, (None,))[0]
+        if standing is None or not _may_be_memory_of(parameter, standing):
+            self._take_standing([parameter])
+            self.check_room(parameter.nbytes, f"parameter '{self._name(parameter)}'")
+            standing = self._binding.read(parameter)
+        self._binding.lend(parameter, standing.detach())
         parameter.__class__ = Borrowed
         self._borrowed[parameter] = AsTheyWere(parameter)
 
@@ -71,8 +78,10 @@ class Loans:
                 parameter.copy_(values)
         elif self.ends_pass():
             self.settle()
+            self._binding.check_not_held(parameter, values)
             self._binding.write(parameter, values)
             self._binding.give_back(parameter)  # an alias that is assigned may have counted in its version
+            self._is_now(parameter, values)
         else:
             raise ModelError(f"'{self._name(parameter)}'.data was assigned within a forward of its unit or a backward, which "
                              "have its weights: assign before or after it; between steps engine.set_weight("
@@ -104,10 +113,19 @@ class Loans:
             self._binding.give_back(parameter)
 
     def given(self, parameter: nn.Parameter) -> torch.Tensor:
-        """A copy that becomes its weight if it is changed in place before the next pass, as what state_dict() gives in
-        torch is the weight."""
-        values = self._binding.read(parameter) if parameter not in self.lent else values_of(parameter).cpu().clone()
-        self._given.append((parameter, values, AsTheyWere(values)))
+        """What stands for its memory until weights change, as what state_dict() gives in torch is the weight's."""
+        if parameter in self.lent:
+            values = values_of(parameter).cpu().clone()
+        elif parameter in self._standing:
+            return self._standing[parameter][0].detach()
+        else:
+            if parameter in self._borrowed:
+                self._take(parameter, self._borrowed)
+            values = self._binding.read(parameter)
+            if parameter in self._borrowed:
+                self._binding.lend(parameter, values.detach())
+        self._standing[parameter] = values, AsTheyWere(values)
+        self._binding.handed.add(parameter, values, STATE)
         return values
 
     def copy_of(self, parameter: nn.Parameter) -> torch.Tensor:
@@ -131,9 +149,11 @@ class Loans:
                 self._binding.give_back(each)
         self._enough = max(2, 2 * len(self._borrowed))
 
-    def settle(self) -> None:
-        """All go, also those whose memory somebody has. What was changed is in the store, of resident ones, too."""
+    def settle(self, goes_on: bool = True) -> None:
+        """All go, also those whose memory somebody has. What was changed is in the store, of resident ones, too. `goes_on`:
+        what is done to memory that somebody has counts until the next time, too."""
         borrowed, self._borrowed = self._borrowed, {}
+        held: list[tuple[nn.Parameter, torch.Tensor, AsTheyWere]] = []
         self._aliases = [each for each in self._aliases if not each[1].expired()]
         refused = None
         for each in borrowed:
@@ -141,11 +161,18 @@ class Loans:
                 self._take(each, borrowed)
             except UsageError as error:
                 refused = refused or error
-            if each.requires_grad and self._is_held(each):
+            if each.requires_grad and each not in self._standing and self._is_held(each):
                 self._aliases.append((self._name(each), StorageWeakRef(each.untyped_storage())))
+                if goes_on:
+                    alias = values_of(each)
+                    held.append((each, alias, AsTheyWere(alias)))
             self._binding.give_back(each)
         self._binding.take_residents()
-        self._take_given()
+        self._take_held()
+        self._held += held
+        self._take_standing(list(self._standing))
+        if not goes_on:
+            self.weights_change()
         if refused is not None:
             raise refused
         self._binding.check_unchanged()
@@ -155,7 +182,17 @@ class Loans:
         borrowed, self._borrowed = self._borrowed, {}
         for each in borrowed:
             self._binding.give_back(each)
-        self._given.clear()
+        self._standing.clear()
+        self._held.clear()
+
+    def weights_change(self) -> None:
+        """By an update: nothing stands for their memory any more."""
+        self._held.clear()
+        standing, self._standing = self._standing, {}
+        for parameter, (values, _) in standing.items():
+            self._given_before.append((self._name(parameter), weakref.ref(values), values._version))
+        if standing:
+            self._given_before = [each for each in self._given_before if each[1]() is not None]
 
     def put(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Its weight becomes these values, which somebody wrote in place. Masters of others keep their lower bits."""
@@ -179,18 +216,20 @@ class Loans:
         if self.lent:
             raise UsageError(f"a forward or backward begins within engine.gathered(), which has lent parameters "
                              f"{some(self._name(each) for each in self.lent)}: leave it first")
-        self.settle()
+        self.settle(goes_on=not training)
         if training:
             self.check_aliases()
 
     def check_aliases(self) -> None:
         """Weights are about to change, and what was read of them cannot follow."""
+        self._held.clear()
         alive = [(name, there, version) for name, each, version in self._given_before if (there := each()) is not None]
         self._given_before = [(name, weakref.ref(there), there._version) for name, there, _ in alive]
         changed = [name for name, there, version in alive if there._version != version]
         if changed:
-            raise ModelError(f"what an earlier state_dict() gave of parameters {some(changed)} was changed in place: it "
-                             "is a copy by now, and the model does not see that; give it to engine.load_state_dict()")
+            raise ModelError(f"what an earlier state_dict() gave of parameters {some(changed)}, or what was assigned to their "
+                             ".data, was changed in place: it is a copy by now, and the model does not see that; give it to "
+                             "engine.load_state_dict()")
         if self._names_held():
             gc.collect()
         held, self._aliases = self._names_held(), []
@@ -214,6 +253,16 @@ class Loans:
     def _name(self, parameter: nn.Parameter) -> str:
         return self._binding.names[parameter]
 
+    def _is_now(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        """In torch these are its memory, and what it was before has nothing to do with it any more."""
+        name = self._name(parameter)
+        self._aliases = [each for each in self._aliases if each[0] != name]
+        self._held = [each for each in self._held if each[0] is not parameter]
+        self._given_before = [each for each in self._given_before if each[0] != name]
+        self._binding.handed.forget(parameter)
+        self._standing[parameter] = values, AsTheyWere(values)
+        self._binding.handed.add(parameter, values, ASSIGNED)
+
     def _keep_changes(self, parameters: list[nn.Parameter], modify: bool) -> None:
         if modify:
             for each in parameters:
@@ -233,14 +282,26 @@ class Loans:
         if not same_bits(self._binding.read(parameter), values_of(parameter).cpu()):
             self.put(parameter, values_of(parameter))
 
-    def _take_given(self) -> None:
-        given, self._given = self._given, []
-        for parameter, values, came in given:
-            if came.differ_from(values):
-                self.put(parameter, values)
-            self._given_before.append((self._name(parameter), weakref.ref(values), values._version))
-        if given:
-            self._given_before = [each for each in self._given_before if each[1]() is not None]
+    def _take_held(self) -> None:
+        for at, (parameter, alias, came) in enumerate(self._held):
+            if came.differ_from(alias):
+                self._put_back(parameter, alias)
+                self._held[at] = parameter, alias, AsTheyWere(alias)
+
+    def _take_standing(self, parameters: Iterable[nn.Parameter]) -> None:
+        """What was done to what stands for these is in the store."""
+        for parameter in parameters:
+            if parameter in self._standing:
+                values, came = self._standing[parameter]
+                if came.differ_from(values):
+                    del self._standing[parameter]  # one of another shape is an error once
+                    self._put_back(parameter, values)
+                    self._standing[parameter] = values, AsTheyWere(values)
+
+    def _put_back(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
+        self.put(parameter, values)
+        if not self.is_lent(parameter):
+            self._binding.give_back(parameter)  # an alias of its memory has counted in its version
 
     def _is_held(self, parameter: nn.Parameter) -> bool:
         asked = parameter.untyped_storage()
@@ -266,3 +327,8 @@ class Loans:
         for each in self._binding.places:
             if not isinstance(each, Released):
                 yield each
+
+
+def _may_be_memory_of(parameter: nn.Parameter, values: torch.Tensor) -> bool:
+    return (values.shape == parameter.shape and values.dtype == parameter.dtype and values.device == parameter.device
+            and values.is_contiguous() and not values.requires_grad and type(values) in (torch.Tensor, nn.Parameter))

@@ -31,6 +31,7 @@ class ModelState:
 
     def __init__(self, model: nn.Module, binding: Binding, visits: Visits) -> None:
         self.model, self.binding, self.visits = model, binding, visits
+        self._keep_vars = False
         # One tensor per parameter of one state_dict(), so that tied ones share memory as they did.
         self._gathered: weakref.WeakValueDictionary[nn.Parameter, torch.Tensor] = weakref.WeakValueDictionary()
         for module in model.modules():
@@ -57,12 +58,13 @@ class ModelState:
         if prefix == "" or module is self.model or self.visits.kind is not None:
             self.visits.end()
             self._gathered.clear()  # a new one
+        self._keep_vars = keep_vars  # who asks for the parameters gets them
         self.binding.gathering = bool(module._parameters)
 
     def _after_state_dict(self, module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
         self.binding.gathering = False
         for key, parameter in module._parameters.items():
-            if parameter in self.binding.places and prefix + key in state:
+            if parameter in self.binding.places and prefix + key in state and not self._keep_vars:
                 state[prefix + key] = self.gathered(parameter)
 
     def _before_load(self, module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any],
@@ -127,5 +129,7 @@ class Zeroing(InPlace):
         self._binding = binding
 
     def __call__(self, set_to_none: bool = True) -> None:
+        gradients = self._binding.gradients
+        before = gradients.places_with_one()  # torch asks for each
         type(self._module).zero_grad(self._module, set_to_none)
-        self._binding.gradients.clear_of(self._module.parameters(), to_zeros=not set_to_none)
+        gradients.clear_of(self._module.parameters(), before, to_zeros=not set_to_none)

@@ -89,8 +89,6 @@ class Optimizer(torch.optim.Optimizer):
         """Before the last backward of a step: whether its units are updated within it."""
         if self._core.begun is not None:
             return True
-        if not self._binding.trains_now():
-            return False  # the backward of another model's loss through this one: no step comes of it
         if self.clip > 0 and self.clipped_in_a_row >= A_RUN_OF_CLIPS:
             return False
         return self._core.begin_step(self._request())
@@ -190,13 +188,16 @@ class Optimizer(torch.optim.Optimizer):
                              "because some parameters have skipped steps, which are counted there alone: keep and take "
                              "checkpoints by engine.save_checkpoint() and engine.load_checkpoint()")
         if not live:
+            if self._core.begun is not None:
+                raise UsageError(f"optimizer.load_state_dict() while step {self._core.begun} is under way, whose units are "
+                                 "updated within backward: do so after engine.step(), or say Store(update_order='deferred')")
             self._visits.end()
-            self.zero_grad()
+            self._state.check_counted({parameters[index]: values for index, values in state.items()}, updates)
             for index, values in state.items():
                 self._state[parameters[index]].take(values)
             if self.updates > 0:
                 self._state.begin_anew(each for index, each in enumerate(parameters) if index not in state)
-            self.gone_back(updates)
+            self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS  # gradients stay, as in torch
 
     def go_back(self, updates: int) -> None:
         """The store is that step's snapshot, which snapshot_path finds."""

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -47,6 +47,18 @@ class OptimizerState(MutableMapping[nn.Parameter, Any]):
             place = self.binding.places[each]
             if place not in self.binding.gradients.fed:
                 self.skips[place] = self.skips.get(place, 0) + 1
+
+    def check_counted(self, states: Mapping[nn.Parameter, Mapping[str, Any]], updates: int) -> None:
+        """Raises OptimizerError where they count other steps than the store does, by which moments are corrected."""
+        if not self.counted or self.skipped():
+            return
+        for each in self._of:
+            told = float(states[each].get("step", updates)) if each in states else 0
+            if told != updates:
+                raise OptimizerError(f"the state of '{self.binding.names[each]}' is loaded as of step {told:.0f}, and that of the "
+                                     f"optimizer as of step {updates}: the store counts the steps of all parameters together, "
+                                     "by which torch's Adam and Adagrad correct. To begin anew, go on with a new store: model = "
+                                     "engine.release(), and penstock.initialize() with a new optimizer")
 
     def begin_anew(self, parameters: Iterable[nn.Parameter]) -> None:
         """These have no state, as before their first update."""

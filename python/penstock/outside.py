@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from . import saved_hooks
 from .bits import AsTheyWere
 from .errors import ModelError, ReleasedError, UsageError
-from .lent import forbid
-from .parameter import Released
+from .handed import VIEW
+from .parameter import Released, values_of
 from .read_only import IN_PLACE
 from .visits import Visits
 from .weight_view import WeightView
@@ -27,9 +26,8 @@ class Outside:
     def __init__(self, visits: Visits) -> None:
         self.visits = visits
         self.notes = visits.notes
-        self._given: list[tuple[str, torch.Tensor, AsTheyWere]] = []  # what the last operation gave of weights
-        self._handed: list[tuple[Any, StorageWeakRef]] = []  # parameters, and copies that stand for their memory
-        self._enough = 64  # at which those that are gone are dropped
+        # What the last operation gave of weights, and whether it is the whole of one.
+        self._given: list[tuple[Any, torch.Tensor, AsTheyWere, bool]] = []
         self._between = False  # that was between passes: the program may have meant to change weights
 
     def read(self, parameters: Sequence[Released], operation: str, run: Callable[[], Any]) -> Any:
@@ -38,7 +36,6 @@ class Outside:
         names = [binding.names[each] for each in parameters]
         if IN_PLACE.fullmatch(operation):
             raise self._refusal(names[0], operation)
-        self.check()
         self._between = binding.loans.between_passes()
         for each in parameters:
             binding.gradients.check_read(each, operation)
@@ -55,36 +52,19 @@ class Outside:
             self.visits.go()
 
     def check(self) -> None:
-        """Raises ModelError where what an operation gave of a weight was changed in place: nobody would see that."""
+        """Called before weights are used again. What an operation gave of a weight and was changed in place becomes the
+        weight; ModelError where it is a part of one, or a forward or backward runs."""
         given, self._given = self._given, []
-        for name, tensor, came in given:
-            if came.differ_from(tensor):
-                raise ModelError(f"parameter '{name}' was changed in place through a view of it: its memory is lent by the "
-                                 "store, which would not see that; change it between steps, within "
-                                 "engine.gathered(parameter, modify=True)")
-
-    def assigned(self, values: torch.Tensor) -> None:
-        """What was read of a weight, and changed, becomes a weight: `w.data += change`."""
-        self._given = [each for each in self._given if each[1] is not values]
-
-    def forbid_what_was_handed(self) -> None:
-        """Weights were updated. Whoever still has a view of one has a copy, which torch would have changed, too."""
-        handed, self._handed = self._handed, []
-        for parameter, storage in handed:
-            if not storage.expired() and self.visits.binding.places[parameter] in self.visits.binding.gradients.fed:
-                forbid(torch.UntypedStorage._new_with_weak_ptr(storage.cdata), "a view of parameter "
-                       f"'{self.visits.binding.names[parameter]}' is read that was taken before an update (.data, detach(), a "
-                       "part of it): in torch it would follow the weight. Keep a copy, .detach().clone(), or take the view anew")
+        for parameter, tensor, came, whole in given:
+            if not came.differ_from(tensor):
+                continue
+            if not whole or not self.visits.end_if_idle():
+                raise ModelError(f"parameter '{self.visits.binding.names[parameter]}' was changed in place through a view of it: "
+                                 "its memory is lent by the store, which would not see that; change it before the forward, or "
+                                 "within engine.gathered(parameter, modify=True)")
+            self.visits.binding.loans.put(parameter, tensor)
 
     # Private.
-    def _hand(self, parameter: Any, copied: torch.Tensor) -> None:
-        if copied.layout is not torch.strided:
-            return
-        self._handed.append((parameter, StorageWeakRef(copied.untyped_storage())))
-        if len(self._handed) >= self._enough:
-            self._handed = [each for each in self._handed if not each[1].expired()]
-            self._enough = max(64, 2 * len(self._handed))
-
     def _saving(self, run: Callable[[], Any]) -> Any:
         """A unit's hooks, and the program's as saved_hooks has them, take weights out themselves."""
         if not torch.is_grad_enabled() or not saved_hooks.are_enabled():
@@ -117,11 +97,13 @@ class Outside:
         binding, found = self.visits.binding, False
         for at, each in enumerate(leaves):
             if type(each) is torch.Tensor and not each.is_nested and binding.may_lie_in_weights(each):
-                found = True
+                found, whole = True, _is_whole(each, parameter)
                 leaves[at] = each if copied else each.clone()
-                self._hand(parameter, leaves[at])
+                binding.handed.add(parameter, leaves[at], VIEW)
                 if not leaves[at].is_inference():
-                    self._given.append((binding.names[parameter], leaves[at], AsTheyWere(leaves[at], bits=self._between)))
+                    # What a forward makes of weights is large, and nobody changes it but by .data or numpy of another view.
+                    came = AsTheyWere(leaves[at], bits=self._between or not each.requires_grad)
+                    self._given.append((parameter, leaves[at], came, whole))
         return pytree.tree_unflatten(leaves, spec) if found else result
 
     def _refusal(self, name: str, operation: str) -> Exception:
@@ -133,6 +115,11 @@ class Outside:
             f"parameter '{name}' was changed by '{operation}' in a unit's forward or a backward: its memory is lent by the store, "
             "which would not see that; change it before or after it, or between steps, within "
             "engine.gathered(parameter, modify=True)")
+
+
+def _is_whole(view: torch.Tensor, parameter: Any) -> bool:
+    there = values_of(parameter)
+    return view.data_ptr() == there.data_ptr() and view.shape == there.shape and view.stride() == there.stride()
 
 
 class Other:

@@ -141,7 +141,8 @@ class Watched(Managed):
         for keeper in dict.fromkeys(each.penstock_keeper for each in managed):
             keeper.let_go(() if graph else managed)
         there = [each for each in managed if isinstance(each, Released)]
-        if IN_PLACE.fullmatch(name) and not any(isinstance(each, Managed) for each in pytree.tree_leaves(args[:1])):
+        written = args[:1] or kwargs.get("tensor")  # nn.init gives it by name
+        if IN_PLACE.fullmatch(name) and not any(isinstance(each, Managed) for each in pytree.tree_leaves(written)):
             name = f"{name} of another tensor"  # which it is read for
         return _read(there, name, graph, lambda: _called(func, args, kwargs))
 

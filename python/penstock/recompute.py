@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from . import generators, heap
-from .errors import ExactnessError
+from .errors import ExactnessError, UsageError
 from .output import Seen
 from .saved_hooks import Programs, TakesWeightsOut, between
 from .surroundings import AsItWas
@@ -44,6 +44,9 @@ class Recompute(TakesWeightsOut):
         assert call is not None and call.arguments is not None
         if call.arguments.moved() or call.around.moved():
             raise self._inexact("what it reads has been changed in place since the forward")
+        if call.written != self.visits.binding.written_of(call.reads):
+            raise UsageError(f"weights of unit '{call.name}', whose forward is run again for a gradient, were updated or written "
+                             "after the forward: call backward before engine.step(), and write weights before the forward")
         policy, visits = call.unit.policy, call.unit.visits
         call.running = True
         policy.make_room()

@@ -35,6 +35,8 @@ class Surroundings:
         for attributes in self.attributes:
             self.roots += [value for key, value in attributes.items() if key not in OWN and is_state(value)
                            and (key not in TORCHS or value)]
+        self.empty_hooks = [value for attributes in self.attributes for key, value in attributes.items()
+                            if key in TORCHS and key not in OWN and isinstance(value, dict) and not value]
         self.iterator = next((key for each in self.attributes for key, value in each.items()
                               if isinstance(value, Iterator)), None)  # nobody can put it back
         self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
@@ -48,17 +50,26 @@ class Surroundings:
     def are_same(self) -> bool:
         return self._values.are_same()
 
-    def contents(self, copies: bool = False) -> Contents:
+    def hooks(self) -> list[dict[Any, Any]]:
+        """What is registered on its modules and parameters, now."""
+        found = [each for module in self.modules for key, each in module.__dict__.items()
+                 if key in TORCHS and key not in OWN and isinstance(each, dict)]
+        with torch._C.DisableTorchFunctionSubclass():
+            for parameter in (each for module in self.modules for each in module._parameters.values() if each is not None):
+                found += [each for each in (parameter._backward_hooks, parameter._post_accumulate_grad_hooks) if each]
+        return found
+
+    def contents(self, copies: bool = False, bits: bool = False) -> Contents:
         """Now."""
-        return Contents(self.tensors, self.roots, self.copied, copies)
+        return Contents(self.tensors, self.roots, self.copied, copies, bits)
 
 
 class AsItWas:
-    """A unit's surroundings before one call of it."""
+    """A unit's surroundings before one call of it. `bits`: changes that torch does not count are seen, too."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, bits: bool = False) -> None:
         self.around = around
-        self._contents = around.contents() if around.roots or around.tensors else None
+        self._contents = around.contents(bits=bits) if around.roots or around.tensors else None
 
     def moved(self) -> list[torch.Tensor]:
         """See Contents."""
@@ -67,6 +78,9 @@ class AsItWas:
     def put(self) -> Callable[[], None]:
         """Gives what brings back what is there now."""
         around = self.around
+        hooks = [(each, dict(each)) for each in around.hooks()]
+        for each in around.empty_hooks:
+            each.clear()
         now = around.contents(copies=True)  # kernels, .data and numpy change tensors without a count
         held = [(dict(each.__dict__), dict(each._buffers), dict(each._parameters)) for each in around.modules]
         _set(around, zip(around.attributes, around.buffers, around.parameters))
@@ -76,12 +90,16 @@ class AsItWas:
         def put_back() -> None:
             now.put()
             _set(around, held)
+            for each in around.hooks():
+                each.clear()
+            for each, there in hooks:
+                each.update(there)
         return put_back
 
 
 def _is_of_the_program(hook: Any) -> bool:
     module = getattr(hook, "__module__", None) or type(hook).__module__
-    return not str(module).startswith("torch.")
+    return not str(module).startswith(("torch.", "penstock."))
 
 
 def _set(around: Surroundings, held: Iterable[tuple[dict[str, Any], ...]]) -> None:

@@ -28,7 +28,7 @@ class UnitCall:
         assert unit.module is not None
         self.unit, self.visits, self.policy, self.module = unit, visits, policy, unit.module
         self.changes_arguments = False  # it was seen to change what it is given in place
-        self.looked_at = 0  # recomputes
+        self.finished, self.looked_at = 0, 0  # calls, recomputes
         self.copied: frozenset[int] = frozenset()  # tensors of its modules that it was seen to change in place
         self.devices = tuple(dict.fromkeys(("cpu", _device_type(unit.module))))
         self._around: Surroundings | None = None

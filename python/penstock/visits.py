@@ -24,6 +24,9 @@ class Call:
         self.name, self.reads, self.parent = name, reads, parent
         self.saved_without_hooks = False  # some of its graph, as torch.func does
 
+    def never(self, why: str) -> None:
+        """Its graph is not given up, if it has one that could be."""
+
     def ancestors(self) -> Iterable[Call]:
         each = self.parent
         while each is not None:
@@ -104,15 +107,23 @@ class Visits:
             if self._forward:
                 self._last_forward, self._forward = self._forward, []
             self.trained()
-        self.kind, self._in_order = None, False
+        was, self.kind, self._in_order = self.kind, None, False
         self.binding.forbid_views()
+        if was == "training" and not in_backward():
+            self.binding.also_check()
 
     def end_if_idle(self) -> bool:
         """For who changes weights. False: a unit's forward or a backward has them."""
         if self.open or in_backward():
             return False
-        self.end()
+        if self.kind is not None:  # else what the program has borrowed stays
+            self.end()
         return True
+
+    def gradient_came(self) -> None:
+        """To a weight. Within a forward it would come a second time when that runs again."""
+        for each in self.open:
+            each.never("a backward runs within it")
 
     def give_up(self) -> None:
         """After an exception: calls that were under way are so no more."""
@@ -269,6 +280,7 @@ class Visits:
             self.begin("training")
         if self._in_order or self.kind != "training":
             return
+        self.binding.also_check()
         self._in_order = True
         if self._forward and self._forward != self._last_forward:
             self.core.expect("training", reversed(self._forward))

@@ -1,6 +1,7 @@
 """A model with nothing to train is opened for forwards alone."""
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import subprocess
@@ -308,7 +309,7 @@ def test_a_run_that_is_under_way_is_evaluated_by_its_snapshots(tmp_path):
     with pytest.raises(penstock.StorageError, match="the store is in use by a run that is under way.*save_checkpoint"):
         opened(frozen(), store=tmp_path / "run")
     engine.save_checkpoint(tmp_path / "checkpoints", "one")
-    expected = engine.state_dict()
+    expected = copy.deepcopy(engine.state_dict())
     readers = [opened(frozen(), store=tmp_path / "checkpoints" / "one" / "store") for _ in range(2)]
     engine.backward(small.loss(engine, small.ids(9)))
     engine.step()

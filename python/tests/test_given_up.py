@@ -197,10 +197,11 @@ def test_a_checkpoint_of_the_programs_stops_where_it_does_in_torch():
         def __init__(self):
             super().__init__(dropout=0.0)
             self.noise = torch.Generator().manual_seed(3)
+            self.linear.weight.requires_grad_(False)  # its product saves it alone
 
         def forward(self, x):
-            noise = torch.rand(small.WIDTH, generator=self.noise)
-            return torch.nn.functional.linear(x, self.linear.weight * noise.mean())
+            y = torch.tanh(self.norm(x))
+            return torch.nn.functional.linear(y + torch.rand((), generator=self.noise).item(), self.linear.weight)
 
     def loss(model, batch):
         inner = getattr(model, "module", model)

@@ -1,6 +1,8 @@
 """`parameter.grad` as programs use it: tensors of their own in its place, its data replaced, kept over steps."""
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -94,6 +96,73 @@ def zeros_by_the_model(model, optimizer):
     return losses
 
 
+def assigned_and_changed_by_data(model, optimizer):
+    """As programs for meta-learning write an update into .grad."""
+    told = []
+    for number in range(3):
+        loss = small.loss(model, small.ids(number))
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        for at, (each, gradient) in enumerate(zip(model.parameters(), gradients)):
+            each.grad = torch.zeros_like(each)
+            if at % 3 == 0:
+                each.grad.data.add_(gradient)
+            elif at % 3 == 1:
+                each.grad.numpy()[...] += gradient.numpy()
+            else:
+                each.grad.data = gradient
+        optimizer.step()
+        optimizer.zero_grad()
+        told.append(loss.item())
+    return told
+
+
+def zeroed_by_hand(model, optimizer):
+    told = []
+    for number in range(3):
+        loss = small.loss(model, small.ids(number))
+        loss.backward()
+        optimizer.step()
+        for each in model.parameters():
+            if each.grad is not None:
+                each.grad.detach_()
+                each.grad.zero_()
+        told.append(loss.item())
+    return told
+
+
+class Wrapper(torch.optim.Optimizer):
+    """As SAM's: it steps another one, and zeroes by itself."""
+
+    def __init__(self, parameters, base):
+        super().__init__(parameters, {})
+        self.base = base
+
+    def step(self, closure=None):
+        self.base.step()
+
+
+def zeroed_by_a_wrapper(model, optimizer):
+    wrapper, told = Wrapper(model.parameters(), optimizer), []
+    for number in range(3):
+        loss = small.loss(model, small.ids(number))
+        loss.backward()
+        wrapper.step()
+        wrapper.zero_grad()
+        told.append(loss.item())
+    return told
+
+
+def loaded_while_gradients_stand(model, optimizer):
+    small.loss(model, small.ids(0)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    small.loss(model, small.ids(1)).backward()
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    small.loss(model, small.ids(2)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 def attributes(model, optimizer):
     small.loss(model, small.ids()).backward()
     gradient = model.head.weight.grad
@@ -103,7 +172,8 @@ def attributes(model, optimizer):
 
 
 @pytest.mark.parametrize("program", [flat_buffer, scaled_after_it_was_assigned, data_replaced, by_its_other_name,
-                                     detached_in_place, zeros_by_the_model, attributes], ids=lambda each: each.__name__)
+                                     detached_in_place, zeros_by_the_model, assigned_and_changed_by_data,
+                                     zeroed_by_hand, zeroed_by_a_wrapper, loaded_while_gradients_stand, attributes], ids=lambda each: each.__name__)
 def test_a_program_that_handles_gradients_trains_to_the_same_bits(program):
     check(program)
 
@@ -195,6 +265,29 @@ def test_groups_that_are_changed_are_named(change):
     change(engine.optimizer)
     with pytest.raises(penstock.OptimizerError, match="groups of a managed optimizer are fixed|maximize or amsgrad"):
         engine.optimizer.step()
+
+
+def test_a_gradient_of_another_parameter_that_changes_afterwards_is_named():
+    for change in (lambda model: model.blocks[1].linear.weight.grad.mul_(0.5), lambda model: small.loss(model, small.ids(1)).backward()):
+        engine = managed()
+        first, other = (each.linear.weight for each in engine.module.blocks[:2])
+        small.loss(engine.module, small.ids()).backward()
+        first.grad = other.grad
+        change(engine.module)
+        with pytest.raises(penstock.UsageError, match="'blocks.0.linear.weight'.grad was assigned the gradient of another"):
+            engine.optimizer.step()
+
+
+def test_an_optimizer_does_not_begin_anew_in_silence():
+    engine = managed()
+    step(engine.module, engine.optimizer, 0)
+    for change in (lambda state: state.update(state={}), lambda state: [each.update(step=torch.tensor(0.0))
+                                                                        for each in state["state"].values()]):
+        state = copy.deepcopy(engine.optimizer.state_dict())
+        change(state)
+        with pytest.raises(penstock.OptimizerError, match=r"loaded as of step 0.*engine.release\(\)"):
+            engine.optimizer.load_state_dict(state)
+    step(engine.module, engine.optimizer, 1)
 
 
 # What is written where torch does not count it, and what is read of weights and kept.

@@ -64,7 +64,7 @@ def test_pythons_generator_is_as_it_was_in_the_recompute():
     def make():
         random.seed(3)
         return small.Stack(block=small.PythonNoise)
-    training(make).check()
+    training(make).check(activations="recompute")
 
 
 def test_numpys_generator_is_as_it_was_in_the_recompute():
@@ -77,7 +77,7 @@ def test_numpys_generator_is_as_it_was_in_the_recompute():
     def make():
         numpy.random.seed(3)
         return small.Stack(block=Noise)
-    training(make).check()
+    training(make).check(activations="recompute")
 
 
 @pytest.mark.fake

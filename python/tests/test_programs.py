@@ -39,6 +39,7 @@ ANNOUNCED = ((r"backward\(create_graph=True\)", "`backward(create_graph=True)` t
              ("is read by a view of it", "A view of a weight that was taken in its unit's call"),
              ("a view of parameter .* is read that was taken before an update",
               "A view that was read so and is read again after an update"),
+             (r"what state_dict\(\) gave of parameter|is read that was assigned to", "and a tensor that was assigned to `.data`"),
              ("is called within a transform of torch.func", "A transform of `torch.func` around a unit"),
              ("run again in backward, is not what it was", "gives other outputs, ends in `ExactnessError`"))
 

@@ -1,6 +1,9 @@
 """What a unit does when its forward runs again, and what of it a program must not see: it is put back, or named."""
 from __future__ import annotations
 
+import array
+import functools
+
 import numpy
 import pytest
 import torch
@@ -272,3 +275,100 @@ def test_a_logger_within_a_transform_reads_weights_of_other_units(read):
         model.blocks[0].linear.register_forward_hook(log)
         return [*trained(model, optimizer), *told]
     check(program, make=lambda: small.Stack(block=Transformed))
+
+
+class Divides(torch.autograd.Function):
+    """Of the gradient alone."""
+
+    @staticmethod
+    def forward(ctx, x, by):
+        ctx.save_for_backward(by)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / ctx.saved_tensors[0], None
+
+
+@by_way
+def test_a_buffer_that_the_gradient_alone_reads_is_put_back_though_nothing_counts_its_changes(way):
+    class Scales(small.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.ones(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            self.mean.data.mul_(0.9).add_(0.1 * y.detach().abs().mean())
+            return Divides.apply(y, self.mean.clone())
+    check_stack(Scales, way)
+
+
+@by_way
+def test_a_backward_within_a_forward_counts_once(way):
+    """A loss of each block's own, as greedy training has it; what goes on is detached, or not."""
+    for goes_on in (True, False):
+        class Local(small.Block):
+            def forward(self, x: Tensor) -> Tensor:
+                y = super().forward(x)
+                if torch.is_grad_enabled():
+                    super().forward(x.detach()).square().mean().backward()
+                return y if goes_on else y.detach().requires_grad_()
+        check_stack(Local, way)
+
+
+@by_way
+@pytest.mark.parametrize("where", ["weight", "weight each time", "accumulated", "backward", "before backward"])
+def test_hooks_that_a_forward_registers_are_there_once(where, way):
+    class Registers(small.Block):
+        handle = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            weight = self.linear.weight
+            if where == "weight each time" and self.handle is not None:
+                self.handle.remove()
+            if self.handle is None or where == "weight each time":
+                self.handle = {
+                    "weight": lambda: weight.register_hook(lambda g: g * 0.5),
+                    "weight each time": lambda: weight.register_hook(lambda g: g * 0.5),
+                    "accumulated": lambda: weight.register_post_accumulate_grad_hook(lambda each: each.grad.mul_(0.5) is None or None),
+                    "backward": lambda: self.linear.register_full_backward_hook(lambda _, given, __: (given[0] * 0.5,)),
+                    "before backward": lambda: self.linear.register_full_backward_pre_hook(lambda _, g: (g[0] * 0.5,))}[where]()
+            return super().forward(x)
+    check_stack(Registers, way)
+
+
+@by_way
+def test_what_is_bound_in_attributes_counts_once(way):
+    class Bound(small.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.counter, self.array = Counter(), array.array("d", [0.0, 0.0])
+            self.method, self.part = Counter().__call__, functools.partial(Counter())
+            self.deep: dict = {"a": [{"b": [{"c": {"count": 0}}]}]}
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.array[1] += 1
+            self.deep["a"][0]["b"][0]["c"]["count"] += 1
+            count = self.method() + self.part() + self.array[1] + self.deep["a"][0]["b"][0]["c"]["count"]
+            return super().forward(x) * (1 + 0.01 * count)
+    check_stack(Bound, way, lambda model: [(each.method(), each.part(), each.array.tolist(), each.deep) for each in model.blocks])
+
+
+@by_way
+def test_a_model_that_is_one_unit_is_recomputed(way):
+    class One(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.linear, self.drop = nn.Parameter(torch.randn(8)), nn.Linear(8, 8), nn.Dropout(0.1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.drop(torch.tanh(self.linear(x))) * self.scale
+
+    def program(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
+        return [step(model, optimizer, number, lambda own, x: own(x).square().mean(),
+                     lambda at: torch.randn(4, 8, generator=torch.Generator().manual_seed(at))) for number in range(3)]
+    check(program, make=One, settings=penstock.Settings(**WAYS[way]))
+    engine = managed(One, settings=penstock.Settings(activations="recompute"))  # one call is never given up for itself
+    engine(torch.randn(4, 8)).sum().backward()
+    assert engine.activations.recomputes == 1 and not engine.activations.refused

@@ -1,6 +1,7 @@
 """Weights in and out: state_dict, load_state_dict, gathered; checkpoints; a process that is stopped and goes on."""
 from __future__ import annotations
 
+import copy
 import io
 
 import pytest
@@ -50,7 +51,7 @@ def test_state_dict_has_the_weights_and_ties_share_memory():
 def test_state_dict_may_be_taken_between_forward_and_backward():
     engine = open_engine()
     value = small.loss(engine, small.ids())
-    before = engine.state_dict()
+    before = copy.deepcopy(engine.state_dict())
     engine.backward(value)
     assert equal(before, engine.state_dict())
     engine.step()
@@ -137,7 +138,7 @@ def test_a_checkpoint_brings_back_everything(tmp_path):
     place = engine.save_checkpoint(tmp_path, client_state={"epoch": 3})
     assert place == str(tmp_path / "global_step2")
     expected = train(engine, 2, 5)
-    end = engine.state_dict()
+    end = copy.deepcopy(engine.state_dict())
     assert engine.load_checkpoint(tmp_path) == (place, {"epoch": 3})
     assert engine.global_steps == 2 and engine.get_lr() == [1e-2 * 0.25]
     assert train(engine, 2, 5) == expected and equal(end, engine.state_dict())

@@ -43,7 +43,7 @@ CLASHES: tuple[tuple[set[str], set[str]], ...] = (
 
 def features(program: Program) -> set[str]:
     """The names of all."""
-    each = [program.stem, program.takes, program.backward, *program.outside]
+    each = [program.takes, program.backward, *program.outside]
     for unit in program.units:
         each += [*unit.parts, unit.gives, unit.call]
     return {name_of(one) for one in each}
@@ -53,7 +53,7 @@ def draw_program(seed: int) -> Program:
     draw = random.Random(seed)
     while True:
         program = _draw(seed, draw)
-        has = features(program)
+        has = features(program) | {program.stem}
         if not any(has & one and has & other for one, other in CLASHES):
             return program
 

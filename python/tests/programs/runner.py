@@ -67,7 +67,10 @@ def run(make: Callable[[], World], program: Program) -> Run:
         out.error = error.with_traceback(None)
     with contextlib.suppress(Exception):
         world.close()
-    out.seen = [rendered(each) for each in world.seen]
+    try:
+        out.seen = [rendered(each) for each in world.seen]
+    except RuntimeError as error:  # memory that was lent
+        out.error = out.error or error.with_traceback(None)
     return out
 
 
