@@ -108,7 +108,9 @@ void Driver::State::take_in_hand(std::uint32_t unit) {
     in_hand = InHand{.unit = unit, .weights = resident};
     window_spent = window_spent || phase == Phase::between;
     const auto found = window.place(unit);
-    if (found && found->fetch == fetched_by_compute[unit]) {
+    // A copy that compute did not wait for may still read what is in host memory.
+    const bool in_place = found && found->fetch == fetched_by_compute[unit];
+    if (in_place) {
         send_fetch_in_place(unit);
     } else if (phase == Phase::between && resident == nullptr) {
         std::vector<Visit> ahead = fetched_by_update();
@@ -117,7 +119,7 @@ void Driver::State::take_in_hand(std::uint32_t unit) {
     }
     send({.kind = Order::Kind::await_update, .fetch = {.unit = unit}});
     const auto place = window.place(unit);
-    in_hand->fetched = place && (phase == Phase::passing || resident == nullptr);
+    in_hand->fetched = place && (phase == Phase::passing || resident == nullptr || in_place);
     if (!in_hand->fetched) return;
     const auto start = Clock::now();
     const TraceStart traced_from = trace_start(deps.trace);
