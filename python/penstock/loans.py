@@ -32,6 +32,14 @@ OWN_USES = 2
 LITTLE_BYTES = 1 << 20  # nobody looks whether there is room for so few
 
 
+class Standing:
+    """A tensor of the program's, `theirs`, that is a weight's memory, as it was when last looked at."""
+
+    def __init__(self, theirs: torch.Tensor) -> None:
+        self.theirs, self.alias = weakref.ref(theirs), theirs.detach()
+        self.came = AsTheyWere(self.alias)
+
+
 class Loans:
     """Owned by the binding. One caller at a time."""
 
@@ -45,8 +53,8 @@ class Loans:
         self._borrowed: dict[nn.Parameter, AsTheyWere] = {}  # the same
         self._enough = 2  # borrowed ones, at which all are looked at
         self._aliases: list[tuple[str, StorageWeakRef]] = []  # of memory that went while somebody had it
-        # Until weights change, a parameter's memory: what state_dict() gave, what was assigned; as it was when last looked at.
-        self._standing: dict[nn.Parameter, tuple[torch.Tensor, AsTheyWere]] = {}
+        # What is a parameter's memory until weights change, if anybody has it: what state_dict() gave, what was assigned.
+        self._standing: dict[nn.Parameter, Standing] = {}
         self._held: list[tuple[nn.Parameter, torch.Tensor, AsTheyWere]] = []  # aliases of memory that went meanwhile
         # Of those from before the last pass the names, and the versions.
         self._given_before: list[tuple[str, weakref.ref[torch.Tensor], int]] = []
@@ -59,12 +67,14 @@ class Loans:
     def borrow(self, parameter: nn.Parameter) -> None:
         if self.is_lent(parameter):
             return
-        standing = self._standing.get(parameter, (None,))[0]
-        if standing is None or not _may_be_memory_of(parameter, standing):
+        standing = self._standing.get(parameter)
+        if standing is not None and _may_be_memory_of(parameter, standing.alias):
+            values = standing.alias.detach()
+        else:
             self._take_standing([parameter])
             self.check_room(parameter.nbytes, f"parameter '{self._name(parameter)}'")
-            standing = self._binding.read(parameter)
-        self._binding.lend(parameter, standing.detach())
+            values = self._binding.read(parameter)
+        self._binding.lend(parameter, values)
         parameter.__class__ = Borrowed
         self._borrowed[parameter] = AsTheyWere(parameter)
 
@@ -117,14 +127,14 @@ class Loans:
         if parameter in self.lent:
             values = values_of(parameter).cpu().clone()
         elif parameter in self._standing:
-            return self._standing[parameter][0].detach()
+            return self._standing[parameter].alias.detach()
         else:
             if parameter in self._borrowed:
                 self._take(parameter, self._borrowed)
             values = self._binding.read(parameter)
             if parameter in self._borrowed:
                 self._binding.lend(parameter, values.detach())
-        self._standing[parameter] = values, AsTheyWere(values)
+        self._standing[parameter] = Standing(values)
         self._binding.handed.add(parameter, values, STATE)
         return values
 
@@ -189,8 +199,8 @@ class Loans:
         """By an update: nothing stands for their memory any more."""
         self._held.clear()
         standing, self._standing = self._standing, {}
-        for parameter, (values, _) in standing.items():
-            self._given_before.append((self._name(parameter), weakref.ref(values), values._version))
+        for parameter, each in standing.items():
+            self._given_before.append((self._name(parameter), each.theirs, each.alias._version))
         if standing:
             self._given_before = [each for each in self._given_before if each[1]() is not None]
 
@@ -260,7 +270,7 @@ class Loans:
         self._held = [each for each in self._held if each[0] is not parameter]
         self._given_before = [each for each in self._given_before if each[0] != name]
         self._binding.handed.forget(parameter)
-        self._standing[parameter] = values, AsTheyWere(values)
+        self._standing[parameter] = Standing(values)
         self._binding.handed.add(parameter, values, ASSIGNED)
 
     def _keep_changes(self, parameters: list[nn.Parameter], modify: bool) -> None:
@@ -291,12 +301,14 @@ class Loans:
     def _take_standing(self, parameters: Iterable[nn.Parameter]) -> None:
         """What was done to what stands for these is in the store."""
         for parameter in parameters:
-            if parameter in self._standing:
-                values, came = self._standing[parameter]
-                if came.differ_from(values):
-                    del self._standing[parameter]  # one of another shape is an error once
-                    self._put_back(parameter, values)
-                    self._standing[parameter] = values, AsTheyWere(values)
+            standing = self._standing.pop(parameter, None)  # one of another shape is an error once
+            if standing is None:
+                continue
+            if standing.came.differ_from(standing.alias):
+                self._put_back(parameter, standing.alias)
+                standing.came = AsTheyWere(standing.alias)
+            if use_count(standing.alias.untyped_storage()._cdata) > OWN_USES:
+                self._standing[parameter] = standing
 
     def _put_back(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         self.put(parameter, values)

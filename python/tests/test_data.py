@@ -105,9 +105,8 @@ def test_data_that_would_make_another_parameter_is_refused():
             weight.data = values
     with pytest.raises(penstock.ModelError, match="'head.weight'.data was assigned"):
         weight.set_(torch.zeros(5))
-    engine.state_dict()["head.weight"].resize_(5)
-    with pytest.raises(penstock.ModelError, match=r"'head.weight' is managed as .*\(11, 8\) and became"):
-        engine(small.ids())
+    engine.state_dict()["head.weight"].resize_(5)  # which the weight does not follow in torch either
+    engine(small.ids())
     assert torch.equal(engine.weight("head.weight"), before)
     engine(small.ids())
 

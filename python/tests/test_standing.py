@@ -200,6 +200,18 @@ def test_what_stood_for_a_weight_is_not_read_after_an_update():
     state["head.weight"].sum()  # its memory had nothing to do with the weight any more
 
 
+def test_what_nobody_has_is_not_kept():
+    """Of a model that is larger than memory the program reads one module's state after the other's."""
+    engine = managed(lambda: small.Stack(blocks=8))
+    for block in engine.module.blocks:
+        block.state_dict()["linear.weight"].mul_(2)
+        assert len(engine.binding.loans._standing) <= len(block.state_dict())
+    state = engine.module.blocks[0].state_dict()
+    engine.module.head.weight.data = torch.ones(11, 8)
+    engine.binding.loans.settle()
+    assert len(engine.binding.loans._standing) == len(state)
+
+
 def test_an_older_state_dict_is_not_given_again():
     engine = managed()
     older = engine.state_dict()
