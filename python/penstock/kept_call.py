@@ -55,7 +55,7 @@ class KeptCall(Call, TakesWeightsOut):
         self.arguments: Arguments | None = Arguments(args, kwargs, self.weight_of, unit.changes_arguments)
         self.autocast = _autocast(unit.devices)
         self.required = unit.require_gradients()
-        self.written = self._binding.written_of(self.reads)
+        self.written: list[int] = []  # how often its weights were, when its visit began
         self.holders: list[weakref.ref[Held]] = []
         self.weights = 0  # how many were saved
         self.bytes = 0  # of what it saved: one that was saved twice counts twice, until close()

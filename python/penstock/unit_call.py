@@ -111,7 +111,8 @@ class UnitCall:
         visits, policy = self.visits, self.policy
         policy.make_room()
         call = KeptCall(self, _last(visits.open), args, kwargs)
-        visits.enter(call)
+        visits.enter(call)  # which takes what was written before
+        call.written = visits.binding.written_of(call.reads)
         saved_hooks.push(call.pack, call.unpack)
         try:
             output = self.run(args, kwargs)

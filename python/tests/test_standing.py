@@ -122,6 +122,21 @@ def a_term_over_the_state(model, optimizer):
     return [loss.item(), *steps(model, optimizer)]
 
 
+def written_before_a_module_is_called_by_itself(model, optimizer):
+    told = []
+    for number in range(3):
+        model.embedding.weight.data.numpy()[...] *= 0.9
+        x = model.embedding(small.ids(number))
+        for block in model.blocks:
+            x = block(x)
+        loss = model.head(model.norm(x)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        told.append(loss.item())
+    return told
+
+
 # Behind a forward with gradients that nobody goes back through.
 def clipped_by_data(model, optimizer):
     told = steps(model, optimizer)
@@ -168,7 +183,7 @@ def restored_where_it_raised(model, optimizer):
 
 STATES = [a_copy_that_was_written_is_read, written_by_both, a_copy_follows, a_copy_is_given_again, kept_over_an_evaluation]
 OTHERS = [a_flat_buffer, a_vector_goes_on, an_alias_is_written_by_a_graph, several_at_once_of_which_one_was_read,
-          a_term_over_the_state]
+          a_term_over_the_state, written_before_a_module_is_called_by_itself]
 BEHIND = [averages_are_swapped_in, clipped_by_data, written_by_numpy, written_before_the_state_is_saved, made_anew,
           restored_where_it_raised]
 
@@ -176,6 +191,11 @@ BEHIND = [averages_are_swapped_in, clipped_by_data, written_by_numpy, written_be
 @pytest.mark.parametrize("program", [*STATES, *OTHERS, *BEHIND], ids=lambda each: each.__name__)
 def test_a_program_that_has_memory_of_weights_trains_to_the_same_bits(program):
     check(program)
+
+
+@pytest.mark.parametrize("program", OTHERS, ids=lambda each: each.__name__)
+def test_so_it_does_where_forwards_run_again(program):
+    check(program, settings=penstock.Settings(activations="recompute"))
 
 
 @RESIDENT
