@@ -82,6 +82,8 @@ CALLS = [
            "test_grad.py::test_a_gradient_of_another_parameter_that_changes_afterwards_is_named"),
     Mutant("an optimizer begins anew", "optimizer_state.py", "            if told != updates:", "            if False:",
            "test_grad.py::test_an_optimizer_does_not_begin_anew_in_silence"),
+    Mutant("a unit is called with the next step's weights", "visits.py", "        elif self.binding.gradients.completed:", "        elif False:",
+           "test_trainable.py::test_a_unit_that_is_called_after_its_update_is_named", native=True),
     Mutant("versions of what is put back move", "contents.py", "    if _version(tensor) == version:\n", "    if True:\n",
            "test_double_backward.py::test_a_unit_that_is_called_in_training_and_in_evaluation"),
     Mutant("private lists that were empty are not put back", "surroundings.py", "and (key not in TORCHS or value)]",

@@ -444,3 +444,20 @@ def test_a_gradient_may_be_set_while_an_update_is_deferred(tmp_path):
         optimizer.step()
         trained.append(engine.state_dict())
     assert all(torch.equal(each, trained[1][name]) for name, each in trained[0].items())
+
+
+@native
+@pytest.mark.parametrize("order", ["in_backward", "deferred"])
+def test_a_unit_that_is_called_after_its_update_is_named(tmp_path, order):
+    """A term over its weight has brought its gradient, and a hook on an activation calls it within the same backward."""
+    seed()
+    engine, _ = opened(tmp_path / "store", order, small.Stack())
+    model = engine.module
+    x = model.embedding(small.ids())
+    x.register_hook(lambda gradient: model.blocks[2](gradient).detach() * 0.1 + gradient)
+    loss = model.blocks[0](x).square().mean() + sum(each.square().sum() for each in model.blocks[2].parameters())
+    if order == "deferred":
+        loss.backward()
+    else:
+        with pytest.raises(penstock.UsageError, match="'blocks.2' is read by a call of it within backward after its unit was"):
+            loss.backward()
