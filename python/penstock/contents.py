@@ -31,10 +31,9 @@ class Contents:
                  bits: bool = False) -> None:
         """`copied`: ids."""
         self._copied, self._copies, self._bits = copied, copies, bits
-        self._numbers: dict[int, Any] = {}  # by id
         self._contents: list[tuple[Any, Any]] = []  # a container or the attributes of an object, and a copy
         self._generators: list[tuple[Any, generators.State]] = []
-        self._tensors: list[tuple[torch.Tensor, int, torch.Tensor | None]] = []
+        self._tensors: list[tuple[torch.Tensor, int, Any, torch.Tensor | None]] = []  # version, hash, values
         self._seen: set[int] = set()
         for tensor in tensors:
             self._take_tensor(tensor)
@@ -44,15 +43,15 @@ class Contents:
 
     def moved(self) -> list[torch.Tensor]:
         """Tensors that were changed in place since and of which there is no copy."""
-        return [each for each, version, content in self._tensors if content is None and (
-            _version(each) != version or _hash(each) != self._numbers[id(each)] if self._bits else _version(each) != version)]
+        return [each for each, version, number, values in self._tensors if values is None and (
+            _version(each) != version or number is not None and _hash(each) != number)]
 
     def put(self) -> None:
         for there, content in self._contents:
             refill(there, content)
         for generator, state in self._generators:
             generators.set_state(generator, state)
-        for tensor, version, values in self._tensors:
+        for tensor, version, _, values in self._tensors:
             if values is not None:
                 if not _is_same(tensor, values):
                     tensor.data.copy_(values)  # counts no version
@@ -81,10 +80,9 @@ class Contents:
     def _take_tensor(self, tensor: torch.Tensor) -> None:
         if id(tensor) not in self._seen:
             self._seen.add(id(tensor))
-            copies = self._copies or id(tensor) in self._copied
-            if self._bits:
-                self._numbers[id(tensor)] = _hash(tensor)
-            self._tensors.append((tensor, _version(tensor), _copy_of(tensor) if copies else None))
+            values = _copy_of(tensor) if self._copies or id(tensor) in self._copied else None
+            number = _hash(tensor) if self._bits and values is None else None
+            self._tensors.append((tensor, _version(tensor), number, values))
 
 
 def is_state(value: Any) -> bool:

@@ -245,9 +245,9 @@ class Gradients:
         self._check_not_updated(parameter, f"parameter '{self._name(parameter)}' is read by '{operation}'",
                                 ": it would be the next step's; say Store(update_order='deferred')")
 
-    def check_called(self, unit: int, name: str) -> None:
-        """The same, of a unit that is called within backward."""
-        if unit in self.completed:
+    def check_called(self, reads: Iterable[int], name: str) -> None:
+        """The same, of what a unit reads that is called within backward."""
+        for unit in self.completed.intersection(reads):
             self._check_not_updated(self._binding.parameters[unit][0], f"unit '{name}' is read by a call of it within backward",
                                     ": it would have the next step's weights; say Store(update_order='deferred')")
 

@@ -33,7 +33,7 @@ LITTLE_BYTES = 1 << 20  # nobody looks whether there is room for so few
 
 
 class Standing:
-    """A tensor of the program's, `theirs`, that is a weight's memory, as it was when last looked at."""
+    """Memory of the program's that is a weight's, seen by `theirs`; as it was when last looked at."""
 
     def __init__(self, theirs: torch.Tensor) -> None:
         self.theirs, self.alias = weakref.ref(theirs), theirs.detach()
@@ -55,7 +55,7 @@ class Loans:
         self._aliases: list[tuple[str, StorageWeakRef]] = []  # of memory that went while somebody had it
         # What is a parameter's memory until weights change, if anybody has it: what state_dict() gave, what was assigned.
         self._standing: dict[nn.Parameter, Standing] = {}
-        self._held: list[tuple[nn.Parameter, torch.Tensor, AsTheyWere]] = []  # aliases of memory that went meanwhile
+        self._held: list[tuple[nn.Parameter, Standing]] = []  # memory that went meanwhile, and that somebody has
         # Of those from before the last pass the names, and the versions.
         self._given_before: list[tuple[str, weakref.ref[torch.Tensor], int]] = []
 
@@ -163,7 +163,7 @@ class Loans:
         """All go, also those whose memory somebody has. What was changed is in the store, of resident ones, too. `goes_on`:
         what is done to memory that somebody has counts until the next time, too."""
         borrowed, self._borrowed = self._borrowed, {}
-        held: list[tuple[nn.Parameter, torch.Tensor, AsTheyWere]] = []
+        held: list[tuple[nn.Parameter, Standing]] = []
         self._aliases = [each for each in self._aliases if not each[1].expired()]
         refused = None
         for each in borrowed:
@@ -174,11 +174,11 @@ class Loans:
             if each.requires_grad and each not in self._standing and self._is_held(each):
                 self._aliases.append((self._name(each), StorageWeakRef(each.untyped_storage())))
                 if goes_on:
-                    alias = values_of(each)
-                    held.append((each, alias, AsTheyWere(alias)))
+                    held.append((each, Standing(values_of(each))))
             self._binding.give_back(each)
         self._binding.take_residents()
-        self._take_held()
+        for parameter, standing in self._held:
+            self._take_changes(parameter, standing)
         self._held += held
         self._take_standing(list(self._standing))
         if not goes_on:
@@ -292,28 +292,22 @@ class Loans:
         if not same_bits(self._binding.read(parameter), values_of(parameter).cpu()):
             self.put(parameter, values_of(parameter))
 
-    def _take_held(self) -> None:
-        for at, (parameter, alias, came) in enumerate(self._held):
-            if came.differ_from(alias):
-                self._put_back(parameter, alias)
-                self._held[at] = parameter, alias, AsTheyWere(alias)
-
     def _take_standing(self, parameters: Iterable[nn.Parameter]) -> None:
         """What was done to what stands for these is in the store."""
         for parameter in parameters:
             standing = self._standing.pop(parameter, None)  # one of another shape is an error once
             if standing is None:
                 continue
-            if standing.came.differ_from(standing.alias):
-                self._put_back(parameter, standing.alias)
-                standing.came = AsTheyWere(standing.alias)
+            self._take_changes(parameter, standing)
             if use_count(standing.alias.untyped_storage()._cdata) > OWN_USES:
                 self._standing[parameter] = standing
 
-    def _put_back(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
-        self.put(parameter, values)
-        if not self.is_lent(parameter):
-            self._binding.give_back(parameter)  # an alias of its memory has counted in its version
+    def _take_changes(self, parameter: nn.Parameter, standing: Standing) -> None:
+        if standing.came.differ_from(standing.alias):
+            self.put(parameter, standing.alias)
+            if not self.is_lent(parameter):
+                self._binding.give_back(parameter)  # an alias of its memory has counted in its version
+            standing.came = AsTheyWere(standing.alias)
 
     def _is_held(self, parameter: nn.Parameter) -> bool:
         asked = parameter.untyped_storage()

@@ -197,7 +197,7 @@ class Optimizer(torch.optim.Optimizer):
                 self._state[parameters[index]].take(values)
             if self.updates > 0:
                 self._state.begin_anew(each for index, each in enumerate(parameters) if index not in state)
-            self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS  # gradients stay, as in torch
+            self._is_at(updates)  # gradients stay, as in torch
 
     def go_back(self, updates: int) -> None:
         """The store is that step's snapshot, which snapshot_path finds."""
@@ -211,8 +211,12 @@ class Optimizer(torch.optim.Optimizer):
         self.gone_back(updates)
 
     def gone_back(self, updates: int) -> None:
-        """The store is at that step: as a training begins there."""
+        """The store is at that step, and no gradient is there."""
         self._binding.gradients.fed.clear()
+        self._is_at(updates)
+
+    def _is_at(self, updates: int) -> None:
+        """As a training begins at that step."""
         self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS
 
 

@@ -35,8 +35,7 @@ class Surroundings:
         for attributes in self.attributes:
             self.roots += [value for key, value in attributes.items() if key not in OWN and is_state(value)
                            and (key not in TORCHS or value)]
-        self.empty_hooks = [value for attributes in self.attributes for key, value in attributes.items()
-                            if key in TORCHS and key not in OWN and isinstance(value, dict) and not value]
+        self.empty_hooks = [each for attributes in self.attributes for each in _hooks_in(attributes) if not each]
         self.iterator = next((key for each in self.attributes for key, value in each.items()
                               if isinstance(value, Iterator)), None)  # nobody can put it back
         self.tensors = [each for named in self.buffers for each in named.values() if each is not None]
@@ -52,8 +51,7 @@ class Surroundings:
 
     def hooks(self) -> list[dict[Any, Any]]:
         """What is registered on its modules and parameters, now."""
-        found = [each for module in self.modules for key, each in module.__dict__.items()
-                 if key in TORCHS and key not in OWN and isinstance(each, dict)]
+        found = [each for module in self.modules for each in _hooks_in(module.__dict__)]
         with torch._C.DisableTorchFunctionSubclass():
             for parameter in (each for module in self.modules for each in module._parameters.values() if each is not None):
                 found += [each for each in (parameter._backward_hooks, parameter._post_accumulate_grad_hooks) if each]
@@ -95,6 +93,10 @@ class AsItWas:
             for each, there in hooks:
                 each.update(there)
         return put_back
+
+
+def _hooks_in(attributes: dict[str, Any]) -> Iterator[dict[Any, Any]]:
+    return (each for key, each in attributes.items() if key in TORCHS and key not in OWN and isinstance(each, dict))
 
 
 def _is_of_the_program(hook: Any) -> bool:

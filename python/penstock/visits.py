@@ -139,9 +139,8 @@ class Visits:
         if not in_backward():
             for unit in reads:
                 self.binding.gradients.calls[unit] += 1
-        elif self.binding.gradients.completed:
-            for unit in reads:
-                self.binding.gradients.check_called(unit, call.name)
+        else:
+            self.binding.gradients.check_called(reads, call.name)
         wanted = self._streamed(reads)
         if wanted:
             self._forward.append(wanted)
