@@ -22,6 +22,7 @@ from .memory import Memory
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
 from .read_only import IN_PLACE
 from .structure import is_functional_call, structure_of
+from .taken import Taken
 from .units import Unit
 from .weight_view import WeightView
 
@@ -66,6 +67,8 @@ class Binding:
         self._states: Counter[Place] = Counter()  # how often its values became others
         self._written: Counter[int] = Counter()  # the same, by unit
         self.handed = Handed(lambda each: self.names[each])
+        self.taken = Taken(self)
+        self.hand_out = self.taken.note
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
         self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
@@ -225,6 +228,7 @@ class Binding:
             self._written[unit] += 1
         for unit in self.resident:
             self.invalidate(unit)
+        self.taken.look_again()
 
     def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Memory of the caller's stands in, until give_back(). REQUIRES: no pass."""
@@ -248,6 +252,7 @@ class Binding:
             return self.look_at_residents()
         for parameter in self._changed_residents():
             self.loans.put(parameter, values_of(parameter))
+        self.taken.look_again()
 
     def look_at_residents(self) -> None:
         """A pass with gradients has ended: a recompute would have changed them twice."""
@@ -299,12 +304,12 @@ class Binding:
     def written(self, parameter: nn.Parameter) -> None:
         self._states[self.places[parameter]] += 1
         self._written[self.places[parameter][0]] += 1
+        self.taken.look_again([parameter])
 
     def check_not_held(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
         """Raises ModelError where somebody has a view of a resident's memory, which is about to become these values."""
-        unit, index = self.places[parameter]
         own = values.layout is torch.strided and values.untyped_storage()._cdata == parameter.untyped_storage()._cdata
-        if unit in self.resident and not own and index in self._there[unit].lent.held(known=1):  # the parameter's
+        if self.places[parameter][0] in self.resident and not own and self.is_held(parameter):
             raise ModelError(f"'{self.names[parameter]}'.data, which stays in memory, is assigned while the program has an "
                              "earlier .data or view of it, whose values would change: keep a copy, .data.clone()")
 
@@ -423,12 +428,18 @@ class Binding:
                              "go back to the store by updates alone. Change them between a step and the next forward, by "
                              "engine.set_weight(), or within engine.gathered(..., modify=True)")
 
+    def is_held(self, parameter: nn.Parameter) -> bool:
+        """Somebody has a view of its memory. REQUIRES: it is resident."""
+        unit, index = self.places[parameter]
+        return unit in self._there and index in self._there[unit].lent.held(known=1)  # the parameter's
+
     def _changed_residents(self) -> Iterator[nn.Parameter]:
         """Each change once."""
         for unit in self.resident:
             versions = self._versions[unit]
             for index, parameter in enumerate(self.parameters[unit]):
-                if parameter._version != versions[index] and not self.loans.is_lent(parameter):
+                changed = parameter._version != versions[index] or self.taken.was_written(parameter)
+                if changed and not self.loans.is_lent(parameter):
                     versions[index] = parameter._version
                     yield parameter
 

@@ -27,6 +27,7 @@ WITHOUT_GRAPH = frozenset((
 raw_gradient: Any = torch._C.TensorBase.grad
 # Which memory a parameter has. Its version stays.
 raw_data: Any = torch._C.TensorBase.data
+raw_detach: Any = torch._C.TensorBase.detach
 
 
 BACKWARDS = (torch.autograd.grad, torch.autograd.backward)
@@ -47,6 +48,9 @@ class Keeper(Protocol):
 
     def let_go(self, but: Iterable[Managed]) -> None:
         """What was brought between passes, and nobody reads any more, goes again; without `but` all of it."""
+
+    def hand_out(self, parameter: Managed) -> None:
+        """The program takes its memory."""
 
     def look_whether_there(self, parameter: Managed) -> None:
         """Its class says whether its values are."""
@@ -83,6 +87,16 @@ class Managed(nn.Parameter):
     @data.setter
     def data(self, value: torch.Tensor) -> None:
         self.penstock_keeper.assign(self, value)
+
+    def detach(self) -> torch.Tensor:
+        """Told to the keeper: numpy may write into what it gives."""
+        self.penstock_keeper.hand_out(self)
+        return super().detach()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The same."""
+        self.penstock_keeper.hand_out(self)
+        return super().numpy(force=force)
 
     def set_(self, *args: Any, **kwargs: Any) -> Managed:
         """Torch tells no subclass of it."""
@@ -191,7 +205,7 @@ class Released(Watched):
 def values_of(parameter: nn.Parameter) -> torch.Tensor:
     """What is there, without telling the keeper."""
     with torch._C.DisableTorchFunctionSubclass():
-        return parameter.detach()
+        return raw_detach(parameter)  # type: ignore[no-any-return]
 
 
 def _records(operation: str, leaves: list[Any]) -> bool:

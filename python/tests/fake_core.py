@@ -256,6 +256,7 @@ class FakeCore:
             at += -(-size // GRANULE) * GRANULE
         raise IndexError(index)
 
+    @torch.inference_mode(False)  # what an evaluation's beginning writes is updated later
     def _set_weight(self, place: Place, values: torch.Tensor) -> None:
         spec = self.units[place[0]].parameters[place[1]]
         assert values.numel() == spec.numel, self._name(place)

@@ -181,6 +181,42 @@ def restored_where_it_raised(model, optimizer):
     return steps(model, optimizer)
 
 
+# By numpy, which counts in no version.
+def between_steps(model, optimizer):
+    told = []
+    for number in range(4):
+        told.append(step(model, optimizer, number))
+        model.head.weight.data.numpy()[...] *= 0.9
+        if number == 2:
+            told.append(model.state_dict()["head.weight"].sum().item())
+    return told
+
+
+def by_an_array_that_is_kept_until_the_step(model, optimizer):
+    told = []
+    for number in range(3):
+        array = model.head.weight.detach().numpy()
+        array[0] += 1
+        with torch.no_grad():
+            told.append(model(small.ids(number)).sum().item())
+        array[1] -= 1
+        told.append(array.sum().item())
+        del array
+        told.append(step(model, optimizer, number))
+    return told
+
+
+def two_of_one_weight(model, optimizer):
+    one, other = model.head.weight.data.numpy(), model.head.weight.data.numpy()
+    one[0], other[1] = 0.5, 0.25
+    model.head.weight.data[2] = 1.0
+    del one, other
+    model.norm.requires_grad_(False)
+    model.norm.weight.numpy()[:] *= 2
+    return steps(model, optimizer)
+
+
+NUMPYS = [between_steps, by_an_array_that_is_kept_until_the_step, two_of_one_weight]
 STATES = [a_copy_that_was_written_is_read, written_by_both, a_copy_follows, a_copy_is_given_again, kept_over_an_evaluation]
 OTHERS = [a_flat_buffer, a_vector_goes_on, an_alias_is_written_by_a_graph, several_at_once_of_which_one_was_read,
           a_term_over_the_state, written_before_a_module_is_called_by_itself]
@@ -188,7 +224,7 @@ BEHIND = [averages_are_swapped_in, clipped_by_data, written_by_numpy, written_be
           restored_where_it_raised]
 
 
-@pytest.mark.parametrize("program", [*STATES, *OTHERS, *BEHIND], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("program", [*STATES, *OTHERS, *NUMPYS, *BEHIND], ids=lambda each: each.__name__)
 def test_a_program_that_has_memory_of_weights_trains_to_the_same_bits(program):
     check(program)
 
@@ -199,9 +235,29 @@ def test_so_it_does_where_forwards_run_again(program):
 
 
 @RESIDENT
-@pytest.mark.parametrize("program", OTHERS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("program", [*OTHERS, *NUMPYS], ids=lambda each: each.__name__)
 def test_so_it_does_where_weights_stay_in_memory(program, resident):
     check(program, resident=resident)
+
+
+def test_an_array_over_a_residents_memory_follows_its_updates():
+    def program(model, optimizer):
+        array, told = model.head.weight.detach().numpy(), []
+        for number in range(3):
+            told.append(step(model, optimizer, number))
+            told.append(array.sum().item())
+            array[number] *= 0.5
+        return told
+    check(program, resident=["head"])
+
+
+def test_an_update_is_no_writing_of_the_programs(monkeypatch):
+    engine = managed(resident=["head"])
+    array, written = engine.module.head.weight.detach().numpy(), []
+    monkeypatch.setattr(engine.core, "write", lambda *given: written.append(given))
+    for number in range(2):
+        step(engine.module, engine.optimizer, number)
+    assert not written and array.size > 0
 
 
 @forbidden
