@@ -30,7 +30,7 @@ struct SnapshotCopy::State final : GenerationPin, TileCopyListener {
         void committed() noexcept override { owner->commit_ended(); }
     };
 
-    State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory);
+    State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory, const ClientState& given);
 
     void wanted(TileId tile) noexcept override { tiles.hurry(tile); }
     void tile_read(TileId tile) noexcept override { from.release(tile); }
@@ -42,7 +42,7 @@ struct SnapshotCopy::State final : GenerationPin, TileCopyListener {
 
     TensorStore& from;
     std::unique_ptr<TensorStore> to;
-    ClientState client;  // of the pinned generation
+    ClientState client;  // of what is pinned
     Phase phase = Phase::copying;
     bool stopped = false;
     std::optional<StoreError> error;
@@ -50,10 +50,11 @@ struct SnapshotCopy::State final : GenerationPin, TileCopyListener {
     Committing commit;
 };
 
-SnapshotCopy::State::State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory)
+SnapshotCopy::State::State(TensorStore& store, std::unique_ptr<TensorStore> copy, std::span<std::byte> memory,
+                           const ClientState& given)
     : from(store),
       to(std::move(copy)),
-      client(store.client()),
+      client(given),
       tiles(from, *to, memory, {.source = TileCopy::Source::pinned, .pace = TileCopy::Pace::background}, *this) {
     commit.owner = this;
 }
@@ -91,13 +92,14 @@ void SnapshotCopy::State::fail(const StoreError& cause) noexcept {
                                            })};
 }
 
-SnapshotCopy::SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory) {
+SnapshotCopy::SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory,
+                           const ClientState* client) {
     PENSTOCK_CHECK(to != nullptr && to->kind() == StoreKind::snapshot && !to->generation(),
                    "a copy goes to a new kept store");
     const std::uint64_t kept = to->origin()->generation;
     PENSTOCK_CHECK(from.generation().value_or(kept) == kept,
                    "the copy was made for generation {}, and {} is the newest", kept, *from.generation());
-    state_ = std::make_unique<State>(from, std::move(to), memory);
+    state_ = std::make_unique<State>(from, std::move(to), memory, client == nullptr ? from.client() : *client);
     from.pin(*state_);
     state_->tiles.start();
 }

@@ -20,8 +20,10 @@ class SnapshotCopy {
    public:
     // Pins the newest generation of `from` and begins. `to` is create_snapshot()'s, made for that generation. `memory`
     // holds copies under way: at least one longest extent, aligned to both granules; two or more make it overlap.
+    // The copy is committed with the generation's client state, or with `client`: a scratch store has none.
     // REQUIRES: as TensorStore::pin(); `from` is not kept itself (copy_tiles() copies such a one).
-    SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory);
+    SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory,
+                 const ClientState* client = nullptr);
     ~SnapshotCopy();
     SnapshotCopy(const SnapshotCopy&) = delete;
     SnapshotCopy& operator=(const SnapshotCopy&) = delete;

@@ -434,7 +434,6 @@ void CSession::settle() {
 
 void CSession::read(ParameterId parameter, ParameterValue value, std::span<std::byte> to) {
     require_between_passes("reading");
-    require_durable("reading");
     require_no_step_begun("reading");
     const ParameterSpec* wanted = &with(parameter, value);
     const std::uint64_t element = value == ParameterValue::weight ? bytes_of(weight_type(parameter)) : sizeof(float);

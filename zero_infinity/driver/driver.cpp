@@ -160,6 +160,16 @@ void Driver::begin_commit(const store::ClientState& client) {
     s.committing = true;
 }
 
+void Driver::write_back() {
+    State& s = *state_;
+    PENSTOCK_CHECK(!next_awaiting() && !commits(), "tiles are written back, but a unit awaits its update, or a commit");
+    s.begun = s.send({.kind = Order::Kind::write_back});
+    ++s.write_backs;
+    s.wait(TraceLane::wait_commit, s.waits.commit,
+           [&](const Progress& progress) { return progress.written_back == s.write_backs; });
+    s.update_open = false;
+}
+
 bool Driver::commits() const noexcept {
     return state_->committing;
 }
@@ -234,13 +244,15 @@ void Driver::wait_for_spill(store::SpillBlock block) {
     s.waits.spills += Clock::now() - start;
 }
 
-void Driver::begin_snapshot(const std::string& path) {
+void Driver::begin_snapshot(const std::string& path, const store::ClientState* client) {
     PENSTOCK_CHECK(state_->phase == State::Phase::between && !state_->update_open,
                    "a copy of a generation begins within a pass or an update");
     PENSTOCK_CHECK(state_->mailbox.progress().ended_copies == state_->copies, "a copy to {} while another is under way",
                    path);
     ++state_->copies;
-    state_->send({.kind = Order::Kind::snapshot, .path = path});
+    state_->send({.kind = Order::Kind::snapshot,
+                  .client = client == nullptr ? nullptr : std::make_shared<const store::ClientState>(*client),
+                  .path = path});
 }
 
 SnapshotProgress Driver::snapshot_progress() const {

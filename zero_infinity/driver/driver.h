@@ -103,6 +103,9 @@ class Driver {
     void renew_residents();  // a device's copies of units that are resident by themselves
     // Blocks until the updates' writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
     void end_update();
+    // Writes what was held back in host memory; blocks until it is in the store, and nothing new is durable. REQUIRES:
+    // as begin_commit().
+    void write_back();
     // Writes what was held back in host memory, and makes all durable: finish_commit() blocks until it is. REQUIRES: no
     // unit awaits its update, no commit is under way.
     void begin_commit(const store::ClientState& client);
@@ -129,9 +132,10 @@ class Driver {
     void wait_for_spill(store::SpillBlock block);
 
     // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
-    // go on. What becomes of it, failure included, is told by take_snapshots(). REQUIRES: memory for snapshots was
-    // planned, as begin_update(), the newest step is committed, no copy is under way.
-    void begin_snapshot(const std::string& path);
+    // go on. A scratch store has no generation: it is copied as it is, and the copy's client state is `client`. What
+    // becomes of it, failure included, is told by take_snapshots(). REQUIRES: memory for snapshots was planned, as
+    // begin_update(), the newest step is committed or (scratch) written back, no copy is under way.
+    void begin_snapshot(const std::string& path, const store::ClientState* client = nullptr);
     SnapshotProgress snapshot_progress() const;
     // Blocks until the copy under way has ended, if there is one. `wanted` is asked every now and then, and shown how
     // far it is; once it says no, the copy is ended early.

@@ -159,6 +159,9 @@ void DriverLoop::obey(const Order& order) {
         case Order::Kind::put_back:
             update_.put_back(order.number, order.weights);
             break;
+        case Order::Kind::write_back:
+            write_back_wanted_ = true;
+            break;
         case Order::Kind::commit:
             commit_wanted_ = order.client;
             break;
@@ -167,7 +170,7 @@ void DriverLoop::obey(const Order& order) {
             if (!failure_) begin_transfer(order);
             break;
         case Order::Kind::snapshot:
-            snapshots_.begin(order.path);
+            snapshots_.begin(order.path, order.client.get());
             break;
         case Order::Kind::end_snapshot:
             snapshots_.stop();
@@ -209,12 +212,14 @@ void DriverLoop::pump_commit() {
         fail(commit_.error());
         if (!failure_) ++progress_.commits;
     }
-    if (commit_wanted_ == nullptr || !update_.finished() || failure_) return;
+    if ((commit_wanted_ == nullptr && !write_back_wanted_) || !update_.finished() || failure_) return;
     if (update_.holds_back()) {
         update_.write_residents();
         update_.pump();
         if (!update_.finished()) return;
     }
+    if (std::exchange(write_back_wanted_, false)) ++progress_.written_back;
+    if (commit_wanted_ == nullptr) return;
     commit_started_ = trace_start(deps_.trace);
     deps_.store->commit(commit_, *std::exchange(commit_wanted_, nullptr));  // which copies what it needs
     commit_under_way_ = true;

@@ -86,7 +86,8 @@ class DriverLoop {
     std::deque<Order> to_obey_;
     Progress progress_;
     Commit commit_;
-    std::shared_ptr<const store::ClientState> commit_wanted_;
+    bool write_back_wanted_ = false;
+    std::shared_ptr<const store::ClientState> commit_wanted_;  // which writes back, too
     bool commit_under_way_ = false;
     TraceStart commit_started_;
     Transfer transfer_;

@@ -78,7 +78,8 @@ struct Driver::State {
     bool window_spent = false;     // by updates: what lies there is not as compute's next pass wants it
     bool updated_in_pass = false;  // units of it, where they lie
     std::uint64_t begun = 0;       // number of the order that began the update: older progress is of another
-    std::uint64_t commits = 0;     // begun
+    std::uint64_t write_backs = 0;  // begun
+    std::uint64_t commits = 0;      // begun
     bool committing = false;
     std::uint64_t transfers = 0, copies = 0;   // begun
     std::vector<std::uint64_t> spill_errands;  // by block: sent

@@ -36,7 +36,8 @@ struct Order {
         begin_unit,  // compute updates it where it lies
         put_back,
         end_unit,  // all its tiles were put back
-        commit,
+        write_back,  // what host memory holds back
+        commit,      // the same, and all is made durable
         read,   // one tile
         write,  // one tile
         snapshot,
@@ -55,7 +56,7 @@ struct Order {
     GradientsFrom gradients = GradientsFrom::memory;   // likewise
     std::uint64_t number = 0;                          // of the tile that is put back
     std::byte* weights = nullptr;                      // of put_back: where the tile's lie; null: it has none
-    std::shared_ptr<const store::ClientState> client;  // of commit
+    std::shared_ptr<const store::ClientState> client;  // of commit; of snapshot: null: the store's
     std::string path;                                  // of snapshot
     store::TileId tile;                                // of read and write
     std::span<std::byte> memory;                       // of read, write, spill_out and spill_in
@@ -75,6 +76,7 @@ struct DriverFailure {
 struct Progress {
     std::uint64_t orders_done = 0;
     std::uint64_t unwritten_tiles = 0;  // of updates that were begun
+    std::uint64_t written_back = 0;  // orders of it that have ended
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;  // of single tiles
     std::uint64_t ended_copies = 0;

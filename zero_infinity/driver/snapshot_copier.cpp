@@ -17,7 +17,7 @@ SnapshotCopier::~SnapshotCopier() {
     deps_.memory.orphan();
 }
 
-void SnapshotCopier::begin(const std::string& path) {
+void SnapshotCopier::begin(const std::string& path, const store::ClientState* client) {
     PENSTOCK_CHECK(idle() && deps_.memory, "a copy to {} while another is under way, or without memory", path);
     path_ = path;
     try {
@@ -28,7 +28,7 @@ void SnapshotCopier::begin(const std::string& path) {
             throw Error(ExitCode::storage, fmt::format("the file system asks for direct I/O in units of {} bytes; keep "
                                                        "snapshots on another one",
                                                        copy->granule_bytes()));
-        copy_ = std::make_unique<store::SnapshotCopy>(*deps_.store, std::move(copy), deps_.memory.span());
+        copy_ = std::make_unique<store::SnapshotCopy>(*deps_.store, std::move(copy), deps_.memory.span(), client);
     } catch (const std::exception& error) {  // Error, or of std::filesystem
         refused_ = EndedSnapshot{.path = path, .bytes = 0, .problem = error.what()};
         if (directory_) directory_->withdraw();

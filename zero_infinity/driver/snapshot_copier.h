@@ -40,9 +40,9 @@ class SnapshotCopier {
     ~SnapshotCopier();
 
     // Begins to copy the newest committed generation into the new directory `path`; makes those above it. Polls the Io
-    // for some milliseconds. What cannot be begun has ended with a problem. REQUIRES: idle(), memory, no update and no
-    // commit under way.
-    void begin(const std::string& path);
+    // for some milliseconds. What cannot be begun has ended with a problem. `client`: of a scratch store, which has
+    // none itself; else null. REQUIRES: idle(), memory, no update and no commit under way.
+    void begin(const std::string& path, const store::ClientState* client);
     void stop() noexcept;  // the copy ends soon, with a problem
     bool idle() const noexcept { return !copy_ || copy_->finished(); }
     SnapshotProgress progress() const noexcept;

@@ -299,17 +299,8 @@ bool CoreSession::committed() {
 }
 
 void CoreSession::settle() {
-    State& s = *state_;
-    PENSTOCK_CHECK(s.stage == Stage::ready, "a commit within a pass, or after an exception");
-    PENSTOCK_CHECK(s.plan->options.durability != Durability::scratch, "nothing is committed in scratch");
-    PENSTOCK_CHECK(!s.step_within, "a commit within step {}", s.step_within->request.values.step);
-    s.check_user_keys();
-    s.perform([&] { s.finish_update(); });
-    if (s.committed) return;
-    s.perform([&] {
-        s.begin_commit(s.user);
-        s.finish_commit();
-    });
+    PENSTOCK_CHECK(state_->is_durable(), "nothing is committed in scratch");
+    state_->settle();
 }
 
 store::ClientState& CoreSession::user_state() noexcept {
@@ -317,8 +308,8 @@ store::ClientState& CoreSession::user_state() noexcept {
 }
 
 void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
-    settle();
     State& s = *state_;
+    s.settle();
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
         s.perform([&] { s.work->driver.read(tile, memory); });
     };
@@ -344,8 +335,15 @@ void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
 }
 
 void CoreSession::begin_snapshot(const std::string& path) {
-    settle();
-    state_->perform([&] { state_->work->driver.begin_snapshot(path); });
+    State& s = *state_;
+    s.settle();
+    s.perform([&] {
+        if (s.is_durable()) return s.work->driver.begin_snapshot(path);
+        s.barrier.before_write();
+        s.work->driver.write_back();
+        const store::ClientState client = s.client_with(s.user);
+        s.work->driver.begin_snapshot(path, &client);
+    });
 }
 
 SnapshotProgress CoreSession::snapshot_progress() const {

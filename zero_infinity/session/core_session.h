@@ -183,8 +183,8 @@ class CoreSession {
     // update or settle() throws Error (usage) for others, before anything has changed.
     store::ClientState& user_state() noexcept;
 
-    // Gives the newest step, which is committed first, to the sink, by names (weights/read_out.h). Takes memory for one
-    // tile outside the pool. REQUIRES: durable, no pass.
+    // Gives the newest step to the sink, by names (weights/read_out.h); it is committed first, but in scratch. Takes
+    // memory for one tile outside the pool. REQUIRES: no pass.
     void read_out(const ReadOut& what, WeightSink& sink);
 
     // Replaces values of parameters, frozen ones, too (weights/write_in.h): durable with the next commit. Memory as
@@ -192,8 +192,9 @@ class CoreSession {
     // pass.
     void write_in(const WriteIn& what, WeightSource& source);
 
-    // Copies the newest step, which is committed first, into a snapshot in the new directory `path` while training goes
-    // on. Progress, end and outcome: see Driver. REQUIRES: options.snapshots, durable, no copy is under way.
+    // Copies the newest step into a snapshot in the new directory `path` while training goes on; it is committed first,
+    // or in scratch written to the store. Progress, end and outcome: see Driver. REQUIRES: options.snapshots, no pass,
+    // no copy is under way.
     void begin_snapshot(const std::string& path);
     SnapshotProgress snapshot_progress() const;
     void finish_snapshot(const std::function<bool(const SnapshotProgress&)>& wanted);

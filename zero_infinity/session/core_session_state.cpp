@@ -192,14 +192,31 @@ void CoreSession::State::make_update_that_is_owed(std::uint32_t unit) {
     if (stage == Stage::ready && owes_update(unit)) perform([&] { finish_update(); });
 }
 
-void CoreSession::State::begin_commit(const store::ClientState& user_of_step) {
+// The newest step is whole, and durable where steps are.
+void CoreSession::State::settle() {
+    PENSTOCK_CHECK(stage == Stage::ready, "a step is to be whole within a pass, or after an exception");
+    PENSTOCK_CHECK(!step_within, "a commit within step {}", step_within->request.values.step);
+    check_user_keys();
+    perform([&] { finish_update(); });
+    if (committed || !is_durable()) return;
+    perform([&] {
+        begin_commit(user);
+        finish_commit();
+    });
+}
+
+store::ClientState CoreSession::State::client_with(const store::ClientState& user_of_step) const {
     store::ClientState client = newest;
     client.insert(user_of_step.begin(), user_of_step.end());
     client[fingerprint_key] = plan->fingerprint;
     if (!skipped_steps->empty()) client[skipped_steps_key] = skipped_steps->text();
     if (!went_on_from.empty()) client[went_on_from_key] = went_on_from;
+    return client;
+}
+
+void CoreSession::State::begin_commit(const store::ClientState& user_of_step) {
     barrier.before_write();  // what was held back in host memory is written now
-    work->driver.begin_commit(client);
+    work->driver.begin_commit(client_with(user_of_step));
 }
 
 void CoreSession::State::finish_commit() {

@@ -25,6 +25,8 @@ struct CoreSession::State {
     ~State();
     void end() noexcept;
     bool stuck();
+    bool is_durable() const noexcept { return plan->options.durability != Durability::scratch; }
+    void settle();
     void restore();
     void expect_pass(Pass pass, const PassVisits& visits);
     void check_user_keys() const;
@@ -45,6 +47,7 @@ struct CoreSession::State {
     bool finish_step(const UpdateRequest& request, double gradient_norm);
     void end_of_units();
     double norm_of_gradients();
+    store::ClientState client_with(const store::ClientState& user_of_step) const;
     void begin_commit(const store::ClientState& user_of_step);
     void finish_commit();
 

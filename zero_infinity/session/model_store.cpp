@@ -16,6 +16,15 @@ class Opening {
     Opening(const ModelStoreDeps& deps, const CoreOptions& options, const SessionEvents& events)
         : deps_(deps), options_(options), events_(events) {}
 
+    // Of a store that has a generation a copy is of that one, and not of the newest step.
+    void check_snapshots() const {
+        if (!durable() && options_.snapshots && deps_.open->committed())
+            throw Error(ExitCode::usage,
+                        fmt::format("{}: nothing is committed (scratch), and {} has a committed store: a snapshot "
+                                    "would be of what was committed before; use a new directory, or commit steps",
+                                    options_.names.snapshots, deps_.open->directory().path()));
+    }
+
     ModelStore resume() const {
         const std::string& path = deps_.open->directory().path();
         // Looked at before the store is opened: a run that may not go on must not first wait for the verification.
@@ -168,6 +177,7 @@ class Opening {
 ModelStore open_model_store(const ModelStoreDeps& deps, const CoreOptions& options,
                             const store::ClientState& initial_client, const SessionEvents& events) {
     const Opening opening(deps, options, events);
+    opening.check_snapshots();
     if (!options.resume_from.empty()) return opening.resume_from_snapshot();
     if (deps.open->committed()) return opening.resume();
     return opening.initialise_new(initial_client);

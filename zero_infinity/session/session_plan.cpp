@@ -102,8 +102,6 @@ CoreOptions checked(CoreOptions given) {
     if (options.staging_tiles == 0)
         refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
-    if (options.snapshots && options.durability == Durability::scratch)
-        refuse(fmt::format("{}: a scratch run commits nothing that could be kept", options.names.snapshots));
     if (options.fill_host_budget && options.update_order == UpdateOrder::speculative)
         refuse(fmt::format("{}: an update that may be made again needs all units on NVMe", options.names.fill));
     if (options.fill_host_budget && options.host_budget_bytes == planned_host_budget)

@@ -367,19 +367,23 @@ TEST_F(SessionApiTest, AStepWithWrongArgumentsIsRefusedByName) {
     EXPECT_OK(caller.update(1));
 }
 
-TEST_F(SessionApiTest, AScratchSessionSaysSo) {
+TEST_F(SessionApiTest, AScratchSessionCommitsNothingAndIsReadAndCopied) {
     SessionCaller caller(path());
     caller.options.scratch = 1;
-    caller.options.snapshots = 0;
     ASSERT_OK(caller.open());
     caller.backward(1);
     ASSERT_OK(caller.update(1));
     EXPECT_EQ(caller.report.committed, 0);
     EXPECT_EQ(penstock_session_settle(caller.session, &caller.error), PENSTOCK_USAGE);
-    EXPECT_EQ(penstock_session_begin_snapshot(caller.session, "x", &caller.error), PENSTOCK_USAGE);
-    std::vector<float> values(7000);
-    EXPECT_EQ(penstock_session_read(caller.session, 0, 0, PENSTOCK_WEIGHT, values.data(), 28000, &caller.error),
-              PENSTOCK_USAGE);
+    const std::vector<float> newest = caller.read(0, 0);
+    EXPECT_NE(newest[5], 5 / 64.0F);
+    const std::string kept = parent_ / "kept";
+    EXPECT_OK(penstock_session_begin_snapshot(caller.session, kept.c_str(), &caller.error));
+    EXPECT_OK(penstock_session_finish_snapshot(caller.session, &caller.error));
+    SessionCaller other(parent_ / "other");
+    other.options.resume_from = kept.c_str();
+    ASSERT_OK(other.open());
+    EXPECT_EQ(other.read(0, 0), newest);
 }
 
 // Whose threads are not there: it would wait for ever.

@@ -254,6 +254,54 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& instance) {
     return "setting_" + std::to_string(instance.index);
 }
 
+// Nothing of a scratch session is committed; it is read, and copied while it goes on, all the same.
+TEST_P(CoreSessionTest, AScratchSessionIsReadAndCopiedAsItIs) {
+    Setting setting = GetParam();
+    setting.durability = zero::Durability::scratch;
+    setting.snapshots = true;
+    PlainLoop plain(units());
+    const std::string kept = parent_ / "kept";
+    std::map<PlainLoop::Id, PlainLoop::Parameter> copied;
+    {
+        Client client(path(), setting);
+        for (std::uint64_t step = 1; step <= 4; ++step) {
+            plain_pass(client, plain, step);
+            client.update(step);
+            plain.update(step, 1);
+            if (step != 2) continue;
+            client.session().begin_snapshot(kept);  // whose tiles the next steps overwrite
+            copied = plain.parameters();
+        }
+        client.session().finish_snapshot([](const zero::SnapshotProgress&) { return true; });
+        for (const zero::EndedSnapshot& ended : client.session().take_snapshots())
+            EXPECT_FALSE(ended.problem) << *ended.problem;
+        EXPECT_TRUE(client.state() == plain.parameters());
+        client.session().begin_snapshot(kept + "2");  // of what was read
+        client.session().finish_snapshot([](const zero::SnapshotProgress&) { return true; });
+        EXPECT_FALSE(client.session().committed());
+    }
+    setting.resume_from = kept;
+    Client again(path(), setting);  // another scratch one
+    EXPECT_EQ(again.steps(), 2);
+    EXPECT_TRUE(again.state() == copied);
+    setting.resume_from = kept + "2";
+    setting.durability = {};
+    Client durable(path() + "2", setting);
+    EXPECT_EQ(durable.steps(), 4);
+    EXPECT_TRUE(durable.state() == plain.parameters());
+}
+
+TEST_P(CoreSessionTest, AScratchSessionOverACommittedStoreHasNoSnapshots) {
+    Setting setting = GetParam();
+    { Client client(path(), setting); }
+    setting.durability = zero::Durability::scratch;
+    { Client client(path(), setting); }
+    setting.snapshots = true;
+    const std::string text = refusal_of(ExitCode::usage, [&] { Client client(path(), setting); });
+    EXPECT_NE(text.find("has a committed store: a snapshot would be of what was committed before"), std::string::npos)
+        << text;
+}
+
 INSTANTIATE_TEST_SUITE_P(Settings, CoreSessionTest,
                          ::testing::ValuesIn(in_each_order({Setting{}, Setting{.depth = 0},
                                                             Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
