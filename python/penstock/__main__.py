@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .command import config_show, plan, program
+from .command import config_show, deepspeed_name, plan, program
 from .errors import FitError, PenstockError, StorageError
 
 
@@ -19,6 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m penstock", description=described, epilog=codes)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     config_show.add(verbs)
+    deepspeed_name.add(verbs)
     plan.add(verbs)
     program.add(verbs)
     try:

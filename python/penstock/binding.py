@@ -81,6 +81,7 @@ class Binding:
         self._structure = structure_of(model)
         self.tell: Callable[[str], None] = lambda _: None  # set by the engine
         self._beside: list[tuple[str, nn.Parameter]] = []  # frozen ones that were added since, in torch's memory
+        self.engine: Callable[[], Any] = lambda: None  # whose it is
         self._without_states = [each for each in self.places if not self.learns(each)]
 
     # Memory.
@@ -294,11 +295,12 @@ class Binding:
         with torch.inference_mode(False):  # else its changes in place would not be counted
             return self.core.read(*self.places[parameter], what).view(parameter.shape)
 
-    def write(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
-        """Its weight becomes these values, if they differ in bits: else a master would lose its lower ones."""
+    def write(self, parameter: nn.Parameter, values: torch.Tensor, what: What = "weight") -> None:
+        """It becomes these values, if they differ in bits: else a master would lose its lower ones by its weight."""
         self.check_no_step(parameter, "changed")
-        if not same_bits(self.read(parameter), values.to("cpu", parameter.dtype)):
-            self.core.write(*self.places[parameter], "weight", values.detach().reshape(-1))
+        present = self.read(parameter, what)
+        if not same_bits(present, values.detach().to("cpu", present.dtype)):
+            self.core.write(*self.places[parameter], what, values.detach().reshape(-1))
             self.written(parameter)
 
     def written(self, parameter: nn.Parameter) -> None:

@@ -74,6 +74,7 @@ def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted)
     engine.optimizer.gone_back(int(state["optimizer"]["penstock"]["updates"]))
     engine.optimizer.load_state_dict(state["optimizer"])
     engine.micro_steps = engine.counted_from = state["micro_steps"]
+    engine.optimizer.skipped = state.get("skipped_steps", 0)  # an older version counted none
     if engine.scheduler is not None and state["scheduler"] is not None and wanted.scheduler:
         engine.scheduler.load(state["scheduler"])
     if state["loss_scale"] and engine.optimizer.loss_scale is not None:
@@ -91,7 +92,7 @@ def committed_state(engine: Engine) -> dict[str, str]:
     state = {"micro_steps": str(engine.micro_steps), random_states.KEY: random_states.taken(),
              **engine.script.committed()}
     if engine.optimizer.loss_scale is not None:
-        state["loss_scale"] = engine.optimizer.loss_scale.encode()
+        state.update(loss_scale=engine.optimizer.loss_scale.encode(), skipped_steps=str(engine.optimizer.skipped))
     if engine.loader is not None:
         state["loader"] = engine.loader.position()
     if engine.scheduler is not None:
@@ -104,6 +105,7 @@ def take_committed_state(engine: Engine, state: Mapping[str, str]) -> None:
     """The engine goes on from a step that was committed."""
     engine.optimizer.updates = int(state.get("updates", 0))
     engine.micro_steps = engine.counted_from = int(state.get("micro_steps", 0))
+    engine.optimizer.skipped = int(state.get("skipped_steps", 0))
     if "loss_scale" in state and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
         engine.optimizer.loss_scale.after(overflow=False)  # what was committed was a step
@@ -139,8 +141,7 @@ def _tag(given: Any, directory: Path) -> str:
 
 def _state(engine: Engine) -> dict[str, Any]:
     """As it was at the last update: micro-batches since then are none of the snapshot's."""
-    whole = (engine.micro_steps - engine.counted_from) // engine.settings.accumulation * engine.settings.accumulation
-    return {"micro_steps": engine.counted_from + whole,
+    return {"micro_steps": engine.counted_from, "skipped_steps": engine.optimizer.skipped,
             "scheduler": engine.scheduler.state() if engine.scheduler is not None else None,
             "loss_scale": engine.optimizer.loss_scale.encode() if engine.optimizer.loss_scale else "",
             "optimizer": engine.optimizer.groups_state(), "buffers": buffers.persistent(engine.module)}

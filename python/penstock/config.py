@@ -100,13 +100,13 @@ class Config:
 
 
 def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: Resolve = config_library.resolve,
-                own: Sequence[str] = ()) -> Config:
+                own: Sequence[str] = (), else_: str = "say penstock.initialize(known={{{}}})") -> Config:
     """A dictionary or a file of JSON. `known`: values for keys that it leaves to "auto"; `own`: sections ("optimizer",
     "scheduler") that the caller brings itself. All that is wrong is one UsageError, and so is an "auto" of what decides
-    numbers that nobody knows."""
+    numbers that nobody knows; `else_`: what to do but write them."""
     text, name = _text(given)
     resolved = resolve(text, name, known, own)
-    wrong = [*resolved["wrong"], *_unknown(resolved["missing"])]
+    wrong = [*resolved["wrong"], *_unknown(resolved["missing"], else_)]
     if wrong:
         lines = wrong if len(wrong) == 1 else [f"{len(wrong)} things are wrong:", *wrong]
         raise UsageError(f"{name}: " + "\n  ".join(lines))
@@ -116,12 +116,12 @@ def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: R
                   _store(values, directories) if directories else None, resolved)
 
 
-def _unknown(missing: Sequence[str]) -> list[str]:
+def _unknown(missing: Sequence[str], else_: str) -> list[str]:
     if not missing:
         return []
     example = ", ".join(f'"{key}": ...' for key in missing)
-    return [f"\"auto\" is no number, and nobody knows one for {', '.join(missing)}: write it there, or say "
-            f"penstock.initialize(known={{{example}}})"]
+    return [f"\"auto\" is no number, and nobody knows one for {', '.join(missing)}: write it there, or "
+            f"{else_.format(example)}"]
 
 
 def _text(given: Given) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from .activations import Activations
 from .binding import Binding
 from .copies import Copies
 from .core import Core, PassKind, UpdateReport, Visit, What
-from .deepspeed import DeepSpeedsCalls
+from .deepspeed_calls import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
 from .going_on import Script
@@ -41,6 +42,8 @@ class Engine(DeepSpeedsCalls):
     optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
     does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
 
+    optimizer_class: type[Optimizer] = Optimizer
+
     def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped | None, settings: Settings,
                  forward: Sequence[Visit] = (), progress: Progress | None = None) -> None:
         super().__init__()
@@ -55,7 +58,9 @@ class Engine(DeepSpeedsCalls):
         self.binding.gradients.came = self.visits.gradient_came
         self.binding.also_check = self.outside.check
         self._state = ModelState(model, self.binding, self.visits)
-        self.optimizer = NothingToTrain() if mapped is None else Optimizer(mapped, core, self.visits, self.binding)
+        self.binding.engine = weakref.ref(self)
+        self.optimizer = NothingToTrain() if mapped is None else self.optimizer_class(
+            mapped, core, self.visits, self.binding)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
         self.optimizer.client_state = self._client_state
         self.kept_buffers = buffers.Buffers(model)
@@ -65,7 +70,8 @@ class Engine(DeepSpeedsCalls):
         self.loader: Loader | None = None
         self.given: Any = None  # what a core reads weights from again and again; it is kept here
         self.micro_steps = 0
-        self.counted_from = 0  # a step has so many micro-batches from here on
+        self.counted_from = 0  # micro_steps, at the newest update
+        self._boundary: bool | None = None  # what the program says of the next step(); None: it is counted
         self.progress = progress or Progress(settings.steps_per_print)
         self.activations = Activations(
             settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
@@ -125,7 +131,12 @@ class Engine(DeepSpeedsCalls):
         scaled = loss / self.settings.accumulation if scale_wrt_gas and self.settings.accumulation > 1 else loss
         if self.optimizer.loss_scale is not None:
             scaled = scaled.float() * self.optimizer.loss_scale.value
-        scaled.backward(retain_graph=retain_graph)
+        gradients = self.binding.gradients
+        before, gradients.scales = gradients.scales, True
+        try:
+            scaled.backward(retain_graph=retain_graph)
+        finally:
+            gradients.scales = before
         self.progress.loss(loss)
         return loss
 
@@ -148,8 +159,9 @@ class Engine(DeepSpeedsCalls):
     def _step(self) -> None:
         self._check_trains()
         self.visits.check_there()
+        updates = self.is_gradient_accumulation_boundary()
         self.micro_steps += 1
-        if (self.micro_steps - self.counted_from) % self.settings.accumulation != 0:
+        if not updates:
             return
         try:
             if not self.binding.gradients.fed:
@@ -160,12 +172,21 @@ class Engine(DeepSpeedsCalls):
         except UsageError:  # nothing has changed
             self.micro_steps -= 1
             raise
+        self.counted_from = self.micro_steps
         if self.scheduler is not None and report.updated:
             self.scheduler.take_turn()
 
     def is_gradient_accumulation_boundary(self) -> bool:
         """Whether the next step() updates."""
+        if self._boundary is not None:
+            return self._boundary
         return (self.micro_steps + 1 - self.counted_from) % self.settings.accumulation == 0
+
+    def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
+        """Whether step() updates is what the program says, call by call, until it says None: then micro-batches are
+        counted again, from the newest update on. The loss is divided by gradient_accumulation_steps as ever. REQUIRES:
+        said before the backward whose gradients the update takes, where units are updated within backward."""
+        self._boundary = is_boundary
 
     def gradient_accumulation_steps(self) -> int:
         """Micro-batches of one update."""
@@ -181,8 +202,14 @@ class Engine(DeepSpeedsCalls):
         return self.optimizer.updates
 
     def get_global_grad_norm(self) -> float | None:
-        """Of the last step, before clipping; None where nothing was clipped."""
-        return None if self.optimizer.report is None else self.optimizer.report.gradient_norm
+        """Of the last step that updated, before clipping; None where nothing was clipped, and before the first."""
+        return self.optimizer.norm
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps in fp16 whose gradients overflowed, over all lives of this model: they updated nothing, and none of
+        them is one of global_steps."""
+        return self.optimizer.skipped
 
     def get_lr(self) -> list[float]:
         """Of each group, for the next update."""
@@ -195,13 +222,14 @@ class Engine(DeepSpeedsCalls):
         self.visits.end()
         return self.binding.read(parameter, what)
 
-    def set_weight(self, name: str, values: torch.Tensor) -> None:
-        """Replaces weight and master; durable with the next commit."""
+    def set_weight(self, name: str, values: torch.Tensor, what: What = "weight") -> None:
+        """Replaces weight and master: "weight" where the weight's bits differ, "master" where the master's do, which the
+        weight is then a rounding of; or a moment. Durable with the next commit."""
         parameter = self._named(name)
         if values.shape != parameter.shape:
             raise UsageError(f"'{name}' has shape {tuple(parameter.shape)}, not {tuple(values.shape)}")
         self.visits.end()
-        self.binding.write(parameter, values)
+        self.binding.write(parameter, values, what)
 
     def named_weights(self, what: What = "weight") -> Iterator[tuple[str, torch.Tensor]]:
         """All of them, one at a time in memory."""

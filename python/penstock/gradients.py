@@ -43,6 +43,8 @@ class Gradients:
         self.steps_alone = False  # the last update was optimizer.step(), which in torch leaves gradients as they are
         self.spoiled: str | None = None  # why the step that was begun cannot be made
         self.came: Callable[[], None] = lambda: None  # told of each gradient; set by the engine
+        self.scales = False  # the engine's own backward runs, which divides and scales the loss
+        self.unscaled = False  # of those that are there one has come by another backward
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self._task, self._nested = -1, False  # the newest backward that gave a gradient, and whether it was in another
         self._within: dict[int, set[int]] = {}  # by unit: the backwards within another that gave gradients
@@ -86,6 +88,7 @@ class Gradients:
 
     def taken(self) -> None:
         """By a step, whatever came of it."""
+        self.unscaled = False
         self._had |= self.fed
         kept = self._assigned if self.steps_alone else {}
         self._assigned = {place: Assigned(each.tensor, changed=True) for place, each in kept.items() if each.is_held()}
@@ -220,6 +223,7 @@ class Gradients:
         if gradient is not None:
             place = parameter.penstock_place  # type: ignore[attr-defined]
             self.came()
+            self.unscaled = not self.scales or self.unscaled and bool(self.fed)
             if gradient.requires_grad:
                 raise UsageError(f"backward(create_graph=True): the gradient that came to '{self._name(parameter)}' has a graph, "
                                  "which its `grad` cannot have. Gradients that are differentiated again are given by "

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, deepspeed, forwards, processes, update_order
+from . import buffers, deepspeed_calls, forwards, processes, update_order
 from .config import Config, read_config
 from .core import BF16_ADDENDS, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
 from .engine import Engine
@@ -44,7 +44,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                collate_fn: Callable[[list[Any]], Any] | None = None, args: Any = None,
                config_params: Mapping[str, Any] | str | os.PathLike[str] | None = None, mpu: Any = None,
                mesh_param: Any = None, dist_init_required: bool | None = None, distributed_port: int | None = None,
-               restore_random: bool = True, trainable: Sequence[str] = ()) -> Initialized:
+               restore_random: bool = True, trainable: Sequence[str] = (), engine_class: type[Engine] = Engine
+               ) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
     the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's. A model of
     which no parameter requires a gradient is opened for forwards alone, see forwards.py, and its optimizer is None.
@@ -60,10 +61,11 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     its loader goes on where a resumed training does (loader.py). Those from `args` to `distributed_port` are
     DeepSpeed's: `args` may name the configuration, as args.deepspeed_config, and the others are nothing in one
     process. `trainable`: patterns of parameters' names that may become trainable later, by requires_grad_(); they have
-    optimizer states and begin as they are, frozen or not."""
+    optimizer states and begin as they are, frozen or not. `engine_class`: what is made, penstock.Engine or a class of
+    it."""
     processes.check(ranks)
-    deepspeed.check_arguments(mpu, mesh_param, dist_init_required)
-    config = deepspeed.config_of(config, config_params, args)
+    deepspeed_calls.check_arguments(mpu, mesh_param, dist_init_required)
+    config = deepspeed_calls.config_of(config, config_params, args)
     read, settings = read_configuration(config, known, settings, optimizer, lr_scheduler)
     given_scheduler, lr_scheduler = lr_scheduler, lr_scheduler or (read.scheduler if read else None)
     if read is not None:
@@ -83,7 +85,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                                  "would be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
                                  "requires_grad_() before, or say what is trained later: "
                                  "penstock.initialize(trainable=[...])")
-        engine = open_for_forwards(model, store, core, units, resident, weights, settings)
+        engine = open_for_forwards(model, store, core, units, resident, weights, settings, engine_class)
         return engine, None, loader, None
     mapped = mapped_optimizer(optimizer, model_parameters, model,
                               (read.optimizer if read else None) or torch.optim.AdamW, later)
@@ -103,7 +105,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     if incoming is not None:
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
-    engine = Engine(model, cut, opened, mapped, settings, spec.inference, progress)
+    engine = engine_class(model, cut, opened, mapped, settings, spec.inference, progress)
     try:
         scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
@@ -119,7 +121,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
 
 def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
                       units: Sequence[str], resident: Sequence[str], weights: str | os.PathLike[str] | None,
-                      settings: Settings) -> Engine:
+                      settings: Settings, engine_class: type[Engine] = Engine) -> Engine:
     """See forwards.py."""
     found = forwards.find(store, core, weights is not None)
     cut = units_of(model, units, resident)
@@ -142,7 +144,7 @@ def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | 
     if incoming is not None:
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
-    engine = Engine(model, cut, opened, None, settings, spec.inference, progress)
+    engine = engine_class(model, cut, opened, None, settings, spec.inference, progress)
     engine.given = given
     engine.optimizer.updates = found.step
     if spec.extra is not None:

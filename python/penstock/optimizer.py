@@ -35,12 +35,15 @@ class Optimizer(torch.optim.Optimizer):
         # The very groups of the user's optimizer, so that a scheduler that was made for it goes on to work.
         self.param_groups = mapped.groups
         vars(self).update(mapped.hooks)
+        self._given_optimizer = mapped.given
         self._given = [(id(group), [*group["params"]]) for group in mapped.groups]
         self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
         self._state = OptimizerState(mapped.kind.name, mapped.groups, binding, visits)
         self._state.updates = lambda: self.updates
         self.updates = 0
+        self.skipped = 0  # steps that overflowed
         self.report: UpdateReport | None = None
+        self.norm: float | None = None  # of the newest one that updated
         self.clip = 0.0
         self.clipped_in_a_row = A_RUN_OF_CLIPS  # of the newest steps; a training begins as if in a run
         self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
@@ -117,11 +120,16 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.check()
         if self._binding.gradients.spoiled is not None:
             raise UsageError(self._binding.gradients.spoiled)
+        if self.loss_scale is not None and self._binding.gradients.unscaled:
+            raise UsageError("in fp16 gradients have come by loss.backward(), which scales no loss, and would be divided by "
+                             f"the loss scale, {self.loss_scale.value:g}: say engine.backward(loss)")
         self._binding.gradients.settle()
         self._binding.gradients.addends.check(self._binding.gradients.fed)
         self._binding.gradients.add_zeros()
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
+        if self._given_optimizer is not None:
+            self._given_optimizer._opt_called = True  # type: ignore[attr-defined]
         try:
             self.report = self._core.update(replace(
                 self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
@@ -132,9 +140,11 @@ class Optimizer(torch.optim.Optimizer):
         if self.report.updated:
             clipped = self.clip > 0 and is_clipped(self.report.gradient_norm or 0, self.clip)
             self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
-            self.updates = step
+            self.updates, self.norm = step, self.report.gradient_norm
             self._binding.updated()
             self._state.after_update()
+        else:
+            self.skipped += 1
         self._binding.gradients.taken()
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
@@ -227,7 +237,7 @@ class NothingToTrain(Optimizer):
         self._ready = False
         self.param_groups, self.defaults = [], {}
         self._state: Any = {}
-        self.updates, self.report, self.loss_scale = 0, None, None
+        self.updates, self.skipped, self.report, self.norm, self.loss_scale = 0, 0, None, None, None
         self.client_state, self.extra, self.told = dict, lambda: None, lambda _: None
 
     def begin(self) -> bool:

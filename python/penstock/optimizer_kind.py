@@ -62,6 +62,7 @@ class Mapped:
     kind: Kind
     groups: list[dict[str, Any]]
     defaults: dict[str, Any]
+    given: torch.optim.Optimizer | None = None  # itself: schedulers that were made of it ask it whether it was stepped
     hooks: Mapping[str, Any] = field(default_factory=dict)  # that were registered on the optimizer that was given
 
     def group_of(self) -> dict[nn.Parameter, int]:
@@ -90,7 +91,8 @@ def map_optimizer(optimizer: torch.optim.Optimizer) -> Mapped:
     kind = _kind_of(optimizer)
     if kind is None:
         raise OptimizerError(f"{type(optimizer).__module__}.{of} cannot be mapped to an optimizer of the store; there "
-                             "are torch.optim.AdamW, Adam, SGD, Adagrad, and classes named Lion")
+                             "are torch.optim.AdamW, Adam, SGD, Adagrad, classes named Lion, and those that say by "
+                             f"'penstock_kind' which of {some(KINDS)} they are")
     for group in optimizer.param_groups:
         kind.check(group, of)
     if len({group.get("initial_accumulator_value", 0.0) for group in optimizer.param_groups}) > 1:
@@ -101,7 +103,7 @@ def map_optimizer(optimizer: torch.optim.Optimizer) -> Mapped:
     if "step" in vars(optimizer) and not hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         raise OptimizerError(f"step() of this {of} was replaced: nobody would call that. Put it in the place of the step() of the "
                              "optimizer that penstock.initialize() gives")
-    return Mapped(kind, optimizer.param_groups, dict(optimizer.defaults),
+    return Mapped(kind, optimizer.param_groups, dict(optimizer.defaults), optimizer,
                   {key: value for key, value in vars(optimizer).items() if key in HOOKS})
 
 
@@ -141,9 +143,13 @@ def check_cover(model: nn.Module, mapped: Mapped, later: Set[nn.Parameter] = fro
 
 
 def _kind_of(optimizer: torch.optim.Optimizer) -> Kind | None:
+    """An optimizer may say itself which one it is, `penstock_kind`: then its groups have the options of that one."""
+    said = getattr(optimizer, "penstock_kind", None)
+    if said is not None and said not in KINDS:
+        raise OptimizerError(f"{type(optimizer).__name__}.penstock_kind is {said!r}: there are {some(KINDS)}")
     exact = {torch.optim.AdamW: "adamw", torch.optim.Adam: "adam", torch.optim.SGD: "sgd",
              torch.optim.Adagrad: "adagrad"}
-    name = exact.get(type(optimizer))
+    name = said or exact.get(type(optimizer))
     if name is None and type(optimizer).__name__ == "Lion":
         name = "lion"
     if name == "adam" and any(group.get("decoupled_weight_decay") for group in optimizer.param_groups):

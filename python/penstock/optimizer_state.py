@@ -177,10 +177,7 @@ class ParameterState(MutableMapping[str, Any]):
         if not isinstance(value, torch.Tensor) or value.shape != self._parameter.shape:
             raise OptimizerError(f"{what} of '{self._name}' is a tensor of shape {tuple(self._parameter.shape)}")
         self._state.visits.end()
-        present = binding.read(self._parameter, what)
-        if not torch.equal(present, value.detach().to(present)):
-            binding.core.write(*binding.places[self._parameter], what, value.detach().reshape(-1).float())
-            binding.written(self._parameter)
+        binding.write(self._parameter, value, what)
 
     def _whole(self) -> Iterator[tuple[str, Any]]:
         for key in self._stored():

@@ -49,6 +49,9 @@ class Keeper(Protocol):
     def let_go(self, but: Iterable[Managed]) -> None:
         """What was brought between passes, and nobody reads any more, goes again; without `but` all of it."""
 
+    def engine(self) -> Any:
+        """Whose parameter it is, as long as there is one."""
+
     def hand_out(self, parameter: Managed) -> None:
         """The program takes its memory."""
 

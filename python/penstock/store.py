@@ -20,11 +20,14 @@ ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, byt
 
 @dataclass(frozen=True)
 class Store(Said):
-    """Directories on local drives, one per drive, and how much memory may be used. Two engines never share one.
+    """Directories on local drives, one per drive, and how much memory may be used. Two engines never share one that is
+    kept.
 
     A directory that is empty becomes a new store, with the model's weights as they are; one that holds this model is
     gone on from. `host_budget_bytes` is the limit of the pinned pool, 0: what `prefetch_depth` visits ahead take.
-    `commit_steps`: a kill loses at most so many steps. `update_order`, to the same bits: "deferred" updates each unit
+    `keep` False: a store for one run, in a place that several may share. No step is committed, which writes less and
+    takes half the room; its files have no names, and go with the engine, or with its process, however that ends. What is
+    to outlive it is a checkpoint, or exported. `commit_steps`: a kill loses at most so many steps. `update_order`, to the same bits: "deferred" updates each unit
     as the next step first needs it, while states of the next ones are read, and a kill loses the newest finished step,
     too; "in_backward" each as soon as backward has left it, of steps that clip nothing, by the last backward before the
     step (gradient_accumulation_steps says which it is); "speculative" clips, too, with commit_steps 1 and all on NVMe:
@@ -51,6 +54,7 @@ class Store(Said):
     job: str = "penstock"
     resume_from: str | os.PathLike[str] | None = None  # a snapshot
     go_back: bool = False
+    keep: bool = True
     host_budget_bytes: int = 0
     prefetch_depth: int = 2
     staging_tiles: int = 4

@@ -5,11 +5,13 @@ The rules, in this order:
 2. Of the rest, a module with parameters of its own and no unit beneath it is a unit with all that is beneath it.
 3. The parameters of a module with units beneath it belong to a unit without a module, which is resident.
 A parameter belongs to the first unit that has it; later ones borrow it (ties).
+Parameters that are resident while their unit is not belong to a unit without a module beside it, UNIT:resident, of which
+it borrows them.
 """
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -46,13 +48,16 @@ class Unit:
 
 def units_of(model: nn.Module, chosen: Sequence[str] = (), resident: Sequence[str] = ()) -> list[Unit]:
     """`chosen`: names or classes (their names) of modules that are units whatever the rules say; an item of a list that
-    has such a module beneath it is cut further. `resident`: patterns of units, or of parameters, that stay in
-    memory."""
+    has such a module beneath it is cut further. `resident`: patterns of units, or of parameters as in
+    model.named_parameters(), that stay in memory: these alone."""
     modules = dict(model.named_modules(remove_duplicate=True))
     wanted = {name for pattern in chosen for name in _matching(pattern, modules)}
     cut = list(_cut(model, "", wanted))
     units = _owners(cut)
-    _choose_resident(units, resident)
+    if resident:
+        apart = _resident_parameters(units, model, resident)
+        units = _owners(cut, apart)
+        _choose_resident(units, apart)
     _check_whole(model, units)
     return units
 
@@ -119,7 +124,8 @@ def _own_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return own
 
 
-def _owners(cut: list[tuple[str, nn.Module, bool]]) -> list[Unit]:
+def _owners(cut: list[tuple[str, nn.Module, bool]], apart: Set[nn.Parameter] = frozenset()) -> list[Unit]:
+    """`apart`: parameters that are not with others."""
     units: list[Unit] = []
     places: dict[nn.Parameter, tuple[int, int]] = {}
     seen: set[nn.Module] = set()
@@ -130,27 +136,45 @@ def _owners(cut: list[tuple[str, nn.Module, bool]]) -> list[Unit]:
         seen.add(module)
         unit = Unit(name or "model", module if whole else None, resident=not whole)
         named = list(module.named_parameters()) if whole else _own_parameters(module)
-        for key, parameter in named:
-            if parameter not in places:
-                places[parameter] = (count, len(unit.own))
-                unit.own.append((key, parameter))
-            unit.bound.append(Bound(parameter, *places[parameter]))
-        if unit.own:
-            unit.index = count
-            count += 1
+        own = [(key, each) for key, each in named if each not in places]
+        beside = [each for each in own if each[1] in apart]
+        if 0 < len(beside) < len(own):
+            own = [each for each in own if each[1] not in apart]
+            units.append(Unit(f"{unit.name}:resident", None, own=beside))
+            count += _number(units[-1], count, places)
+        unit.own = own
+        count += _number(unit, count, places)
+        unit.bound = [Bound(parameter, *places[parameter]) for _, parameter in named]
         units.append(unit)
     return units
 
 
-def _choose_resident(units: list[Unit], patterns: Sequence[str]) -> None:
+def _number(unit: Unit, index: int, places: dict[nn.Parameter, tuple[int, int]]) -> int:
+    """It is the core's unit of that number, if it has parameters: so many units."""
+    if not unit.own:
+        return 0
+    unit.index = index
+    places.update((parameter, (index, at)) for at, (_, parameter) in enumerate(unit.own))
+    unit.bound = [Bound(parameter, index, at) for at, (_, parameter) in enumerate(unit.own)]
+    return 1
+
+
+def _resident_parameters(units: list[Unit], model: nn.Module, patterns: Sequence[str]) -> Set[nn.Parameter]:
+    names = list(model.named_parameters(remove_duplicate=False))
+    resident: set[nn.Parameter] = set()
     for pattern in patterns:
-        found = [unit for unit in units if unit.own and (fnmatch.fnmatchcase(unit.name, pattern) or any(
-            fnmatch.fnmatchcase(f"{unit.name}.{key}", pattern) for key, _ in unit.own))]
+        found = {each for unit in units if fnmatch.fnmatchcase(unit.name, pattern) for _, each in unit.own}
+        found.update(each for name, each in names if fnmatch.fnmatchcase(name, pattern))
         if not found:
             raise UsageError(f"resident: no unit or parameter is named '{pattern}'; "
                              f"the units are {some(unit.name for unit in units if unit.own)}")
-        for unit in found:
-            unit.resident = True
+        resident |= found
+    return resident
+
+
+def _choose_resident(units: list[Unit], parameters: Set[nn.Parameter]) -> None:
+    for unit in units:
+        unit.resident = unit.resident or bool(unit.own) and all(each in parameters for _, each in unit.own)
 
 
 def _check_whole(model: nn.Module, units: list[Unit]) -> None:

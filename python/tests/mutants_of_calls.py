@@ -38,7 +38,7 @@ CALLS = [
     Mutant("the order of values is not looked at", "bits.py", "        return zlib.crc32(values.detach()", "        return int(values.double().nansum()) or zlib.crc32(values.detach()",
            "test_recompute_exact.py::test_the_same_values_in_another_order_are_other_values"),
     Mutant("buffers that change without a count change twice", "surroundings.py", "now = around.contents(copies=True)",
-           "now = around.contents()", "test_recompute_exact.py::test_buffers_that_change_without_a_count_change_once"),
+           "now = around.contents()", "test_recompute_exact.py::test_they_change_once_too_where_nobody_looks_for_it_any_more"),
     Mutant("changes that nothing counts are not looked for", "kept_call.py", "bits=unit.finished < FIRST", "bits=False",
            "test_recompute_exact.py::test_a_buffer_that_the_gradient_alone_reads_is_put_back_though_nothing_counts_its_changes"),
     Mutant("a backward within a forward comes twice", "visits.py", '            each.never("a backward runs within it")\n',

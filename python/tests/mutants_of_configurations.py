@@ -2,7 +2,7 @@
 from mutant import Mutant
 
 CONFIGURATIONS = [
-    Mutant("a number that nobody knows is guessed", "config.py", ', *_unknown(resolved["missing"])]', "]",
+    Mutant("a number that nobody knows is guessed", "config.py", ', *_unknown(resolved["missing"], else_)]', "]",
            "test_config.py::test_an_auto_that_decides_numbers_is_not_guessed"),
     Mutant("what a configuration is read as goes untold", "initialize.py", "    _tell(read.note(store))", "    pass",
            "test_config.py::test_what_is_not_as_it_is_written_is_told_once_and_in_one_line"),
@@ -48,7 +48,7 @@ CONFIGURATIONS = [
            '"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")', "test_processes.py::test_an_allocation_of_slurms_is_no_process"),
     Mutant("a loss is divided that was divided", "engine.py", "if scale_wrt_gas and", "if",
            "test_deepspeed_calls.py::test_a_loss_may_be_left_as_it_is"),
-    Mutant("one of two configurations is taken", "deepspeed.py", "if any(not _same(first, each) for each in others):",
+    Mutant("one of two configurations is taken", "deepspeed_calls.py", "if any(not _same(first, each) for each in others):",
            "if False:", "test_deepspeed_calls.py::test_the_configuration_comes_by_any_of_its_three_names"),
     Mutant("a text names an argument that there is not", "processes.py",
            "Start one; or say penstock.initialize(ranks=False)", "Start one; or say penstock.initialize(rank=False)",

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -167,5 +168,6 @@ def life(folder: Path, scheduler: str, order: str | None, accumulation: int, ste
             losses += losses_of(engine, engine.global_steps + 1, scheduler == "plateau", note)
             file.write(f"{engine.global_steps} {losses[-1].hex()}\n")
             file.flush()
-    torch.save({name: each.clone() for name, each in end_of(engine).items()}, folder / "end.pt")
+    torch.save({name: each.clone() for name, each in end_of(engine).items()}, folder / "end.new")
+    os.replace(folder / "end.new", folder / "end.pt")  # a kill leaves it whole, or none
     engine.close()

@@ -16,7 +16,7 @@ from penstock.config import read_config
 from penstock.loss_scale import LossScale
 from penstock.merged import SETTINGS_KEYS, STORE_KEYS
 
-ALONE = {"directories", "resume_from", "go_back", "snapshots", "trace", "trace_steps", "progress", "said"}
+ALONE = {"directories", "resume_from", "go_back", "keep", "snapshots", "trace", "trace_steps", "progress", "said"}
 
 
 def nested(key, value):

@@ -128,3 +128,63 @@ def test_a_call_that_there_is_not_is_named(call, text):
         getattr(engine, call)(iter([]))
     with pytest.raises(AttributeError, match="nonsense"):
         engine.nonsense()
+
+
+def trained_in_steps_of_two(tell_boundary):
+    """Two micro-batches a step; as Accelerate does, step() is called behind the second alone where that is told."""
+    engine = open_engine(config=CONFIG)[0]
+    for micro in range(4):
+        last = micro % 2 == 1
+        if tell_boundary:
+            engine.set_gradient_accumulation_boundary(last)
+            assert engine.is_gradient_accumulation_boundary() == last
+        engine.backward(small.loss(engine, small.ids(micro)))
+        if last or not tell_boundary:
+            engine.step()
+    return engine
+
+
+def test_where_a_step_ends_may_be_said_by_the_program():
+    counted, told = trained_in_steps_of_two(False), trained_in_steps_of_two(True)
+    assert counted.global_steps == told.global_steps == 2
+    assert all(torch.equal(each, ends(told)[name]) for name, each in ends(counted).items())
+
+
+def test_a_step_that_is_no_boundary_updates_nothing_however_many_there_are():
+    engine = open_engine(config=CONFIG)[0]
+    engine.set_gradient_accumulation_boundary(False)
+    for micro in range(5):
+        engine.backward(small.loss(engine, small.ids(micro)))
+        engine.step()
+    assert engine.global_steps == 0
+    engine.set_gradient_accumulation_boundary(True)
+    engine.step()
+    assert engine.global_steps == 1
+
+
+def test_micro_batches_are_counted_again_from_the_newest_update_on():
+    engine = open_engine(config=CONFIG)[0]
+    for said, micro, steps in ((True, 0, 1), (None, 1, 1), (None, 2, 2)):
+        engine.set_gradient_accumulation_boundary(said)
+        engine.backward(small.loss(engine, small.ids(micro)))
+        engine.step()
+        assert engine.global_steps == steps
+
+
+def test_a_checkpoint_counts_the_micro_batches_up_to_its_step(tmp_path):
+    engine, opener = None, OpenFakeCore(folder=tmp_path / "store")
+    for lived in range(2):
+        torch.manual_seed(0)
+        engine = penstock.initialize(model=small.Stack(), core=opener, config=CONFIG)[0]
+        if lived == 0:
+            engine.set_gradient_accumulation_boundary(True)
+            engine.backward(small.loss(engine, small.ids(0)))
+            engine.step()
+            engine.set_gradient_accumulation_boundary(None)
+            engine.backward(small.loss(engine, small.ids(1)))
+            engine.step()  # half of a step
+            engine.save_checkpoint(tmp_path / "kept", "one")
+        else:
+            engine.load_checkpoint(tmp_path / "kept", "one")
+            assert engine.micro_steps == 1 and not engine.is_gradient_accumulation_boundary()
+        engine.close()

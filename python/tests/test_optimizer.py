@@ -52,6 +52,49 @@ def test_an_optimizer_that_is_named_lion_is_mapped():
     training(Lion).check()
 
 
+class Fused(torch.optim.Optimizer):
+    """One of another library's, which computes as AdamW, or as Adam, does."""
+
+    def __init__(self, params, decoupled=True):
+        self.penstock_kind = "adamw" if decoupled else "adam"
+        super().__init__(params, dict(lr=1e-2, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1, fused=True))
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_an_optimizer_may_say_which_one_it_is(decoupled):
+    def torchs(parameters):
+        return (torch.optim.AdamW if decoupled else torch.optim.Adam)(
+            parameters, lr=1e-2, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1, foreach=False)
+    def steps(model, optimizer):
+        return [step(model, optimizer, number) for number in range(3)]
+    expected, plain = run(steps, False, optimizer=torchs)
+    found, weights = run(steps, True, optimizer=lambda parameters: Fused(parameters, decoupled))
+    assert found == expected and all(torch.equal(each, weights[name]) for name, each in plain.items())
+
+
+def test_an_optimizer_that_says_what_there_is_not_is_refused():
+    class Muon(torch.optim.Optimizer):
+        penstock_kind = "muon"
+
+        def __init__(self, params):
+            super().__init__(params, {"lr": 1e-3})
+    with pytest.raises(penstock.OptimizerError, match="Muon.penstock_kind is 'muon': there are 'adamw', 'adam'"):
+        managed(Muon)
+
+
+def test_a_scheduler_of_the_optimizer_that_was_given_knows_that_it_was_stepped(recwarn):
+    """Which the program steps itself, and the engine does not know."""
+    model = small.Stack()
+    given = adamw(model.parameters())
+    engine, ours, *_ = penstock.initialize(model, given, core=OpenFakeCore())
+    scheduler = torch.optim.lr_scheduler.LambdaLR(given, lambda epoch: 0.5 ** epoch)
+    rate = engine.get_lr()[0]
+    step(model, ours, 0)
+    scheduler.step()
+    assert engine.get_lr()[0] == 0.5 * rate
+    assert not [each for each in recwarn if "lr_scheduler.step()" in str(each.message)]
+
+
 def test_groups_keep_their_own_values():
     def optimizer(parameters):
         listed = list(parameters)

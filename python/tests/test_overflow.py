@@ -45,6 +45,28 @@ def test_steps_that_overflow_at_the_least_scale_end_in_an_error(scale, steps):
         step(engine, math.nan)
 
 
+def test_steps_that_overflow_are_counted_and_have_no_norm(tmp_path):
+    scale = LossScale.dynamic(power=8, hysteresis=1)
+    engine = fp16(scale, tmp_path / "store")
+    assert (engine.skipped_steps, engine.get_global_grad_norm()) == (0, None)
+    step(engine, math.nan)
+    assert (engine.skipped_steps, engine.global_steps, engine.get_global_grad_norm()) == (1, 0, None)
+    assert not engine.was_step_applied()
+    step(engine)
+    norm = engine.get_global_grad_norm()
+    step(engine, math.inf)
+    assert engine.get_global_grad_norm() == norm and not math.isnan(norm or 0.0)
+    assert (engine.skipped_steps, engine.global_steps) == (2, 1)
+    engine.save_checkpoint(tmp_path / "kept", "here")
+    step(engine)
+    step(engine, math.nan)
+    engine.load_checkpoint(tmp_path / "kept", "here")
+    assert (engine.skipped_steps, engine.global_steps) == (2, 1)
+    step(engine)
+    engine.close()
+    assert fp16(scale, tmp_path / "store").skipped_steps == 2
+
+
 def test_overflows_with_steps_between_them_are_no_error():
     engine = fp16(LossScale.dynamic(power=0, hysteresis=1))
     for _ in range(2 * IN_VAIN):

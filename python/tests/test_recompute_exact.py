@@ -93,6 +93,26 @@ def test_buffers_that_change_without_a_count_change_once(way):
     check_stack(Uncounted, way)
 
 
+class UncountedLater(small.Block):
+    """Only behind the calls in which such changes are looked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("load", torch.zeros(small.WIDTH))
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls > 3:
+            self.load.data += 1
+        return super().forward(x)
+
+
+@by_way
+def test_they_change_once_too_where_nobody_looks_for_it_any_more(way):
+    check_stack(UncountedLater, way)
+
+
 class Given(small.Stack):
     """Whose blocks are given a normalization that is a unit of its own."""
 

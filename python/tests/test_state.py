@@ -121,6 +121,23 @@ def test_gathered_reads_and_writes():
         engine.weight("nothing")
 
 
+def test_masters_and_moments_may_be_set():
+    model = small.Stack().bfloat16()
+    engine, optimizer, *_ = penstock.initialize(model, core=OpenFakeCore())
+    wanted = torch.full((11, small.WIDTH), 1 + 2 ** -12)  # which bfloat16 rounds to 1
+    engine.set_weight("head.weight", wanted, "master")
+    assert torch.equal(engine.weight("head.weight", "master"), wanted) and (engine.weight("head.weight") == 1).all()
+    engine.set_weight("head.weight", torch.ones(11, small.WIDTH))  # which it is: the master keeps its lower bits
+    assert torch.equal(engine.weight("head.weight", "master"), wanted)
+    engine.set_weight("head.weight", torch.ones(11, small.WIDTH), "master")
+    assert (engine.weight("head.weight", "master") == 1).all()
+    engine.set_weight("head.weight", wanted, "moment1")
+    engine.backward(small.loss(engine, small.ids(0)).float())
+    engine.step()
+    assert torch.equal(optimizer.state[model.head.weight]["exp_avg_sq"], engine.weight("head.weight", "moment1"))
+    assert engine.weight("head.weight", "moment1").min() > 0.99
+
+
 def test_a_managed_model_is_neither_moved_nor_pickled():
     engine = open_engine()
     assert engine.module.to("cpu") is engine.module and engine.module.float() is engine.module

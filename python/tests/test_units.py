@@ -62,7 +62,11 @@ def test_a_chosen_module_is_a_unit_with_its_lists():
 
 def test_resident_patterns_name_units_or_parameters():
     units = units_of(small.Stack(), resident=["blocks.1", "*.linear.bias", "head.weight"])
-    assert [unit.name for unit in units if unit.resident] == ["blocks.0", "blocks.1", "blocks.2", "head"]
+    assert [unit.name for unit in units if unit.resident] == ["blocks.0:resident", "blocks.1", "blocks.2:resident", "head"]
+    beside, unit = units[1], units[2]
+    assert [key for key, _ in beside.own] == ["linear.bias"] and beside.module is None
+    assert (unit.name, unit.reads) == ("blocks.0", (unit.index, beside.index))
+    assert [each.parameter for each in unit.bound] == list(unit.module.parameters())
 
 
 def test_a_unit_that_is_no_module_is_refused_by_name():

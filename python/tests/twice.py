@@ -15,7 +15,7 @@ from cores import test_core
 from penstock.bits import same_bits
 from penstock.parameter import Released
 
-RESIDENT = pytest.mark.parametrize("resident", [(), ("*",), ("head",)])
+RESIDENT = pytest.mark.parametrize("resident", [(), ("*",), ("head",), ("*.bias",)])
 Program = Callable[[nn.Module, torch.optim.Optimizer], Any]
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import structs as c
+from . import one_run, structs as c
 from .. import update_order
 from ..core import ModelSpec, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
-from ..errors import UsageError
+from ..errors import EndedError, UsageError
 from .described import Described, Part, Place
+from .look import look
 from .record import KEY
 from .session import DTYPES, HOST, Handle, NotFound, array, client_state, made, note, values_of, visits_of
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ..store import Store
 
 NO_VISIT = (ctypes.c_uint32 * 0)()
+FINGERPRINT = "penstock.model"  # of what a store was made for, among the values that it commits (session_info.h)
+ONCE = "scratch: "  # begins the notes that say what keep=False has asked for
 
 
 class NativeCore(Described):
@@ -147,7 +150,8 @@ class NativeCore(Described):
                             bool(report.committed_before), bool(report.updated_again))
 
     def settle(self) -> None:
-        self._call["settle"](self._pointer)
+        if self._store.keep:
+            self._call["settle"](self._pointer)
 
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         part, own = self._place_of[unit, index]
@@ -173,17 +177,28 @@ class NativeCore(Described):
         self._call["finish_snapshot"](self._pointer)
 
     def go_back(self, path: str) -> Mapping[str, str]:
-        """The store is opened again; tensors that were handed out are not the model's any more."""
+        """The store is opened again; tensors that were handed out are not the model's any more. Nothing has happened where
+        the snapshot is of another model."""
+        self._check_of_this_model(path)
         if self.begun is None:  # else it was interrupted, and is lost
             self.clear_gradients()
             self.settle()
         self._end()
         try:
             self._open(self._store.at_snapshot(os.fspath(path)), None)
-        except Exception:
+        except Exception as problem:
+            if not self._store.keep:
+                raise EndedError(f"{problem}; what the store had is gone, because it was for one run, Store(keep=False): "
+                                 "begin anew from a checkpoint, Store(resume_from=...)") from problem
             self._open(self._store.at_newest(), None)
             raise
         return dict(client_state(self._call, self._pointer))
+
+    def _check_of_this_model(self, path: str) -> None:
+        there = look(path)
+        if there.values.get(FINGERPRINT, self._fingerprint) != self._fingerprint:
+            raise UsageError(f"{path}: the snapshot was made with another model, codec or kind of optimizer than this one, "
+                             "which goes on as it is; take one of its own, or begin with its weights alone")
 
     def memory_table(self) -> str:
         return self.info().memory_table.decode()  # type: ignore[no-any-return]
@@ -196,7 +211,7 @@ class NativeCore(Described):
     def notes(self) -> list[str]:
         lines, self._first_notes = self._first_notes, []
         while (line := note(self._pointer, self._told)) is not None:
-            lines.append(line)
+            lines += [line] if self._store.keep or not line.startswith(ONCE) else []
             self._told += 1
         return lines
 
@@ -234,21 +249,10 @@ class NativeCore(Described):
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
-        refused: list[BaseException] = []
-        model, kept = self._c_model()
-        options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept, refused)
-        pointer = ctypes.c_void_p()
-        try:
-            self._call["open"](ctypes.byref(model), ctypes.byref(options), ctypes.byref(pointer))
-        except Exception:
-            if refused:
-                raise refused[0]
-            raise
-        self._handle = Handle(self._call, pointer)
-        if refused:
-            self._call["end"](pointer)
-            raise refused[0]
+        with one_run.opening(store) as placed:
+            self._handle = self._opened(placed, first)
         self._told = 0
+        self._fingerprint = dict(client_state(self._call, self._handle.pointer)).get(FINGERPRINT)
         alone = self._model.forwards_alone
         self.gradients_leave = store.gradients != "cpu" and not alone
         self.lays, self.opening = store.activation_budget_bytes > 0 and not alone, self.opening + 1
@@ -272,6 +276,23 @@ class NativeCore(Described):
             if part.resident:
                 self._call["resident"](self._pointer, number, ctypes.byref(memory))
                 self._bases[number] = (memory.trainable, memory.frozen)
+
+    def _opened(self, store: Store, first: ReadWeight | None) -> Handle:
+        refused: list[BaseException] = []
+        model, kept = self._c_model()
+        options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept, refused)
+        pointer = ctypes.c_void_p()
+        try:
+            self._call["open"](ctypes.byref(model), ctypes.byref(options), ctypes.byref(pointer))
+        except Exception:
+            if refused:
+                raise refused[0]
+            raise
+        handle = Handle(self._call, pointer)
+        if refused:
+            self._call["end"](pointer)
+            raise refused[0]
+        return handle
 
     def _c_place(self, part: int, own: int) -> Any:
         place = made(c.Place)

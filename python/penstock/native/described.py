@@ -246,7 +246,7 @@ class Described:
                     tile_elements=store.tile_elements, weights=c.TIERS[store.weights], states=c.TIERS[store.states],
                     device=c.DEVICES[store.device.partition(":")[0]], device_index=self.device.index or 0,
                     device_budget_bytes=store.device_budget_bytes,
-                    commit_steps=store.commit_steps, verify=c.VERIFY[store.verify],
+                    commit_steps=store.commit_steps, scratch=not store.keep, verify=c.VERIFY[store.verify],
                     snapshots=store.snapshots and not alone, values=values, value_count=len(values), forwards=alone,
                     codec=codec.encode(), gradient_type=TYPES[self.sums_type()],
                     threads=store.threads or torch.get_num_threads(),

@@ -24,8 +24,6 @@ ABSENT = {
     "eval_batch": "it is of DeepSpeed's pipelines, which know the loss; call the engine under torch.no_grad()",
     "inference_batch": "it is of DeepSpeed's pipelines; call the engine under torch.no_grad()",
     "set_train_batch_size": FIXED, "set_train_micro_batch_size": FIXED,
-    "set_gradient_accumulation_boundary": "each engine.step() ends a micro-batch, and gradient_accumulation_steps says "
-                                          "how many make a step",
     "deepspeed_io": "a loader is made by penstock.initialize(training_data=...)",
     "offload_states": "where things are kept is Store(weights=..., states=...)",
     "reload_states": "where things are kept is Store(weights=..., states=...)",

@@ -1,0 +1,68 @@
+"""The configuration, in whichever way it was given, as DeepSpeed reads it."""
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from ..errors import UsageError
+
+# What DeepSpeed takes where nobody says it, and penstock.initialize(config=...) another value.
+UNSAID = {"gradient_clipping": 0.0}
+LION_BETAS = [0.9, 0.999]
+NUMBERS = ("gradient_clipping", "bf16.enabled", "bfloat16.enabled", "fp16.enabled")  # whose "auto" nobody may guess
+
+
+def configuration(given: Any) -> dict[str, Any]:
+    """As a dictionary: of a mapping, a file, or JSON in base64 as launchers pass it on. Raises UsageError."""
+    if given is None:
+        raise UsageError("deepspeed.initialize() needs a configuration: config=, or args.deepspeed_config")
+    if isinstance(given, Mapping):
+        return said(deepcopy(dict(given)))
+    if not isinstance(given, (str, os.PathLike)):
+        raise UsageError(f"configuration: a dictionary or the path of a file of JSON, not {type(given).__name__}")
+    try:
+        if os.path.exists(given):
+            with open(given, encoding="utf-8") as file:
+                read = json.load(file)
+        else:
+            read = json.loads(base64.urlsafe_b64decode(os.fspath(given)))
+    except OSError as problem:
+        raise UsageError(f"configuration {os.fspath(given)}: {problem.strerror}") from problem
+    except ValueError as problem:
+        text = str(problem) if os.path.exists(given) else "no such file"
+        raise UsageError(f"configuration {os.fspath(given)}: {text}") from None
+    if not isinstance(read, dict):
+        raise UsageError(f"configuration {os.fspath(given)}: an object of JSON, {{...}}, not a {type(read).__name__}")
+    return said(read)
+
+
+def said(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Accelerate writes null for what it does not say; a warm-up of 0 steps, which older transformers fill in, DeepSpeed
+    takes for 2."""
+    kept = {key: said(each) if isinstance(each, Mapping) else each for key, each in config.items() if each is not None}
+    if kept.get("warmup_num_steps") == 0:
+        kept["warmup_num_steps"] = 2
+    return kept
+
+
+def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With DeepSpeed's own, where they decide numbers and nobody says them. Raises UsageError for an "auto" of such."""
+    left = [key for key in NUMBERS if _at(config, key) == "auto"]
+    if left:
+        raise UsageError(f"configuration: \"auto\" is no value, and nobody has filled in {', '.join(left)}: write it there; "
+                         "transformers and Accelerate fill it in for scripts of theirs")
+    full = {**UNSAID, **config}
+    optimizer = full.get("optimizer") or {}
+    if str(optimizer.get("type", "")).lower() == "lion" and "betas" not in (optimizer.get("params") or {}):
+        full["optimizer"] = {**optimizer, "params": {**(optimizer.get("params") or {}), "betas": LION_BETAS}}
+    return full
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    section, _, name = key.partition(".")
+    there = config.get(section)
+    return there.get(name) if name and isinstance(there, Mapping) else there

@@ -1,0 +1,73 @@
+"""Where DeepSpeed's configuration puts a model, as a Store and the parameters that stay readable."""
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from ..config import Config
+from ..errors import UsageError
+from ..store import Store, Tier
+from .accelerator import get_accelerator
+
+PERSISTENCE = 100_000  # elements: DeepSpeed's default of stage3_param_persistence_threshold
+
+
+@dataclass(frozen=True)
+class Placement:
+    store: Store
+    readable: float  # parameters of so many elements at most stay in memory
+
+    def resident(self, model: nn.Module) -> list[str]:
+        """Their names, as patterns."""
+        return [name.replace("[", "[[]") for name, each in model.named_parameters() if each.numel() <= self.readable]
+
+
+def placement_of(config: Mapping[str, Any], read: Config) -> Placement:
+    """`run.swap_directory` is Penstock's own key, of a store that is kept. DeepSpeed's nvme_path is a place for files of
+    one run."""
+    zero = config.get("zero_optimization") or {}
+    weights, states = device_of(zero, "offload_param"), device_of(zero, "offload_optimizer")
+    kept = (config.get("run") or {}).get("swap_directory")
+    named = nvme_paths(zero)
+    if "nvme" in (weights, states) and not (named or kept):
+        raise UsageError("zero_optimization: offload_param or offload_optimizer says nvme, and neither where: add "
+                         "\"nvme_path\", a directory on the drive")
+    paths = [kept] if isinstance(kept, str) else list(kept or named or [tempfile.gettempdir()])
+    store = read.store_at(Store(
+        paths, keep=bool(kept), weights=_tier(weights), states=_tier(states), device=get_accelerator().device_name()))
+    assert isinstance(store, Store)
+    return Placement(store, _readable(zero, weights))
+
+
+def device_of(zero: Mapping[str, Any], section: str) -> str:
+    """"none", "cpu" or "nvme"; as older configurations say it, too."""
+    said = zero.get(section) or {}
+    older = "cpu_offload" if section == "offload_optimizer" else "cpu_offload_params"
+    if not said and zero.get(older) is True:
+        return "cpu"
+    return said.get("device") or "none"
+
+
+def nvme_paths(zero: Mapping[str, Any]) -> list[str]:
+    """Each once."""
+    named = [(zero.get(each) or {}).get("nvme_path") for each in ("offload_param", "offload_optimizer")
+             if device_of(zero, each) == "nvme"]
+    return list(dict.fromkeys(str(each) for each in named if each))
+
+
+def _tier(device: str) -> Tier:
+    return "nvme" if device == "nvme" else "cpu"
+
+
+def _readable(zero: Mapping[str, Any], weights: str) -> float:
+    """Below stage 3 weights are there between steps; in stage 3 those that are small."""
+    if int(zero.get("stage") or 0) < 3 and weights == "none":
+        return float("inf")
+    said = zero.get("stage3_param_persistence_threshold")
+    if said not in (None, "auto") and not isinstance(said, (int, float)):
+        raise UsageError(f"zero_optimization.stage3_param_persistence_threshold: a number of elements, not {said!r}")
+    return float(PERSISTENCE if said in (None, "auto") else said)
