@@ -93,6 +93,21 @@ def test_a_device_and_a_type_for_what_is_made():
     assert made.weight.is_meta and made.weight.dtype == torch.float16 and torch.get_default_dtype() == torch.float32
 
 
+# (gpus, nodes, offload): bytes of a machine and of a GPU for 3e9 parameters, by DeepSpeed 0.19.8.
+ZERO2 = {(1, 1, True): (72e9, 6e9), (1, 1, False): (18e9, 60e9), (4, 1, False): (72e9, 19.5e9), (8, 2, True): (288e9, 6e9),
+         (8, 2, False): (144e9, 9.375e9)}
+ZERO3 = {(1, 1, True, True, True): (81e9, 4e8), (1, 1, True, False, True): (72e9, 6.4e9), (4, 1, False, False, False): (72e9, 13.9e9),
+         (4, 1, False, False, True): (2.4e9, 13.9e9), (8, 2, True, True, False): (144e9, 4e8)}
+
+
+def test_estimates_are_deepspeeds():
+    from penstock.deepspeed import estimates
+    for (gpus, nodes, offload), expected in ZERO2.items():
+        assert estimates.zero2(int(3e9), gpus, nodes, offload) == expected
+    for (gpus, nodes, optimizer, params, made), expected in ZERO3.items():
+        assert estimates.zero3(int(3e9), int(1e8), gpus, nodes, optimizer, params, made)[:2] == expected
+
+
 def test_estimates_are_printed(model, capsys):
     from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs_all_live
     from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs_all_cold

@@ -15,9 +15,9 @@ def zero2(total_params: int, num_gpus_per_node: int = 1, num_nodes: int = 1, cpu
     """Bytes of a node's memory and of a GPU's: 16 bits of weights and gradients, 12 bytes of fp32 states."""
     gpus = num_gpus_per_node * num_nodes
     if cpu_offload:
-        return max(4 * total_params * num_gpus_per_node, 16 * total_params) * additional_buffer_factor, 2 * total_params
+        return max(4 * total_params * gpus, 16 * total_params) * additional_buffer_factor, 2 * total_params
     return (4 * total_params * num_gpus_per_node * additional_buffer_factor,
-            4 * total_params + int(16 * total_params / gpus))
+            2 * total_params + int(18 * total_params / gpus))
 
 
 def zero3(total_params: int, largest_layer_params: int, num_gpus_per_node: int = 1, num_nodes: int = 1,
