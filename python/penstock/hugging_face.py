@@ -1,8 +1,10 @@
-"""For transformers' Trainer: a snapshot of the store in each of its checkpoints. Imports transformers."""
+"""For transformers' Trainer: its model and optimizer offloaded by one line, and a snapshot of the store in each of its
+checkpoints. Imports transformers."""
 from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,34 @@ import transformers
 
 from .engine import Engine
 from .errors import StorageError, UsageError
+from .initialize import initialize
+from .store import Store
+
+
+def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str] | None = None, **options: Any) -> Engine:
+    """Between the making of a Trainer (of transformers, TRL, …) and its train(): the model's weights, gradients and
+    optimizer states are in `store` from then on, and the Trainer goes on as it is, with its own groups of parameters,
+    schedule, clipping, accumulation, logs and checkpoints, each of which has a snapshot of the store. A Store's device is
+    where the Trainer computes, unless it says one. `options`: as of penstock.initialize(). Raises UsageError for a Trainer
+    whose model is DeepSpeed's or FSDP's, and what initialize() raises."""
+    for has, name in ((trainer.is_deepspeed_enabled, "deepspeed"), (trainer.is_fsdp_enabled, "fsdp")):
+        if has:
+            raise UsageError(f"offload(trainer): its arguments say {name}=..., which takes the model, too: leave it out")
+    if store is not None:
+        store = _on_device_of(trainer, store)
+    optimizer = trainer.optimizer if trainer.optimizer is not None else trainer.create_optimizer()
+    model: Any = trainer.model
+    engine, trainer.optimizer, _, _ = initialize(model, optimizer, store=store, **options)
+    kept = KeepSnapshots(engine)
+    trainer.add_callback(kept)
+    kept.on_init_end(trainer.args, trainer.state, trainer.control)
+    return engine
+
+
+def _on_device_of(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]) -> Store:
+    given = store if isinstance(store, Store) else Store(store)
+    device = trainer.args.device
+    return given if given.says("device") or device.type != "cuda" else replace(given, device=str(device))
 
 
 def known_values(arguments: transformers.TrainingArguments, steps: int | None = None) -> dict[str, Any]:

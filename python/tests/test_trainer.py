@@ -54,23 +54,26 @@ def plain(tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_twin_differs_in_two_lines_beside_imports_and_its_first():
-    one, other = ((SCRIPTS / name).read_text().splitlines() for name in ("trainer_plain.py", "trainer_managed.py"))
+@pytest.mark.parametrize("twin, lines", [("trainer_managed.py", 2), ("trainer_offloaded.py", 1)])
+def test_the_twin_differs_in_few_lines_beside_imports_and_its_first(twin, lines):
+    one, other = ((SCRIPTS / name).read_text().splitlines() for name in ("trainer_plain.py", twin))
     changed = [line[2:] for line in difflib.ndiff(one, other) if line.startswith("+ ")]
     changed = [line for line in changed if line and "import" not in line and not line.startswith('"""')]
-    assert len(changed) == 2, changed
+    assert len(changed) == lines, changed
 
 
-def test_trainer_logs_and_saves_the_same(plain, tmp_path):
-    run("trainer_managed.py", tmp_path, 8)
+@pytest.mark.parametrize("twin", ["trainer_managed.py", "trainer_offloaded.py"])
+def test_trainer_logs_and_saves_the_same(twin, plain, tmp_path):
+    run(twin, tmp_path, 8)
     assert history(tmp_path) == history(plain)
     assert same_model(tmp_path, plain)
 
 
-def test_trainer_resumes_from_its_checkpoint_to_the_same_losses(plain, tmp_path):
-    run("trainer_managed.py", tmp_path, 8)
+@pytest.mark.parametrize("twin", ["trainer_managed.py", "trainer_offloaded.py"])
+def test_trainer_resumes_from_its_checkpoint_to_the_same_losses(twin, plain, tmp_path):
+    run(twin, tmp_path, 8)
     shutil.rmtree(tmp_path / "out" / "checkpoint-8")  # the store is at step 8, the checkpoint that is left at 6
-    run("trainer_managed.py", tmp_path, 8, "resume")
+    run(twin, tmp_path, 8, "resume")
     assert history(tmp_path) == history(plain)
     assert same_model(tmp_path, plain)
 
@@ -154,3 +157,43 @@ def test_trainers_arguments_fill_in_what_transformers_fills_in(options, steps, t
     theirs.fill_only("scheduler.params.warmup_num_steps", arguments.get_warmup_steps(total))
     filled, own = read_config(theirs.config).resolved["values"], read_config(AUTO, known_values(arguments, steps))
     assert own.resolved["values"] == filled and own.resolved["missing"] == []
+
+
+def test_a_trainers_own_optimizer_is_offloaded_with_its_groups(tmp_path, monkeypatch):
+    """And what has the model already is refused."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+    import penstock
+    from cores import test_core
+    from penstock.hugging_face import offload
+
+    def trainer(folder):
+        torch.manual_seed(0)
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=32))
+        rows = [torch.arange(16) % 7 + 3 * number for number in range(16)]
+        return Trainer(model, TrainingArguments(
+            output_dir=str(folder), max_steps=4, per_device_train_batch_size=2, gradient_accumulation_steps=2, learning_rate=1e-2,
+            weight_decay=0.1, logging_steps=1, save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True, optim="adamw_torch"),
+            train_dataset=[{"input_ids": row, "labels": row} for row in rows])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        told = []
+        for offloaded in (False, True):
+            made = trainer(tmp_path / str(offloaded))
+            if offloaded:
+                with monkeypatch.context() as other:
+                    other.setattr(made, "is_fsdp_enabled", True)
+                    with pytest.raises(penstock.UsageError, match="fsdp=..., which takes the model"):
+                        offload(made, core=test_core())
+                engine = offload(made, core=test_core())
+                assert [group["weight_decay"] for group in engine.optimizer.param_groups] == [0.1, 0.0]
+                with pytest.raises(penstock.ModelError, match="managed by another engine"):
+                    offload(made, core=test_core())
+            made.train()
+            told.append([each["loss"] for each in made.state.log_history if "loss" in each])
+        assert len(told[0]) == 4
+        assert told[0] == told[1] if not NATIVE else told[0] == pytest.approx(told[1], abs=1e-5)
+    finally:
+        torch.set_num_threads(threads)
