@@ -1,0 +1,28 @@
+"""A script with transformers' Trainer, offloaded by one line.
+
+    python examples/trainer.py /nvme/trainer
+
+prints the Trainer's own lines, and at the end
+
+    trained for 6 steps; its checkpoints: checkpoint-3, checkpoint-6
+"""
+import sys
+from pathlib import Path
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+import penstock.hugging_face
+
+place = Path(sys.argv[1] if len(sys.argv) > 1 else "example-trainer")
+torch.manual_seed(0)
+model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=64, n_layer=4, n_head=4, n_positions=32))
+rows = [torch.randint(0, 64, (16,)) for _ in range(48)]
+trainer = Trainer(
+    model=model, train_dataset=[{"input_ids": row, "labels": row} for row in rows],
+    args=TrainingArguments(output_dir=str(place / "out"), max_steps=6, save_steps=3, logging_steps=2, learning_rate=1e-3,
+                           per_device_train_batch_size=4, report_to=[], use_cpu=not torch.cuda.is_available()))
+penstock.hugging_face.offload(trainer, place / "store")  # the line
+trainer.train()
+kept = sorted(each.name for each in (place / "out").glob("checkpoint-*"))
+print(f"trained for {trainer.state.global_step} steps; its checkpoints: {', '.join(kept)}")
