@@ -29,8 +29,8 @@ def check(store: Store, settings: Settings) -> None:
                          "'deferred' or 'after_backward' there, or be 0")
     if not store.keep or store.commit_steps != 1 or store.weights != "nvme" or store.states != "nvme" or store.fill_host_budget:
         raise UsageError(f"Store(update_order='{order}'), run.update_order of a configuration, updates again, from "
-                         "what is committed and on NVMe, where a gradient is clipped after all: it needs keep=True, "
-                         "commit_steps 1, weights and states on 'nvme', and no fill_host_budget")
+                         "what is committed and on NVMe, where a gradient is clipped after all: it needs "
+                         "commit_steps 1, keep=True, weights and states on 'nvme', and no fill_host_budget")
 
 
 def in_vain(order: str, has_buffers: bool) -> str | None:
