@@ -7,9 +7,10 @@ recomputed, and by torch alone, by turns.
 
 Each engine has a process of its own, and one runs at a time: a turn is a step of each. The shape `small` is 48 blocks of
 width 64 in fp32, where calls are all; the others are fine_tune.py's. The package has weights in host memory and optimizer
-states on NVMe (`small`: in host memory), commits nothing meanwhile, and updates AdamW; so does torch, all in memory.
-`--gib N` gives each process a control group of so many GiB, where one can be made. Prints a line of JSON per engine: the
-medians of its turns, as ratios to torch's of the same run, and its peak resident memory."""
+states on NVMe (`small`: in host memory), commits nothing meanwhile, and updates AdamW; so does torch, all in memory. Of
+the engines, `once` has a store for one run, and `deepspeed` is the same by penstock.deepspeed. `--gib N` gives each
+process a control group of so many GiB, where one can be made. Prints a line of JSON per engine: the medians of its turns,
+as ratios to torch's of the same run, and its peak resident memory."""
 import argparse
 import atexit
 import json
@@ -24,6 +25,7 @@ import fine_tune
 
 SMALL = "small"
 TORCH = "torch"
+ONCE, SURFACE = "once", "deepspeed"  # a store for one run; the same by penstock.deepspeed
 GROUPS = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"}  # of both versions
 
 
@@ -88,15 +90,29 @@ def engine_of(options, name):
     if name == TORCH:
         return Torch(small_model() if options.shape == SMALL else fine_tune.model_of(options))
     folder = os.path.join(options.dir, name)
+    if name == SURFACE:
+        return surface_of(options)
     if options.shape == SMALL:
         model = small_model()
     else:
         with penstock.zero.Init(options.dir):  # its weights are never all in memory
             model = fine_tune.model_of(options)
-    store = penstock.Store(os.path.join(folder, "store"), weights="cpu", commit_steps=10**6,
+    store = penstock.Store(os.path.join(folder, "store"), weights="cpu", commit_steps=10**6, keep=name != ONCE,
                            states="cpu" if options.shape == SMALL else "nvme")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)
-    engine, *_ = penstock.initialize(model, optimizer, store=store, settings=penstock.Settings(activations=name))
+    engine, *_ = penstock.initialize(model, optimizer, store=store, settings=penstock.Settings(activations="auto" if name == ONCE else name))
+    return engine
+
+
+def surface_of(options):
+    """The same by deepspeed.initialize(): all weights come and go, as with ONCE."""
+    import penstock.deepspeed  # noqa: F401  before transformers
+    import deepspeed
+
+    model = small_model() if options.shape == SMALL else fine_tune.model_of(options)
+    engine, *_ = deepspeed.initialize(model=model, config={
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.0}},
+        "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}})
     return engine
 
 
