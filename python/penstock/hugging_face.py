@@ -16,12 +16,13 @@ from .initialize import initialize
 from .store import Store
 
 
-def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str] | None = None, **options: Any) -> Engine:
+def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str] | None = None, **options: Any
+            ) -> Engine:
     """Between the making of a Trainer (of transformers, TRL, …) and its train(): the model's weights, gradients and
-    optimizer states are in `store` from then on, and the Trainer goes on as it is, with its own groups of parameters,
-    schedule, clipping, accumulation, logs and checkpoints, each of which has a snapshot of the store. A Store's device is
-    where the Trainer computes, unless it says one. `options`: as of penstock.initialize(). Raises UsageError for a Trainer
-    whose model is DeepSpeed's or FSDP's, and what initialize() raises."""
+    optimizer states are in `store` from then on. The Trainer goes on as it is, with its own groups of parameters,
+    schedule, clipping, accumulation, logs and checkpoints; each of these has a snapshot of the store. The model computes
+    where the Trainer does, unless a Store says otherwise. `options`: as of penstock.initialize(). Raises UsageError for
+    a Trainer whose model is DeepSpeed's or FSDP's, and what initialize() raises."""
     for has, name in ((trainer.is_deepspeed_enabled, "deepspeed"), (trainer.is_fsdp_enabled, "fsdp")):
         if has:
             raise UsageError(f"offload(trainer): its arguments say {name}=..., which takes the model, too: leave it out")

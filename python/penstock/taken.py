@@ -1,5 +1,5 @@
-"""Memory of resident weights that a program has taken between passes, by .data or detach(). What numpy writes there counts
-in no version, so bits are compared for as long as somebody has it."""
+"""Memory of resident weights that a program has taken between passes, by .data or detach(). What numpy writes there
+counts in no version, so bits are compared for as long as somebody has it."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Taken:
         self._came: dict[nn.Parameter, AsTheyWere] = {}
 
     def note(self, parameter: nn.Parameter) -> None:
-        """It is about to be taken. Within a pass nobody writes into a weight unseen, and of others the program has copies."""
+        """It is about to be taken. Within a pass nobody writes into a weight unseen; of others the program has copies."""
         binding = self._binding
         resident = parameter.penstock_place[0] in binding.resident  # type: ignore[attr-defined]
         if resident and parameter not in self._came and not binding.gathering and (

@@ -48,8 +48,8 @@ def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool =
 
 def _check_alone(count: int) -> None:
     if count > 1:
-        raise UsageError(f"deepspeed.init_distributed(): a process group of {count} processes, and Penstock trains with "
-                         "one until it has ranks: start one, `--num_gpus 1` or `num_processes: 1`")
+        raise UsageError(f"deepspeed.init_distributed(): a process group of {count} processes, and Penstock trains "
+                         "with one until it has ranks: start one, `--num_gpus 1` or `num_processes: 1`")
 
 
 def is_initialized() -> bool:

@@ -140,14 +140,15 @@ class DeepSpeedEngine(Answers, Engine):
         if self._unsynced:
             raise AssertionError("engine.step() within engine.no_sync()")
         if self.binding.gradients.unscaled and self.settings.accumulation > 1:
-            raise UsageError(f"gradients have come by loss.backward(), which does not divide the loss by the {self.settings.accumulation} "
-                             "micro-batches of a step: say engine.backward(loss), or engine.scale(loss).backward()")
+            raise UsageError("gradients have come by loss.backward(), which does not divide the loss by the "
+                             f"{self.settings.accumulation} micro-batches of a step: say engine.backward(loss), or "
+                             "engine.scale(loss).backward()")
         super().step(lr_kwargs)
         self.binding.gradients.scales = False
 
     def train_batch(self, data_iter: Iterator[Any] | None = None) -> torch.Tensor:
-        """A whole step: gradient_accumulation_steps batches of `data_iter`, or of training_data. The model gives the loss,
-        or something with one; the mean of them comes back."""
+        """A whole step: gradient_accumulation_steps batches of `data_iter`, or of training_data. The model gives the
+        loss, or something with one; the mean of them comes back."""
         batches = self._own_batches() if data_iter is None else data_iter
         total = torch.zeros(())
         for _ in range(self.settings.accumulation):
@@ -171,7 +172,10 @@ class DeepSpeedEngine(Answers, Engine):
             return self._loss_of(next(data_iter))
 
     def _loss_of(self, batch: Any) -> torch.Tensor:
-        given = self(**batch) if isinstance(batch, Mapping) else self(*batch) if isinstance(batch, (list, tuple)) else self(batch)
+        if isinstance(batch, Mapping):
+            given = self(**batch)
+        else:
+            given = self(*batch) if isinstance(batch, (list, tuple)) else self(batch)
         return given if isinstance(given, torch.Tensor) else given.loss
 
     # What came of it.
@@ -224,12 +228,14 @@ class DeepSpeedEngine(Answers, Engine):
 
     save_fp16_model = save_16bit_model
 
-    def save_checkpoint(self, save_dir: Any, tag: Any = None, client_state: Mapping[str, Any] | None = None,  # type: ignore[override]
-                        save_latest: bool = True, exclude_frozen_parameters: bool = False, *,
+    def save_checkpoint(self, save_dir: Any, tag: Any = None,  # type: ignore[override]
+                        client_state: Mapping[str, Any] | None = None, save_latest: bool = True,
+                        exclude_frozen_parameters: bool = False, *,
                         client_sd: Mapping[str, Any] | None = None) -> bool:
         """As Engine.save_checkpoint(): one of that tag is replaced. `client_sd`: the older name of `client_state`."""
-        super().save_checkpoint(save_dir, None if tag is None else str(tag), client_sd if client_state is None else client_state,
-                                save_latest, exclude_frozen_parameters)
+        state = client_sd if client_state is None else client_state
+        super().save_checkpoint(save_dir, None if tag is None else str(tag), state, save_latest,
+                                exclude_frozen_parameters)
         return True
 
     def load_checkpoint(self, load_dir: Any, tag: Any = None, load_module_strict: bool = True,  # type: ignore[override]
@@ -252,8 +258,8 @@ class DeepSpeedEngine(Answers, Engine):
 
     def compile(self, *_: Any, **__: Any) -> None:
         """Said once: units run as they are."""
-        log_dist_once("engine.compile(): a managed model runs as it is; what is within its units may be compiled before "
-                      "deepspeed.initialize()")
+        log_dist_once("engine.compile(): a managed model runs as it is; what is within its units may be compiled "
+                      "before deepspeed.initialize()")
 
     @property
     def is_compiled(self) -> bool:

@@ -36,8 +36,8 @@ def zero3(total_params: int, largest_layer_params: int, num_gpus_per_node: int =
             largest)
 
 
-def zero2_all_live(model: nn.Module, num_gpus_per_node: int = 1, num_nodes: int = 1, additional_buffer_factor: float = 1.5
-                   ) -> None:
+def zero2_all_live(model: nn.Module, num_gpus_per_node: int = 1, num_nodes: int = 1,
+                   additional_buffer_factor: float = 1.5) -> None:
     """Prints what each choice takes, of a model that is there."""
     zero2_all_cold(_count(model), num_gpus_per_node, num_nodes, additional_buffer_factor)
 
@@ -52,8 +52,8 @@ def zero2_all_cold(total_params: int, num_gpus_per_node: int = 1, num_nodes: int
     _print(f"{total_params / 1e6:.0f}M total params", num_gpus_per_node, num_nodes, rows)
 
 
-def zero3_all_live(model: nn.Module, num_gpus_per_node: int = 1, num_nodes: int = 1, additional_buffer_factor: float = 1.5
-                   ) -> None:
+def zero3_all_live(model: nn.Module, num_gpus_per_node: int = 1, num_nodes: int = 1,
+                   additional_buffer_factor: float = 1.5) -> None:
     """Prints what each choice takes, of a model that is there."""
     zero3_all_cold(_count(model), _largest_layer(model), num_gpus_per_node, num_nodes, additional_buffer_factor)
 
@@ -64,8 +64,8 @@ def zero3_all_cold(total_params: int, largest_layer_params: int, num_gpus_per_no
     rows = []
     for params, optimizer in ((True, True), (False, True), (False, False)):
         for made in (True, False):
-            node, gpu, _ = zero3(total_params, largest_layer_params, num_gpus_per_node, num_nodes, optimizer, params, made,
-                                 additional_buffer_factor)
+            node, gpu, _ = zero3(total_params, largest_layer_params, num_gpus_per_node, num_nodes, optimizer, params,
+                                 made, additional_buffer_factor)
             rows.append((node, gpu, f"offload_param={'cpu' if params else 'none'}, offload_optimizer="
                                     f"{'cpu' if optimizer else 'none'}, zero_init={int(made)}"))
     _print(f"{total_params / 1e6:.0f}M total params, {largest_layer_params / 1e6:.0f}M largest layer params",
@@ -77,7 +77,8 @@ def _count(model: nn.Module) -> int:
 
 
 def _largest_layer(model: nn.Module) -> int:
-    return max((sum(each.numel() for each in module.parameters(recurse=False)) for module in model.modules()), default=0)
+    own = (sum(each.numel() for each in module.parameters(recurse=False)) for module in model.modules())
+    return max(own, default=0)
 
 
 def _print(of: str, gpus: int, nodes: int, rows: list[Needs]) -> None:

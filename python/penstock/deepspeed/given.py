@@ -41,8 +41,8 @@ def configuration(given: Any) -> dict[str, Any]:
 
 
 def said(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Accelerate writes null for what it does not say; a warm-up of 0 steps, which older transformers fill in, DeepSpeed
-    takes for 2."""
+    """Accelerate writes null for what it does not say; a warm-up of 0 steps, which older transformers fill in,
+    DeepSpeed takes for 2."""
     kept = {key: said(each) if isinstance(each, Mapping) else each for key, each in config.items() if each is not None}
     if kept.get("warmup_num_steps") == 0:
         kept["warmup_num_steps"] = 2
@@ -53,8 +53,8 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """With DeepSpeed's own, where they decide numbers and nobody says them. Raises UsageError for an "auto" of such."""
     left = [key for key in NUMBERS if _at(config, key) == "auto"]
     if left:
-        raise UsageError(f"configuration: \"auto\" is no value, and nobody has filled in {', '.join(left)}: write it there; "
-                         "transformers and Accelerate fill it in for scripts of theirs")
+        raise UsageError(f"configuration: \"auto\" is no value, and nobody has filled in {', '.join(left)}: write it "
+                         "there; transformers and Accelerate fill it in for scripts of theirs")
     full = {**UNSAID, **config}
     optimizer = full.get("optimizer") or {}
     if str(optimizer.get("type", "")).lower() == "lion" and "betas" not in (optimizer.get("params") or {}):

@@ -16,7 +16,7 @@ from .zero import tell_of_ordinary
 
 
 class IdleEngine(DeepSpeedEngine):
-    """The model stays as it is, in memory, in the configuration's type. Programs ask isinstance() of it, and call it."""
+    """The model stays as it is, in memory, in the configuration's type. Programs ask isinstance() of it and call it."""
 
     optimizer = lr_scheduler = None  # type: ignore[assignment]
     global_steps = skipped_steps = 0
@@ -32,8 +32,8 @@ class IdleEngine(DeepSpeedEngine):
         if self.zero_optimization_partition_weights():
             tell_of_ordinary(model)
         if "nvme" in (device_of(self._zero, "offload_param"), device_of(self._zero, "offload_optimizer")):
-            LOGGER.warning("this engine has no optimizer, and its model stays in memory whatever offload_param says; a model "
-                           "that is larger is opened by penstock.initialize(), frozen")
+            LOGGER.warning("this engine has no optimizer, and its model stays in memory whatever offload_param says; a "
+                           "model that is larger is opened by penstock.initialize(), frozen")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*self.cast(args), **self.cast(kwargs))
@@ -63,8 +63,8 @@ class IdleEngine(DeepSpeedEngine):
         """There are no steps."""
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise UsageError("this engine of deepspeed.initialize() has no optimizer: give it one, optimizer=..., or name it "
-                         "in the configuration, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-5}}")
+        raise UsageError("this engine of deepspeed.initialize() has no optimizer: give it one, optimizer=..., or name "
+                         "it in the configuration, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 1e-5}}")
 
     backward = step = save_checkpoint = load_checkpoint = train_batch = _refuse
 

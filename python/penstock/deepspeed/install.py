@@ -114,8 +114,8 @@ def state(environment: Environment) -> str:
     files = [*environment.files(), environment.distribution / "RECORD"]
     missing = [str(path) for path in files if not path.exists()]
     if len(missing) == len(files):
-        return ("none, unless its first line is `import penstock.deepspeed`; for programs that start processes say `python -m "
-                "penstock deepspeed install`")
+        return ("none, unless its first line is `import penstock.deepspeed`; for programs that start processes say "
+                "`python -m penstock deepspeed install`")
     if missing:
         return f"Penstock's, in part: {', '.join(missing)} is missing; say `python -m penstock deepspeed install` again"
     return f"Penstock's, version {registered.VERSION}, in {environment.packages}"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ..errors import UsageError
 
 ENVIRONMENT_FILE = ".deepspeed_env"
+OF_ONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 COMING = "Penstock trains with one process until it has ranks: say --num_gpus 1"
 
 
@@ -25,9 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gpu = options.include.partition(":")[2]
     if gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
-                        "MASTER_PORT": str(options.master_port)}.items():
-        os.environ[name] = value
+    os.environ.update(OF_ONE, MASTER_PORT=str(options.master_port))
     own = [] if options.no_local_rank else ["--local_rank=0"]
     sys.argv = [options.user_script, *own, *options.user_args]
     if options.module:
@@ -76,7 +75,9 @@ def environment_of_file() -> dict[str, str]:
         path = os.path.join(folder, ENVIRONMENT_FILE)
         if os.path.isfile(path):
             with open(path, encoding="utf-8") as file:
-                found.update(line.split("=", 1) for line in file.read().splitlines() if "=" in line)  # type: ignore[misc]
+                for name, sign, value in (line.partition("=") for line in file.read().splitlines()):
+                    if sign:
+                        found[name] = value
     return found
 
 

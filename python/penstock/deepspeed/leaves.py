@@ -1,5 +1,5 @@
-"""Modules that DeepSpeed gathers as a whole. A unit is, whatever it has within, so a mark is all that they need; a marked
-module is a unit where units lie deeper (start.py)."""
+"""Modules that DeepSpeed gathers as a whole. A unit is, whatever it has within, so a mark is all that they need; a
+marked module is a unit where units lie deeper (start.py)."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -52,8 +52,8 @@ BUILDERS = {f"{each}Builder": f".optimizers:{each}Builder" for each in ("AsyncIO
 WEIGHTS = {each: f".weights:{each}" for each in (
     "load_state_dict_from_zero_checkpoint", "get_fp32_state_dict_from_zero_checkpoint",
     "convert_zero_checkpoint_to_fp32_state_dict")}
-ULYSSES = {each: RANKS for each in ("UlyssesSPAttentionHF", "UlyssesSPDataLoaderAdapter", "TiledMLP", "TiledFusedLogitsLoss",
-                                    "SequenceTiledCompute")}
+ULYSSES = {each: RANKS for each in ("UlyssesSPAttentionHF", "UlyssesSPDataLoaderAdapter", "TiledMLP",
+                                    "TiledFusedLogitsLoss", "SequenceTiledCompute")}
 
 MODULES: Mapping[str, Mapping[str, str]] = {
     "deepspeed": {
@@ -64,7 +64,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "OnDevice": ".zero:OnDevice", "dist": "deepspeed.comm", "zero": "deepspeed.runtime.zero",
         "checkpointing": "deepspeed.runtime.activation_checkpointing.checkpointing",
         "init_inference": INFERENCE, "InferenceEngine": INFERENCE, "DeepSpeedInferenceConfig": INFERENCE,
-        "DeepSpeedHybridEngine": INFERENCE, "DeepSpeedTransformerLayer": INFERENCE, "DeepSpeedTransformerConfig": INFERENCE,
+        "DeepSpeedHybridEngine": INFERENCE, "DeepSpeedTransformerLayer": INFERENCE,
+        "DeepSpeedTransformerConfig": INFERENCE,
         "PipelineModule": RANKS, "PipelineEngine": RANKS, "tp_model_init": RANKS, "set_optimizer_flags": OPTIMIZERS,
         "add_tuning_arguments": "a schedule is named in the configuration, \"scheduler\"",
         **LOGGING, **LOADERS},
@@ -80,7 +81,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "deepspeed.moe": {}, "deepspeed.moe.layer": {"MoE": RANKS},
     "deepspeed.moe.utils": {"split_params_into_different_moe_groups_for_optimizer": RANKS},
     "deepspeed.ops": {"__compatible_ops__": ".optimizers:COMPATIBLE_OPS"},
-    "deepspeed.ops.adam": ADAM, "deepspeed.ops.adagrad": ADAGRAD, "deepspeed.ops.lion": LION, "deepspeed.ops.lamb": LAMB,
+    "deepspeed.ops.adam": ADAM, "deepspeed.ops.adagrad": ADAGRAD, "deepspeed.ops.lion": LION,
+    "deepspeed.ops.lamb": LAMB,
     "deepspeed.ops.adam.cpu_adam": ADAM, "deepspeed.ops.adam.fused_adam": ADAM,
     "deepspeed.ops.aio": BUILDERS, "deepspeed.ops.op_builder": BUILDERS,
     "deepspeed.pipe": {"PipelineModule": RANKS, "LayerSpec": RANKS, "TiedLayerSpec": RANKS},

@@ -78,8 +78,8 @@ class Builder:
         return True
 
     def load(self, verbose: bool = True) -> Any:
-        raise UsageError(f"{type(self).__name__}.load(): what DeepSpeed builds here is not Penstock's; files are read and "
-                         "written by its C library (swap/capi/penstock.h), and optimizers by deepspeed.ops")
+        raise UsageError(f"{type(self).__name__}.load(): what DeepSpeed builds here is not Penstock's; files are read "
+                         "and written by its C library (swap/capi/penstock.h), and optimizers by deepspeed.ops")
 
 
 class AsyncIOBuilder(Builder):

@@ -27,8 +27,8 @@ class Placement:
 
 
 def placement_of(config: Mapping[str, Any], read: Config) -> Placement:
-    """`run.swap_directory` is Penstock's own key, of a store that is kept. DeepSpeed's nvme_path is a place for files of
-    one run."""
+    """`run.swap_directory` is Penstock's own key, of a store that is kept. DeepSpeed's nvme_path is a place for files
+    of one run."""
     zero = config.get("zero_optimization") or {}
     weights, states = device_of(zero, "offload_param"), device_of(zero, "offload_optimizer")
     kept = (config.get("run") or {}).get("swap_directory")

@@ -18,7 +18,8 @@ def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
 
 def configure(mpu_: Any = None, deepspeed_config: Any = None, partition_activations: bool | None = None,
               contiguous_checkpointing: bool | None = None, num_checkpoints: int | None = None,
-              checkpoint_in_cpu: bool | None = None, synchronize: bool | None = None, profile: bool | None = None) -> None:
+              checkpoint_in_cpu: bool | None = None, synchronize: bool | None = None,
+              profile: bool | None = None) -> None:
     """What parts and places of activations mean to several GPUs is nothing in one process; `checkpoint_in_cpu` is a
     setting of Penstock's."""
     global _configured

@@ -1,7 +1,7 @@
 """`import deepspeed`, and the distribution of that name, are Penstock's in this process.
 
-Stands by itself: `python -m penstock deepspeed install` copies this file into an environment, where each interpreter that
-starts runs at_start(). So it imports neither torch nor the package before somebody asks for `deepspeed`."""
+Stands by itself: `python -m penstock deepspeed install` copies this file into an environment, where each interpreter
+that starts runs at_start(). So it imports neither torch nor the package before somebody asks for `deepspeed`."""
 from __future__ import annotations
 
 import importlib
@@ -36,8 +36,8 @@ def register() -> None:
                           "deepspeed remove`)")
     late = who_came_before()
     if late is not None:
-        raise ImportError(f"{late} was imported before penstock.deepspeed, and has found no DeepSpeed, for which it looks "
-                          "once: make `import penstock.deepspeed` the first line of the program, or say `python -m "
+        raise ImportError(f"{late} was imported before penstock.deepspeed, and has found no DeepSpeed, for which "
+                          "it looks once: make `import penstock.deepspeed` the first line of the program, or say `python -m "
                           "penstock deepspeed install` once")
     sys.meta_path.insert(0, Finder())
 

@@ -7,7 +7,7 @@ from .. import schedules
 from ..errors import UsageError
 
 NEEDED = object()
-WARM = {"warmup_min_lr": 0.0, "warmup_max_lr": None, "warmup_num_steps": 1000, "warmup_type": "log"}  # None: the group's
+WARM = {"warmup_min_lr": 0.0, "warmup_max_lr": None, "warmup_num_steps": 1000, "warmup_type": "log"}  # a group's own
 DEFAULTS: dict[str, dict[str, Any]] = {
     "WarmupLR": WARM,
     "WarmupDecayLR": {"total_num_steps": NEEDED, **WARM, "warmup_max_lr": 0.001},
@@ -28,7 +28,8 @@ def _of(name: str) -> type:
 
     def __init__(self: Any, optimizer: Any, *given: Any, last_batch_iteration: int = -1, **named: Any) -> None:
         said = {**dict(zip(defaults, given)), **named}
-        unknown, missing = said.keys() - defaults.keys(), [key for key, value in {**defaults, **said}.items() if value is NEEDED]
+        unknown = said.keys() - defaults.keys()
+        missing = [key for key, value in {**defaults, **said}.items() if value is NEEDED]
         if unknown or missing or len(given) > len(defaults):
             raise TypeError(f"{name}() takes {', '.join(defaults)}, and not {', '.join(sorted(unknown)) or 'less'}")
         if last_batch_iteration != -1:

@@ -22,6 +22,7 @@ from .states import engine_of
 from .zero import answer_of_parameters
 
 Given = tuple[Any, Any, Any, Any]
+ELSE = "leave it to transformers or Accelerate, which fill it in for scripts of theirs"
 IN_STORE = ("device", "nvme_path")
 ANSWERED = ("stage", "stage3_param_persistence_threshold", "stage3_gather_16bit_weights_on_model_save",
             "stage3_gather_fp16_weights_on_model_save", "cpu_offload", "cpu_offload_params")
@@ -42,7 +43,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     if callable(optimizer) and not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(model_parameters if model_parameters is not None else list(model.parameters()))
     own = [name for name, each in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if each is not None]
-    read = read_config(_own_keys(full), own=own, else_="leave it to transformers or Accelerate, which fill it in for scripts of theirs")
+    read = read_config(_own_keys(full), own=own, else_=ELSE)
     answer_of_parameters()
     if optimizer is None and read.optimizer is None:
         idle = IdleEngine(model, given, read.settings, training_data, collate_fn)
@@ -66,8 +67,8 @@ def take_back(model: nn.Module) -> None:
     for engine in engines.values():
         if engine.module is not model:
             name = next(name for name, each in model.named_parameters() if engine_of(each) is engine)
-            raise UsageError(f"deepspeed.initialize(): parameter '{name}' is of another module's engine already, and two engines "
-                             "never share one: say destroy() to that engine before")
+            raise UsageError(f"deepspeed.initialize(): parameter '{name}' is of another module's engine already, and "
+                             "two engines never share one: say destroy() to that engine before")
         engine.release()
 
 

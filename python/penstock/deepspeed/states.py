@@ -1,4 +1,5 @@
-"""safe_get_full_fp32_param() and its kin: what a store has of one parameter. In one process the local ones are the same."""
+"""safe_get_full_fp32_param() and its kin: what a store has of one parameter. In one process the local ones are the
+same."""
 from __future__ import annotations
 
 from typing import Any

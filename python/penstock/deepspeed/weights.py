@@ -13,7 +13,7 @@ from ..errors import UsageError
 
 
 def clone_tensors_for_torch_save(item: Any, device: Any = torch.device("cpu")) -> Any:
-    """The same containers, with tensors that have no memory in common with others; one that is there twice stays one."""
+    """The same containers, with tensors that share no memory with others; one that is there twice stays one."""
     seen: dict[int, torch.Tensor] = {}
 
     def cloned(each: Any) -> Any:
@@ -42,8 +42,8 @@ def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: str | os.PathLike[s
                                              exclude_frozen_parameters: bool = False, lazy_mode: bool = False
                                              ) -> dict[str, torch.Tensor]:
     """Refused until a snapshot is read without its model."""
-    raise UsageError(f"{Path(checkpoint_dir)}: weights are not read out of a checkpoint without its model yet; load it, "
-                     "engine.load_checkpoint(), and say engine.save_pretrained(DIR, dtype=torch.float32)")
+    raise UsageError(f"{Path(checkpoint_dir)}: weights are not read out of a checkpoint without its model yet; load "
+                     "it, engine.load_checkpoint(), and say engine.save_pretrained(DIR, dtype=torch.float32)")
 
 
 def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir: str | os.PathLike[str],
@@ -53,7 +53,7 @@ def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir: str |
     return model
 
 
-def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir: str | os.PathLike[str], output_dir: str | os.PathLike[str],
-                                               *_: Any, **__: Any) -> None:
+def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir: str | os.PathLike[str],
+                                               output_dir: str | os.PathLike[str], *_: Any, **__: Any) -> None:
     """The same, into files."""
     get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import Enum
 from types import TracebackType
 from typing import Any
@@ -69,14 +69,15 @@ class Init(contextlib.AbstractContextManager["Init"]):
 
 def _directory_of(config: Any) -> str:
     config = None if config is None else configuration(config)
-    section = ((config or {}).get("zero_optimization") or {}).get("offload_param") if isinstance(config, Mapping) else None
+    section = ((config or {}).get("zero_optimization") or {}).get("offload_param")
     path: Any = (section or {}).get("nvme_path") if (section or {}).get("device") == "nvme" else None
     if not path:
         return tempfile.gettempdir()
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as problem:
-        raise UsageError(f"zero_optimization.offload_param.nvme_path '{path}' cannot be made: {problem.strerror}") from problem
+        raise UsageError(f"zero_optimization.offload_param.nvme_path '{path}' cannot be made: "
+                         f"{problem.strerror}") from problem
     return str(path)
 
 
@@ -87,7 +88,8 @@ class GatheredParameters(contextlib.AbstractContextManager[None]):
     def __init__(self, params: Any, modifier_rank: int | None = None, fwd_module: Any = None, enabled: bool = True
                  ) -> None:
         changes = enabled and modifier_rank is not None
-        self._managed = list(dict.fromkeys(each for each in listed(params) if isinstance(each, Managed))) if changes else []
+        chosen = listed(params) if changes else []
+        self._managed = list(dict.fromkeys(each for each in chosen if isinstance(each, Managed)))
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> None:

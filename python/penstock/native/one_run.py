@@ -1,5 +1,5 @@
-"""Where a store for one run lies: in a directory of its own that is removed as soon as the session has opened its files,
-whose room the system takes back when they are closed, however the process ends.
+"""Where a store for one run lies: in a directory of its own that is removed as soon as the session has opened its
+files, whose room the system takes back when they are closed, however the process ends.
 
 A process that is killed while it opens them leaves the directory, which the next one to come finds without a lock, and
 removes.
