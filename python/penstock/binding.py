@@ -19,6 +19,7 @@ from .handed import Handed
 from .lent import Lent, forbids
 from .loans import Loans
 from .memory import Memory
+from .overlap import memory_of_sparse
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
 from .read_only import IN_PLACE
 from .structure import is_functional_call, structure_of
@@ -28,15 +29,7 @@ from .weight_view import WeightView
 
 ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
 LENT = -1  # in the place of a unit: copies of weights that stand in for them
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 PLAIN = (torch.Tensor, nn.Parameter, Managed, Borrowed, Released)
-
-
-def _values_of(sparse: torch.Tensor) -> torch.Tensor | None:
-    """What it has memory of, beside indices; None of a layout that is none of these."""
-    if sparse.layout is torch.sparse_coo:
-        return sparse.detach()._values()
-    return sparse.detach().values() if sparse.layout in COMPRESSED else None
 
 
 def view_was_kept(name: str) -> str:
@@ -170,7 +163,7 @@ class Binding:
         if type(tensor) not in PLAIN or tensor.is_nested:
             return True
         if tensor.layout is not torch.strided:
-            values = _values_of(tensor)
+            values = memory_of_sparse(tensor)
             return values is None or self.weight_at(values) is not None
         return self.weight_at(tensor) is not None
 

@@ -128,9 +128,7 @@ class Engine(DeepSpeedsCalls):
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise UsageError("engine.backward() takes a loss of one element, "
                              f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
-        scaled = loss / self.settings.accumulation if scale_wrt_gas and self.settings.accumulation > 1 else loss
-        if self.optimizer.loss_scale is not None:
-            scaled = scaled.float() * self.optimizer.loss_scale.value
+        scaled = self._scaled(self._share_of(loss) if scale_wrt_gas else loss)
         gradients = self.binding.gradients
         before, gradients.scales = gradients.scales, True
         try:
@@ -345,6 +343,14 @@ class Engine(DeepSpeedsCalls):
                          "engine.state_dict(), or a copy, copy.deepcopy(engine.module)")
 
     # Private.
+    def _share_of(self, loss: torch.Tensor) -> torch.Tensor:
+        """A micro-batch's, of a step."""
+        return loss / self.settings.accumulation if self.settings.accumulation > 1 else loss
+
+    def _scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        scale = self.optimizer.loss_scale
+        return loss if scale is None else loss.float() * scale.value
+
     def _check_trains(self) -> None:
         if isinstance(self.optimizer, NothingToTrain):
             self.optimizer.update()

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     """To the element: columns of one matrix do not."""
@@ -32,6 +34,13 @@ def overlapping(named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str
             if overlap(tensor, each[2]):
                 yield name, each[1]
         before.append(each)
+
+
+def memory_of_sparse(sparse: torch.Tensor) -> torch.Tensor | None:
+    """What it has memory of, beside indices; None of a layout that is none of these."""
+    if sparse.layout is torch.sparse_coo:
+        return sparse.detach()._values()
+    return sparse.detach().values() if sparse.layout in COMPRESSED else None
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:

@@ -4,20 +4,17 @@ import penstock.deepspeed  # noqa: F401  the first line
 
 import json
 import logging
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "python/tests"))
+from cores import round_each_operation  # noqa: E402
+
 torch.set_num_threads(1)
-
-
-def round_each_operation():
-    """MKL's square root of a vector is not always correctly rounded; in double, and rounded once, it is."""
-    plain = torch.Tensor.sqrt
-    torch.Tensor.sqrt = lambda self: plain(self.double()).float() if self.dtype == torch.float32 else plain(self)
-
-
 round_each_operation()
 
 

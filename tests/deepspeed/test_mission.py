@@ -8,7 +8,8 @@ import pytest
 import torch
 from conftest import Model
 from test_initialize import batch
-from test_trainer import arguments, llama, losses, rows, tokenizer
+from test_trainer import arguments, llama, losses, rows
+from tiny_language import tokenizer
 
 from penstock.deepspeed import launcher
 

@@ -32,7 +32,7 @@ def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool =
                      world_size: int = -1) -> None:
     """A process group of this process, which opens no port; what a launcher sets is set as for one process, because
     programs read it. Raises UsageError where there are more."""
-    if dist.is_available() and dist.is_initialized():
+    if is_initialized():
         _check_alone(dist.get_world_size())
         return
     processes.check(None)

@@ -117,13 +117,12 @@ class DeepSpeedEngine(Answers, Engine):
                  ) -> torch.Tensor:
         """As Engine.backward(); it gives the micro-batch's share of the loss."""
         loss = super().backward(loss, retain_graph, scale_wrt_gas, **others)
-        return loss / self.settings.accumulation if scale_wrt_gas and self.settings.accumulation > 1 else loss
+        return self._share_of(loss) if scale_wrt_gas else loss
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """As backward() does, for a program that calls loss.backward() itself, until the next step()."""
         self.binding.gradients.scales = True
-        share = loss / self.settings.accumulation if self.settings.accumulation > 1 else loss
-        return share if self.optimizer.loss_scale is None else share.float() * self.optimizer.loss_scale.value
+        return self._scaled(self._share_of(loss))
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -190,8 +189,8 @@ class DeepSpeedEngine(Answers, Engine):
 
     @property
     def loss_scale(self) -> float:
-        scale = self.optimizer.loss_scale
-        return 1.0 if scale is None else scale.value
+        scale: float = self.optimizer.cur_scale  # type: ignore[attr-defined]
+        return scale
 
     def get_mom(self) -> list[Any]:
         return [group.get("momentum", group.get("betas")) for group in self.optimizer.param_groups]

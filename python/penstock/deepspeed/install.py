@@ -15,15 +15,15 @@ from . import registered
 
 FINDER = "_penstock_deepspeed"
 COMMANDS = {"deepspeed": "launcher", "ds_report": "report"}  # and the modules that have their main()
+MARK = "# By python -m penstock deepspeed install."
 SCRIPT = """#!{python}
-# By python -m penstock deepspeed install.
+{mark}
 import sys
 
 from penstock.deepspeed.{module} import main
 
 sys.exit(main())
 """
-MARK = "# By python -m penstock deepspeed install."
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Environment:
             self.distribution / "METADATA": registered.METADATA,
             self.distribution / "INSTALLER": f"{registered.OURS}\n",
             self.distribution / "top_level.txt": f"{registered.NAME}\n",
-            **{self.commands / name: SCRIPT.format(python=sys.executable, module=module)
+            **{self.commands / name: SCRIPT.format(python=sys.executable, mark=MARK, module=module)
                for name, module in COMMANDS.items()}}
 
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import UsageError
+from .comm import OF_LAUNCHERS
 
 ENVIRONMENT_FILE = ".deepspeed_env"
-OF_ONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 COMING = "Penstock trains with one process until it has ranks: say --num_gpus 1"
 
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gpu = options.include.partition(":")[2]
     if gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    os.environ.update(OF_ONE, MASTER_PORT=str(options.master_port))
+    os.environ.update(OF_LAUNCHERS, LOCAL_SIZE="1", MASTER_PORT=str(options.master_port))
     own = [] if options.no_local_rank else ["--local_rank=0"]
     sys.argv = [options.user_script, *own, *options.user_args]
     if options.module:

@@ -39,11 +39,11 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     deepspeed_calls.check_arguments(mpu, mesh_param, None)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     given = configuration(deepspeed_calls.config_of(config, config_params, args))
-    full = with_defaults(given)
+    keys = _own_keys(with_defaults(given))
     if callable(optimizer) and not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(model_parameters if model_parameters is not None else list(model.parameters()))
     own = [name for name, each in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if each is not None]
-    read = read_config(_own_keys(full), own=own, else_=ELSE)
+    read = read_config(keys, own=own, else_=ELSE)
     answer_of_parameters()
     if optimizer is None and read.optimizer is None:
         idle = IdleEngine(model, given, read.settings, training_data, collate_fn)
@@ -52,7 +52,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     place = placement_of(given, read)
     engine, made, loader, scheduler = initialize_penstock(
         model, _without_empty_groups(optimizer), None if optimizer is not None else model_parameters, training_data,
-        lr_scheduler, config=_own_keys(full), store=place.store, collate_fn=collate_fn,
+        lr_scheduler, config=keys, store=place.store, collate_fn=collate_fn,
         resident=place.resident(model), units=_leaves(model), engine_class=DeepSpeedEngine)
     assert isinstance(engine, DeepSpeedEngine)
     engine.config, engine.training_dataloader = given, loader

@@ -69,8 +69,8 @@ class Init(contextlib.AbstractContextManager["Init"]):
 
 def _directory_of(config: Any) -> str:
     config = None if config is None else configuration(config)
-    section = ((config or {}).get("zero_optimization") or {}).get("offload_param")
-    path: Any = (section or {}).get("nvme_path") if (section or {}).get("device") == "nvme" else None
+    section = ((config or {}).get("zero_optimization") or {}).get("offload_param") or {}
+    path: Any = section.get("nvme_path") if section.get("device") == "nvme" else None
     if not path:
         return tempfile.gettempdir()
     try:
@@ -156,18 +156,20 @@ def _sub_modules(parameter: nn.Parameter) -> set[int]:
     return set()
 
 
+# What programs look for on a parameter of DeepSpeed's.
+ANSWERS: dict[str, Any] = {
+    "ds_id": id, "ds_numel": torch.Tensor.numel, "ds_shape": lambda each: each.shape, "ds_status": _status,
+    "ds_persist": lambda each: not isinstance(each, Released), "ds_active_sub_modules": _sub_modules}
+
+
 def tell_of_ordinary(model: nn.Module) -> None:
-    """The same on parameters that stay in memory."""
+    """On parameters that stay in memory."""
     for each in model.parameters():
         if not isinstance(each, Managed):
-            each.__dict__.update(ds_id=id(each), ds_numel=each.numel(), ds_shape=each.shape, ds_persist=True,
-                                 ds_status=ZeroParamStatus.AVAILABLE, ds_active_sub_modules=set())
+            each.__dict__.update((name, answer(each)) for name, answer in ANSWERS.items())
 
 
 def answer_of_parameters() -> None:
-    """What programs look for on a parameter of an engine's."""
-    answers: dict[str, Any] = {
-        "ds_id": id, "ds_numel": torch.Tensor.numel, "ds_shape": lambda each: each.shape, "ds_status": _status,
-        "ds_persist": lambda each: not isinstance(each, Released), "ds_active_sub_modules": _sub_modules}
-    for name, answer in answers.items():
+    """On those of engines."""
+    for name, answer in ANSWERS.items():
         setattr(Managed, name, property(answer))
