@@ -103,6 +103,20 @@ def test_where_a_checkpoint_cannot_be_taken_the_store_is_gone_and_says_so(tmp_pa
         train(engine)
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_checkpoint_of_another_optimizer_is_refused_and_the_store_goes_on(tmp_path, keep):
+    other = penstock.initialize(small.Stack(), lambda p: torch.optim.SGD(p, lr=0.1), store=penstock.Store(tmp_path / "a", keep=False))[0]
+    train(other)
+    other.save_checkpoint(tmp_path / "kept")
+    engine = open_engine(tmp_path / "once", keep=keep)
+    train(engine, 0, 2)
+    expected = ends(engine)
+    with pytest.raises(penstock.UsageError, match="made with another model, codec or kind of optimizer than this one, which goes on"):
+        engine.load_checkpoint(tmp_path / "kept")
+    assert same(ends(engine), expected) and engine.global_steps == 2
+    train(engine, 2, 3)
+
+
 def test_the_model_is_had_back(tmp_path):
     engine = open_engine(tmp_path / "once")
     train(engine)

@@ -67,6 +67,21 @@ def test_steps_that_overflow_are_counted_and_have_no_norm(tmp_path):
     assert fp16(scale, tmp_path / "store").skipped_steps == 2
 
 
+@pytest.mark.parametrize("scale", [LossScale.dynamic(power=8), LossScale(1024.0, fixed=True)])
+def test_a_backward_of_torchs_own_in_fp16_is_refused_and_begins_anew(scale):
+    """Its gradients would be divided by a scale that they do not have."""
+    engine = fp16(scale)
+    before = dict(engine.named_weights("master"))
+    small.loss(engine, small.ids()).float().backward()
+    for update in (engine.step, engine.optimizer.step):
+        with pytest.raises(penstock.UsageError, match=f"divided by the loss scale, {scale.value:g}: say engine.backward"):
+            update()
+    assert all(torch.equal(each, before[name]) for name, each in engine.named_weights("master"))
+    engine.optimizer.zero_grad()
+    step(engine)
+    assert engine.global_steps == 1
+
+
 def test_overflows_with_steps_between_them_are_no_error():
     engine = fp16(LossScale.dynamic(power=0, hysteresis=1))
     for _ in range(2 * IN_VAIN):
