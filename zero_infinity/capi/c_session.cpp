@@ -5,13 +5,13 @@
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_model.h"
 #include "zero_infinity/capi/first_weights.h"
+#include "zero_infinity/capi/parameter_value.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 namespace penstock::zero {
@@ -22,19 +22,6 @@ using store::Refusal;
 using store::require;
 
 constexpr std::size_t least_step_bytes = offsetof(penstock_step, clip);
-
-// One value of one parameter, to the caller's memory.
-class ToMemory final : public WeightSink {
-   public:
-    explicit ToMemory(std::span<std::byte> to) : to_(to) {}
-    void write(const NamedParameter&, const ValueStretch& stretch) override {
-        const std::uint64_t element = bytes_of(stretch.type);
-        std::memcpy(to_.data() + stretch.first * element, stretch.data, stretch.numel * element);
-    }
-
-   private:
-    std::span<std::byte> to_;
-};
 
 Pass pass_of(const penstock_pass& pass) {
     const int number = number_of(pass);
@@ -172,15 +159,7 @@ penstock_value CSession::value_at(std::size_t index) const {
 }
 
 const UnitSpec& CSession::unit(std::uint32_t index) const {
-    require(index < unit_count(), "there is no unit {}: the model has {}", index, unit_count());
-    return session_->layout().unit(index).spec();
-}
-
-const ParameterSpec& CSession::own(ParameterId parameter) const {
-    const UnitSpec& of = unit(parameter.unit);
-    require(parameter.index < of.parameters.size(), "unit '{}' has no parameter {} of its own: it has {}", of.name,
-            parameter.index, of.parameters.size());
-    return of.parameters[parameter.index];
+    return unit_of(session_->layout(), index);
 }
 
 const ParameterSpec& CSession::trainable(ParameterId parameter) const {
@@ -191,32 +170,17 @@ const ParameterSpec& CSession::trainable(ParameterId parameter) const {
         require(borrowed < of.borrowed.size(), "unit '{}' has no parameter {}", of.name, parameter.index);
         parameter = {of.borrowed[borrowed].owner, of.borrowed[borrowed].parameter};
     }
-    const ParameterSpec& spec = own(parameter);
+    const ParameterSpec& spec = own_parameter(session_->layout(), parameter);
     require(spec.training == Training::trainable, "parameter '{}' of unit '{}' is frozen and has no gradient",
             spec.name, unit(parameter.unit).name);
     return spec;
 }
 
-const ParameterSpec& CSession::with(ParameterId parameter, ParameterValue value) const {
-    const ParameterSpec& spec = own(parameter);
-    if (value == ParameterValue::weight) return spec;
-    require_training("a master or a moment");
-    require(spec.training == Training::trainable, "parameter '{}' is frozen: it has its weight only", spec.name);
-    const std::uint32_t moments = session_->layout().format().moments;
-    const std::uint32_t needed = value == ParameterValue::moment1 ? 2 : value == ParameterValue::moment0 ? 1 : 0;
-    require(needed <= moments, "this optimizer keeps {} moments", moments);
-    return spec;
-}
-
-PlaneType CSession::weight_type(ParameterId parameter) const {
-    const ModelLayout& layout = session_->layout();
-    return layout.unit(parameter.unit).weight_type(own(parameter).training, layout.format());
-}
-
 penstock_place CSession::place(ParameterId parameter) const {
-    const bool frozen = own(parameter).training == Training::frozen;
-    const ParameterPlace& place = session_->layout().unit(parameter.unit).place(parameter.index);
-    const PlaneType type = weight_type(parameter);
+    const ModelLayout& layout = session_->layout();
+    const bool frozen = own_parameter(layout, parameter).training == Training::frozen;
+    const ParameterPlace& place = layout.unit(parameter.unit).place(parameter.index);
+    const PlaneType type = weight_type(layout, parameter);
     return {.struct_bytes = sizeof(penstock_place),
             .offset_bytes = place.first * bytes_of(type),
             .numel = place.numel,
@@ -435,20 +399,16 @@ void CSession::settle() {
 void CSession::read(ParameterId parameter, ParameterValue value, std::span<std::byte> to) {
     require_between_passes("reading");
     require_no_step_begun("reading");
-    const ParameterSpec* wanted = &with(parameter, value);
-    const std::uint64_t element = value == ParameterValue::weight ? bytes_of(weight_type(parameter)) : sizeof(float);
-    require(to.size() == wanted->numel() * element, "{} bytes for parameter '{}' of {}", to.size(), wanted->name,
-            wanted->numel() * element);
-    ToMemory sink(to);
-    session_->read_out({.values = {value}, .wanted = [&](const NamedParameter& each) { return &each.spec == wanted; }},
-                       sink);
+    if (value != ParameterValue::weight) require_training("a master or a moment");
+    ToMemory sink(session_->layout(), parameter, value, to);
+    session_->read_out(sink.what(), sink);
 }
 
 void CSession::write(ParameterId parameter, ParameterValue value, std::span<const float> from) {
     require_training("writing");
     require_between_passes("writing");
     require_no_step_begun("writing");
-    const ParameterSpec* wanted = &with(parameter, value);
+    const ParameterSpec* wanted = &parameter_with(session_->layout(), parameter, value);
     require(from.size() == wanted->numel(), "{} elements for parameter '{}' of {}", from.size(), wanted->name,
             wanted->numel());
     WeightFunction source([&](const NamedParameter&, std::uint64_t first, std::span<float> values) {

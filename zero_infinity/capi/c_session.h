@@ -89,10 +89,7 @@ class CSession {
     void take_turn() const;
     void write_trace();
     const UnitSpec& unit(std::uint32_t index) const;
-    const ParameterSpec& own(ParameterId parameter) const;        // refuses borrowed ones
     const ParameterSpec& trainable(ParameterId parameter) const;  // own or borrowed
-    const ParameterSpec& with(ParameterId parameter, ParameterValue value) const;
-    PlaneType weight_type(ParameterId parameter) const;
     void require_between_passes(const char* what) const;
     void require_durable(const char* what) const;
     void require_no_step_begun(const char* what) const;

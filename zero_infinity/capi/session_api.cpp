@@ -7,6 +7,7 @@
 #include "zero_infinity/capi/c_model.h"
 #include "zero_infinity/capi/c_plan.h"
 #include "zero_infinity/capi/c_session.h"
+#include "zero_infinity/capi/parameter_value.h"
 #include "zero_infinity/capi/penstock_forecast.h"
 #include "zero_infinity/capi/penstock_look.h"
 #include "zero_infinity/capi/penstock_session.h"
@@ -20,7 +21,7 @@ using penstock::store::require;
 using penstock::store::required;
 using penstock::zero::CSession;
 using penstock::zero::ParameterId;
-using penstock::zero::ParameterValue;
+using penstock::zero::value_of;
 
 struct penstock_session {
     CSession session;
@@ -60,12 +61,6 @@ template <typename Struct>
 void give(const Struct& own, Struct* place, std::size_t least_bytes, const char* name) {
     penstock::store::checked_struct(place, least_bytes, name);
     penstock::store::put(own, *place);
-}
-
-ParameterValue value_of(const penstock_what& what) {
-    const int number = penstock::store::number_of(what);
-    require(number >= PENSTOCK_WEIGHT && number <= PENSTOCK_MOMENT1, "there is no penstock_what {}", number);
-    return static_cast<ParameterValue>(number);
 }
 
 }  // namespace

@@ -5,24 +5,14 @@
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/parameter_groups.h"
 #include "zero_infinity/plan/traffic.h"
 #include "zero_infinity/session/core_options.h"
+#include "zero_infinity/session/model_spec.h"
 
 #include <string>
 #include <vector>
 
 namespace penstock::zero {
-
-// What is trained: the units in the order in which their gradients are summed and their tiles updated.
-struct ModelSpec {
-    std::vector<UnitSpec> units;
-    ParameterGroups optimizers;
-    // What a pass visits, as far as it is known: for these the window is planned. Empty: each unit once, with the
-    // owners of what it borrows; in training then again in reverse order.
-    PassVisits training;
-    PassVisits inference;
-};
 
 // A visit of these units as the session makes it: with the owners of what they borrow, each unit once.
 Visit with_owners(const Visit& visit, const std::vector<UnitSpec>& units);
