@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .command import config_show, deepspeed_name, plan, program
+from .command import config_show, deepspeed_name, export, plan, program
 from .errors import FitError, PenstockError, StorageError
 
 
@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     config_show.add(verbs)
     deepspeed_name.add(verbs)
+    export.add(verbs)
     plan.add(verbs)
     program.add(verbs)
     try:

@@ -10,7 +10,8 @@ from torch import nn
 from .errors import ModelError, some
 
 
-def _named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """In the order in which their bytes are kept."""
     for prefix, module in model.named_modules():
         for key, buffer in module._buffers.items():
             if buffer is not None and key not in module._non_persistent_buffers_set:
@@ -18,7 +19,7 @@ def _named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def persistent(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: buffer.clone() for name, buffer in _named(model)}
+    return {name: buffer.clone() for name, buffer in named(model)}
 
 
 def move(model: nn.Module, device: torch.device) -> None:
@@ -55,14 +56,14 @@ class Buffers:
 
     def __init__(self, model: nn.Module) -> None:
         self._model, self._modules = model, list(model.modules())
-        self._first = _layout(_named(model))
-        self.count_bytes = sum(buffer.nbytes for _, buffer in _named(model))
+        self._first = _layout(named(model))
+        self.count_bytes = sum(buffer.nbytes for _, buffer in named(model))
 
     def packed(self) -> torch.Tensor | None:
         """The bytes of all of them, one after the other; None: there are none. Raises ModelError of others."""
         if not self._first and not any(map(_has_persistent, self._modules)):
             return None
-        now = dict(_named(self._model))
+        now = dict(named(self._model))
         self._check(_layout(now.items()))
         parts = [each.cpu().contiguous().reshape(-1).view(torch.uint8) for each in now.values()]
         return torch.cat(parts) if self.count_bytes else None
@@ -70,7 +71,7 @@ class Buffers:
     def unpack(self, packed: torch.Tensor) -> None:
         """As packed() gave them, of the same model."""
         at = 0
-        for _, buffer in _named(self._model):
+        for _, buffer in named(self._model):
             part = packed[at:at + buffer.nbytes].clone()  # aligned for whatever type
             buffer.copy_(part.view(buffer.dtype).view(buffer.shape))
             at += buffer.nbytes

@@ -2,11 +2,10 @@
 
 A checkpoint DIR/TAG has a snapshot, `store`, and `engine.pt`, which is written last and names the snapshot. One that is
 replaced has its old snapshot until the new engine.pt is there; the new snapshot is `store.2`, or a later number.
-DIR/latest names the newest tag.
+DIR/latest names the newest tag, and DIR/zero_to_fp32.py takes the weights out.
 """
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import buffers, client_values, going_on, random_states
+from . import buffers, client_values, going_on, random_states, weights_alone
+from .durable import replace, replace_text
 from .errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 262144  # of all that is committed beside the model, 8 and its key for each (swap/FORMAT.md)
 LATEST = "latest"
+ZERO_TO_FP32 = "zero_to_fp32.py"  # which DeepSpeed's users run by habit
+SCRIPT = '''"""The weights of a checkpoint here, in fp32: python zero_to_fp32.py . OUT"""
+import sys
+
+from penstock.command.zero_to_fp32 import main
+
+sys.exit(main())
+'''
 SNAPSHOT = re.compile(r"store(\.\d+)?")
 
 
@@ -32,6 +40,7 @@ class Wanted:
     """Of a checkpoint that is loaded."""
 
     strict: bool = True
+    states: bool = True  # of the optimizer
     scheduler: bool = True
     random: bool = False
 
@@ -46,13 +55,16 @@ def save(engine: Engine, directory: Path, tag: str | int | None, client_state: d
               "engine": client_values.encode(_state(engine), "the engine's state")}
     place.mkdir(parents=True, exist_ok=True)
     name = _free_name(place)
+    written = {"snapshot": name, "model": engine.description.encode(), "values": values}
     engine.visits.end()
     engine.core.begin_snapshot(str(place / name))
     engine.core.finish_snapshot()
-    _replace(place / "engine.pt", lambda path: torch.save({"snapshot": name, "values": values}, path))
+    replace(place / "engine.pt", lambda path: torch.save(written, path))
     _remove_snapshots(place, but=name)
     if latest:
-        _replace(directory / LATEST, lambda path: path.write_text(tag))
+        replace_text(directory / LATEST, tag)
+    if not (directory / ZERO_TO_FP32).exists():
+        replace_text(directory / ZERO_TO_FP32, SCRIPT)
     return str(place)
 
 
@@ -64,6 +76,11 @@ def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted)
         tag = newest.read_text().strip()
     place = directory / _tag(tag, directory)
     state, snapshot = _read(place, directory)
+    if not wanted.states:
+        weights_alone.load(engine, place, wanted.strict)
+        if wanted.scheduler:
+            _load_scheduler(engine, state)
+        return str(place), state["client_state"]
     groups = state["optimizer"]["param_groups"]
     if [len(group["params"]) for group in groups] != [len(group["params"]) for group in engine.optimizer.param_groups]:
         raise UsageError(f"{place}: the checkpoint's optimizer has other groups of parameters than this one")
@@ -75,8 +92,8 @@ def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted)
     engine.optimizer.load_state_dict(state["optimizer"])
     engine.micro_steps = engine.counted_from = state["micro_steps"]
     engine.optimizer.skipped = state.get("skipped_steps", 0)  # an older version counted none
-    if engine.scheduler is not None and state["scheduler"] is not None and wanted.scheduler:
-        engine.scheduler.load(state["scheduler"])
+    if wanted.scheduler:
+        _load_scheduler(engine, state)
     if state["loss_scale"] and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
     if engine.loader is not None and "loader" in committed:
@@ -163,6 +180,11 @@ def _read(place: Path, directory: Path) -> tuple[dict[str, Any], str]:
         raise StorageError(f"{place}/engine.pt: {error}") from error
 
 
+def _load_scheduler(engine: Engine, state: Mapping[str, Any]) -> None:
+    if engine.scheduler is not None and state["scheduler"] is not None:
+        engine.scheduler.load(state["scheduler"])
+
+
 def _check_room(state: Mapping[str, str]) -> None:
     """The store's format has a limit, which a scheduler that remembers more and more would come to."""
     lengths = {key: 8 + len(key) + len(text) for key, text in state.items()}
@@ -188,17 +210,3 @@ def _remove_snapshots(place: Path, but: str | None) -> None:
     for each in place.iterdir():
         if SNAPSHOT.fullmatch(each.name) and each.name != but and each.is_dir() and not each.is_symlink():
             shutil.rmtree(each)
-
-
-def _replace(path: Path, write: Any) -> None:
-    """The file is whole or as before."""
-    new = path.with_name(path.name + ".new")
-    write(new)
-    with open(new, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

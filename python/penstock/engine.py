@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from .core import Core, PassKind, UpdateReport, Visit, What
 from .deepspeed_calls import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
+from .files.description import Description, describe
 from .going_on import Script
 from .kept_scheduler import KeptScheduler
 from .loader import Loader
@@ -247,6 +249,11 @@ class Engine(DeepSpeedsCalls):
         with self.binding.loans.gathered(listed, modify):
             yield
 
+    @functools.cached_property
+    def description(self) -> Description:
+        """What is said of the model beside its weights, for who has it not."""
+        return describe(self)
+
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The model's, in ordinary memory; named_weights() streams instead."""
         return self.module.state_dict(*args, **kwargs)
@@ -260,11 +267,11 @@ class Engine(DeepSpeedsCalls):
                         max_shard_bytes: float = 5e9) -> None:
         """A new directory as transformers' save_pretrained makes it, or none. `dtype`: None: as the model has it;
         torch.float32: the masters."""
-        export.save_directory(self, directory, dtype, max_shard_bytes)
+        export.save_directory(export.EngineWeights(self), directory, dtype, max_shard_bytes)
 
     def save_16bit_model(self, directory: str | os.PathLike[str], filename: str | None = None) -> bool:
         """DeepSpeed's name: the weights, in the type in which the model computes, as one file of safetensors."""
-        export.save_file(self, directory, filename)
+        export.save_file(export.EngineWeights(self), directory, filename)
         return True
 
     # Checkpoints.
@@ -286,16 +293,16 @@ class Engine(DeepSpeedsCalls):
                         load_module_only: bool = False, custom_load_fn: Any = None, *,
                         restore_random: bool = False) -> tuple[str | None, dict[str, Any]]:
         """(None, {}) where there is none yet, as a program's first start finds it. `load_module_strict` False: buffers
-        that the model does not have are passed over. `restore_random`: random states are those of that step, too."""
+        that the model does not have are passed over. `load_optimizer_states` False: weights and buffers alone, and the
+        scheduler, also of a checkpoint of another optimizer; moments and counts of steps stay the engine's.
+        `load_module_only`: nor the scheduler. `restore_random`: random states are those of that step, too."""
         self._check_trains()
-        if load_module_only or not load_optimizer_states:
-            raise UsageError("load_checkpoint(load_module_only=True) and (load_optimizer_states=False): a store goes "
-                             "to a snapshot as a whole. For its weights alone load it, then engine.save_pretrained(DIR) "
-                             "and begin a new store with penstock.initialize(weights=DIR)")
         if custom_load_fn is not None:
             raise UsageError("load_checkpoint(custom_load_fn=...): weights go from snapshot to store, there is no "
                              "state_dict to load; leave it out, and change them by engine.load_state_dict() behind it")
-        wanted = checkpoint.Wanted(load_module_strict, load_lr_scheduler_states, restore_random)
+        alone = load_module_only or not load_optimizer_states
+        wanted = checkpoint.Wanted(load_module_strict, not alone, load_lr_scheduler_states and not load_module_only,
+                                   restore_random)
         return checkpoint.load(self, Path(directory), tag, wanted)
 
     def close(self) -> None:

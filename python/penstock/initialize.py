@@ -5,6 +5,7 @@ import fnmatch
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from .config import Config, read_config
 from .core import BF16_ADDENDS, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
 from .engine import Engine
 from .errors import ModelError, OptimizerError, UsageError, some
+from .files import description
 from .files.incoming import Incoming
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
@@ -109,6 +111,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     try:
         scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
+        if core is None and store is not None and not (isinstance(store, Store) and not store.keep):
+            description.write(engine.description, Path(_first_directory(store)))
     except BaseException:
         engine.close()
         raise

@@ -141,9 +141,8 @@ def test_arguments_that_a_snapshot_cannot_obey_are_refused_by_name(tmp_path):
     with pytest.raises(penstock.UsageError, match="exclude_frozen_parameters"):
         engine.save_checkpoint(tmp_path / "c", exclude_frozen_parameters=True)
     engine.save_checkpoint(tmp_path / "c", exclude_frozen_parameters=False)
-    for argument, value in (("load_module_only", True), ("load_optimizer_states", False), ("custom_load_fn", print)):
-        with pytest.raises(penstock.UsageError, match=argument):
-            engine.load_checkpoint(tmp_path / "c", **{argument: value})
+    with pytest.raises(penstock.UsageError, match="custom_load_fn"):
+        engine.load_checkpoint(tmp_path / "c", custom_load_fn=print)
     engine.load_checkpoint(tmp_path / "c", None, True, True, True, False, None)
 
 

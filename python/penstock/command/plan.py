@@ -14,6 +14,7 @@ from torch import nn
 from . import config_show
 from ..config import read_config
 from ..errors import UsageError
+from ..files.meta_model import of_directory
 from ..run.plan import NOWHERE, plan
 from ..settings import Settings
 from ..store import Store
@@ -76,7 +77,7 @@ def batch_of(given: str, model: nn.Module) -> Any:
 def model_of(given: str) -> nn.Module:
     """On meta."""
     if (Path(given) / "config.json").is_file():
-        return _of_hugging_face(given)
+        return of_directory(given)
     make = _named(given, "neither a directory with a config.json nor MODULE:FUNCTION")
     with torch.device("meta"):
         made = make()
@@ -94,20 +95,3 @@ def _named(given: str, otherwise: str = "not MODULE:FUNCTION") -> Any:
     except (ImportError, AttributeError) as error:
         raise UsageError(f"'{given}': {error}; name a module that Python finds from here (PYTHONPATH) and a function "
                          "or class in it") from error
-
-
-def _of_hugging_face(directory: str) -> nn.Module:
-    try:
-        import transformers
-    except ImportError as error:
-        raise UsageError(f"{directory} is a model of transformers, which is not installed: {error}") from error
-    config = transformers.AutoConfig.from_pretrained(directory)
-    named = (config.architectures or ["AutoModelForCausalLM"])[0]
-    kind: Any = getattr(transformers, named, None)
-    if kind is None:
-        raise UsageError(f"{directory}/config.json: transformers {transformers.__version__} has no class '{named}'; "
-                         "write a function that makes the model and name it as MODULE:FUNCTION")
-    make = kind.from_config if named.startswith("AutoModel") else kind._from_config
-    with torch.device("meta"):
-        made: nn.Module = make(config)
-    return made

@@ -49,7 +49,7 @@ SCHEDULES = {"VALID_LR_SCHEDULES": ".schedules:VALID", **{each: f".schedules:{ea
     "WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "LRRangeTest", "OneCycle")}}
 LOADERS = {"DeepSpeedDataLoader": ".loaders:DeepSpeedDataLoader", "RepeatingLoader": ".loaders:RepeatingLoader"}
 BUILDERS = {f"{each}Builder": f".optimizers:{each}Builder" for each in ("AsyncIO", "CPUAdam", "FusedAdam")}
-WEIGHTS = {each: f".weights:{each}" for each in (
+WEIGHTS = {each: f"penstock.files.fp32:{each}" for each in (
     "load_state_dict_from_zero_checkpoint", "get_fp32_state_dict_from_zero_checkpoint",
     "convert_zero_checkpoint_to_fp32_state_dict")}
 ULYSSES = {each: RANKS for each in ("UlyssesSPAttentionHF", "UlyssesSPDataLoaderAdapter", "TiledMLP",

@@ -1,15 +1,11 @@
 """Weights as DeepSpeed's users take them out of an engine and of a checkpoint."""
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-
-from ..errors import UsageError
 
 
 def clone_tensors_for_torch_save(item: Any, device: Any = torch.device("cpu")) -> Any:
@@ -36,24 +32,3 @@ def consolidated(module: nn.Module, without_frozen: bool) -> OrderedDict[str, to
         return state  # type: ignore[no-any-return]
     frozen = {name for name, each in module.named_parameters(remove_duplicate=False) if not each.requires_grad}
     return OrderedDict((name, each) for name, each in state.items() if name not in frozen)
-
-
-def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: str | os.PathLike[str], tag: str | None = None,
-                                             exclude_frozen_parameters: bool = False, lazy_mode: bool = False
-                                             ) -> dict[str, torch.Tensor]:
-    """Refused until a snapshot is read without its model."""
-    raise UsageError(f"{Path(checkpoint_dir)}: weights are not read out of a checkpoint without its model yet; load "
-                     "it, engine.load_checkpoint(), and say engine.save_pretrained(DIR, dtype=torch.float32)")
-
-
-def load_state_dict_from_zero_checkpoint(model: nn.Module, checkpoint_dir: str | os.PathLike[str],
-                                         tag: str | None = None) -> nn.Module:
-    """The model, with these weights."""
-    model.load_state_dict(get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag), strict=False)
-    return model
-
-
-def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir: str | os.PathLike[str],
-                                               output_dir: str | os.PathLike[str], *_: Any, **__: Any) -> None:
-    """The same, into files."""
-    get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir)

@@ -29,6 +29,11 @@ class Step:
     _rename: Callable[[str], str] = str
     _model: nn.Module | None = None
 
+    @property
+    def transforms(self) -> bool:
+        """More than a name becomes another."""
+        return self._transform is not None
+
     def make(self, values: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         if self._transform is None:
             return dict.fromkeys(self.gives, values[0])

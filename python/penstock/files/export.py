@@ -5,32 +5,49 @@ what was there before, and something unfinished that the next export of that nam
 """
 from __future__ import annotations
 
-import copy
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import nn
 
+from ..core import What
+from ..durable import sync
 from ..errors import StorageError, UsageError
+from .configuration import write_configuration
 from .conversions import Step, out_of_model
 from .safetensors_file import NAMES, SafetensorsWriter, TensorInfo
-from .state_names import kept_names, state_of
+from .state_names import infos_of, kept_names, state_of
 from .weights_dir import INDEX, SINGLE
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
 
-def save_directory(engine: Engine, directory: str | os.PathLike[str], dtype: torch.dtype | None,
+class Weights(Protocol):
+    """Where an export's values come from."""
+
+    kept: dict[str, TensorInfo]  # what files have, by the model's names
+    parameters: int  # elements, of all
+
+    def steps(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
+        """Of these tensors those of files. Raises UsageError where they cannot be made."""
+
+    def value(self, name: str, master: bool) -> torch.Tensor:
+        """In its shape; `master`: the fp32 that it was rounded from, where it is trained."""
+
+    def write_configuration(self, directory: Path, dtype: torch.dtype | None) -> None: ...
+
+
+def save_directory(weights: Weights, directory: str | os.PathLike[str], dtype: torch.dtype | None,
                    max_shard_bytes: float) -> None:
     place = Path(os.path.realpath(directory))
-    export = Export(engine, dtype)
+    export = Export(weights, dtype)
     if max_shard_bytes < 1:
         raise UsageError(f"max_shard_bytes: {max_shard_bytes} is not a number of 1 or more")
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
@@ -39,33 +56,33 @@ def save_directory(engine: Engine, directory: str | os.PathLike[str], dtype: tor
     shutil.rmtree(new, ignore_errors=True)
     try:
         new.mkdir(parents=True)
-        export.write_configuration(new)
+        weights.write_configuration(new, dtype)
         export.write_shards(new, max_shard_bytes)
         for each in new.iterdir():
-            _make_durable(each)
-        _make_durable(new)
+            sync(each)
+        sync(new)
         os.rename(new, place)
-        _make_durable(place.parent)
+        sync(place.parent)
     except OSError as error:
         raise StorageError(f"{place}: nothing is written ({error}); see that there is room for the weights") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def save_file(engine: Engine, directory: str | os.PathLike[str], filename: str | None) -> None:
+def save_file(weights: Weights, directory: str | os.PathLike[str], filename: str | None) -> None:
     name = filename or SINGLE
     if Path(name).name != name or not name.endswith(".safetensors"):
         raise UsageError(f"save_16bit_model(filename='{name}'): it writes one safetensors file; give a name that ends "
                          "with .safetensors, without a path")
     place = Path(directory) / name
-    export = Export(engine, None)
+    export = Export(weights, None)
     new = place.with_name(f".{name}.penstock-unfinished")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         new.unlink(missing_ok=True)
         export.write(new, export.steps)
         os.replace(new, place)
-        _make_durable(place.parent)
+        sync(place.parent)
     except OSError as error:
         raise StorageError(f"{place}: nothing is written ({error}); see that there is room for the weights") from error
     finally:
@@ -76,23 +93,14 @@ class Export:
     """What is to be written is known when it is made. With `dtype` all that is not integer becomes it; fp32 comes from
     the masters."""
 
-    def __init__(self, engine: Engine, dtype: torch.dtype | None) -> None:
+    def __init__(self, weights: Weights, dtype: torch.dtype | None) -> None:
         if dtype is not None and (dtype not in NAMES or not dtype.is_floating_point):
-            raise UsageError(f"save_pretrained(dtype={dtype}): a floating point type such as torch.bfloat16")
-        self._engine, self._model, self._dtype = engine, engine.module, dtype
-        if hasattr(self._model, "peft_config"):
-            raise UsageError("the model has adapters of PEFT: engine.module.save_pretrained(directory) writes those")
-        self._state = state_of(self._model)
-        kept = kept_names(self._model, self._state)
-        self.steps = out_of_model(self._model, {name: self._info(name) for name in kept})
-        problems = [f"{each.takes[0]}: {each.problem}" for each in self.steps if each.problem]
-        if problems:
-            raise UsageError(f"transformers' names for files cannot be given to {'; '.join(problems)}; "
-                             "engine.state_dict() has the weights under the model's names")
+            raise UsageError(f"dtype={dtype}: a floating point type such as torch.bfloat16")
+        self._weights, self._dtype = weights, dtype
+        self.steps = weights.steps({name: self._info(name) for name in weights.kept})
 
     def write(self, path: Path, steps: list[Step]) -> None:
         """One file, with what these steps give."""
-        self._engine.visits.end()
         with SafetensorsWriter(path, {name: info for each in steps for name, info in each.gives.items()}) as file:
             for step in steps:
                 made = step.make([self._value(name) for name in step.takes])
@@ -109,43 +117,52 @@ class Export:
             name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
             self.write(directory / name, shard.steps)
             weight_map.update({each: name for step in shard.steps for each in step.gives})
-        index = {"metadata": {"total_parameters": sum(each.numel() for each in self._model.parameters()),
+        index = {"metadata": {"total_parameters": self._weights.parameters,
                               "total_size": sum(each.byte_count for each in shards)}, "weight_map": weight_map}
         (directory / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
-    def write_configuration(self, directory: Path) -> None:
-        """config.json and generation_config.json, of a model that has them."""
-        config: Any = getattr(self._model, "config", None)
-        if config is None or not hasattr(config, "save_pretrained"):
-            return
-        config = copy.deepcopy(config)
-        dtype = self._dtype or next(each.dtype for each in self._model.parameters() if each.is_floating_point())
-        setattr(config, "dtype" if hasattr(config, "dtype") else "torch_dtype", str(dtype).split(".")[-1])
-        config.architectures = [type(self._model).__name__]
-        config.save_pretrained(directory)
-        can_generate: Any = getattr(self._model, "can_generate", None)
-        generation: Any = getattr(self._model, "generation_config", None)
-        if generation is not None and can_generate is not None and can_generate():
-            generation.save_pretrained(directory)
-
     # Private.
     def _info(self, name: str) -> TensorInfo:
-        tensor = self._state[name]
-        dtype = self._dtype if self._dtype is not None and tensor.is_floating_point() else tensor.dtype
+        info = self._weights.kept[name]
+        dtype = self._dtype if self._dtype is not None and info.dtype.is_floating_point else info.dtype
         if dtype not in NAMES:
             raise UsageError(f"'{name}' is of {dtype}, which no safetensors file has; make it another type")
-        return TensorInfo(tuple(tensor.shape), dtype)
+        return TensorInfo(info.shape, dtype)
 
     def _value(self, name: str) -> torch.Tensor:
         """Of the type that is written."""
-        tensor = self._state[name]
-        binding = self._engine.binding
-        if isinstance(tensor, nn.Parameter) and tensor in binding.places:
-            master = self._dtype == torch.float32 and binding.learns(tensor)
-            value = self._engine.core.read(*binding.places[tensor], "master" if master else "weight").view(tensor.shape)
-        else:
-            value = tensor.detach()
-        return value.to(self._info(name).dtype)
+        return self._weights.value(name, self._dtype == torch.float32).to(self._info(name).dtype)
+
+
+class EngineWeights:
+    """See Weights."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._model = engine, engine.module
+        if hasattr(self._model, "peft_config"):
+            raise UsageError("the model has adapters of PEFT: engine.module.save_pretrained(directory) writes those")
+        self._state = state_of(self._model)
+        self.kept = infos_of({name: self._state[name] for name in kept_names(self._model, self._state)})
+        self.parameters = sum(each.numel() for each in self._model.parameters())
+
+    def steps(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
+        steps = out_of_model(self._model, infos)
+        problems = [f"{each.takes[0]}: {each.problem}" for each in steps if each.problem]
+        if problems:
+            raise UsageError(f"transformers' names for files cannot be given to {'; '.join(problems)}; "
+                             "engine.state_dict() has the weights under the model's names")
+        return steps
+
+    def value(self, name: str, master: bool) -> torch.Tensor:
+        tensor, binding = self._state[name], self._engine.binding
+        self._engine.visits.end()
+        if not isinstance(tensor, nn.Parameter) or tensor not in binding.places:
+            return tensor.detach()
+        what: What = "master" if master and binding.learns(tensor) else "weight"
+        return self._engine.core.read(*binding.places[tensor], what).view(tensor.shape)
+
+    def write_configuration(self, directory: Path, dtype: torch.dtype | None) -> None:
+        write_configuration(self._model, directory, dtype)
 
 
 @dataclass
@@ -165,11 +182,3 @@ def _shards(steps: list[Step], most_bytes: float) -> Iterator[Shard]:
         shard.steps.append(step)
         shard.byte_count += byte_count
     yield shard
-
-
-def _make_durable(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -27,9 +27,12 @@ class NotFound(PenstockError):
 
 def functions() -> dict[str, Callable[..., None]]:
     """By their names without "penstock_session_". Each raises what its status says."""
-    loaded = library_of("penstock_session.h", "penstock_session_abi_version", c.ABI)
-    return {name: _checked(getattr(loaded, "penstock_session_" + name), arguments)
-            for name, arguments in c.FUNCTIONS.items()}
+    return _functions("penstock_session_", c.FUNCTIONS)
+
+
+def reading() -> dict[str, Callable[..., None]]:
+    """So of "penstock_reader_"."""
+    return _functions("penstock_reader_", c.READER_FUNCTIONS)
 
 
 def note(pointer: ctypes.c_void_p, index: int) -> str | None:
@@ -38,6 +41,11 @@ def note(pointer: ctypes.c_void_p, index: int) -> str | None:
     told.argtypes, told.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_char_p
     line: bytes | None = told(pointer, index)
     return None if line is None else line.decode(errors="replace")
+
+
+def _functions(prefix: str, named: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., None]]:
+    loaded = library_of("penstock_session.h", "penstock_session_abi_version", c.ABI)
+    return {name: _checked(getattr(loaded, prefix + name), arguments) for name, arguments in named.items()}
 
 
 def _checked(function: Any, arguments: tuple[Any, ...]) -> Callable[..., None]:

@@ -1,5 +1,5 @@
-"""The structures of zero_infinity/capi/penstock_session.h, penstock_forecast.h and penstock_look.h,
-member by member."""
+"""The structures of zero_infinity/capi/penstock_session.h, penstock_forecast.h and penstock_look.h, member by member, and
+the functions that take them."""
 from __future__ import annotations
 
 import ctypes
@@ -195,4 +195,9 @@ FUNCTIONS = {
     "write": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
     "begin_snapshot": (SESSION, c_char_p),
     "finish_snapshot": (SESSION,),
+}
+READER_FUNCTIONS = {
+    "open": (POINTER(Model), POINTER(Options), POINTER(SESSION)),
+    "read": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
+    "close": (SESSION,),
 }

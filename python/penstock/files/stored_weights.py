@@ -1,0 +1,158 @@
+"""Weights of a store or a checkpoint that no training has open, where nobody has the model: what python -m penstock
+export writes, and what DeepSpeed's users know as zero_to_fp32."""
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from ..core import GroupValues, ModelSpec, What
+from ..errors import StorageError, UsageError
+from ..native.look import look
+from ..native.reader import Reader
+from ..native.record import KEY, Record
+from ..store import Store
+from .configuration import write_texts
+from .conversions import Step, out_of_model
+from .description import NAME, Description
+from .meta_model import of_directory
+from .safetensors_file import TensorInfo
+from .state_names import infos_of, state_of
+
+ENGINE, LATEST = "engine.pt", "latest"  # of a checkpoint: see checkpoint.py
+
+
+@dataclass(frozen=True)
+class Found:
+    """A snapshot or a store, and what is said of its model."""
+
+    directory: Path
+    description: Description
+
+
+class StoredWeights:
+    """See export.Weights. Holds the store, beside other readers, until it is closed. `under_model_names`: files have the
+    names of the model's state_dict()."""
+
+    def __init__(self, path: str | os.PathLike[str], tag: str | None = None,
+                 also: Sequence[str | os.PathLike[str]] = (), under_model_names: bool = False) -> None:
+        found = find(Path(path), tag)
+        self.description, self._under_model_names = found.description, under_model_names
+        self.kept = {name: self.description.info(name) for name in self.description.kept}
+        self.parameters = self.description.parameters
+        self._where = Path(path)
+        self._reader = _reader(found, also)
+        self._buffers: torch.Tensor | None = None  # all their bytes, once asked for
+
+    def steps(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
+        if self._under_model_names:
+            return [Step([name], {name: info}) for name, info in infos.items()]
+        if self.description.problem:
+            raise UsageError(f"{self._where}: Hugging Face's files cannot be made of this {self.description.model}: "
+                             f"{self.description.problem}; under_model_names (--model-names) writes its weights under "
+                             "the names of its state_dict()")
+        if self.description.renamed is None:
+            return self._by_the_class(infos)
+        return [Step([name], {self.description.renamed[name]: info}) for name, info in infos.items()]
+
+    def value(self, name: str, master: bool) -> torch.Tensor:
+        place = self.description.tensors[name]
+        if isinstance(place, str):
+            return self._buffer(place)
+        what: What = "master" if master and self.description.is_trained(name) else "weight"
+        return self._reader.read(*place, what).view(self.description.info(name).shape)
+
+    def write_configuration(self, directory: Path, dtype: torch.dtype | None) -> None:
+        if not self._under_model_names:
+            write_texts(self.description.configuration, directory, dtype)
+
+    def named_values(self, master: bool) -> Iterator[tuple[str, torch.Tensor]]:
+        """All of the model's state_dict(), one at a time in memory; what is tied comes under each name."""
+        for name in self.description.tensors:
+            yield name, self.value(name, master)
+
+    def leave_out_frozen(self) -> None:
+        self.kept = {name: info for name, info in self.kept.items() if not self.description.is_frozen(name)}
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> StoredWeights:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.close()
+
+    # Private.
+    def _buffer(self, name: str) -> torch.Tensor:
+        if self._buffers is None:
+            self._buffers = self._reader.extra()
+        info, at = self.description.buffers[name], self.description.buffer_places()[name]
+        return self._buffers[at:at + info.byte_count].clone().view(info.dtype).view(info.shape)
+
+    def _by_the_class(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
+        """Experts that are one tensor in the model and many in files: transformers' class of the model knows how."""
+        with tempfile.TemporaryDirectory() as directory:
+            write_texts(self.description.configuration, Path(directory), None)
+            model = of_directory(directory)
+        own = infos_of(state_of(model))
+        other = [name for name in infos if name not in own or own[name].shape != infos[name].shape]
+        if other:
+            raise UsageError(f"{self._where}: '{other[0]}' is not as transformers' {self.description.model} has it, which "
+                             "is asked what files call it; export with the version of transformers that trained it, or "
+                             "under_model_names (--model-names)")
+        return out_of_model(model, infos)
+
+
+def find(path: Path, tag: str | None = None) -> Found:
+    """`path` is a directory of checkpoints, one of these, or a store. Raises UsageError and StorageError."""
+    if tag is None and (path / LATEST).is_file() and not (path / ENGINE).exists():
+        tag = (path / LATEST).read_text().strip()
+    checkpoint = path if tag is None else path / tag
+    if (checkpoint / ENGINE).is_file():
+        return _of_checkpoint(checkpoint)
+    if tag is not None:
+        there = sorted(each.parent.name for each in path.glob(f"*/{ENGINE}"))
+        raise UsageError(f"{checkpoint}: no checkpoint is there; {path} has {', '.join(there) or 'none'}")
+    if (path.parent / ENGINE).is_file() and path.name == _read(path.parent)["snapshot"]:
+        return _of_checkpoint(path.parent)
+    if (path / NAME).is_file():
+        text = (path / NAME).read_text(encoding="utf-8")
+        return Found(path, Description.decode(text, str(path / NAME)))
+    if look(path).content == "nothing":
+        raise UsageError(f"{path}: neither a store nor a checkpoint of penstock; name the directory of a store, of "
+                         "checkpoints (it has a file 'latest'), or of one checkpoint (it has engine.pt)")
+    raise StorageError(f"{path}: the store has no {NAME}, which says what its weights are called, because a version of "
+                       "penstock before this one made it: start its script once more, or load it there and "
+                       "engine.save_pretrained(OUT)")
+
+
+# Private.
+def _read(checkpoint: Path) -> Any:
+    return torch.load(checkpoint / ENGINE, weights_only=True)
+
+
+def _of_checkpoint(checkpoint: Path) -> Found:
+    read = _read(checkpoint)
+    if "model" not in read:
+        raise StorageError(f"{checkpoint}: the checkpoint does not say what its weights are called, because a version of "
+                           "penstock before this one made it: load it, and save it again or engine.save_pretrained(OUT)")
+    return Found(checkpoint / read["snapshot"], Description.decode(read["model"], str(checkpoint / ENGINE)))
+
+
+def _reader(found: Found, also: Sequence[str | os.PathLike[str]]) -> Reader:
+    values = look(found.directory).values
+    if KEY not in values:
+        raise StorageError(f"{found.directory}: nothing of the model that {NAME} names is committed there; is it a copy that "
+                           "is not whole?")
+    record = Record.decode(values[KEY], str(found.directory))
+    beside = found.description.buffer_bytes()
+    model = ModelSpec(found.description.units, record.optimizer, groups=(GroupValues(0.0, momentum=record.momentum),),
+                      extra=torch.empty(beside, dtype=torch.uint8) if beside else None)
+    return Reader(model, Store([found.directory, *also], codec=record.codec, tile_elements=record.tile_elements))
