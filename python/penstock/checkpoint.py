@@ -46,7 +46,8 @@ class Wanted:
 
 
 def save(engine: Engine, directory: Path, tag: str | int | None, client_state: dict[str, Any], latest: bool = True,
-         overwrite: bool = True) -> str:
+         overwrite: bool = True, wait: bool = True) -> str:
+    engine.saving.finish()
     tag = _tag(f"global_step{engine.global_steps}" if tag is None else tag, directory)
     place = directory / tag
     if (place / "engine.pt").exists() and not overwrite:
@@ -57,18 +58,22 @@ def save(engine: Engine, directory: Path, tag: str | int | None, client_state: d
     name = _free_name(place)
     written = {"snapshot": name, "model": engine.description.encode(), "values": values}
     engine.visits.end()
-    engine.core.begin_snapshot(str(place / name))
-    engine.core.finish_snapshot()
-    replace(place / "engine.pt", lambda path: torch.save(written, path))
-    _remove_snapshots(place, but=name)
-    if latest:
-        replace_text(directory / LATEST, tag)
-    if not (directory / ZERO_TO_FP32).exists():
-        replace_text(directory / ZERO_TO_FP32, SCRIPT)
+
+    def make_whole() -> None:
+        replace(place / "engine.pt", lambda path: torch.save(written, path))
+        _remove_snapshots(place, but=name)
+        if latest:
+            replace_text(directory / LATEST, tag)
+        if not (directory / ZERO_TO_FP32).exists():
+            replace_text(directory / ZERO_TO_FP32, SCRIPT)
+    engine.saving.begin(str(place / name), make_whole)
+    if wait:
+        engine.saving.finish()
     return str(place)
 
 
 def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted) -> tuple[str | None, dict[str, Any]]:
+    engine.saving.finish()
     if tag is None:
         newest = directory / LATEST
         if not newest.exists():

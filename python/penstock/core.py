@@ -191,6 +191,9 @@ class Core(Protocol):
     def begin_snapshot(self, path: str) -> None:
         """Copies the newest step into the new directory `path` while training goes on."""
 
+    def copies_snapshot(self) -> bool:
+        """Whether one is under way."""
+
     def finish_snapshot(self) -> None:
         """Blocks until the copy under way is whole; raises what became of it."""
 

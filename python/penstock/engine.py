@@ -32,6 +32,7 @@ from .outside import Outside
 from .room import room_of
 from .run.ending import Ending, Undisturbed
 from .run.progress import Progress
+from .saving import Saving
 from .settings import Settings
 from .shelf import Shelf
 from .unit_call import UnitCall, compiled_in_vain
@@ -94,7 +95,9 @@ class Engine(DeepSpeedsCalls):
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
         self.script = Script(self.optimizer.param_groups, settings)
-        self._ending = Ending(self, core, self._keep_changes)
+        self.saving = Saving(core)
+        self.optimizer.finish_saving = self.saving.finish
+        self._ending = Ending(self, core, self._keep_changes, self.saving)
         self.optimizer.told = self._tell
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
@@ -175,6 +178,7 @@ class Engine(DeepSpeedsCalls):
         self.counted_from = self.micro_steps
         if self.scheduler is not None and report.updated:
             self.scheduler.take_turn()
+        self.saving.finish_if_copied()
 
     def is_gradient_accumulation_boundary(self) -> bool:
         """Whether the next step() updates."""
@@ -262,6 +266,24 @@ class Engine(DeepSpeedsCalls):
         """The model's; weights go to the store, one module at a time."""
         return self.module.load_state_dict(state_dict, strict=strict, assign=assign)
 
+    # Optimizer states as torch has them.
+    def import_states(self, states: torch.optim.Optimizer | Mapping[str, Any]) -> None:
+        """Moments and count of steps (SGD has none: 1, where it has a momentum) of an optimizer of torch's that has trained this
+        model, or its state_dict(): of the same kind. Durable with the next commit. OptimizerError or UsageError, and nothing has happened, where they do not fit."""
+        self._check_trains()
+        if isinstance(states, torch.optim.Optimizer):
+            self.optimizer.take_states(states)
+        else:
+            self.optimizer.load_state_dict(dict(states))
+
+    def export_states(self) -> dict[str, Any]:
+        """A state_dict() that the same optimizer of torch's loads, in ordinary memory."""
+        self._check_trains()
+        told = self.optimizer.groups_state()
+        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
+        return {"state": {index: self.optimizer.state[each].plain() for index, each in enumerate(parameters)
+                          if each in self.optimizer.state}, "param_groups": told["param_groups"]}
+
     # Weights as Hugging Face keeps them, one tensor at a time in memory.
     def save_pretrained(self, directory: str | os.PathLike[str], dtype: torch.dtype | None = None,
                         max_shard_bytes: float = 5e9) -> None:
@@ -277,16 +299,18 @@ class Engine(DeepSpeedsCalls):
     # Checkpoints.
     def save_checkpoint(self, directory: str | Path, tag: str | int | None = None,
                         client_state: Mapping[str, Any] | None = None, save_latest: bool = True,
-                        exclude_frozen_parameters: bool = False, *, overwrite: bool = True) -> str:
+                        exclude_frozen_parameters: bool = False, *, overwrite: bool = True, wait: bool = True) -> str:
         """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: the step's number. One
         that is there already is replaced when the new one is whole, unless `overwrite` is False. `client_state`: what
-        client_values.py has kinds for; else UsageError, before anything is made."""
+        client_values.py has kinds for; else UsageError, before anything is made. `wait` False: it returns while the snapshot
+        of this step is copied; the checkpoint is there, and `latest` names it, from the first step() on that finds it whole,
+        or the next save_checkpoint(), or close(), which raise what goes wrong. Until then a kill leaves the one before."""
         self._check_trains()
         if exclude_frozen_parameters:
             raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "
                              "whole store; leave it out, and for trained weights alone save what engine.named_weights() "
                              "gives of parameters that require a gradient")
-        return checkpoint.save(self, Path(directory), tag, dict(client_state or {}), save_latest, overwrite)
+        return checkpoint.save(self, Path(directory), tag, dict(client_state or {}), save_latest, overwrite, wait)
 
     def load_checkpoint(self, directory: str | Path, tag: str | int | None = None, load_module_strict: bool = True,
                         load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True,

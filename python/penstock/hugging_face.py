@@ -12,6 +12,7 @@ import transformers
 
 from .engine import Engine
 from .errors import StorageError, UsageError
+from .files import description
 from .initialize import initialize
 from .store import Store
 
@@ -66,7 +67,8 @@ class KeepSnapshots(transformers.TrainerCallback):
     """Trainer(..., callbacks=[KeepSnapshots(engine)]): resuming from a checkpoint takes the store back to its step.
 
     Trainer's own files have the weights and the groups; the moments are in the snapshot, CHECKPOINT/penstock-step-N,
-    which goes when Trainer removes the checkpoint."""
+    which goes when Trainer removes the checkpoint. It is copied while the next steps run, unless save_total_limit is 1:
+    then Trainer has removed the checkpoint before."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -74,6 +76,7 @@ class KeepSnapshots(transformers.TrainerCallback):
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The optimizer learns where snapshots lie."""
         self.engine.optimizer.snapshot_path = lambda updates: str(self._find(Path(args.output_dir), updates))
+        self._set_aside(Path(args.output_dir))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A process may have been stopped between Trainer's files and the snapshot: it is made now."""
@@ -87,16 +90,42 @@ class KeepSnapshots(transformers.TrainerCallback):
         """A snapshot beside Trainer's own files."""
         self._keep(args, state)
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Trainer is about to remove older checkpoints: the newest is whole before."""
+        if control.should_save:
+            self.engine.saving.finish()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.engine.saving.finish()
+
     def _keep(self, args: Any, state: Any) -> None:
+        self.engine.saving.finish()
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         path = checkpoint / f"penstock-step-{self.engine.global_steps}"
         if checkpoint.exists() and not path.exists():
             new = path.with_name(path.name + ".new")
             shutil.rmtree(new, ignore_errors=True)  # of a process that was stopped while it made one
             self.engine.visits.end()
-            self.engine.core.begin_snapshot(str(new))
-            self.engine.core.finish_snapshot()
-            os.replace(new, path)
+            self.engine.saving.begin(str(new), lambda: self._name(new, path))
+            if args.save_total_limit == 1:
+                self.engine.saving.finish()
+
+    def _name(self, new: Path, path: Path) -> None:
+        description.write(self.engine.description, new)
+        os.replace(new, path)
+
+    def _set_aside(self, directory: Path) -> None:
+        """Checkpoints of which a process that was stopped had copied a part, and to whose step the store cannot go: Trainer
+        is not to find them."""
+        for new in directory.glob("checkpoint-*/penstock-step-*.new"):
+            checkpoint = new.parent
+            here = new.name == f"penstock-step-{self.engine.global_steps}.new"
+            if not here and not [each for each in checkpoint.glob("penstock-step-*") if each.suffix != ".new"]:
+                aside = checkpoint.with_name(f"{checkpoint.name}.incomplete")
+                shutil.rmtree(aside, ignore_errors=True)
+                os.replace(checkpoint, aside)
+                self.engine.progress.warn(f"{checkpoint} has the weights alone, because the process was stopped while it was "
+                                          f"made: it is {aside.name} now, and Trainer goes on from the one before")
 
     @staticmethod
     def _find(directory: Path, updates: int) -> Path:

@@ -13,14 +13,15 @@ from torch import nn
 
 from . import buffers, deepspeed_calls, forwards, processes, update_order
 from .config import Config, read_config
-from .core import BF16_ADDENDS, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
+from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
 from .engine import Engine
-from .errors import ModelError, OptimizerError, UsageError, some
+from .errors import FitError, ModelError, OptimizerError, UsageError, some
 from .files import description
 from .files.incoming import Incoming
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
 from .loader import Loader, Loading
+from .merged import STORE_KEYS
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .overlap import overlapping
@@ -49,7 +50,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                restore_random: bool = True, trainable: Sequence[str] = (), engine_class: type[Engine] = Engine
                ) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. `store`: where it is kept, a directory or a Store; instead, `core` is a core of the caller's. A model of
+    the core's. `store`: where it is kept, a directory or a Store; None: what the configuration says, else in host memory
+    alone, Store.in_memory(); instead, `core` is a core of the caller's. A model of
     which no parameter requires a gradient is opened for forwards alone, see forwards.py, and its optimizer is None.
     `optimizer` is one of torch's, or a function that makes one of `model_parameters`; None: AdamW of these, or of all
     that are trainable. `lr_scheduler` is one of that optimizer (see kept_scheduler.py), or a function that makes one of
@@ -89,6 +91,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                                  "penstock.initialize(trainable=[...])")
         engine = open_for_forwards(model, store, core, units, resident, weights, settings, engine_class)
         return engine, None, loader, None
+    if store is None and core is None:
+        store = _in_memory(read)
+        update_order.check(store, settings)
     mapped = mapped_optimizer(optimizer, model_parameters, model,
                               (read.optimizer if read else None) or torch.optim.AdamW, later)
     check_cover(model, mapped, later)
@@ -103,7 +108,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
-    opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
+    opened = _opened(_opener(store, core, progress), store, spec,
+                     lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
@@ -189,6 +195,28 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
         return core
     own = store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
     return own if own.progress is not None else replace(own, progress=progress.work)
+
+
+def _in_memory(read: Config | None) -> Store:
+    """Where nobody names a directory. Raises UsageError where the configuration asks for NVMe."""
+    if read is None:
+        return Store.in_memory()
+    asked = [key for key in (STORE_KEYS["weights"], STORE_KEYS["states"])
+             if key in read.said and read.resolved["values"][key] == "nvme"]
+    if asked:
+        raise UsageError(f"{read.resolved['name']}: {some(asked)} is nvme, and nobody says where: name a directory, "
+                         "penstock.initialize(store=...) or run.swap_directory")
+    return read.store_at(Store.in_memory())  # type: ignore[return-value]
+
+
+def _opened(opener: OpenCore, store: Store | str | os.PathLike[str] | None, spec: ModelSpec, first: ReadWeight) -> Core:
+    try:
+        return opener(spec, first)
+    except FitError as error:
+        if isinstance(store, Store) and store.is_in_memory:
+            raise FitError(f"{error}\nOr name a directory on NVMe, penstock.initialize(store=...), which needs memory for "
+                           "some units at a time.") from error
+        raise
 
 
 def check_model(model: nn.Module, may_be_meta: bool) -> None:

@@ -49,6 +49,7 @@ class Optimizer(torch.optim.Optimizer):
         self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
         self.client_state: ClientState = dict
         self.extra: Callable[[], torch.Tensor | None] = lambda: None
+        self.finish_saving: Callable[[], None] = lambda: None  # of a snapshot under way; set by the engine
         self.snapshot_path: Callable[[int], str] | None = None
         self.told: Callable[[UpdateReport], None] = lambda _: None  # of each update
         self._ready = True
@@ -171,20 +172,45 @@ class Optimizer(torch.optim.Optimizer):
         return {**super().state_dict(), "state": {}, "penstock": {"updates": self.updates}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Where they belong to another step, the store goes back to that step's snapshot, or takes their moments."""
-        if "penstock" not in state_dict:
-            raise UsageError("this optimizer state is not Penstock's: its moments cannot be taken over; begin with the "
-                             "model's weights alone")
-        told, shared = state_dict["penstock"], self.param_groups
+        """Where they belong to another step, the store goes back to that step's snapshot, or takes their moments; of an
+        optimizer of torch's its moments are taken, and its count of steps."""
+        of_torch = "penstock" not in state_dict
+        told = self._told_by_torch(state_dict["state"]) if of_torch else state_dict["penstock"]
+        shared = self.param_groups
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
         for mine, loaded in zip(shared, self.param_groups):
             mine.update({key: value for key, value in loaded.items() if key != "params"})
         self.param_groups = shared
         wanted = int(told["updates"])
-        if "skipped" in told and self.snapshot_path is None:
+        if "skipped" in told and (of_torch or self.snapshot_path is None):
             self._take(state_dict["state"], wanted, told["skipped"])
         elif wanted != self.updates or self._core.begun is not None:
             self.go_back(wanted)
+
+    def take_states(self, given: torch.optim.Optimizer) -> None:
+        """Moments and count of steps of one of torch's, which has the same parameters, in whatever groups."""
+        indices = {each: index for index, each in enumerate(each for group in self.param_groups for each in group["params"])}
+        strange = [each for each in given.state if each not in indices]
+        if strange:
+            raise UsageError(f"{len(strange)} of the parameters that {type(given).__name__} has states of are not this "
+                             "engine's: give the optimizer of the model that was given to penstock.initialize(), or, of "
+                             "another model of this kind, optimizer.state_dict()")
+        state = {indices[each]: values for each, values in given.state.items()}
+        self._take(state, self._told_by_torch(state)["updates"], skipped=False)
+
+    def _told_by_torch(self, state: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        """What Penstock would say of it."""
+        steps = sorted({float(each["step"]) for each in state.values() if "step" in each})
+        if len(steps) > 1:
+            raise UsageError(f"this optimizer's parameters were part of {steps[0]:.0f} to {steps[-1]:.0f} steps, and the store "
+                             "counts those of all together: begin with the model's weights alone")
+        unknown = sorted({key for each in state.values() for key in each} - {"step", *self._state.moments})
+        if unknown:
+            raise UsageError(f"this optimizer's states are {', '.join(unknown)}, those of the store {', '.join(self._state.moments) or 'none'}: "
+                             "it is of another kind, or has other options; begin with the model's weights alone")
+        has_moments = any(each.get(key) is not None for each in state.values() for key in self._state.moments)
+        # Of SGD nobody counts: a momentum is that of one step at least, which the next one does not begin.
+        return {"updates": int(steps[0]) if steps else max(self.updates, int(has_moments)), "skipped": False}
 
     def _take(self, state: dict[int, Any], updates: int, skipped: bool) -> None:
         """The weights of that step are the model's affair."""
@@ -217,6 +243,7 @@ class Optimizer(torch.optim.Optimizer):
                                "engine.save_checkpoint() and engine.load_checkpoint(); with transformers' Trainer say "
                                "callbacks=[penstock.hugging_face.KeepSnapshots(engine)]")
         self._visits.end()
+        self.finish_saving()
         self._binding.go_back(self.snapshot_path(updates))
         self.gone_back(updates)
 

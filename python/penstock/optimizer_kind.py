@@ -99,7 +99,8 @@ def map_optimizer(optimizer: torch.optim.Optimizer) -> Mapped:
         raise OptimizerError("Adagrad with several values of initial_accumulator_value cannot be mapped: give all "
                              "groups the same")
     if any(float(state.get("step", 0)) > 0 for state in optimizer.state.values()):
-        raise OptimizerError(f"this {of} has taken steps: its moments cannot be taken over; give one that has not")
+        raise OptimizerError(f"this {of} has taken steps: make a new one for penstock.initialize(), and then say "
+                             "engine.import_states(the one that has)")
     if "step" in vars(optimizer) and not hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         raise OptimizerError(f"step() of this {of} was replaced: nobody would call that. Put it in the place of the step() of the "
                              "optimizer that penstock.initialize() gives")

@@ -146,8 +146,12 @@ class ParameterState(MutableMapping[str, Any]):
     def take(self, values: MutableMapping[str, Any]) -> None:
         """What was pickled. Values that are the same bits stay as they are."""
         for key, value in values.items():
-            if key != "step":
+            if key != "step" and value is not None:  # as torch's SGD has it without a momentum
                 self[key] = value
+
+    def plain(self) -> dict[str, Any]:
+        """As torch's optimizer has it: moments in memory, a step as a tensor."""
+        return {key: value for key, value in self._whole() if key != "master"}
 
     # Private.
     @property

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -77,6 +78,16 @@ class Store(Said):
     threads: int = 0  # of the update; 0: as many as torch has
     deadline_seconds: float = 120.0
     progress: ShowProgress | None = None
+
+    @staticmethod
+    def in_memory(**said: Any) -> Store:
+        """Without a disk: host memory alone has weights and states, all of them, and they go with the engine. No file is
+        made but checkpoints and exports that are asked for. FitError where memory has no room."""
+        return Store(tempfile.gettempdir(), keep=False, weights="cpu", states="cpu", **said)
+
+    @property
+    def is_in_memory(self) -> bool:
+        return not self.keep and self.weights == "cpu" and self.states == "cpu"
 
     def paths(self) -> list[str]:
         one = isinstance(self.directories, (str, os.PathLike))

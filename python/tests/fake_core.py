@@ -192,6 +192,9 @@ class FakeCore:
         os.makedirs(path)
         self._save(Path(path) / "generation.pt", self.client_state)
 
+    def copies_snapshot(self) -> bool:
+        return False
+
     def finish_snapshot(self) -> None:
         pass
 

@@ -109,7 +109,8 @@ def test_a_snapshot_beside_trainers_files_is_whole_or_not_there(tmp_path, monkey
     from penstock.hugging_face import KeepSnapshots
     engine = start(tmp_path / "a", "none")
     losses_of(engine, 1)
-    args, state = argparse.Namespace(output_dir=str(tmp_path / "out")), argparse.Namespace(global_step=1)
+    args = argparse.Namespace(output_dir=str(tmp_path / "out"), save_total_limit=1)
+    state = argparse.Namespace(global_step=1)
     checkpoint_1 = tmp_path / "out" / "checkpoint-1"
     checkpoint_1.mkdir(parents=True)
     callback = KeepSnapshots(engine)

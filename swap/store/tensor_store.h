@@ -140,6 +140,8 @@ struct CreateOptions {
     AgreeOnIncarnation agree = {};
     SharedRemedies remedies = library_remedies();
     TileHashers* hashers = nullptr;  // as OpenOptions
+    // Of a scratch store: nothing is going to be written. Its files get no length and no room.
+    bool stays_empty = false;
 };
 
 // How much of the newest generation open() reads before anything is written.

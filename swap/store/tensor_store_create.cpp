@@ -32,7 +32,9 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
     check_may_create(directories, options.lost);
     Manifest manifest = new_manifest(directories, options);
     // Refuses impossible objects, and what has no room, before anything is touched.
-    check_room(directories, Layout(manifest.objects, manifest.geometry));
+    const Layout wanted(manifest.objects, manifest.geometry);
+    PENSTOCK_CHECK(!options.stays_empty || options.kind == StoreKind::scratch, "a store that is to be found is empty");
+    if (!options.stays_empty) check_room(directories, wanted);
     // Whose part a directory is stands in its lock before its first file: no other store is ever made over it.
     for (std::size_t i = 0; i < directories.size(); ++i) directories[i]->assign(role_of(directories, i));
     StoreFiles files = StoreFiles::make(directories, options.caching, io.deadline(), options.waiting);
@@ -42,10 +44,12 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
     manifest.incarnation = agreed_incarnation(options.agree, manifest.incarnation);
     const Layout layout(manifest.objects, manifest.geometry);
     manifest.tiles.resize(layout.tile_count());
-    reserve(files, directories, layout);
-    for (const StoreDirectory* directory : directories) directory->sync();
-    const Contents contents = options.kind == StoreKind::snapshot ? Contents::manifests : Contents::all;
-    fill_files(io, files, whole_ranges(files, layout, contents), options.progress);
+    if (!options.stays_empty) {
+        reserve(files, directories, layout);
+        for (const StoreDirectory* directory : directories) directory->sync();
+        const Contents contents = options.kind == StoreKind::snapshot ? Contents::manifests : Contents::all;
+        fill_files(io, files, whole_ranges(files, layout, contents), options.progress);
+    }
     auto state = std::make_unique<StoreState>(io, std::move(files), std::move(manifest), std::nullopt,
                                               StoreState::Access::read_write);
     state->remedies = options.remedies;

@@ -47,8 +47,10 @@ struct DriverDeps {
     pool::PinnedPool* pool = nullptr;
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;  // which the store holds
-    store::Spill* spill = nullptr;        // on that Io; null: nothing is spilled
-    TraceRecorder* trace = nullptr;       // null: nobody records what happens
+    // Not empty: the store has no tile and gets none, for host memory keeps all of them. Called by the constructor.
+    FillResidents fill = {};
+    store::Spill* spill = nullptr;   // on that Io; null: nothing is spilled
+    TraceRecorder* trace = nullptr;  // null: nobody records what happens
 };
 
 struct WaitTimes {

@@ -234,6 +234,10 @@ void DriverLoop::begin_transfer(const Order& order) {
         return;
     }
     if (resident != nullptr) std::copy_n(order.memory.data(), order.memory.size(), resident);
+    if (deps_.in_memory) {
+        ++progress_.transfers;
+        return;
+    }
     if (order.kind == Order::Kind::read)
         deps_.store->read(transfer_, order.tile, order.memory, aio::Urgency::demand);
     else

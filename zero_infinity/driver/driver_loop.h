@@ -26,6 +26,7 @@ struct DriverLoopDeps {
     Device* device = nullptr;
     const ModelLayout* layout = nullptr;
     const DriverMemory* memory = nullptr;
+    bool in_memory = false;                                   // all tiles are resident, and the store has none
     store::Spill* spill = nullptr;                            // null: nothing is spilled
     std::vector<std::optional<store::SpillBlock>> gradients;  // DriverOptions'
     Mailbox* mailbox = nullptr;

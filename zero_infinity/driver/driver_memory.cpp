@@ -61,8 +61,9 @@ std::byte* StagingMemory::resident_weights(std::uint64_t number) const {
 }
 
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                           const ModelLayout& layout, StagingSlots slots, WindowSizes windows)
-    : residents_(io, store, pool, layout),
+                           const ModelLayout& layout, StagingSlots slots, WindowSizes windows,
+                           const FillResidents& fill)
+    : residents_(io, store, pool, layout, fill),
       device_residents_(layout, residents_, device),
       window_(lease_unless_empty(pool, weights_use, windows.host_bytes)),
       buffers_(lease_unless_empty(pool, staging_use, slots.count * slots.bytes(layout))),

@@ -98,11 +98,12 @@ struct WindowSizes {
     std::uint64_t device_bytes = 0;
 };
 
-// All of it: takes the leases and reads the resident objects. The constructor blocks and throws as that of Residents.
+// All of it: takes the leases and reads or fills the resident objects. The constructor blocks and throws as that of
+// Residents.
 class DriverMemory {
    public:
     DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                 const ModelLayout& layout, StagingSlots slots, WindowSizes windows);
+                 const ModelLayout& layout, StagingSlots slots, WindowSizes windows, const FillResidents& fill);
     DriverMemory(const DriverMemory&) = delete;
     DriverMemory& operator=(const DriverMemory&) = delete;
 

@@ -10,9 +10,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverOptions& options) {
+SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverMemory& memory, const DriverOptions& options) {
     return {.io = deps.io,
             .store = deps.store,
+            .layout = deps.layout,
+            .residents = deps.fill ? &memory.residents() : nullptr,
             .caching = options.caching,
             .job = options.job,
             .memory = options.snapshots ? deps.pool->acquire(deps.pool->use(snapshot_use), snapshot_bytes(*deps.layout))
@@ -38,7 +40,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
     : deps(given),
       deadline(options.deadline),
       memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout,
-             {options.staging_tiles, options.gradient_tile_bytes}, window_sizes(deps, options)),
+             {options.staging_tiles, options.gradient_tile_bytes}, window_sizes(deps, options), deps.fill),
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
       awaiting(deps.layout->unit_count()),
@@ -48,12 +50,15 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
             .device = deps.device,
             .layout = deps.layout,
             .memory = &memory,
+            .in_memory = static_cast<bool>(deps.fill),
             .spill = deps.spill,
             .gradients = options.gradients,
             .mailbox = &mailbox,
             .trace = deps.trace,
             .deadline = options.deadline},
-           copier_deps(deps, options)) {}
+           copier_deps(deps, memory, options)) {
+    deps.fill = nullptr;  // what it holds is not needed any more
+}
 
 std::uint64_t Driver::State::send(const Order& order) {
     const std::uint64_t number = mailbox.send(order);

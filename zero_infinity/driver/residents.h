@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,11 +26,16 @@ enum class GradientsFrom : std::uint8_t {
     spill,   // they come with the states, where the tile has a block of the spill
 };
 
+class Residents;
+// Gives all tiles their bytes, of memory that is zero, where no store has them.
+using FillResidents = std::function<void(const Residents&)>;
+
 class Residents {
    public:
-    // Takes the leases and reads the tiles: blocks. REQUIRES: called on the thread that owns the Io. Throws Error
-    // (storage).
-    Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout);
+    // Takes the leases and reads the tiles, or has them filled: blocks. `fill` may be empty. REQUIRES: called on the
+    // thread that owns the Io. Throws Error (storage), and what `fill` throws.
+    Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout,
+              const FillResidents& fill);
 
     // Weights and frozen weights as ModelLayout::group_tiles() lays them; null when weights are not resident.
     std::byte* group(std::uint32_t unit) const noexcept;

@@ -2,6 +2,8 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "swap/store/blocking.h"
+#include "swap/store/tiles_in_flight.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +11,11 @@
 #include <utility>
 
 namespace penstock::zero {
+namespace {
+
+constexpr std::size_t writes_max = 16;
+
+}  // namespace
 
 SnapshotCopier::~SnapshotCopier() {
     if (idle()) return;
@@ -28,12 +35,33 @@ void SnapshotCopier::begin(const std::string& path, const store::ClientState* cl
             throw Error(ExitCode::storage, fmt::format("the file system asks for direct I/O in units of {} bytes; keep "
                                                        "snapshots on another one",
                                                        copy->granule_bytes()));
-        copy_ = std::make_unique<store::SnapshotCopy>(*deps_.store, std::move(copy), deps_.memory.span(), client);
+        if (deps_.residents == nullptr) {
+            copy_ = std::make_unique<store::SnapshotCopy>(*deps_.store, std::move(copy), deps_.memory.span(), client);
+            return;
+        }
+        ended_at_once_ = EndedSnapshot{.path = path, .bytes = write_all(*copy)};
+        commit_blocking(*deps_.io, *copy, *client);
+        copy.reset();
+        directory_.reset();
     } catch (const std::exception& error) {  // Error, or of std::filesystem
-        refused_ = EndedSnapshot{.path = path, .bytes = 0, .problem = error.what()};
+        ended_at_once_ = EndedSnapshot{.path = path, .bytes = 0, .problem = error.what()};
         if (directory_) directory_->withdraw();
         directory_.reset();
     }
+}
+
+// Its bytes.
+std::uint64_t SnapshotCopier::write_all(store::TensorStore& copy) const {
+    store::TilesInFlight writes(*deps_.io, copy, writes_max);
+    std::uint64_t bytes = 0;
+    for (std::uint32_t object = 0; object < deps_.layout->objects().size(); ++object)
+        for (store::TileId tile{object, 0}; tile.tile < deps_.layout->tile_count(object); ++tile.tile) {
+            const std::span<std::byte> extent(deps_.residents->tile(tile), deps_.layout->extent_bytes(tile));
+            writes.write(tile, extent);
+            bytes += extent.size();
+        }
+    writes.finish();
+    return bytes;
 }
 
 void SnapshotCopier::stop() noexcept {
@@ -46,7 +74,7 @@ SnapshotProgress SnapshotCopier::progress() const noexcept {
 }
 
 std::optional<EndedSnapshot> SnapshotCopier::take_ended() {
-    if (refused_) return std::exchange(refused_, std::nullopt);
+    if (ended_at_once_) return std::exchange(ended_at_once_, std::nullopt);
     if (!copy_ || !copy_->finished()) return std::nullopt;
     EndedSnapshot ended{.path = path_, .bytes = copy_->copied_bytes()};
     if (copy_->error()) ended.problem = copy_->error()->message;

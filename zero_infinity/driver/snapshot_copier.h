@@ -3,6 +3,7 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "swap/snapshot/snapshot_copy.h"
+#include "zero_infinity/driver/residents.h"
 
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,8 @@ struct SnapshotProgress {
 struct SnapshotCopierDeps {
     aio::Io* io = nullptr;
     store::TensorStore* store = nullptr;
+    const ModelLayout* layout = nullptr;
+    const Residents* residents = nullptr;  // which alone have the tiles; null: the store has them
     aio::Caching caching = aio::Caching::direct;
     std::string job;     // owner of the snapshots' directories
     pool::Lease memory;  // of snapshot_bytes() in memory_plan.h; empty: begin() is never called
@@ -41,7 +44,8 @@ class SnapshotCopier {
 
     // Begins to copy the newest committed generation into the new directory `path`; makes those above it. Polls the Io
     // for some milliseconds. What cannot be begun has ended with a problem. `client`: of a scratch store, which has
-    // none itself; else null. REQUIRES: idle(), memory, no update and no commit under way.
+    // none itself; else null. Of what residents alone have the copy is whole, or has a problem, when this returns:
+    // until then nobody may change them. REQUIRES: idle(), memory, no update and no commit under way.
     void begin(const std::string& path, const store::ClientState* client);
     void stop() noexcept;  // the copy ends soon, with a problem
     bool idle() const noexcept { return !copy_ || copy_->finished(); }
@@ -51,11 +55,13 @@ class SnapshotCopier {
     std::optional<EndedSnapshot> take_ended();
 
    private:
+    std::uint64_t write_all(store::TensorStore& copy) const;
+
     SnapshotCopierDeps deps_;
     std::string path_;
     std::unique_ptr<store::StoreDirectory> directory_;  // outlives the store that the copying holds
     std::unique_ptr<store::SnapshotCopy> copy_;
-    std::optional<EndedSnapshot> refused_;
+    std::optional<EndedSnapshot> ended_at_once_;
 };
 
 }  // namespace penstock::zero

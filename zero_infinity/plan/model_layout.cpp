@@ -133,6 +133,12 @@ std::uint64_t ModelLayout::staging_tile_bytes() const {
     return largest;
 }
 
+bool ModelLayout::all_resident() const {
+    for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
+        if (weights_tier(unit) == Tier::nvme || states_bytes(unit, Tier::nvme) > 0) return false;
+    return true;
+}
+
 std::uint64_t ModelLayout::resident_weights_bytes() const {
     std::uint64_t bytes = 0;
     for (std::uint32_t unit = 0; unit < unit_count(); ++unit)

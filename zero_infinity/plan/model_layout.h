@@ -85,6 +85,7 @@ class ModelLayout {
     }
     std::uint64_t states_bytes(std::uint32_t unit, Tier tier) const;  // of its tiles there
     bool has_residents() const { return resident_bytes() > 0; }
+    bool all_resident() const;  // host memory keeps every tile
     Partition partition() const noexcept { return partition_; }
     std::uint64_t tile_numel() const noexcept { return tile_numel_; }  // of all but the last tile of a shard
 

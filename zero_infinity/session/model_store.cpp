@@ -4,17 +4,25 @@
 #include "swap/directory/recovery.h"
 #include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
+#include "swap/store/tiles_in_flight.h"
 #include "zero_infinity/weights/fill_store.h"
 
 #include <fmt/format.h>
 
+#include <memory>
+
 namespace penstock::zero {
 namespace {
+
+constexpr std::size_t reads_max = 16;  // at once
 
 class Opening {
    public:
     Opening(const ModelStoreDeps& deps, const CoreOptions& options, const SessionEvents& events)
-        : deps_(deps), options_(options), events_(events) {}
+        : deps_(deps),
+          options_(options),
+          events_(events),
+          in_memory_(!durable() && deps.layout->all_resident() && !deps.open->committed()) {}
 
     // Of a store that has a generation a copy is of that one, and not of the newest step.
     void check_snapshots() const {
@@ -56,8 +64,14 @@ class Opening {
         deps_.weights->check(deps_.layout->units());
         ModelStore made;
         made.store = &create();
-        fill_store({.io = &deps_.open->io(), .store = made.store, .layout = deps_.layout}, *deps_.weights,
-                   progress(deps_.weights->doing()));
+        const store::WorkProgress told = progress(deps_.weights->doing());
+        if (in_memory_)
+            made.fill = [layout = deps_.layout, source = deps_.weights, told](const Residents& to) {
+                fill_memory(
+                    *layout, [&to](store::TileId tile) { return to.tile(tile); }, *source, told);
+            };
+        else
+            fill_store({.io = &deps_.open->io(), .store = made.store, .layout = deps_.layout}, *deps_.weights, told);
         made.client = initial_client;
         made.client[fingerprint_key] = deps_.fingerprint;
         if (durable()) commit_blocking(deps_.open->io(), *made.store, made.client);
@@ -66,16 +80,19 @@ class Opening {
     }
 
     // Each tile of the snapshot is verified as it is read. `kept` is locked.
-    ModelStore resume_from(store::OpenStore& kept, const std::string& mark) const {
-        kept.share_io(*deps_.open);
-        store::TensorStore& snapshot = kept.open({.waiting = events_.waiting});
+    ModelStore resume_from(const std::shared_ptr<store::OpenStore>& kept, const std::string& mark) const {
+        kept->share_io(*deps_.open);
+        store::TensorStore& snapshot = kept->open({.waiting = events_.waiting});
         accept(snapshot.client(), options_.resume_from);
         deps_.layout->check_stored(snapshot.layout());
         ModelStore made;
         made.store = deps_.open->committed()
                          ? &deps_.open->open({.replaced = true, .waiting = events_.waiting, .agree = agree()})
                          : &create();
-        copy_tiles(deps_.open->io(), snapshot, *made.store, progress("copying the snapshot"));
+        if (in_memory_)
+            made.fill = [kept, layout = deps_.layout](const Residents& to) { read_all(*kept, *layout, to); };
+        else
+            copy_tiles(deps_.open->io(), snapshot, *made.store, progress("copying the snapshot"));
         made.client = snapshot.client();
         made.client[went_on_from_key] = mark;
         if (durable()) commit_blocking(deps_.open->io(), *made.store, made.client);
@@ -86,9 +103,9 @@ class Opening {
 
     // The snapshot, or the store's own newest generation where that went on from the snapshot.
     ModelStore resume_from_snapshot() const {
-        store::OpenStore kept =
-            store::OpenStore::find({options_.resume_from}, store::Sharing::shared, options_.snapshot_remedies);
-        const std::string mark = mark_of(kept.found());
+        const auto kept = std::make_shared<store::OpenStore>(
+            store::OpenStore::find({options_.resume_from}, store::Sharing::shared, options_.snapshot_remedies));
+        const std::string mark = mark_of(kept->found());
         if (options_.go_back || !went_on_from(mark)) return resume_from(kept, mark);
         ModelStore made = resume();
         made.notes.push_back(fmt::format("{} went on from {} before, and goes on from its own newest commit",
@@ -114,6 +131,14 @@ class Opening {
 
     bool durable() const noexcept { return options_.durability != Durability::scratch; }
 
+    static void read_all(const store::OpenStore& from, const ModelLayout& layout, const Residents& to) {
+        store::TilesInFlight reads(from.io(), from.store(), reads_max);
+        for (std::uint32_t object = 0; object < layout.objects().size(); ++object)
+            for (store::TileId tile{object, 0}; tile.tile < layout.tile_count(object); ++tile.tile)
+                reads.read(tile, {to.tile(tile), layout.extent_bytes(tile)});
+        reads.finish();
+    }
+
     void note_scratch(ModelStore& made) const {
         if (durable()) return;
         made.notes.emplace_back(made.store->generation()
@@ -130,7 +155,8 @@ class Opening {
                                    .lost = options_.lost_store,
                                    .progress = progress("preparing the swap files"),
                                    .waiting = events_.waiting,
-                                   .agree = agree()});
+                                   .agree = agree(),
+                                   .stays_empty = in_memory_});
     }
 
     store::StoreKind kind() const noexcept {
@@ -162,14 +188,15 @@ class Opening {
     }
 
     store::WorkProgress progress(const char* what) const {
-        return [this, what](std::uint64_t done, std::uint64_t total) {
-            if (events_.progress) events_.progress(what, done, total);
+        return [events = &events_, what](std::uint64_t done, std::uint64_t total) {
+            if (events->progress) events->progress(what, done, total);
         };
     }
 
     const ModelStoreDeps& deps_;
     const CoreOptions& options_;
     const SessionEvents& events_;
+    const bool in_memory_;  // the store is to have no tiles
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "swap/store/open_store.h"
+#include "zero_infinity/driver/residents.h"
 #include "zero_infinity/session/core_options.h"
 #include "zero_infinity/session/session_info.h"
 
@@ -25,6 +26,9 @@ struct ModelStore {
     store::ClientState client;            // what the run goes on from
     bool resumed = false;
     std::vector<std::string> notes;  // lines for the log
+    // Not empty: the store has no tiles and gets none, because host memory keeps all of them and nothing is committed.
+    // Refers to what the opening was given.
+    FillResidents fill;
 };
 
 // Polls the Io. Throws Error: usage (a store of another model, codec or optimizer), does_not_fit, storage, and what

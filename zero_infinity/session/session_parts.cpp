@@ -120,6 +120,7 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
               .pool = &pool,
               .device = machine.device.get(),
               .layout = &plan.layout,
+              .fill = opened.fill,
               .spill = &spill,
               .trace = named(plan.options.trace, plan.layout)},
              {.window = plan.memory.window,

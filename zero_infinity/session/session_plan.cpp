@@ -254,6 +254,7 @@ DeviceOptions SessionPlan::device() const {
 }
 
 std::uint64_t SessionPlan::store_bytes() const {
+    if (options.durability == Durability::scratch && layout.all_resident()) return 0;
     const auto objects = layout.objects();
     store::Geometry geometry;
     geometry.shares = options.swap_shares;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,30 @@ namespace penstock::zero {
 namespace {
 
 constexpr std::uint64_t memory_max_bytes = 64U << 20;  // of tiles on their way, but two at least
+
+std::uint64_t bytes_of(std::span<const store::ObjectSpec> objects) {
+    std::uint64_t bytes = 0;
+    for (const store::ObjectSpec& object : objects) bytes += object.bytes;
+    return bytes;
+}
+
+// The first `numel` values of a tile's; padding is zero.
+void read_values(WeightSource& source, const UnitLayout& layout, Training training, std::uint32_t tile,
+                 std::uint64_t numel, std::span<float> values) {
+    std::fill_n(values.begin(), numel, 0.0F);
+    for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
+        source.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
+                    values.subspan(stretch.offset, stretch.count));
+    });
+}
+
+// `to.states`: memory that is written, too, where a master has another half, which has no place to go.
+void encode_as_frozen(const UnitLayout& layout, const StateFormat& format, const float* values, const TileView& to) {
+    if (const auto type = layout.spec().frozen_type)
+        encode_frozen(values, *type, to.weights, to.numel);
+    else
+        format.codec->encode_master(values, to.weights, to.states, to.numel);
+}
 
 // Memory for one tile and the writes from it.
 class TileOnItsWay {
@@ -36,8 +61,7 @@ class TileOnItsWay {
 class TileWriter {
    public:
     TileWriter(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress)
-        : parts_(parts), source_(source), progress_(progress) {
-        for (const store::ObjectSpec& object : parts.store->layout().objects()) total_bytes_ += object.bytes;
+        : parts_(parts), source_(source), progress_(progress), total_bytes_(bytes_of(parts.store->layout().objects())) {
         const std::uint64_t each = TileMemory::bytes_for(*parts.layout);
         const std::uint64_t count = std::clamp<std::uint64_t>(memory_max_bytes / each, 2, 8);
         for (std::uint64_t index = 0; index < count; ++index) tiles_.push_back(std::make_unique<TileOnItsWay>(parts));
@@ -47,7 +71,7 @@ class TileWriter {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.tile_numel(tile);
         TileMemory& memory = next();
-        read(layout, Training::trainable, tile, numel, memory);
+        read_values(source_, layout, Training::trainable, tile, numel, memory.values());
         const TileView view = memory.view(numel);
         encode_initial(parts_.layout->format(), memory.values().data(), view, parts_.layout->pieces({unit, tile}));
         if (parts_.layout->objects(unit).weights) write({*parts_.layout->objects(unit).weights, tile}, view.weights);
@@ -58,14 +82,9 @@ class TileWriter {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.frozen_tile_numel(tile);
         TileMemory& memory = next();
-        read(layout, Training::frozen, tile, numel, memory);
-        const StateFormat& format = parts_.layout->format();
-        const float* values = memory.values().data();
+        read_values(source_, layout, Training::frozen, tile, numel, memory.values());
         const TileView view = memory.view(numel);
-        if (const auto type = layout.spec().frozen_type)
-            encode_frozen(values, *type, view.weights, numel);
-        else  // the master's other half has no place to go
-            format.codec->encode_master(values, view.weights, view.states, numel);
+        encode_as_frozen(layout, parts_.layout->format(), memory.values().data(), view);
         write({*parts_.layout->objects(unit).frozen, tile}, view.weights);
     }
 
@@ -81,15 +100,6 @@ class TileWriter {
         return tiles_[current_]->memory();
     }
 
-    void read(const UnitLayout& layout, Training training, std::uint32_t tile, std::uint64_t numel,
-              TileMemory& memory) {
-        std::fill_n(memory.values().begin(), numel, 0.0F);  // padding
-        for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
-            source_.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
-                         std::span(memory.values()).subspan(stretch.offset, stretch.count));
-        });
-    }
-
     void write(store::TileId tile, std::byte* data) {
         tiles_[current_]->write(tile, {data, parts_.store->extent_bytes(tile)});
         done_bytes_ += parts_.store->layout().tile_bytes(tile);
@@ -102,10 +112,68 @@ class TileWriter {
     std::vector<std::unique_ptr<TileOnItsWay>> tiles_;
     std::size_t current_ = 0;
     std::uint64_t done_bytes_ = 0;
-    std::uint64_t total_bytes_ = 0;
+    std::uint64_t total_bytes_;
+};
+
+// Makes one tile after the other where it is to lie.
+class TileMaker {
+   public:
+    TileMaker(const ModelLayout& layout, const TilePlace& place, WeightSource& source,
+              const store::WorkProgress& progress)
+        : layout_(layout),
+          place_(place),
+          source_(source),
+          progress_(progress),
+          aside_(layout),
+          total_bytes_(bytes_of(layout.objects())) {}
+
+    void trainable(std::uint32_t unit, std::uint32_t tile) {
+        const UnitLayout& of = layout_.unit(unit);
+        const std::uint64_t numel = of.tile_numel(tile);
+        read_values(source_, of, Training::trainable, tile, numel, aside_.values());
+        const UnitObjects& objects = layout_.objects(unit);
+        TileView to = aside_.view(numel);
+        if (objects.weights) to.weights = place_({*objects.weights, tile});
+        if (objects.states) to.states = place_({*objects.states, tile});
+        encode_initial(layout_.format(), aside_.values().data(), to, layout_.pieces({unit, tile}));
+        tell(objects.weights, tile);
+        tell(objects.states, tile);
+    }
+
+    void frozen(std::uint32_t unit, std::uint32_t tile) {
+        const UnitLayout& of = layout_.unit(unit);
+        const std::uint64_t numel = of.frozen_tile_numel(tile);
+        read_values(source_, of, Training::frozen, tile, numel, aside_.values());
+        TileView to = aside_.view(numel);
+        to.weights = place_({*layout_.objects(unit).frozen, tile});
+        encode_as_frozen(of, layout_.format(), aside_.values().data(), to);
+        tell(layout_.objects(unit).frozen, tile);
+    }
+
+   private:
+    void tell(std::optional<std::uint32_t> object, std::uint32_t tile) {
+        if (!object) return;
+        const store::ObjectSpec& spec = layout_.objects()[*object];
+        done_bytes_ += std::min(spec.tile_bytes, spec.bytes - tile * spec.tile_bytes);
+        if (progress_) progress_(done_bytes_, total_bytes_);
+    }
+
+    const ModelLayout& layout_;
+    const TilePlace& place_;
+    WeightSource& source_;
+    const store::WorkProgress& progress_;
+    TileMemory aside_;  // for values, and for what has no place
+    std::uint64_t done_bytes_ = 0;
+    std::uint64_t total_bytes_;
 };
 
 }  // namespace
+
+void fill_memory(const ModelLayout& layout, const TilePlace& place, WeightSource& source,
+                 const store::WorkProgress& progress) {
+    TileMaker maker(layout, place, source, progress);
+    for_each_tile(layout, maker);
+}
 
 void fill_store(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress) {
     TileWriter writer(parts, source, progress);

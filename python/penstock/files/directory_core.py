@@ -151,6 +151,9 @@ class DirectoryCore:
     def begin_snapshot(self, path: str) -> None:
         raise self._refusal("a snapshot")
 
+    def copies_snapshot(self) -> bool:
+        return False
+
     def finish_snapshot(self) -> None:
         """None is under way."""
 

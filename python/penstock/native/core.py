@@ -173,6 +173,11 @@ class NativeCore(Described):
     def begin_snapshot(self, path: str) -> None:
         self._call["begin_snapshot"](self._pointer, os.fsencode(path))
 
+    def copies_snapshot(self) -> bool:
+        progress = made(c.SnapshotProgress)
+        self._call["snapshot_progress"](self._pointer, ctypes.byref(progress))
+        return bool(progress.under_way)
+
     def finish_snapshot(self) -> None:
         self._call["finish_snapshot"](self._pointer)
 

@@ -160,6 +160,10 @@ class StepReport(Structure):
                 ("update_ns", c_uint64), ("commit_ns", c_uint64), ("committed_before", c_int), ("updated_again", c_int)]
 
 
+class SnapshotProgress(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("under_way", c_int), ("done_bytes", c_uint64), ("total_bytes", c_uint64)]
+
+
 SESSION = c_void_p
 # Arguments of the functions but for the error, which all of these have at their end.
 FUNCTIONS = {
@@ -194,6 +198,7 @@ FUNCTIONS = {
     "read": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
     "write": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
     "begin_snapshot": (SESSION, c_char_p),
+    "snapshot_progress": (SESSION, POINTER(SnapshotProgress)),
     "finish_snapshot": (SESSION,),
 }
 READER_FUNCTIONS = {

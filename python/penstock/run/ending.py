@@ -2,6 +2,7 @@
 done or not begun."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,16 +14,17 @@ from typing import Any
 
 from ..core import Core
 from ..errors import EndedError, UsageError
+from ..saving import Saving
 
 
 class Ending:
     """Commits and closes a core once: when told to, when its engine is collected, or when the interpreter ends (after
     an exception, an interrupt, sys.exit()). Not after os._exit() or a signal that kills. `last`: the engine's method
-    that is called before, as long as there is an engine."""
+    that is called before, as long as there is an engine. A snapshot that is being copied is finished first."""
 
-    def __init__(self, engine: object, core: Core, last: Callable[[], None]) -> None:
-        self._finalizer = weakref.finalize(engine, _end_quietly, core, os.getpid(), weakref.WeakMethod(last))
-        self._core = core
+    def __init__(self, engine: object, core: Core, last: Callable[[], None], saving: Saving) -> None:
+        self._finalizer = weakref.finalize(engine, _end_quietly, core, os.getpid(), weakref.WeakMethod(last), saving)
+        self._core, self._saving = core, saving
 
     @property
     def to_come(self) -> bool:
@@ -31,10 +33,10 @@ class Ending:
     def now(self) -> None:
         """Raises what goes wrong, which the end of the interpreter does not try again."""
         if self._finalizer.detach() is not None:
-            try:
-                settle(self._core)
-            finally:
-                self._core.close()
+            with contextlib.ExitStack() as parts:  # each whatever becomes of the one before
+                parts.callback(self._core.close)
+                parts.callback(settle, self._core)
+                self._saving.finish()
 
 
 def settle(core: Core) -> None:
@@ -51,7 +53,7 @@ def settle(core: Core) -> None:
         core.settle()
 
 
-def _end_quietly(core: Core, process: int, last: Callable[[], Callable[[], None] | None]) -> None:
+def _end_quietly(core: Core, process: int, last: Callable[[], Callable[[], None] | None], saving: Saving) -> None:
     if os.getpid() != process:
         return  # a fork has the memory, not the threads
     try:
@@ -60,6 +62,12 @@ def _end_quietly(core: Core, process: int, last: Callable[[], Callable[[], None]
             method()
     except Exception as error:
         logging.getLogger("penstock").error("what was changed since the newest step is not kept: %s", error)
+    try:
+        saving.finish()
+    except EndedError:
+        pass
+    except Exception as error:
+        logging.getLogger("penstock").error("the checkpoint that was being written is not made: %s", error)
     try:
         settle(core)
         core.close()

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <random>
 #include <thread>
@@ -279,11 +280,17 @@ TEST_P(CoreSessionTest, AScratchSessionIsReadAndCopiedAsItIs) {
         client.session().begin_snapshot(kept + "2");  // of what was read
         client.session().finish_snapshot([](const zero::SnapshotProgress&) { return true; });
         EXPECT_FALSE(client.session().committed());
+        if (client.session().layout().all_resident()) {
+            EXPECT_EQ(std::filesystem::file_size(path() + "/data"), 0U);
+        }
     }
     setting.resume_from = kept;
     Client again(path(), setting);  // another scratch one
     EXPECT_EQ(again.steps(), 2);
     EXPECT_TRUE(again.state() == copied);
+    if (again.session().layout().all_resident()) {
+        EXPECT_EQ(std::filesystem::file_size(path() + "/data"), 0U);
+    }
     setting.resume_from = kept + "2";
     setting.durability = {};
     Client durable(path() + "2", setting);
