@@ -13,7 +13,7 @@ import transformers
 from .engine import Engine
 from .errors import StorageError, UsageError
 from .files import description
-from .initialize import initialize
+from .opening import initialize
 from .store import Store
 
 

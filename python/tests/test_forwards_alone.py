@@ -338,12 +338,11 @@ def test_a_process_that_is_killed_while_it_fills_the_store_leaves_nothing_in_the
     code = ("import os, sys, torch, penstock\n"
             "from torch import nn\n"
             "model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(8)]).requires_grad_(False)\n"
-            "import penstock.initialize as own\n"
+            "import penstock.opening as own\n"
             "first, asked = own.first_value, []\n"
             "own.first_value = lambda each: (asked.append(1), os._exit(9) if len(asked) > 5 else None, first(each))[2]\n"
             "penstock.initialize(model, store=sys.argv[1], units=['Linear'])\n")
-    done = subprocess.run([sys.executable, "-c", code.replace("import penstock.initialize as own",
-                           "own = sys.modules['penstock.initialize']"), tmp_path / "store"],
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "store"],
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True)
     assert done.returncode == 9, done.stderr
     plain = frozen()

@@ -13,7 +13,7 @@ from torch import nn
 import penstock
 import small_models as small
 from fake_core import FakeCore
-from penstock.initialize import mapped_optimizer, model_spec
+from penstock.opening import mapped_optimizer, model_spec
 from penstock.run.measured_compute import ComputeProbe, measure_compute, tokens_of
 
 

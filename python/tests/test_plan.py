@@ -297,38 +297,3 @@ def test_the_verb_makes_a_batch_of_tokens_for_models_of_transformers(tmp_path, c
                  "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["tokens"] == 24 and told["forecast"]["step"]["seconds"] > 0
-
-
-# ---------------------------------------------------------------- verbs of the program
-
-def python_m(arguments, cwd, **variables):
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), **variables}
-    return subprocess.run([sys.executable, "-m", "penstock", *arguments], cwd=cwd, env=environment, text=True,
-                          capture_output=True)
-
-
-def test_verbs_of_the_program_reach_it_with_their_arguments_and_its_exit_code(tmp_path):
-    for name in ("named", "penstock"):
-        program = tmp_path / name
-        program.write_text(f'#!/bin/sh\necho {name} "$@"\nexit 41\n')
-        program.chmod(0o755)
-    for verb in ("ckpt", "bench"):
-        done = python_m([verb, "--help", "-x", "a b"], tmp_path, PENSTOCK_PROGRAM=str(tmp_path / "named"))
-        assert (done.returncode, done.stdout) == (41, f"named {verb} --help -x a b\n")
-    done = python_m(["ckpt", "ls"], tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}", PENSTOCK_PROGRAM="")
-    assert (done.returncode, done.stdout) == (41, "penstock ckpt ls\n")
-
-
-def test_without_the_program_there_is_one_error_with_its_own_exit_code(tmp_path):
-    done = python_m(["bench"], tmp_path, PENSTOCK_PROGRAM=str(tmp_path / "absent"))
-    assert done.returncode == 127 and done.stdout == ""
-    assert "absent cannot be started: No such file" in done.stderr and "PENSTOCK_PROGRAM" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_help_lists_the_verbs(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    told = capsys.readouterr().out
-    assert ended.value.code == 0
-    assert all(verb in told for verb in ("config", "plan", "ckpt", "bench", "127"))

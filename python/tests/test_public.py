@@ -47,3 +47,11 @@ def test_types_are_strict():
     done = subprocess.run([sys.executable, "-m", "mypy", "penstock"], cwd=PACKAGE.parent, capture_output=True,
                           text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_the_package_is_imported_without_torch_until_something_of_it_is_asked_for():
+    code = ("import sys; sys.modules['torch'] = None; import penstock, penstock.__main__; dir(penstock)\n"
+            "try: penstock.Engine\n"
+            "except ImportError as problem: print(problem)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert "torch" in done.stdout and not done.stderr, done.stderr

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .plan import DTYPES
-from ..files.export import save_directory
-from ..files.stored_weights import StoredWeights
+from ..errors import UsageError
 
 
 def add(verbs: Any) -> None:
@@ -30,7 +29,14 @@ def add(verbs: Any) -> None:
 
 
 def _export(chosen: argparse.Namespace) -> int:
-    dtype = None if chosen.dtype is None else DTYPES[chosen.dtype]
+    try:
+        import torch
+
+        from ..files.export import save_directory
+        from ..files.stored_weights import StoredWeights
+    except ImportError as error:
+        raise UsageError(f"penstock export needs torch: {error}; `penstock doctor` says what else is missing") from error
+    dtype = None if chosen.dtype is None else getattr(torch, chosen.dtype)
     with StoredWeights(chosen.source, chosen.tag, chosen.also, chosen.model_names) as weights:
         save_directory(weights, chosen.out, dtype, chosen.max_shard_bytes)
         print(f"{chosen.out}: {weights.parameters:,} parameters of {weights.description.model}")

@@ -1,33 +1,25 @@
-"""python -m penstock plan: what a training of a model is going to take."""
+"""penstock plan: what a training of a model is going to take. By itself it needs no torch."""
 from __future__ import annotations
 
 import argparse
-import importlib
-import re
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from . import config_show
-from ..config import read_config
 from ..errors import UsageError
-from ..files.meta_model import of_directory
-from ..run.plan import NOWHERE, plan
-from ..settings import Settings
-from ..store import Store
 
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+DTYPES = ("bfloat16", "float16", "float32")
+OF_PROGRAM = ("--model", "--dir", "--set", "--bytes-only")  # what only the program's own `plan` has
 
 
 def add(verbs: Any) -> None:
     """The verb, with what it takes."""
-    verb = verbs.add_parser("plan", help="what a training of a model takes: memory, room on NVMe, bytes and time of a step",
+    verb = verbs.add_parser("plan", help="what a training takes: memory, room on NVMe, bytes and time of a step",
                             description="Nothing is made: the model is on meta. Exit code 3: it does not fit.")
     verb.add_argument("model", help="a directory of Hugging Face's (its config.json is read), or MODULE:FUNCTION, "
-                                    "which is imported and called and gives the model")
+                                    "which is imported and called and gives the model; a configuration of `penstock train`: "
+                                    "the program's own plan")
     verb.add_argument("--config", type=Path, help="DeepSpeed's JSON, as penstock.initialize() takes it")
     config_show.add_known(verb)
     verb.add_argument("--store", action="append", help="a directory; once per drive")
@@ -45,53 +37,18 @@ def add(verbs: Any) -> None:
     verb.set_defaults(run=_plan)
 
 
+def is_of_the_program(words: Sequence[str]) -> bool:
+    """Whether what follows `plan` is of a configuration of the program's: its file, or what only the program takes."""
+    if any(word.partition("=")[0] in OF_PROGRAM for word in words):
+        return True
+    alone = [word for before, word in zip(("", *words), words)
+             if not word.startswith("-") and (before == "--json" or not before.startswith("-"))]
+    return any(word.endswith(".json") or Path(word).is_file() for word in alone)
+
+
 def _plan(chosen: argparse.Namespace) -> int:
-    read = None if chosen.config is None else read_config(chosen.config, chosen.known)
-    place: Any = read.store_at(chosen.store) if read else chosen.store
-    if chosen.host_budget is not None:
-        place = place if isinstance(place, Store) else Store(place or NOWHERE)
-        place = replace(place, host_budget_bytes=chosen.host_budget)
-    settings = read.settings if read else Settings()
-    if chosen.dtype is not None:
-        settings = replace(settings, dtype=DTYPES[chosen.dtype])
-    model = model_of(chosen.model)
-    batch = None if chosen.batch is None else batch_of(chosen.batch, model)
-    loss = None if chosen.loss is None else _named(chosen.loss)
-    told = plan(model, None, place, optimizer=read.optimizer if read else None, settings=settings, batch=batch,
-                loss=loss, seconds=chosen.seconds, endurance_bytes=chosen.endurance * 1e12)
-    print(told.json() if chosen.json else told)
-    return 0
-
-
-def batch_of(given: str, model: nn.Module) -> Any:
-    """Of tokens that mean nothing, or what a function gives."""
-    shape = re.fullmatch(r"([1-9]\d{0,6})x([1-9]\d{0,8})", given)
-    if shape is None:
-        return _named(given)()
-    config: Any = getattr(model, "config", None)
-    vocabulary = getattr(config, "vocab_size", None) or 2
-    ids = torch.randint(0, vocabulary, tuple(map(int, shape.groups())), generator=torch.Generator().manual_seed(1))
-    return {"input_ids": ids, "labels": ids} | ({"use_cache": False} if hasattr(config, "use_cache") else {})
-
-
-def model_of(given: str) -> nn.Module:
-    """On meta."""
-    if (Path(given) / "config.json").is_file():
-        return of_directory(given)
-    make = _named(given, "neither a directory with a config.json nor MODULE:FUNCTION")
-    with torch.device("meta"):
-        made = make()
-    if not isinstance(made, nn.Module):
-        raise UsageError(f"'{given}' gives a {type(made).__name__}, not a torch.nn.Module")
-    return made
-
-
-def _named(given: str, otherwise: str = "not MODULE:FUNCTION") -> Any:
-    module, _, function = given.partition(":")
-    if not function:
-        raise UsageError(f"'{given}' is {otherwise}")
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"'{given}': {error}; name a module that Python finds from here (PYTHONPATH) and a function "
-                         "or class in it") from error
+        from . import planned
+    except ImportError as error:
+        raise UsageError(f"penstock plan needs torch: {error}; `penstock doctor` says what else is missing") from error
+    return planned.run(chosen)

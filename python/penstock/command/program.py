@@ -2,43 +2,73 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-VERBS = {"ckpt": "list, show, verify, mend and keep what a training has committed",
-         "bench": "measure this machine and Penstock on it"}
+from ..version import PACKAGE, checkout
+
+VERBS = {"train": "train a model of the program's own, or resume its training",
+         "prepare": "turn text files into a token file",
+         "ckpt": "list, show, verify, mend and keep what a training has committed",
+         "bench": "measure this machine and Penstock on it",
+         "keys": "print the reference of all configuration keys"}
 NAME, VARIABLE = "penstock", "PENSTOCK_PROGRAM"
 NOT_FOUND = 127  # as shells say
+OWN_COMMAND = b"penstock.__main__"  # in the script that installers write for the command `penstock`
 
 
 def add(verbs: Any) -> None:
     """For --help; their arguments are the program's."""
     for verb, what in VERBS.items():
-        verbs.add_parser(verb, help=f"{what} (by the program {NAME})", add_help=False)
+        verbs.add_parser(verb, help=f"{what} (by the program)", add_help=False)
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], called: str = NAME) -> int:
     """Returns only where there is no program that can be started."""
     path = find()
-    problem = ""
+    problem = f"which is neither in the wheel nor in PATH{' nor built in this checkout' if checkout() else ''}"
     if path is not None:
         sys.stdout.flush()
         try:
             os.execv(path, [NAME, *arguments])
         except OSError as error:
-            problem = f"{path} cannot be started: {error.strerror}"
-    print(f"python -m penstock {arguments[0]} needs the program {NAME}, "
-          f"{'and ' + problem if problem else 'which is neither in PATH nor built in this checkout'}: name it in "
-          f"{VARIABLE}, or build it (./run build) and put build/release into PATH", file=sys.stderr)
+            problem = f"and {path} cannot be started: {error.strerror}"
+    print(f"{called} {arguments[0]} needs the program {NAME}, {problem}: {remedy()}", file=sys.stderr)
     return NOT_FOUND
 
 
+def remedy() -> str:
+    """How to get it."""
+    root = checkout()
+    if root is not None:
+        return f"build it, {root}/run build, or name one in {VARIABLE}"
+    return f"say ./run build in a checkout of Penstock, and name its build/release/{NAME} in {VARIABLE}"
+
+
 def find() -> str | None:
-    """Named by PENSTOCK_PROGRAM; in PATH; or built in the checkout that this package lies in."""
+    """Named by PENSTOCK_PROGRAM; else the wheel's; built in the checkout that this package lies in; or in PATH, where
+    the command `penstock` of any Python is passed over: it would look for the program again."""
     named = os.environ.get(VARIABLE)
     if named:
         return named
-    built = Path(__file__).resolve().parents[3] / "build/release" / NAME
-    return shutil.which(NAME) or (str(built) if built.is_file() else None)
+    return next((str(path) for path in _places() if path.is_file() and os.access(path, os.X_OK)
+                 and not _is_own_command(path)), None)
+
+
+def _places() -> Iterator[Path]:
+    yield PACKAGE / "bin" / NAME
+    root = checkout()
+    if root is not None:
+        yield root / "build/release" / NAME
+    for folder in os.get_exec_path():
+        yield Path(folder) / NAME
+
+
+def _is_own_command(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return OWN_COMMAND in file.read(4096)
+    except OSError:
+        return False  # it may be run all the same

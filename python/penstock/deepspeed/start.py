@@ -11,7 +11,7 @@ from torch import nn
 from .. import deepspeed_calls
 from ..config import read_config
 from ..errors import UsageError
-from ..initialize import initialize as initialize_penstock
+from ..opening import initialize as initialize_penstock
 from . import comm
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
 from .given import configuration, with_defaults

@@ -13,7 +13,7 @@ from torch import nn
 from .. import buffers, forwards, update_order
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
-from ..initialize import (MakeOptimizer, check_model, forwards_spec, mapped_optimizer, model_spec, named_later,
+from ..opening import (MakeOptimizer, check_model, forwards_spec, mapped_optimizer, model_spec, named_later,
                           read_configuration)
 from ..native.described import Compute, Described
 from ..optimizer_kind import check_cover
