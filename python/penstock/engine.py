@@ -5,10 +5,12 @@ import contextlib
 import fnmatch
 import functools
 import os
+import signal
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -30,8 +32,9 @@ from .optimizer import NothingToTrain, Optimizer
 from .optimizer_kind import Mapped
 from .outside import Outside
 from .room import room_of
-from .run.ending import Ending, Undisturbed
+from .run.ending import Ending, Undisturbed, settle
 from .run.progress import Progress
+from .run.stop_signals import SIGNALS, StopSignals
 from .saving import Saving
 from .settings import Settings
 from .shelf import Shelf
@@ -98,7 +101,9 @@ class Engine(DeepSpeedsCalls):
         self.saving = Saving(core)
         self.optimizer.finish_saving = self.saving.finish
         self._ending = Ending(self, core, self._keep_changes, self.saving)
-        self.optimizer.told = self._tell
+        self.stop = StopSignals()
+        weakref.finalize(self, self.stop.give_back)
+        self.optimizer.told, self.optimizer.stepped = self._tell, self._end_where_asked
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
 
@@ -147,10 +152,13 @@ class Engine(DeepSpeedsCalls):
         """Ends a micro-batch; with the last of an accumulation, updates, and steps the scheduler, with `lr_kwargs`. One
         that wants an argument, as ReduceLROnPlateau does, is stepped where there is one: by
         step(lr_kwargs={"metrics": loss}), or by the program."""
-        if self.is_gradient_accumulation_boundary():
+        updates = self.is_gradient_accumulation_boundary()
+        if updates:
             self._expect_turn(lr_kwargs)
         with Undisturbed():
             self._step()
+        if updates:
+            self._end_where_asked()
 
     def _expect_turn(self, lr_kwargs: Mapping[str, Any] | None) -> None:
         if self.scheduler is not None:
@@ -218,6 +226,35 @@ class Engine(DeepSpeedsCalls):
     def get_lr(self) -> list[float]:
         """Of each group, for the next update."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    # A stop that can be gone on from.
+    def stop_on_signals(self, *signals: int) -> None:
+        """From now on the first of these signals ends the process behind the step that is under way: it is committed,
+        whatever commit_steps and update_order say, and the step() that made it raises SystemExit(75), so that `finally` and
+        `with` are gone through and other engines commit theirs. The same command, run again, goes on to the same bits. A second
+        signal ends the process at once, as it would without this call. A signal behind the last step changes nothing.
+
+        `signals`: SIGINT, SIGTERM and SIGHUP, if none is named. One that is ignored stays ignored (nohup); one that has a
+        handler of the program's is a UsageError that names it, and nothing is taken. close() gives them back. Of several
+        engines it is said of one, whose step is the last of the loop's turn. Of a store for one run,
+        Store(keep=False), there is nothing to go on from: the exit code is 128 and the signal. Workers that were forked
+        pass over the first Ctrl-C, which the terminal sends to them, too. Called in the main thread; where steps are
+        made in another one, both end. With transformers' Trainer and KeepSnapshots, as offload() adds it, a checkpoint is
+        saved, too, and train() ends."""
+        self._check_trains()
+        if not self._ending.to_come:
+            raise UsageError("engine.stop_on_signals() after engine.close(): there are no steps any more")
+        self.stop.take(signals or SIGNALS)
+
+    def stop_after_step(self, by: int = signal.SIGTERM) -> None:
+        """What the first of stop_on_signals() does, for a handler of the program's own, or a condition of its own."""
+        self._check_trains()
+        self.stop.ask(by)
+
+    def end_stopped(self) -> NoReturn:
+        """The end itself, for those who took it over (stop.left_to_caller): commits, and raises SystemExit."""
+        settle(self.core)
+        self.stop.end(self.global_steps, self.core.kept)
 
     # Weights, by the names of model.named_parameters().
     def weight(self, name: str, what: What = "weight") -> torch.Tensor:
@@ -333,6 +370,7 @@ class Engine(DeepSpeedsCalls):
         """Commits what is not; the model's weights are in the store then, and its parameters stay released. A second
         time does nothing."""
         self.progress.end()
+        self.stop.give_back()
         try:
             if self._ending.to_come:
                 self.visits.give_up()
@@ -374,6 +412,10 @@ class Engine(DeepSpeedsCalls):
                          "engine.state_dict(), or a copy, copy.deepcopy(engine.module)")
 
     # Private.
+    def _end_where_asked(self) -> None:
+        if self.stop.asked_by is not None and not self.stop.left_to_caller:
+            self.end_stopped()
+
     def _share_of(self, loss: torch.Tensor) -> torch.Tensor:
         """A micro-batch's, of a step."""
         return loss / self.settings.accumulation if self.settings.accumulation > 1 else loss
@@ -393,6 +435,7 @@ class Engine(DeepSpeedsCalls):
 
     @torch.compiler.disable
     def _model_is_called(self, *_: Any) -> None:
+        self.stop.computes_in = threading.get_ident()
         kind: PassKind = "training" if torch.is_grad_enabled() else "inference"
         if kind == "training" and not self.visits.open and not in_backward():
             self.binding.check()

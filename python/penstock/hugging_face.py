@@ -71,7 +71,7 @@ class KeepSnapshots(transformers.TrainerCallback):
     then Trainer has removed the checkpoint before."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine, self._stopped = engine, False
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The optimizer learns where snapshots lie."""
@@ -80,11 +80,24 @@ class KeepSnapshots(transformers.TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A process may have been stopped between Trainer's files and the snapshot: it is made now."""
+        self.engine.stop.left_to_caller = True
         if state.global_step > 0:
             self._keep(args, state)
         elif self.engine.core.resumed is not None and self.engine.global_steps > 0:
             raise UsageError(f"Trainer begins at step 0, the store at step {self.engine.global_steps}, where it was "
                              "stopped: resume from a checkpoint, or remove the store to begin anew")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A signal came, and engine.stop_on_signals() was said: a checkpoint is saved, and train() ends. One that comes
+        with the last step changes nothing."""
+        if self.engine.stop.asked_by is not None and state.global_step < state.max_steps:
+            control.should_training_stop = control.should_save = self._stopped = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """SystemExit, where the training was stopped."""
+        self.engine.stop.left_to_caller = False
+        if self._stopped:
+            self.engine.end_stopped()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A snapshot beside Trainer's own files."""

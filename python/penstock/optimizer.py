@@ -52,6 +52,7 @@ class Optimizer(torch.optim.Optimizer):
         self.finish_saving: Callable[[], None] = lambda: None  # of a snapshot under way; set by the engine
         self.snapshot_path: Callable[[int], str] | None = None
         self.told: Callable[[UpdateReport], None] = lambda _: None  # of each update
+        self.stepped: Callable[[], None] = lambda: None  # behind each step()
         self._ready = True
 
     @property  # type: ignore[override]
@@ -81,6 +82,7 @@ class Optimizer(torch.optim.Optimizer):
         gradients.check_zeroed()
         gradients.steps_alone = True
         self.update()
+        self.stepped()
         return loss
 
     def update(self) -> UpdateReport:
@@ -265,7 +267,7 @@ class NothingToTrain(Optimizer):
         self.param_groups, self.defaults = [], {}
         self._state: Any = {}
         self.updates, self.skipped, self.report, self.norm, self.loss_scale = 0, 0, None, None, None
-        self.client_state, self.extra, self.told = dict, lambda: None, lambda _: None
+        self.client_state, self.extra, self.told, self.stepped = dict, lambda: None, lambda _: None, lambda: None
 
     def begin(self) -> bool:
         return False

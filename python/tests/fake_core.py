@@ -35,6 +35,7 @@ class FakeCore:
         self.user_state: dict[str, str] = {}
         self.begun: int | None = None
         self.lays, self.opening, self.gradients_leave = False, 0, False
+        self.kept = True
         self.resumed: Mapping[str, str] | None = None
         self.store: dict[str, dict[Any, Any]] = {"weight": {}, "master": {}, "moment0": {}, "moment1": {}, "steps": {},
                                                       "skipped": {}}

@@ -150,14 +150,17 @@ def end_of(engine: penstock.Engine) -> dict[str, torch.Tensor]:
     return {**engine.state_dict(), "rates": torch.tensor(engine.get_lr()), "drawn": torch.rand(2)}
 
 
-def life(folder: Path, scheduler: str, order: str | None, accumulation: int, steps: int, commit_steps: int = 1) -> None:
+def life(folder: Path, scheduler: str, order: str | None, accumulation: int, steps: int, commit_steps: int = 1,
+         stops: bool = False) -> None:
     """One life of the script as a process, to its end: the losses by step that it came to are added to a file, and at the
-    end there is a file of all that was trained. Each second step is the best one."""
+    end there is a file of all that was trained. Each second step is the best one. `stops`: signals end it behind a step."""
     numpy.random.seed(5)
     torch.set_num_threads(1)
     store = None if order is None else {"commit_steps": commit_steps}
     clip = 1.0 if order in ("speculative", "balanced", "deferred") else 0.0
     engine = start(folder / "store", scheduler, order, penstock.Settings(accumulation, clip), store)
+    if stops:
+        engine.stop_on_signals()
 
     def note(engine: penstock.Engine) -> None:
         if engine.global_steps % 2 == 0:

@@ -197,3 +197,28 @@ def test_a_trainers_own_optimizer_is_offloaded_with_its_groups(tmp_path, monkeyp
         assert told[0] == told[1] if not NATIVE else told[0] == pytest.approx(told[1], abs=1e-5)
     finally:
         torch.set_num_threads(threads)
+
+
+STOPPER = """
+class Stopper(transformers.TrainerCallback):
+    def on_substep_end(self, args, state, control, **_):
+        if state.global_step == 4 and not resume:
+            os.kill(os.getpid(), signal.SIGTERM)
+engine.stop_on_signals()
+trainer.add_callback(Stopper())
+trainer.train("""
+
+
+def test_a_signal_saves_a_checkpoint_and_ends_trainer_which_goes_on_to_the_same_losses(plain, tmp_path):
+    text = (SCRIPTS / "trainer_offloaded.py").read_text().replace("import json\n", "import json, os, signal, transformers\n")
+    (tmp_path / "script.py").write_text(text.replace("trainer.train(", STOPPER))
+
+    def ended(*more):
+        return subprocess.run([*python(str(tmp_path / "script.py")), str(tmp_path), "8", *more], text=True,
+                              env={**os.environ, "PYTHONPATH": PYTHON_PATH}, capture_output=True)
+    done = ended()
+    assert done.returncode == 75 and "stopped by SIGTERM behind step 5" in done.stderr, done.stderr[-3000:]
+    assert (tmp_path / "out/checkpoint-5/penstock-step-5").exists() and not (tmp_path / "final").exists()
+    assert ended("resume").returncode == 0
+    assert history(tmp_path) == history(plain)
+    assert same_model(tmp_path, plain)

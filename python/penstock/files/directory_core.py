@@ -69,7 +69,7 @@ class DirectoryCore:
 
     begun: int | None = None
     resumed: Mapping[str, str] | None = None
-    lays = gradients_leave = False
+    lays = gradients_leave = kept = False
     opening = 0
 
     def __init__(self, model: ModelSpec, first: ReadWeight) -> None:

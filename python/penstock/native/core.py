@@ -37,6 +37,7 @@ class NativeCore(Described):
         self.user_state: MutableMapping[str, str] = {}
         self._visited: Visit = ()
         self._extra: torch.Tensor | None = None  # as it was written last
+        self.kept = store.keep
         super().__init__(model, store)
         self._open(store, first)
         self.resumed: Mapping[str, str] | None = dict(client_state(self._call, self._handle.pointer)) \

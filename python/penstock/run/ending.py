@@ -15,6 +15,7 @@ from typing import Any
 from ..core import Core
 from ..errors import EndedError, UsageError
 from ..saving import Saving
+from .stop_signals import StopSignals
 
 
 class Ending:
@@ -79,12 +80,15 @@ def _end_quietly(core: Core, process: int, last: Callable[[], Callable[[], None]
 
 class Undisturbed:
     """An interrupt from the keyboard that comes within has its effect at the end: within an update it would be raised
-    after the core has taken the step and before anybody knows."""
+    after the core has taken the step and before anybody knows. One that ends the training behind its step waits by
+    itself."""
 
     def __enter__(self) -> Undisturbed:
         self._before: Any = None
         self._came: tuple[int, FrameType | None] | None = None
-        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+        handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(handler) and not isinstance(
+                handler, StopSignals):
             self._before = signal.signal(signal.SIGINT, self._note)
         return self
 
