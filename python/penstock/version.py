@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 from pathlib import Path
 
@@ -25,4 +26,4 @@ def version() -> str:
 def checkout() -> Path | None:
     """Its root, where the package lies in one."""
     root = PACKAGE.parent.parent
-    return root if (root / "run").is_file() and (root / "CMakeLists.txt").is_file() else None
+    return root if os.path.isfile(root / "run") and os.path.isfile(root / "CMakeLists.txt") else None

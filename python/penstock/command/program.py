@@ -43,7 +43,7 @@ def remedy() -> str:
     """How to get it."""
     root = checkout()
     if root is not None:
-        return f"build it, {root}/run build, or name one in {VARIABLE}"
+        return f"build it ({root}/run build), or name one in {VARIABLE}"
     return f"say ./run build in a checkout of Penstock, and name its build/release/{NAME} in {VARIABLE}"
 
 
@@ -53,7 +53,7 @@ def find() -> str | None:
     named = os.environ.get(VARIABLE)
     if named:
         return named
-    return next((str(path) for path in _places() if path.is_file() and os.access(path, os.X_OK)
+    return next((str(path) for path in _places() if os.path.isfile(path) and os.access(path, os.X_OK)
                  and not _is_own_command(path)), None)
 
 
