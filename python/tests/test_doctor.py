@@ -84,7 +84,7 @@ def test_a_torch_that_is_missing_broken_old_or_ends_its_process_is_in_the_way(te
 
 def test_who_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
     began = time.monotonic()
-    found = probe_of_torch(tmp_path, "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)",
+    found = probe_of_torch(tmp_path, "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(30)",
                            monkeypatch, 2.0)
     assert "no answer within 2 s" in found[0] and time.monotonic() - began < 20
 

@@ -13,6 +13,7 @@ import penstock
 from cores import NATIVE
 from mutant import Mutant
 from mutants_of_calls import CALLS
+from mutants_of_commands import COMMANDS
 from mutants_of_configurations import CONFIGURATIONS
 from penstock.native import library
 
@@ -395,6 +396,7 @@ MUTANTS = [
            '        self.loans.check_room(sum(each.nbytes for each in self.places), "the model', '        str("the model',
            "test_release.py::test_where_there_is_no_room_it_is_an_error_and_the_training_goes_on"),
     *CALLS,
+    *COMMANDS,
     *CONFIGURATIONS,
 ]
 

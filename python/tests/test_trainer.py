@@ -21,7 +21,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-PYTHON_PATH = os.pathsep.join((str(SCRIPTS.parent), str(SCRIPTS.parents[1])))
+PYTHON_PATH = os.pathsep.join((str(SCRIPTS.parent), os.environ.get("PENSTOCK_PACKAGE_AT", str(SCRIPTS.parents[1]))))
 
 
 def python(script: str) -> list[str]:
