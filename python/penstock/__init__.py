@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from . import zero
     from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, UnitSpec, UpdateReport, UpdateRequest
     from .engine import Engine
-    from .errors import (EndedError, ExactnessError, FitError, ModelError, NoGradientError, NonFiniteError, OptimizerError,
-                         PenstockError, ReleasedError, StorageError, UsageError, WeightsError)
+    from .errors import (EndedError, ExactnessError, FitError, ModelError, NoGradientError, NonFiniteError,
+                         OptimizerError, PenstockError, ReleasedError, StorageError, UsageError, WeightsError)
     from .opening import initialize
     from .optimizer import Optimizer
     from .run.forecast import Forecast
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from .units import Unit, units_of
 
 __all__ = [
-    "Core", "EndedError", "Engine", "ExactnessError", "FitError", "Forecast", "GroupValues", "ModelError", "ModelSpec", "NoGradientError",
-    "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "Plan",
+    "Core", "EndedError", "Engine", "ExactnessError", "FitError", "Forecast", "GroupValues", "ModelError", "ModelSpec",
+    "NoGradientError", "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "Plan",
     "ReleasedError", "Settings", "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest",
     "UsageError", "WeightsError", "initialize", "plan", "units_of", "zero",
 ]
-_HOMES = ("errors", "core", "units", "settings", "store", "optimizer", "engine", "run.plan", "run.forecast", "opening")
+_HOMES = ("errors", "core", "units", "settings", "store", "optimizer", "engine", "run/plan", "run/forecast", "opening")
 
 
 def __getattr__(name: str) -> Any:
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
     modules of the package."""
     if name in __all__ and name != "zero":
         for home in _HOMES:
-            here = vars(import_module(f".{home}", __name__))
+            here = vars(import_module("." + home.replace("/", "."), __name__))
             if name in here:
                 globals()[name] = here[name]
                 return here[name]

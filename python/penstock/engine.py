@@ -229,18 +229,17 @@ class Engine(DeepSpeedsCalls):
 
     # A stop that can be gone on from.
     def stop_on_signals(self, *signals: int) -> None:
-        """From now on the first of these signals ends the process behind the step that is under way: it is committed,
-        whatever commit_steps and update_order say, and the step() that made it raises SystemExit(75), so that `finally` and
-        `with` are gone through and other engines commit theirs. The same command, run again, goes on to the same bits. A second
-        signal ends the process at once, as it would without this call. A signal behind the last step changes nothing.
+        """From now on the first of these signals ends the process behind the step that is under way. The step is
+        committed, whatever commit_steps and update_order say; the step() that made it raises SystemExit(75), so that
+        `finally` and `with` are gone through and other engines commit theirs. The same command, run again, goes on to
+        the same bits. A second signal ends the process at once. One behind the last step changes nothing.
 
-        `signals`: SIGINT, SIGTERM and SIGHUP, if none is named. One that is ignored stays ignored (nohup); one that has a
-        handler of the program's is a UsageError that names it, and nothing is taken. close() gives them back. Of several
-        engines it is said of one, whose step is the last of the loop's turn. Of a store for one run,
-        Store(keep=False), there is nothing to go on from: the exit code is 128 and the signal. Workers that were forked
-        pass over the first Ctrl-C, which the terminal sends to them, too. Called in the main thread; where steps are
-        made in another one, both end. With transformers' Trainer and KeepSnapshots, as offload() adds it, a checkpoint is
-        saved, too, and train() ends."""
+        `signals`: SIGINT, SIGTERM and SIGHUP, if none is named. What is ignored stays ignored (nohup). A handler of the
+        program's is a UsageError that names it, and nothing is taken. close() gives them back. Called in the main
+        thread; where steps are made in another one, both end. Of several engines it is said of one, whose step is the
+        last of the loop's turn. Of a store for one run, Store(keep=False), there is nothing to go on from: the exit
+        code is 128 and the signal. Forked workers pass over the first Ctrl-C, which a terminal sends to them, too. With
+        transformers' Trainer and KeepSnapshots, as offload() adds it, a checkpoint is saved, and train() ends."""
         self._check_trains()
         if not self._ending.to_come:
             raise UsageError("engine.stop_on_signals() after engine.close(): there are no steps any more")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from .cgroups import folders, number_in, numbers_in
 
-# The kernel's rule for MemAvailable: of the cache half stays, or the low watermark if that is less; this is about that of
-# a machine of 16 GiB.
+# The kernel's rule for MemAvailable: of the cache half stays, or the low watermark if that is less; this is about that
+# of a machine of 16 GiB.
 KEPT_BYTES = 64 << 20
 # By version of the controller: the limit, the use, and the lines of memory.stat with the cache that is given back on
 # demand; version 2 has slabs beside it.

@@ -153,7 +153,7 @@ def end_of(engine: penstock.Engine) -> dict[str, torch.Tensor]:
 def life(folder: Path, scheduler: str, order: str | None, accumulation: int, steps: int, commit_steps: int = 1,
          stops: bool = False) -> None:
     """One life of the script as a process, to its end: the losses by step that it came to are added to a file, and at the
-    end there is a file of all that was trained. Each second step is the best one. `stops`: signals end it behind a step."""
+    end there is a file of all that was trained. Each second step is the best one. `stops`: by signals, behind a step."""
     numpy.random.seed(5)
     torch.set_num_threads(1)
     store = None if order is None else {"commit_steps": commit_steps}

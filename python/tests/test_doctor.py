@@ -41,7 +41,8 @@ def root_of(tmp_path, files) -> str:
 def test_it_looks_at_everything_and_leaves_nothing(tmp_path):
     (tmp_path / "here").mkdir()
     done = subprocess.run([sys.executable, "-m", "penstock", "doctor", "--json", "--dir", tmp_path / "here"], text=True,
-                          capture_output=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)}, cwd=tmp_path, timeout=120)
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)}, cwd=tmp_path,
+                          timeout=120)
     found = json.loads(done.stdout)["findings"]
     assert [each["name"] for each in found] == NAMES and not done.stderr, done.stderr
     assert {each["state"] for each in found} <= {state.value for state in State}
@@ -84,8 +85,8 @@ def test_a_torch_that_is_missing_broken_old_or_ends_its_process_is_in_the_way(te
 
 def test_who_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
     began = time.monotonic()
-    found = probe_of_torch(tmp_path, "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(30)",
-                           monkeypatch, 2.0)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(30)"
+    found = probe_of_torch(tmp_path, deaf, monkeypatch, 2.0)
     assert "no answer within 2 s" in found[0] and time.monotonic() - began < 20
 
 
@@ -99,7 +100,7 @@ def test_torch_is_told_with_its_gpu(monkeypatch):
         class cuda:
             is_available = staticmethod(bool)
     assert told(torch_and_gpu.gpu(Torch)) == "ok: none: models compute on the CPU -> "
-    monkeypatch.setattr(torch_and_gpu, "text_of", lambda _: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  x")
+    monkeypatch.setattr(torch_and_gpu, "text_of", lambda _: "NVRM version: NVIDIA Kernel Module  550.54.15  x")
     assert "worth knowing: driver 550.54.15, and torch 2.11.0+cpu finds none: it was built without CUDA" in \
         told(torch_and_gpu.gpu(Torch))
     Torch.version.cuda = "13.0"
@@ -163,7 +164,8 @@ def test_limits_of_control_groups_of_both_versions_are_found(tmp_path):
                        "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{7 << 30}\n",
                        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
                        "sys/fs/cgroup/pod/memory.max": f"{4 << 30}\n"})
-    assert told(machine.memory(root)).startswith("worth knowing: 1 GiB of 24 GiB can be had (cgroup limit /sys/fs/cgroup/memory/job")
+    assert told(machine.memory(root)).startswith(
+        "worth knowing: 1 GiB of 24 GiB can be had (cgroup limit /sys/fs/cgroup/memory/job")
     assert told(machine.group(root)) == ("ok: 8 GiB (/sys/fs/cgroup/memory/job/memory.limit_in_bytes), "
                                          "4 GiB (/sys/fs/cgroup/pod/memory.max) -> ")
     root_of(tmp_path, {"sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{8 << 30}\n"})

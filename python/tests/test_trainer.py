@@ -210,7 +210,8 @@ trainer.train("""
 
 
 def test_a_signal_saves_a_checkpoint_and_ends_trainer_which_goes_on_to_the_same_losses(plain, tmp_path):
-    text = (SCRIPTS / "trainer_offloaded.py").read_text().replace("import json\n", "import json, os, signal, transformers\n")
+    text = (SCRIPTS / "trainer_offloaded.py").read_text()
+    text = text.replace("import json\n", "import json, os, signal, transformers\n")
     (tmp_path / "script.py").write_text(text.replace("trainer.train(", STOPPER))
 
     def ended(*more):

@@ -17,11 +17,12 @@ def add(verbs: Any) -> None:
     """The verb, with what it takes."""
     verb = verbs.add_parser(
         "doctor", help="whether this machine can do what Penstock wants: what was seen, and what helps",
-        description="Looks, in seconds, without root, and leaves nothing. Of each thing: ok; worth knowing, all works but "
-                    "something could be better; or in the way of a training; with what helps.",
-        epilog="Exit codes: 0 nothing is in the way; else the program's, of the first thing that is: 2 what is installed or "
-               "set, 3 memory or room, 4 storage.")
-    verb.add_argument("--dir", metavar="DIRECTORY", help="where a model is to be kept (the directory of temporary files)")
+        description="Looks, in seconds, without root, and leaves nothing. Of each thing: ok; worth knowing, all works "
+                    "but something could be better; or in the way of a training; with what helps.",
+        epilog="Exit codes: 0 nothing is in the way; else the program's, of the first thing that is: 2 what is installed "
+               "or set, 3 memory or room, 4 storage.")
+    verb.add_argument("--dir", metavar="DIRECTORY",
+                      help="where a model is to be kept (the directory of temporary files)")
     verb.add_argument("--json", action="store_true", help="one JSON object")
     verb.set_defaults(run=_doctor)
 

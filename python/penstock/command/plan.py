@@ -18,8 +18,8 @@ def add(verbs: Any) -> None:
     verb = verbs.add_parser("plan", help="what a training takes: memory, room on NVMe, bytes and time of a step",
                             description="Nothing is made: the model is on meta. Exit code 3: it does not fit.")
     verb.add_argument("model", help="a directory of Hugging Face's (its config.json is read), or MODULE:FUNCTION, "
-                                    "which is imported and called and gives the model; a configuration of `penstock train`: "
-                                    "the program's own plan")
+                                    "which is imported and called and gives the model; a configuration of `penstock "
+                                    "train`: the program's own plan")
     verb.add_argument("--config", type=Path, help="DeepSpeed's JSON, as penstock.initialize() takes it")
     config_show.add_known(verb)
     verb.add_argument("--store", action="append", help="a directory; once per drive")

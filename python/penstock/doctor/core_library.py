@@ -1,5 +1,5 @@
-"""The C library, and by it how I/O will go: it opens a store of one tile and asks which way it took, so that the answer is
-the training's own (aio/backend/open_backend.cpp)."""
+"""The C library, and by it how I/O will go: it opens a store of one tile and asks which way it took, so that the
+answer is the training's own (aio/backend/open_backend.cpp)."""
 from __future__ import annotations
 
 import ctypes
@@ -37,8 +37,8 @@ class Options(ctypes.Structure):
 
 
 def look(place: str = "") -> list[Finding]:
-    """The library, and the way of I/O. `place`: a directory to make, which is removed again; without one, or without the
-    library, the kernel is asked."""
+    """The library, and the way of I/O. `place`: a directory to make, which is removed again; without one, or without
+    the library, the kernel is asked."""
     try:
         loaded = library_of("penstock.h", "penstock_abi_version", ABI)
         loaded.penstock_version.restype = c_char_p
@@ -48,7 +48,8 @@ def look(place: str = "") -> list[Finding]:
         return [in_the_way("C library", str(problem), remedy), of_the_kernel()]
     seen = f"{told}, {library()._name}"
     return [ok("C library", seen) if version() in (told, "unknown") else worth_knowing(
-        "C library", f"{seen}, of the package {version()}", "build the checkout again, ./run build, or install one wheel"),
+        "C library", f"{seen}, of the package {version()}",
+        "build the checkout again, ./run build, or install one wheel"),
         _way_of_io(loaded, place) if place else of_the_kernel()]
 
 

@@ -35,18 +35,20 @@ def look(directory: str) -> list[Finding]:
 def _room(directory: str) -> Finding:
     there = os.statvfs(directory)
     free, system = there.f_bavail * there.f_frsize, FileSystem.of(directory)
-    seen = f"{size(free)} free of {size(there.f_blocks * there.f_frsize)} in {directory}, {system.kind} on {system.source}"
+    whole = there.f_blocks * there.f_frsize
+    seen = f"{size(free)} free of {size(whole)} in {directory}, {system.kind} on {system.source}"
     if free < 4 * BLOCK:
         return in_the_way("disk", seen, f"free some room there, or {ELSEWHERE}", 3)
     if system.kind in IN_MEMORY:
         return worth_knowing("disk", f"{seen}, which is memory itself", ELSEWHERE)
     if system.kind == "overlay":
-        return worth_knowing("disk", f"{seen}: it goes with its container", "give the container a directory of the drive "
-                             f"(docker run -v /nvme:/nvme), and {ELSEWHERE}")
+        return worth_knowing("disk", f"{seen}: it goes with its container", "give the container a directory of the "
+                             f"drive (docker run -v /nvme:/nvme), and {ELSEWHERE}")
     if system.kind in OVER_A_NETWORK:
         return worth_knowing("disk", f"{seen}, a network's", ELSEWHERE)
     if free < LITTLE_BYTES:
-        return worth_knowing("disk", seen, f"`penstock plan MODEL --store {directory}` says what a model takes; {ELSEWHERE}")
+        return worth_knowing("disk", seen,
+                             f"`penstock plan MODEL --store {directory}` says what a model takes; {ELSEWHERE}")
     return ok("disk", seen)
 
 
@@ -85,8 +87,8 @@ def _speed(directory: str) -> Iterator[Finding]:
         if not direct:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         _, read_rate = _rate(lambda at: os.preadv(file, [memory], at), lambda: None, written)
-        seen = (f"{write_rate / 1e9:.2f} GB/s written and {read_rate / 1e9:.2f} read, one {size(BLOCK)} block after the "
-                f"other, {size(written)}")
+        seen = (f"{write_rate / 1e9:.2f} GB/s written and {read_rate / 1e9:.2f} read, one {size(BLOCK)} block after "
+                f"the other, {size(written)}")
         yield ok("disk speed", seen) if min(write_rate, read_rate) >= SLOW else worth_knowing(
             "disk speed", seen, f"`penstock bench io --dir {directory}` measures with queues; {ELSEWHERE}")
 

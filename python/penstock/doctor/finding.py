@@ -13,7 +13,8 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`remedy`: a command or a setting; nothing where it is ok. `code`: the program's exit code for what is in the way."""
+    """`remedy`: a command or a setting; nothing where it is ok. `code`: the program's exit code, of what is in the
+    way."""
 
     name: str
     state: State
@@ -41,5 +42,5 @@ def size(count: float) -> str:
     """Of bytes, for a reader."""
     for unit, shift in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count >= 1 << shift:
-            return f"{count / (1 << shift):.3g} {unit}" if count < 1000 << shift else f"{count / (1 << shift):.0f} {unit}"
+            return f"{count / (1 << shift):{'.3g' if count < 1000 << shift else '.0f'}} {unit}"
     return f"{count:.0f} bytes"

@@ -1,6 +1,6 @@
 """Memory, limits, processors and huge pages of the process, as the program reads them (pinned_pool/machine_memory.cpp,
-zero_infinity/threads/usable_cores.cpp, trainer/cli/memory_limits.cpp). `root` stands before /proc and /sys: a test shows
-another machine."""
+zero_infinity/threads/usable_cores.cpp, trainer/cli/memory_limits.cpp). `root` stands before /proc and /sys: a test
+shows another machine."""
 from __future__ import annotations
 
 import math
@@ -128,8 +128,8 @@ def locked(root: str = "") -> Finding:
     remedy = "ulimit -l unlimited" if hard == resource.RLIM_INFINITY else (
         "as root a line 'USER - memlock unlimited' in /etc/security/limits.conf, and a new login; of a container "
         "docker run --ulimit memlock=-1")
-    return worth_knowing("memlock", f"{seen}: a pool that is larger is not registered with io_uring, which costs some time "
-                                    "of the processor", remedy)
+    return worth_knowing("memlock", f"{seen}: a pool that is larger is not registered with io_uring, which costs some "
+                                    "time of the processor", remedy)
 
 
 def _limit(count: int) -> str:

@@ -47,8 +47,9 @@ class Probe:
 
     def __init__(self, name: str, arguments: list[str], place: str = "") -> None:
         self.name, self._place, self._began = name, place, time.monotonic()
-        self._process = subprocess.Popen([sys.executable, "-c", CHILD, json.dumps(sys.path), name, *arguments],
-                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, json.dumps(sys.path), name, *arguments], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def found(self, seconds: float) -> list[Finding]:
         """So many seconds after it began, at the latest."""

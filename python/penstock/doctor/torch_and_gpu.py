@@ -22,13 +22,13 @@ def look() -> list[Finding]:
     except Exception as problem:
         missing = isinstance(problem, ModuleNotFoundError) and problem.name == "torch"
         seen = "not installed" if missing else f"cannot be imported: {type(problem).__name__}: {problem}"
-        return [in_the_way("torch", seen, install if missing else install.replace("install", "install --force-reinstall", 1)),
-                gpu(None)]
+        again = install.replace("install", "install --force-reinstall", 1)
+        return [in_the_way("torch", seen, install if missing else again), gpu(None)]
     if numbers_of(told) < numbers_of(least):
         return [in_the_way("torch", f"{told}, and the package takes {least} and later", install), gpu(torch)]
     built = torch.version.cuda or getattr(torch.version, "hip", None)
-    return [ok("torch", f"{told}, {torch.get_num_threads()} threads" + (f", CUDA {built}" if built else ", without CUDA")),
-            gpu(torch)]
+    seen = f"{told}, {torch.get_num_threads()} threads, {f'CUDA {built}' if built else 'without CUDA'}"
+    return [ok("torch", seen), gpu(torch)]
 
 
 def least_version() -> str:

@@ -1,5 +1,5 @@
-"""Signals that end a training at the end of a step, with the exit code of the program: trainer/cli/stop_signals.h, for a
-process whose signals are the user's."""
+"""Signals that end a training at the end of a step, with the exit code of the program: trainer/cli/stop_signals.h, for
+a process whose signals are the user's."""
 from __future__ import annotations
 
 import logging
@@ -53,8 +53,8 @@ class StopSignals:
         if kept:
             log.warning("stopped by %s behind step %d, which is committed: the same command goes on", name, step)
         else:
-            log.warning("stopped by %s behind step %d: the store was for one run, Store(keep=False), and there is nothing "
-                        "to go on from but checkpoints", name, step)
+            log.warning("stopped by %s behind step %d: the store was for one run, Store(keep=False), and there is "
+                        "nothing to go on from but checkpoints", name, step)
         self._code = STOPPED if kept else 128 + number
         if threading.get_ident() != self._main and self._handles(number):
             signal.pthread_kill(self._main or 0, number)  # it raises SystemExit there, too, which ends the process
@@ -87,16 +87,17 @@ class StopSignals:
     def _handler_before(self, number: int) -> Any:
         handler = signal.getsignal(number)
         if number in (signal.SIGKILL, signal.SIGSTOP):
-            raise UsageError(f"engine.stop_on_signals(): {signal.Signals(number).name} comes to no process; name others")
+            raise UsageError(f"engine.stop_on_signals(): {signal.Signals(number).name} comes to no process; name "
+                             "others")
         if isinstance(handler, StopSignals):
             if handler is self or handler._over:
                 return handler._before[number]
-            raise UsageError("engine.stop_on_signals(): another engine of this process ends by its steps already: say it of "
-                             "one, whose step is the last of the loop's turn")
+            raise UsageError("engine.stop_on_signals(): another engine of this process ends by its steps already: say it "
+                             "of one, whose step is the last of the loop's turn")
         if handler not in (*OF_PYTHON, signal.SIG_IGN):
             name = signal.Signals(number).name
-            raise UsageError(f"engine.stop_on_signals(): {name} has a handler already, {_named(handler)}, which would be "
-                             "lost. Call engine.stop_after_step() in that handler, and name the other signals here: "
+            raise UsageError(f"engine.stop_on_signals(): {name} has a handler already, {_named(handler)}, which would "
+                             "be lost. Call engine.stop_after_step() in that handler, and name the other signals here: "
                              "engine.stop_on_signals(signal.SIGINT)")
         return handler
 
