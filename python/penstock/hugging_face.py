@@ -89,12 +89,15 @@ class KeepSnapshots(transformers.TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A signal came, and engine.stop_on_signals() was said: a checkpoint is saved, and train() ends. One that comes
-        with the last step changes nothing."""
+        with the last step changes nothing. Before Trainer saves and removes older checkpoints the newest is whole."""
         if self.engine.stop.asked_by is not None and state.global_step < state.max_steps:
             control.should_training_stop = control.should_save = self._stopped = True
+        if control.should_save:
+            self.engine.saving.finish()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """SystemExit, where the training was stopped."""
+        self.engine.saving.finish()
         self.engine.stop.left_to_caller = False
         if self._stopped:
             self.engine.end_stopped()
@@ -102,14 +105,6 @@ class KeepSnapshots(transformers.TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A snapshot beside Trainer's own files."""
         self._keep(args, state)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Trainer is about to remove older checkpoints: the newest is whole before."""
-        if control.should_save:
-            self.engine.saving.finish()
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.engine.saving.finish()
 
     def _keep(self, args: Any, state: Any) -> None:
         self.engine.saving.finish()

@@ -132,7 +132,7 @@ def test_trainers_next_save_finds_the_one_before_whole(tmp_path, monkeypatch):
     copy = Slow(engine, monkeypatch)
     for step in (1, 2):
         train(engine, 1)
-        callback.on_step_end(args, None, argparse.Namespace(should_save=True))
+        callback.on_step_end(args, argparse.Namespace(global_step=step), argparse.Namespace(should_save=True))
         assert step == 1 or os.listdir(tmp_path / "out" / "checkpoint-1") == ["penstock-step-1"]
         (tmp_path / "out" / f"checkpoint-{step}").mkdir(parents=True)
         callback.on_save(args, argparse.Namespace(global_step=step), None)
