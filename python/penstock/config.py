@@ -16,6 +16,7 @@ from .native import config as config_library
 from .errors import UsageError
 from .loss_scale import LossScale
 from .merged import merged_settings, merged_store
+from .monitors import Monitors
 from .schedules import SCHEDULES
 from .settings import Settings
 from .store import Store
@@ -65,6 +66,10 @@ class Config:
     def said(self) -> frozenset[str]:
         """The keys that somebody gave, in the text or as known."""
         return frozenset(each["key"] for each in self.resolved["obeyed"] if each["from"] in ("file", "caller"))
+
+    def monitors(self) -> Monitors:
+        """New ones, not yet open."""
+        return Monitors.of(self.resolved["values"])
 
     def store_at(self, given: Directories) -> Directories:
         """A directory of the caller's is kept as the configuration says; a Store is merged with it (merged.py)."""
@@ -152,7 +157,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
                                                    if key.startswith("fp16.")})
     return Settings(values["gradient_accumulation_steps"], values["gradient_clipping"],
                     values["train_micro_batch_size_per_gpu"], values["dataloader_drop_last"], dtype, scale,
-                    values["steps_per_print"], values["memory.activations"], values["memory.graph_budget"])
+                    values["steps_per_print"], values["memory.activations"], values["memory.graph_budget"],
+                    wall_clock_breakdown=values["wall_clock_breakdown"])
 
 
 def _loss_scale(fp16: Mapping[str, Any]) -> LossScale:

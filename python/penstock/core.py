@@ -100,6 +100,20 @@ class UpdateReport:
     updated_again: bool = False  # it was begun within backward, and was clipped after all
 
 
+@dataclass(frozen=True)
+class CoreFigures:
+    """What a core takes, in bytes, and what it has done since its opening. A core that says nothing of itself has
+    these."""
+
+    host_bytes: int = 0  # pinned, at most so far
+    host_uses: Mapping[str, int] = field(default_factory=dict)  # what the pool is divided into, by its words
+    nvme_bytes: int = 0  # of the store
+    device_bytes: int = 0  # of the device's own memory
+    read_bytes: int = 0  # of NVMe
+    write_bytes: int = 0
+    waited_ns: int = 0  # compute and the update, for I/O
+
+
 class OpenSum(NamedTuple):
     """Where a gradient's sum lies, in its parameter's shape, for the client to write (`fresh`: it holds nothing yet) or to add
     to."""
@@ -207,6 +221,12 @@ class Core(Protocol):
         """Lines for the log that came up since the last call."""
 
     def close(self) -> None: ...
+
+
+def figures_of(core: Core) -> CoreFigures:
+    """What it says by its figures(), if it has that."""
+    said: Callable[[], CoreFigures] | None = getattr(core, "figures", None)
+    return CoreFigures() if said is None else said()
 
 
 class OpenCore(Protocol):

@@ -28,13 +28,17 @@ from .going_on import Script
 from .kept_scheduler import KeptScheduler
 from .loader import Loader
 from .model_state import ModelState
+from .monitors import Monitors
+from .monitors.events import events_of
 from .optimizer import NothingToTrain, Optimizer
 from .optimizer_kind import Mapped
 from .outside import Outside
 from .room import room_of
 from .run.ending import Ending, Undisturbed, settle
 from .run.progress import Progress
+from .run.step_record import StepMeter, StepRecord
 from .run.stop_signals import SIGNALS, StopSignals
+from .run.stopwatch import Stopwatch
 from .saving import Saving
 from .settings import Settings
 from .shelf import Shelf
@@ -79,6 +83,11 @@ class Engine(DeepSpeedsCalls):
         self.counted_from = 0  # micro_steps, at the newest update
         self._boundary: bool | None = None  # what the program says of the next step(); None: it is counted
         self.progress = progress or Progress(settings.steps_per_print)
+        self.monitors = Monitors()
+        self.record: StepRecord | None = None  # of the newest step
+        self._watch = Stopwatch(core, settings.wall_clock_breakdown)
+        self._meter = StepMeter(core, self._watch)
+        self.visits.watch = self._watch
         self.activations = Activations(
             settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
             settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note,
@@ -103,9 +112,10 @@ class Engine(DeepSpeedsCalls):
         self._ending = Ending(self, core, self._keep_changes, self.saving)
         self.stop = StopSignals()
         weakref.finalize(self, self.stop.give_back)
-        self.optimizer.told, self.optimizer.stepped = self._tell, self._end_where_asked
+        self.optimizer.told, self.optimizer.watch, self.optimizer.stepped = self._tell, self._watch, self._end_where_asked
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
+        self._meter.begin()
 
     def begin(self, scheduler: Any, restore_random: bool, where: str) -> None:
         """Called once. The scheduler is stepped after each update; it and the random states go on where the store does,
@@ -142,10 +152,11 @@ class Engine(DeepSpeedsCalls):
         gradients = self.binding.gradients
         before, gradients.scales = gradients.scales, True
         try:
-            scaled.backward(retain_graph=retain_graph)
+            with self._watch.timing("backward"):
+                scaled.backward(retain_graph=retain_graph)
         finally:
             gradients.scales = before
-        self.progress.loss(loss)
+        self._meter.loss(loss)
         return loss
 
     def step(self, lr_kwargs: Mapping[str, Any] | None = None) -> None:
@@ -186,6 +197,7 @@ class Engine(DeepSpeedsCalls):
         self.counted_from = self.micro_steps
         if self.scheduler is not None and report.updated:
             self.scheduler.take_turn()
+        self._write_events()
         self.saving.finish_if_copied()
 
     def is_gradient_accumulation_boundary(self) -> bool:
@@ -370,6 +382,7 @@ class Engine(DeepSpeedsCalls):
         time does nothing."""
         self.progress.end()
         self.stop.give_back()
+        self.monitors.close()
         try:
             if self._ending.to_come:
                 self.visits.give_up()
@@ -438,11 +451,13 @@ class Engine(DeepSpeedsCalls):
         kind: PassKind = "training" if torch.is_grad_enabled() else "inference"
         if kind == "training" and not self.visits.open and not in_backward():
             self.binding.check()
+            self._watch.begin("forward")
         self.visits.begin(kind)
 
     @torch.compiler.disable
     def _model_was_called(self, *_: Any) -> None:
         self.visits.model_called()
+        self._watch.end("forward")
 
     def _keep_changes(self) -> None:
         """Which were made in place between passes."""
@@ -456,7 +471,18 @@ class Engine(DeepSpeedsCalls):
         return checkpoint.committed_state(self)
 
     def _tell(self, report: UpdateReport) -> None:
-        self.progress.step(self.global_steps, report, self.get_lr()[0], self.optimizer.loss_scale, self.core)
+        self._watch.end("step")
+        settings, optimizer = self.settings, self.optimizer
+        batch = (settings.micro_batch or 1) * settings.accumulation
+        self.record = self._meter.measure(self.global_steps, report, self.get_lr()[0], optimizer.loss_scale, batch,
+                                          batch * (optimizer.updates + optimizer.skipped))
+        self.progress.step(self.record, self.core)
+        if self.binding.gradients.steps_alone:  # by optimizer.step(): the scheduler is the program's affair
+            self._write_events()
+
+    def _write_events(self) -> None:
+        if self.record is not None and self.monitors.enabled:
+            self.monitors.write(events_of(self.record, self.get_lr()[0]))
 
 
 def _check_words(settings: Settings, units: list[Unit]) -> None:

@@ -22,6 +22,7 @@ STORE_KEYS = {
     "deadline_seconds": "aio.deadline"}
 SETTINGS_KEYS = {
     "clip": "gradient_clipping", "drop_last": "dataloader_drop_last", "steps_per_print": "steps_per_print",
+    "wall_clock_breakdown": "wall_clock_breakdown",
     "activations": "memory.activations", "graph_budget_bytes": "memory.graph_budget"}
 
 

@@ -22,6 +22,7 @@ from .going_on import first_state
 from .kept_scheduler import adopt, check_given
 from .loader import Loader, Loading
 from .merged import STORE_KEYS
+from .monitors import Monitors
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .overlap import overlapping
@@ -75,6 +76,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     if read is not None:
         _tell(read.note(store))
         store = read.store_at(store) if core is None else store
+    monitors = read.monitors() if read is not None else Monitors()
+    monitors.check()
     if isinstance(store, Store):
         update_order.check(store, settings)
     check_model(model, may_be_meta=weights is not None)
@@ -116,6 +119,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     engine = engine_class(model, cut, opened, mapped, settings, spec.inference, progress)
     try:
         scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
+        engine.monitors = monitors
+        monitors.open()
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
         if core is None and store is not None and not (isinstance(store, Store) and not store.keep):
             description.write(engine.description, Path(_first_directory(store)))

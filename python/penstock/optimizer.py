@@ -18,6 +18,7 @@ from .loss_scale import LossScale
 from .optimizer_kind import Mapped
 from .optimizer_state import OptimizerState, ParameterState
 from .run.ending import Undisturbed
+from .run.stopwatch import Stopwatch
 from .visits import Visits
 
 ClientState = Callable[[], Mapping[str, str]]
@@ -52,6 +53,7 @@ class Optimizer(torch.optim.Optimizer):
         self.finish_saving: Callable[[], None] = lambda: None  # of a snapshot under way; set by the engine
         self.snapshot_path: Callable[[int], str] | None = None
         self.told: Callable[[UpdateReport], None] = lambda _: None  # of each update
+        self.watch = Stopwatch(core, on=False)
         self.stepped: Callable[[], None] = lambda: None  # behind each step()
         self._ready = True
 
@@ -88,7 +90,7 @@ class Optimizer(torch.optim.Optimizer):
     def update(self) -> UpdateReport:
         """With a loss scale, a step that overflows is skipped, and the report says so. An interrupt waits for its
         end."""
-        with Undisturbed():
+        with Undisturbed(), self.watch.timing("step"):
             return self._update()
 
     def begin(self) -> bool:

@@ -34,6 +34,7 @@ class Settings(Said):
     activations: Word | Mapping[str, Word] = "auto"
     graph_budget_bytes: int | None = None
     room: Callable[[], float] | None = None
+    wall_clock_breakdown: bool = False  # a line of forward, backward and step with that of progress, else of each step
 
     def __post_init__(self) -> None:
         super().__post_init__()

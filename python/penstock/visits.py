@@ -12,6 +12,7 @@ from . import saved_hooks
 from .binding import Binding
 from .core import Core, PassKind, Visit
 from .errors import EndedError, UsageError
+from .run.stopwatch import Stopwatch
 from .weight_view import WeightView
 
 NONE = -1  # no backward is running
@@ -64,6 +65,7 @@ class Visits:
         self._forward: list[Visit] = []
         self._last_forward: list[Visit] = list(forward)
         self._in_order = False  # this pass's backward has been foretold
+        self.watch = Stopwatch(core, on=False)
 
     # Passes.
     def check_there(self) -> None:
@@ -292,6 +294,7 @@ class Visits:
         task = _backward()
         if task not in self._backwards:
             self._backwards[task] = Backward()
+            self.watch.begin("backward")  # also of a program that calls loss.backward()
             if task != NONE:
                 torch.autograd.Variable._execution_engine.queue_callback(lambda: self._backward_ended(task))
         return self._backwards[task]
@@ -344,6 +347,8 @@ class Visits:
         self._backwards.pop(task, None)
         self._backwards.pop(NONE, None)
         self.reading = None
+        if not self._backwards:
+            self.watch.end("backward")
         if not self._backwards and not self.open:
             self.end()
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from fake_optimizers import update_parameter
-from penstock.core import (BF16_ADDENDS, Core, ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport,
-                           UpdateRequest, Visit, What)
+from penstock.core import (BF16_ADDENDS, Core, CoreFigures, ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec,
+                           UpdateReport, UpdateRequest, Visit, What)
 from penstock.errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
 from penstock.lent import with_own_storage
 
@@ -213,6 +213,11 @@ class FakeCore:
     def memory_table(self) -> str:
         resident = sum(bytes_of(unit) for unit in self.units if unit.resident)
         return f"window {self.window.numel()}\nresident {resident}"
+
+    def figures(self) -> CoreFigures:
+        """It waits a millisecond for each unit that it fetches."""
+        return CoreFigures(self.window.numel(), {"weights": self.window.numel()}, 1000, 0, self.read_bytes, 0,
+                           self.fetched * 1_000_000)
 
     def notes(self) -> list[str]:
         return []

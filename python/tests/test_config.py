@@ -179,11 +179,11 @@ def test_a_last_micro_batch_may_be_left_out():
 
 def test_config_show_says_what_each_auto_became(tmp_path, capsys):
     file = tmp_path / "ds.json"
-    file.write_text('{"gradient_clipping": "auto", "wall_clock_breakdown": true, "bfloat16": {"enabled": true}}')
+    file.write_text('{"gradient_clipping": "auto", "memory_breakdown": true, "bfloat16": {"enabled": true}}')
     assert main(["config", "show", str(file)]) == 0
     told = capsys.readouterr().out
     assert "gradient_clipping = 1.0   (1, as where it is not said)" in told
-    assert "wall_clock_breakdown   (because" in told and "bfloat16.enabled = true: bf16.enabled true" in told
+    assert "memory_breakdown   (because" in told and "bfloat16.enabled = true: bf16.enabled true" in told
     file.write_text('{"gradient_cliping": 1}')
     assert main(["config", "show", str(file)]) == 2 and "nearest known one" in capsys.readouterr().out
     assert main(["config", "show", str(tmp_path / "none.json")]) == 2
@@ -244,13 +244,13 @@ def test_values_that_nobody_asks_for_are_refused_by_name():
 
 
 def test_what_is_not_as_it_is_written_is_told_once_and_in_one_line(caplog):
-    config = {"bf16": {"enabled": "auto"}, "wall_clock_breakdown": True, "aio": {"block_size": 4096},
+    config = {"bf16": {"enabled": "auto"}, "memory_breakdown": True, "aio": {"block_size": 4096},
               "zero_optimization": {"stage": 2, "overlap_comm": True}}
     open_engine(config)
     (told,) = [each.getMessage() for each in caplog.records if each.name == "penstock"]
     assert "\n" not in told
     for part in ("bf16.enabled = false", "gradient_clipping = 1.0", "zero_optimization.stage (where", "aio.block_size",
-                 "wall_clock_breakdown", "zero_optimization.overlap_comm", "config show"):
+                 "memory_breakdown", "zero_optimization.overlap_comm", "config show"):
         assert part in told, told
     caplog.clear()
     open_engine({"gradient_clipping": 1.0, "bf16": {"enabled": False}})

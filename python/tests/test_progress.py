@@ -16,6 +16,7 @@ import small_models as small
 from cores import NATIVE, OPTIONS, test_core
 from penstock.run import progress
 from penstock.run.progress import Progress
+from penstock.run.step_record import StepRecord
 
 
 class Screen(io.StringIO):
@@ -112,7 +113,7 @@ def test_a_skipped_step_says_so(caplog):
     told = Progress(1)
     core = type("Core", (), {"notes": lambda self: ["a note"]})()
     told.begin(core)
-    told.step(0, penstock.UpdateReport(None, False, False), 0.1, penstock.settings.LossScale(512.0), core)
+    told.step(StepRecord(0, updated=False, rate=0.1, loss_scale=512.0), core)
     assert "skipped: a gradient is not finite, loss scale 512" in caplog.text and "a note" in caplog.text
 
 

@@ -93,6 +93,8 @@ std::string expectation(const KeySpec& key) {
             return "\"auto\", or bytes " + range_text(key) + ", as a number or text such as \"300MiB\"";
         case KeyType::text:
             return "text that is not empty";
+        case KeyType::any_text:
+            return "text";
         case KeyType::choice:
             return fmt::format("\"{}\"", fmt::join(key.choices, "\" or \""));
         case KeyType::pair:

@@ -24,6 +24,7 @@ enum class KeyType : std::uint8_t {
     integer_or_word,  // an integer, or the word in KeySpec::choices
     bytes_or_auto,
     text,
+    any_text,     // or none: ""
     choice,       // one of KeySpec::choices
     pair,         // two numbers
     names,        // a list of text

@@ -18,6 +18,8 @@ constexpr std::string_view pinned = "memory that a device copies from is always 
 constexpr std::string_view units_decide = "memory.activations says which units' forward runs again in backward";
 constexpr std::string_view no_log = "it changes nothing of the training, and the package has no such report";
 
+constexpr PackageRule obeyed{.effect = Effect::obeyed};
+
 constexpr PackageRule automatic(std::string_view value) {
     return {.effect = Effect::obeyed, .automatic = value};
 }
@@ -268,14 +270,14 @@ constexpr std::array key_list = {
     without("zero_force_ds_cpu_optimizer", "optimizers are mapped to the core's, or refused"),
     KeySpec{"steps_per_print", integer, "(never)", {1, 1e12}, {}, free, "steps from one line of progress to the next"}
         .package_only(automatic("never")),
-    without("wall_clock_breakdown", no_log),
+    KeySpec{"wall_clock_breakdown", boolean, "false", {}, {}, free,
+            "with the line of progress one of forward, backward and step: seconds, and how many waited for I/O; without "
+            "steps_per_print, of each step"}
+        .package_only(automatic("false")),
     without("memory_breakdown", no_log),
     without("dump_state", no_log),
     without("log_level", no_log),
     without("flops_profiler", no_log),
-    without("tensorboard", no_log),
-    without("wandb", no_log),
-    without("csv_monitor", no_log),
     without("comet", no_log),
     without("monitor_config", no_log),
     without("timers", no_log),
@@ -290,6 +292,27 @@ constexpr std::array key_list = {
     without("compile", "units are compiled by torch.compile where the caller says so"),
     without("zero_compile", "units are compiled by torch.compile where the caller says so"),
     without("seed", "random states are torch's"),
+
+    // Who sees a training: DeepSpeed's events, and the core's, by the samples that were trained with.
+    KeySpec{"tensorboard.enabled", boolean, "false", {}, {}, free, "events go to TensorBoard's files"}
+        .package_only(obeyed),
+    KeySpec{"tensorboard.output_path", any_text, "\"\"", {}, {}, free,
+            "directory for directories of jobs; empty: where the program was started"}
+        .package_only(obeyed),
+    KeySpec{"tensorboard.job_name", text, "\"DeepSpeedJobName\"", {}, {}, free, "directory of this job"}
+        .package_only(obeyed),
+    KeySpec{"csv_monitor.enabled", boolean, "false", {}, {}, free, "events go to files of CSV, one for each name"}
+        .package_only(obeyed),
+    KeySpec{"csv_monitor.output_path", any_text, "\"\"", {}, {}, free,
+            "directory for directories of jobs; empty: where the program was started"}
+        .package_only(obeyed),
+    KeySpec{"csv_monitor.job_name", text, "\"DeepSpeedJobName\"", {}, {}, free, "directory of this job"}
+        .package_only(obeyed),
+    KeySpec{"wandb.enabled", boolean, "false", {}, {}, free, "events go to a run of Weights & Biases"}
+        .package_only(obeyed),
+    KeySpec{"wandb.group", text, "(none)", {}, {}, free, "group of runs"}.package_only(obeyed),
+    KeySpec{"wandb.team", text, "(that of the account)", {}, {}, free, "whose run it is"}.package_only(obeyed),
+    KeySpec{"wandb.project", text, "\"deepspeed\"", {}, {}, free, "project of the run"}.package_only(obeyed),
 
     // What would make other weights.
     off("curriculum_learning", "the order of the data is the loader's"),

@@ -214,6 +214,9 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
         case KeyType::text:
             if (value.is_string() && !value.get<std::string>().empty()) return value.get<std::string>();
             return {};
+        case KeyType::any_text:
+            if (value.is_string()) return value.get<std::string>();
+            return {};
         case KeyType::choice:
             if (value.is_string() && allowed(key, value.get<std::string>())) return value.get<std::string>();
             return {};

@@ -10,8 +10,8 @@ import torch
 
 from . import one_run, structs as c
 from .. import update_order
-from ..core import ModelSpec, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
-from ..errors import EndedError, UsageError
+from ..core import CoreFigures, ModelSpec, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
+from ..errors import EndedError, PenstockError, UsageError
 from .described import Described, Part, Place
 from .look import look
 from .record import KEY
@@ -214,6 +214,12 @@ class NativeCore(Described):
         self._call["get_info"](self._pointer, ctypes.byref(info))
         return info
 
+    def figures(self) -> CoreFigures:
+        """See penstock.core.figures_of()."""
+        info = self.info()
+        return CoreFigures(info.pool_peak_bytes, self._uses, self._store_bytes, info.device_bytes, info.read_bytes,
+                           info.write_bytes, info.waited_ns)
+
     def notes(self) -> list[str]:
         lines, self._first_notes = self._first_notes, []
         while (line := note(self._pointer, self._told)) is not None:
@@ -255,6 +261,7 @@ class NativeCore(Described):
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
+        self._foresee()
         with one_run.opening(store) as placed:
             self._handle = self._opened(placed, first)
         self._told = 0
@@ -282,6 +289,14 @@ class NativeCore(Described):
             if part.resident:
                 self._call["resident"](self._pointer, number, ctypes.byref(memory))
                 self._bases[number] = (memory.trainable, memory.frozen)
+
+    def _foresee(self) -> None:
+        """What the session does not say of itself, of its plan. What cannot be planned is refused by the opening."""
+        try:
+            plan = self.plan()
+        except PenstockError:
+            plan = made(c.Plan)
+        self._uses, self._store_bytes = c.uses_of(plan), plan.store_bytes
 
     def _opened(self, store: Store, first: ReadWeight | None) -> Handle:
         refused: list[BaseException] = []

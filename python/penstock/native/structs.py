@@ -104,6 +104,11 @@ class Plan(Structure):
                 ("further_read_bytes", c_uint64), ("further_write_bytes", c_uint64)]
 
 
+def uses_of(plan: Plan) -> dict[str, int]:
+    """What the pool is divided into: bytes."""
+    return {each.name.decode(): each.bytes for each in plan.uses[:plan.use_count]}
+
+
 class Rates(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("read", c_double), ("write", c_double), ("both", c_double),
                 ("flush_seconds", c_double), ("submit_per_byte", c_double), ("hash_per_byte", c_double),

@@ -16,6 +16,7 @@ from ..errors import UsageError
 from ..opening import (MakeOptimizer, check_model, forwards_spec, mapped_optimizer, model_spec, named_later,
                           read_configuration)
 from ..native.described import Compute, Described
+from ..native.structs import uses_of
 from ..optimizer_kind import check_cover
 from ..settings import Settings
 from ..store import Store
@@ -148,7 +149,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     beside = 0 if spec.extra is None else spec.extra.numel()  # bytes, which are no parameters
     return Plan(
         told.parameters - beside, told.trainable_parameters, told.pool_bytes, told.device_bytes, told.store_bytes,
-        _places(own), _uses(told), told.memory_table.decode(),
+        _places(own), uses_of(told), told.memory_table.decode(),
         told.prefetch_depth, told.read_bytes + further * told.further_read_bytes,
         told.write_bytes + further * told.further_write_bytes, told.resident_write_bytes, own.commit_steps,
         told.planned_bytes + further * (told.further_read_bytes + told.further_write_bytes), forecast, why or "", compute.tokens if compute else None,
@@ -157,17 +158,13 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
 
 def _plan_of_forwards(spec: ModelSpec, store: Store) -> Plan:
     told = Described(spec, store).plan()
-    return Plan(told.parameters, 0, told.pool_bytes, told.device_bytes, told.store_bytes, _places(store), _uses(told),
+    return Plan(told.parameters, 0, told.pool_bytes, told.device_bytes, told.store_bytes, _places(store), uses_of(told),
                 told.memory_table.decode(), told.prefetch_depth, told.read_bytes, 0, 0, 0, told.planned_bytes,
                 unmeasured="nothing of the model is trainable: it is opened for forwards alone, and makes none")
 
 
 def _places(store: Store) -> tuple[str, ...]:
     return () if store.directories == NOWHERE else tuple(store.paths())
-
-
-def _uses(told: Any) -> dict[str, int]:
-    return {each.name.decode(): each.bytes for each in told.uses[:told.use_count]}
 
 
 def _unmeasured(store: Store, batch: Any, seconds: float) -> str | None:

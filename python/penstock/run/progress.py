@@ -7,13 +7,11 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
-import torch
-
-from ..core import Core, UpdateReport
-from ..loss_scale import LossScale
+from ..core import Core
+from .step_record import StepRecord
+from .stopwatch import PARTS, Part
 
 LOGGER = logging.getLogger("penstock")
 REDRAWN_SECONDS = 0.1  # at the earliest
@@ -49,27 +47,21 @@ class Terminal:
 
 class Progress:
     """Of one engine, told by it; holds nothing of it. `every`: steps from one line to the next; None: steps are not
-    told, but long works and the core's notes are, to the logger."""
+    told, but long works and the core's notes are, to the logger. Records with parts have a second line, of these; with
+    `every` None of each step."""
 
     def __init__(self, every: int | None = None) -> None:
         self._every = every
         self._terminal = Terminal() if every is not None and Terminal.is_there() else None
         self._broken = False
-        self._losses: list[torch.Tensor] = []  # of the micro-batches of this step
-        self._committed: int | None = None  # the newest step
-        self._steps, self._since, self._waited = 0, time.monotonic(), 0  # since the last line
+        self._start()
         self._work: tuple[str, float, float] | None = None  # and when it began and was told of
         if every is not None and self._terminal is None:
             _listen()
 
-    def loss(self, loss: torch.Tensor) -> None:
-        """Of a micro-batch."""
-        if self._every is not None:
-            self._losses.append(loss.detach())
-
-    def step(self, step: int, report: UpdateReport, rate: float, scale: LossScale | None, core: Core) -> None:
+    def step(self, record: StepRecord, core: Core) -> None:
         """A step has ended; notes that the core has are told, too."""
-        self._quietly(lambda: self._step(step, report, rate, scale, core))
+        self._quietly(lambda: self._step(record, core))
 
     def work(self, what: str, done: int, total: int) -> None:
         """Of the core's long works: what a Store takes as its progress."""
@@ -89,11 +81,10 @@ class Progress:
         self.warn(text) if differs else self.note(text)
 
     def begin(self, core: Core, warning: str | None = None) -> None:
-        """It is open: steps are timed from now on."""
+        """It is open."""
         if warning is not None:
             self.warn(warning)
         self._quietly(lambda: self._notes(core))
-        self._quietly(lambda: self._start(core))
 
     def end(self) -> None:
         """Nothing more is told."""
@@ -109,46 +100,36 @@ class Progress:
         except Exception:
             self._broken = True
 
-    def _step(self, step: int, report: UpdateReport, rate: float, scale: LossScale | None, core: Core) -> None:
-        losses, self._losses = self._losses, []
-        if report.committed or report.committed_before:
-            self._committed = step if report.committed else step - 1
-        self._steps += 1
+    def _step(self, record: StepRecord, core: Core) -> None:
         self._notes(core)
-        if self._every is None:
+        if self._every is None and not record.parts:
             return
-        due = step % self._every == 0 or not report.updated
-        if self._terminal is None and not due:
-            return
-        loss = sum(each.item() for each in losses) / len(losses) if losses else None
-        text = self._line(step, loss, report, rate, scale, core)
-        if self._terminal is None:
-            LOGGER.info("%s", text)
-        else:
-            self._terminal.draw(text, at_once=due)
+        self._add(record)
+        due = record.step % (self._every or 1) == 0 or not record.updated
+        if self._every is not None:
+            self._tell(line_of(record, self._steps, self._taken), due)
+        if due and record.parts:
+            _listen()
+            self._note(line_of_parts(record, self._steps, self._parts))
         if due:
-            if self._terminal is not None:
+            self._start()
+
+    def _start(self) -> None:
+        self._steps, self._taken = 0, Part()  # since the last line
+        self._parts = dict.fromkeys(PARTS, Part())
+
+    def _add(self, record: StepRecord) -> None:
+        self._steps, self._taken = self._steps + 1, self._taken + Part(record.seconds, record.wait_seconds)
+        for name, part in record.parts.items():
+            self._parts[name] += part
+
+    def _tell(self, text: str, due: bool) -> None:
+        if self._terminal is not None:
+            self._terminal.draw(text, at_once=due)
+            if due:
                 self._terminal.leave()
-            self._start(core)
-
-    def _start(self, core: Core) -> None:
-        self._steps, self._since, self._waited = 0, time.monotonic(), waited_ns(core)
-
-    def _line(self, step: int, loss: float | None, report: UpdateReport, rate: float, scale: LossScale | None,
-              core: Core) -> str:
-        elapsed = time.monotonic() - self._since
-        waited = (waited_ns(core) - self._waited) / 1e9
-        parts = [f"step {step}"]
-        parts += [f"loss {loss:.4f}"] if loss is not None else []
-        parts += [f"norm {report.gradient_norm:.3g}"] if report.gradient_norm is not None else []
-        parts += [f"lr {rate:.3g}", f"{elapsed / self._steps:.3g} s/step"]
-        parts += [f"{min(max(waited / elapsed, 0), 1):.0%} waiting for NVMe"] if elapsed > 0 else []
-        parts += [f"committed {self._committed}"] if self._committed is not None else []
-        if report.updated_again:
-            parts.append("updated again")
-        if not report.updated:
-            parts.append("skipped: a gradient is not finite" + (f", loss scale {scale.value:g}" if scale else ""))
-        return "  ".join(parts)
+        elif due:
+            LOGGER.info("%s", text)
 
     def _long(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -178,10 +159,27 @@ class Progress:
         LOGGER.info("%s", text)
 
 
-def waited_ns(core: Core) -> int:
-    """Since it was opened, for NVMe; 0 of one that does not count it."""
-    info: Any = getattr(core, "info", None)
-    return int(info().waited_ns) if info is not None else 0
+def line_of(newest: StepRecord, steps: int, taken: Part) -> str:
+    """`taken`: by so many steps."""
+    parts = [f"step {newest.step}"]
+    parts += [f"loss {newest.loss:.4f}"] if newest.loss is not None else []
+    parts += [f"norm {newest.gradient_norm:.3g}"] if newest.gradient_norm is not None else []
+    parts += [f"lr {newest.rate:.3g}", f"{taken.seconds / steps:.3g} s/step"]
+    parts += [f"{min(taken.wait_seconds / taken.seconds, 1):.0%} waiting for NVMe"] if taken.seconds > 0 else []
+    parts += [f"committed {newest.committed}"] if newest.committed is not None else []
+    if newest.updated_again:
+        parts.append("updated again")
+    if not newest.updated:
+        scale = f", loss scale {newest.loss_scale:g}" if newest.loss_scale is not None else ""
+        parts.append("skipped: a gradient is not finite" + scale)
+    return "  ".join(parts)
+
+
+def line_of_parts(newest: StepRecord, steps: int, parts: Mapping[str, Part]) -> str:
+    """A step's means. Waits are those within each part."""
+    told = (f"{name} {part.seconds / steps:.3g} s ({part.wait_seconds / steps:.3g} s waiting for NVMe)"
+            for name, part in parts.items())
+    return "  ".join((f"step {newest.step}", *told))
 
 
 class _Unheard(logging.StreamHandler):  # type: ignore[type-arg]

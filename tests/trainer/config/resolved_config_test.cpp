@@ -218,6 +218,25 @@ TEST(ResolvedConfig, WhatIsSwitchedOffIsNoFault) {
     EXPECT_EQ(all["without_effect"].size(), 3U) << "null is as if it were not said";
 }
 
+TEST(ResolvedConfig, MonitorsAreObeyedAndTheirKeysAreKnown) {
+    const json all = resolved(R"({"tensorboard": {"enabled": true, "output_path": ""}, "wall_clock_breakdown": true,
+        "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "run 1"}, "wandb": {"team": "us"}})");
+    EXPECT_TRUE(all["wrong"].empty()) << all["wrong"];
+    EXPECT_TRUE(all["without_effect"].empty()) << all["without_effect"];
+    EXPECT_EQ(all["values"]["tensorboard.output_path"], "");
+    EXPECT_EQ(all["values"]["tensorboard.job_name"], "DeepSpeedJobName");
+    EXPECT_EQ(all["values"]["csv_monitor.job_name"], "run 1");
+    EXPECT_EQ(all["values"]["wandb.enabled"], false);
+    EXPECT_EQ(all["values"]["wandb.team"], "us");
+    EXPECT_EQ(all["values"]["wandb.group"], nullptr);
+    EXPECT_EQ(find(all["obeyed"], "wall_clock_breakdown")["from"], "file");
+    const std::string told = wrong_of(R"({"csv_monitor": {"output_dir": "logs"}, "wandb": {"enabled": 1},
+                                          "tensorboard": {"job_name": ""}})");
+    for (const char* part : {"'csv_monitor.output_dir' is unknown; the nearest known one is 'csv_monitor.output_path'",
+                             "'wandb.enabled' is 1", "'tensorboard.job_name' is \"\""})
+        EXPECT_NE(told.find(part), std::string::npos) << part << " is not in\n" << told;
+}
+
 TEST(ResolvedConfig, ATextThatIsNoneIsSaid) {
     EXPECT_NE(wrong_of("{").find("is not JSON"), std::string::npos);
     EXPECT_NE(wrong_of("[1]").find("expected a configuration"), std::string::npos);
