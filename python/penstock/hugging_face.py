@@ -1,5 +1,5 @@
-"""For transformers' Trainer: its model and optimizer offloaded by one line, and a snapshot of the store in each of its
-checkpoints. Imports transformers."""
+"""For transformers' Trainer: its model and optimizer offloaded by one line, a snapshot of the store in each of its
+checkpoints, and in its logs what the steps waited for and took. Imports transformers."""
 from __future__ import annotations
 
 import os
@@ -14,6 +14,8 @@ from .engine import Engine
 from .errors import StorageError, UsageError
 from .files import description
 from .opening import initialize
+from .parameter import engine_of
+from .run.step_record import StepRecord
 from .store import Store
 
 
@@ -21,9 +23,10 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
             ) -> Engine:
     """Between the making of a Trainer (of transformers, TRL, …) and its train(): the model's weights, gradients and
     optimizer states are in `store` from then on. The Trainer goes on as it is, with its own groups of parameters,
-    schedule, clipping, accumulation, logs and checkpoints; each of these has a snapshot of the store. The model computes
-    where the Trainer does, unless a Store says otherwise. `options`: as of penstock.initialize(). Raises UsageError for
-    a Trainer whose model is DeepSpeed's or FSDP's, and what initialize() raises."""
+    schedule, clipping, accumulation, logs and checkpoints; each of these has a snapshot of the store, and the logs have
+    what log_figures() adds. The model computes where the Trainer does, unless a Store says otherwise. `options`: as of
+    penstock.initialize(). Raises UsageError for a Trainer whose model is DeepSpeed's or FSDP's, and what initialize()
+    raises."""
     for has, name in ((trainer.is_deepspeed_enabled, "deepspeed"), (trainer.is_fsdp_enabled, "fsdp")):
         if has:
             raise UsageError(f"offload(trainer): its arguments say {name}=..., which takes the model, too: leave it out")
@@ -35,7 +38,14 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
     kept = KeepSnapshots(engine)
     trainer.add_callback(kept)
     kept.on_init_end(trainer.args, trainer.state, trainer.control)
+    log_figures(trainer)
     return engine
+
+
+def log_figures(trainer: transformers.Trainer) -> None:
+    """The Trainer's logs have LogFigures' entries, and so have those to whom it reports. Before its train(); also of one
+    with TrainingArguments(deepspeed=...), whose engine is Penstock's."""
+    trainer.callback_handler.callbacks.insert(0, LogFigures())
 
 
 def _on_device_of(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]) -> Store:
@@ -61,6 +71,38 @@ def known_values(arguments: transformers.TrainingArguments, steps: int | None = 
         known["scheduler.params.total_num_steps"] = total
         known["scheduler.params.warmup_num_steps"] = arguments.get_warmup_steps(total)
     return known
+
+
+class LogFigures(transformers.TrainerCallback):
+    """Trainer(..., callbacks=[LogFigures()]) does for logs and terminal what log_figures() does, and comes too late for
+    those to whom the Trainer reports. Beside each loss: `penstock_wait_seconds`, of a step for I/O, the mean since the
+    entry before; and what the training takes of each tier, in bytes, see step_record.Memory: `penstock_host_bytes`,
+    `penstock_nvme_bytes` and, with a GPU, `penstock_device_bytes` and `penstock_torch_device_bytes`. Nothing where the
+    model is no engine's."""
+
+    def __init__(self) -> None:
+        self._records: list[StepRecord] = []  # since the last entry
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """The engine has made its step."""
+        engines = (engine_of(each) for each in model.parameters())
+        engine = next((each for each in engines if each is not None), None)
+        if engine is not None and engine.record is not None:
+            self._records.append(engine.record)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Of a step's loss; evaluations and the training's end have entries of their own."""
+        if "loss" not in logs or not self._records:
+            return
+        records, self._records = self._records, []
+        memory = records[-1].memory
+        figures = {"wait_seconds": sum(each.wait_seconds for each in records) / len(records),
+                   "host_bytes": memory.host, "nvme_bytes": memory.nvme}
+        if memory.device or memory.torch:
+            figures |= {"device_bytes": memory.device, "torch_device_bytes": memory.torch}
+        named = {f"penstock_{name}": value for name, value in figures.items()}
+        logs.update(named)
+        state.log_history[-1].update(named)
 
 
 class KeepSnapshots(transformers.TrainerCallback):

@@ -272,3 +272,8 @@ def _read(parameters: list[Released], operation: str, graph: bool, run: Callable
     own = [each for each in parameters if each.penstock_keeper is keeper]
     others = [each for each in parameters if each.penstock_keeper is not keeper]
     return keeper.read_outside(own, operation, graph, lambda: _read(others, operation, graph, run))
+
+
+def engine_of(parameter: Any) -> Any:
+    """The engine of which it is; None where it is none's."""
+    return parameter.penstock_keeper.engine() if isinstance(parameter, Managed) else None

@@ -303,3 +303,31 @@ def test_events_have_memory_and_waits_of_the_record():
     assert told["Train/Samples/elapsed_time_ms_forward"] == 250 and told["Penstock/Samples/wait_time_ms_forward"] == 125
     assert [told[f"Penstock/Samples/{name}"] for name in (
         "wait_seconds", "host_bytes", "nvme_bytes", "device_bytes", "torch_device_bytes")] == [0.5, 100, 2000, 30, 4]
+
+
+def test_a_trainers_logs_have_waits_and_memory_also_for_those_to_whom_it_reports(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    import penstock.hugging_face
+
+    class Reporter(transformers.TrainerCallback):
+        seen: list = []
+
+        def on_log(self, args, state, control, logs=None, **_):
+            self.seen.append(dict(logs))
+    rows = [{"input_ids": row, "labels": row} for row in torch.randint(0, 64, (16, 8))]
+    trainer = transformers.Trainer(
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=64, n_embd=16, n_layer=2, n_head=2, n_positions=8)),
+        transformers.TrainingArguments(str(tmp_path), max_steps=4, logging_steps=2, per_device_train_batch_size=4,
+                                       save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True),
+        train_dataset=rows, callbacks=[Reporter()])
+    engine = penstock.hugging_face.offload(trainer, core=test_core())
+    trainer.train()
+    told = [each for each in trainer.state.log_history if "loss" in each]
+    assert len(told) == 2 and told == [{**each, "step": entry["step"]} for each, entry in zip(Reporter.seen, told)]
+    memory = engine.record.memory
+    assert all(each["penstock_host_bytes"] == memory.host > 0 for each in told)
+    assert told[1]["penstock_nvme_bytes"] == memory.nvme > 0
+    assert ("penstock_device_bytes" in told[1]) == bool(memory.device)
+    if not NATIVE:
+        assert told[1]["penstock_wait_seconds"] == pytest.approx(engine.record.wait_seconds)  # each step waits alike
+    assert "penstock_host_bytes" not in trainer.state.log_history[-1]  # of the training's end

@@ -12,13 +12,13 @@ from .. import deepspeed_calls
 from ..config import read_config
 from ..errors import UsageError
 from ..opening import initialize as initialize_penstock
+from ..parameter import engine_of
 from . import comm
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
 from .given import configuration, with_defaults
 from .idle import IdleEngine
 from .leaves import z3_leaf_module
 from .placement import placement_of
-from .states import engine_of
 from .zero import answer_of_parameters
 
 Given = tuple[Any, Any, Any, Any]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..errors import UsageError
-from ..parameter import Managed
+from ..parameter import engine_of
 
 
 def get_master(param: nn.Parameter) -> torch.Tensor | None:
@@ -50,11 +50,6 @@ def get_gradient(param: nn.Parameter) -> torch.Tensor | None:
 def set_gradient(param: nn.Parameter, value: torch.Tensor) -> None:
     """Replaces the sum."""
     param.grad = value.detach().to(param.dtype)
-
-
-def engine_of(param: Any) -> Any:
-    """The engine of which it is; None where it is none's."""
-    return param.penstock_keeper.engine() if isinstance(param, Managed) else None
 
 
 def _trained_by(param: nn.Parameter) -> Any:

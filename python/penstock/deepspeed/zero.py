@@ -14,10 +14,9 @@ from torch import nn
 
 from .. import zero
 from ..errors import UsageError
-from ..parameter import Managed, Released
+from ..parameter import Managed, Released, engine_of
 from . import comm
 from .given import configuration
-from .states import engine_of
 
 
 class ZeroParamStatus(Enum):
