@@ -215,3 +215,32 @@ def test_a_schedule_made_in_python_takes_the_optimizers_rate(model):
     assert optimizer.param_groups[0]["lr"] == 1e-5
     with pytest.raises(TypeError, match="takes total_num_steps"):
         deepspeed.runtime.lr_schedules.WarmupDecayLR(optimizer)
+
+
+def test_monitors_of_the_json_have_deepspeeds_events_and_the_programs(open_engine, data, tmp_path):
+    engine = open_engine(wall_clock_breakdown=True, csv_monitor={
+        "enabled": True, "output_path": str(tmp_path), "job_name": "a job"})
+    assert engine.get_wall_clock_timers() == {}
+    losses = train(engine, data, 2)
+    engine.monitor.write_events([("Valid/Samples/my loss", 0.5, engine.global_samples)])
+    told = {each.stem: each.read_text().splitlines() for each in (tmp_path / "a job").iterdir()}
+    assert told["Train_Samples_lr"] == ["step,lr", "8,0.01", "16,0.01"]
+    assert told["Train_Samples_train_loss"][1:] == [f"{8 * step},{sum(losses[2 * step:][:2]) / 2}" for step in (0, 1)]
+    assert told["Valid_Samples_my_loss"] == ["step,my loss", "16,0.5"]
+    forward = float(told["Train_Samples_elapsed_time_ms_forward"][2].split(",")[1])
+    assert forward == engine.get_wall_clock_timers()["fwd"] > 0
+    assert list(engine.get_wall_clock_timers()) == ["fwd", "bwd", "step"] and engine.monitor.enabled
+
+
+def test_a_program_without_an_engine_writes_events_of_its_own(written, tmp_path):
+    config = deepspeed.runtime.config.DeepSpeedConfig(written({"train_batch_size": 1, "csv_monitor": {
+        "enabled": True, "output_path": str(tmp_path), "job_name": "a job"}}))
+    monitor = deepspeed.monitor.monitor.MonitorMaster(config.monitor_config)
+    monitor.write_events([("Test/Samples/accuracy", 0.25, 7)])
+    assert (tmp_path / "a job/Test_Samples_accuracy.csv").read_text() == "step,accuracy\n7,0.25\n"
+
+
+def test_without_monitors_there_is_one_that_is_not_enabled(open_engine):
+    engine = open_engine(tensorboard={"enabled": False}, wandb={"enabled": False, "project": "p"})
+    assert not engine.monitor.enabled
+    engine.monitor.write_events([("a", 1.0, 1)])

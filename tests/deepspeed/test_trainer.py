@@ -155,3 +155,16 @@ def test_trl_prefers_with_a_reference_and_generates(stage, tmp_path):
                                    tmp_path, trl.GRPOConfig, num_generations=2, max_completion_length=4, beta=0.0, **given))
     rewarded.train()
     assert len(losses(rewarded)) == 2
+
+
+def test_logs_have_waits_and_memory_and_monitors_of_the_json_the_rest(tmp_path):
+    import penstock.hugging_face
+    trainer = Trainer(llama(), arguments(tmp_path / "out", save_strategy="no", max_steps=4, deepspeed={
+        **AUTO, "zero_optimization": {"stage": 2},
+        "csv_monitor": {"enabled": True, "output_path": str(tmp_path), "job_name": "csv"}}), train_dataset=rows())
+    penstock.hugging_face.log_figures(trainer)
+    trainer.train()
+    told = [each for each in trainer.state.log_history if "loss" in each]
+    assert all(each["penstock_host_bytes"] > 0 and each["penstock_nvme_bytes"] > 0 for each in told) and len(told) == 4
+    lines = (tmp_path / "csv/Train_Samples_lr.csv").read_text().splitlines()
+    assert [each.split(",")[0] for each in lines] == ["step", "4", "8", "12", "16"]

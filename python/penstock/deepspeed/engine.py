@@ -17,7 +17,10 @@ from ..optimizer import Optimizer
 from . import weights
 from .answers import Answers
 from .loaders import DeepSpeedDataLoader, RepeatingLoader
+from .monitor import MonitorMaster
 from .telling import LOGGER, log_dist_once
+
+TIMERS = {"forward": "fwd", "backward": "bwd", "step": "step"}  # DeepSpeed's names
 
 
 class Offloaded:
@@ -191,6 +194,16 @@ class DeepSpeedEngine(Answers, Engine):
     def loss_scale(self) -> float:
         scale: float = self.optimizer.cur_scale  # type: ignore[attr-defined]
         return scale
+
+    @property
+    def monitor(self) -> MonitorMaster:
+        """For events of the program's own."""
+        return MonitorMaster(self.monitors, are_open=True)
+
+    def get_wall_clock_timers(self) -> dict[str, float]:
+        """Milliseconds of the newest step's parts, with wall_clock_breakdown."""
+        parts = self.record.parts if self.record is not None else {}
+        return {TIMERS[name]: 1000 * part.seconds for name, part in parts.items()}
 
     def get_mom(self) -> list[Any]:
         return [group.get("momentum", group.get("betas")) for group in self.optimizer.param_groups]

@@ -78,6 +78,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "deepspeed.launcher": {},
     "deepspeed.launcher.runner": {"DEEPSPEED_ENVIRONMENT_NAME": ".launcher:ENVIRONMENT_FILE", "main": ".launcher:main"},
     "deepspeed.module_inject": {}, "deepspeed.monitor": {},
+    "deepspeed.monitor.monitor": {"MonitorMaster": ".monitor:MonitorMaster"},
     "deepspeed.moe": {}, "deepspeed.moe.layer": {"MoE": RANKS},
     "deepspeed.moe.utils": {"split_params_into_different_moe_groups_for_optimizer": RANKS},
     "deepspeed.ops": {"__compatible_ops__": ".optimizers:COMPATIBLE_OPS"},

@@ -87,7 +87,9 @@ class DeepSpeedConfig:
 
     def __init__(self, config: Any, mpu: Any = None, mesh_device: Any = None) -> None:
         self._param_dict = configuration(config)
-        settings = read_config(self._param_dict).settings
+        read = read_config(self._param_dict)
+        settings = read.settings
+        self.monitor_config = read.monitors()
         self.train_micro_batch_size_per_gpu = settings.micro_batch
         self.gradient_accumulation_steps = settings.accumulation
         self.train_batch_size = (settings.micro_batch or 1) * settings.accumulation
