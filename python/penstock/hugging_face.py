@@ -43,8 +43,8 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
 
 
 def log_figures(trainer: transformers.Trainer) -> None:
-    """The Trainer's logs have LogFigures' entries, and so have those to whom it reports. Before its train(); also of one
-    with TrainingArguments(deepspeed=...), whose engine is Penstock's."""
+    """The Trainer's logs have LogFigures' entries, and so have those to whom it reports. Before its train(); also of
+    one with TrainingArguments(deepspeed=...), whose engine is Penstock's."""
     trainer.callback_handler.callbacks.insert(0, LogFigures())
 
 

@@ -271,8 +271,8 @@ constexpr std::array key_list = {
     KeySpec{"steps_per_print", integer, "(never)", {1, 1e12}, {}, free, "steps from one line of progress to the next"}
         .package_only(automatic("never")),
     KeySpec{"wall_clock_breakdown", boolean, "false", {}, {}, free,
-            "with the line of progress one of forward, backward and step: seconds, and how many waited for I/O; without "
-            "steps_per_print, of each step"}
+            "seconds of forward, backward and step, and how many of them waited for I/O: a line with that of progress; "
+            "without steps_per_print, of each step"}
         .package_only(automatic("false")),
     without("memory_breakdown", no_log),
     without("dump_state", no_log),

@@ -1,8 +1,7 @@
 """Who sees a training from outside: TensorBoard, Weights & Biases, files of CSV, as the configuration asks for them.
 
-After each step each of them has that step's events (events.py), and what it has is readable however the process ends: see
-its class. One that cannot write any more is told of once, and left out; the training goes on.
-"""
+After each step each of them has that step's events (events.py), and what it has is readable however the process ends:
+see its class. One that cannot write any more is told of once, and left out; the training goes on."""
 from __future__ import annotations
 
 import logging

@@ -9,9 +9,9 @@ from .events import Event
 
 
 class CsvFiles:
-    """A file for each name, with the columns `step`, which counts samples, and the name's last word. Lines are appended,
-    and each file is closed again, with each step: a process that is killed loses none of what it had written. A file
-    that is there is gone on with; its first line is not written twice."""
+    """A file for each name, with the columns `step`, which counts samples, and the name's last word. Lines are
+    appended, and each file is closed again, with each step: a process that is killed loses none of what it had
+    written. A file that is there is gone on with; its first line is not written twice."""
 
     def __init__(self, output_path: str, job_name: str) -> None:
         self._folder = os.path.abspath(os.path.join(output_path, job_name))

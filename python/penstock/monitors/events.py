@@ -1,9 +1,8 @@
 """What a step tells to monitors: DeepSpeed's events by its names, and ours.
 
-An event's place on the axis is a number of samples, the rows that were trained with. `train_loss` stands at the samples
-before its step and all others at those behind it, as DeepSpeed had it until 0.17; later ones have no loss but in pipelines.
-Ours have a prefix of their own, beside "Train/": a dashboard's panels of that stay as they are.
-"""
+An event's place on the axis is a number of samples, the rows that were trained with. `train_loss` stands at the
+samples before its step and all others at those behind it, as DeepSpeed had it until 0.17; later ones have no loss but
+in pipelines. Ours have a prefix of their own, beside "Train/": a dashboard's panels of that stay as they are."""
 from __future__ import annotations
 
 from ..run.step_record import StepRecord

@@ -10,8 +10,8 @@ from .events import Event
 
 
 class TensorBoard:
-    """Flushed with each step: a process that is killed loses none of what it had written. Each process begins a file of its
-    own there, which TensorBoard shows as one with those before."""
+    """Flushed with each step: a process that is killed loses none of what it had written. Each process begins a file
+    of its own there, which TensorBoard shows as one with those before."""
 
     _writer: Any = None
 

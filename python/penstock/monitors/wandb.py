@@ -11,9 +11,9 @@ from .events import Event
 
 
 class Wandb:
-    """The run is begun when the engine is made, and is the program's to end, as the package does when the process ends. Its
-    own process sends what it is given, each step's values together, and keeps them in the folder `wandb` until they
-    are sent."""
+    """The run is begun when the engine is made, and is the program's to end, as the package does when the process
+    ends. Its own process sends what it is given, each step's values together, and keeps them in the folder `wandb`
+    until they are sent."""
 
     def __init__(self, project: str, group: str | None, team: str | None) -> None:
         self._project, self._group, self._team = project, group, team

@@ -14,10 +14,10 @@ from .stopwatch import Part, Stopwatch
 
 @dataclass(frozen=True)
 class Memory:
-    """What a training takes of each tier, in bytes. `host`: of host memory, pinned, at most so far; `host_uses`: what it is
-    planned for ("weights", "resident weights", "resident states", "staging" of states, "gradients", "activations",
-    "keep" of snapshots). `nvme`: of the store, weights and states. `device`: of a GPU's memory, for weights; `torch`: of
-    the same GPU's memory, torch's own, at most so far."""
+    """What a training takes of each tier, in bytes. `host`: of host memory, pinned, at most so far; `host_uses`: what
+    it is planned for ("weights", "resident weights", "resident states", "staging" of states, "gradients",
+    "activations", "keep" of snapshots). `nvme`: of the store, weights and states. `device`: of a GPU's memory, for
+    weights; `torch`: of the same GPU's memory, torch's own, at most so far."""
 
     host: int = 0
     host_uses: Mapping[str, int] = field(default_factory=dict)
@@ -28,10 +28,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """`step`: engine.global_steps behind it. `samples`: rows of all steps of a model, over all its lives, with those that
-    were skipped. Seconds and bytes are from the end of the step before to the end of this one. `loss`: the mean of the
-    micro-batches that engine.backward() had; None where the program called loss.backward(). `loss_scale`: of the next
-    step, in fp16. `rate`: of the first group, in this step. `parts`: with wall_clock_breakdown."""
+    """`step`: engine.global_steps behind it. `samples`: rows of all steps of a model, over all its lives, with those
+    that were skipped. Seconds and bytes are from the end of the step before to the end of this one. `loss`: the mean
+    of the micro-batches that engine.backward() had; None where the program called loss.backward(). `loss_scale`: of
+    the next step, in fp16. `rate`: of the first group, in this step. `parts`: with wall_clock_breakdown."""
 
     step: int
     updated: bool = True
@@ -52,8 +52,8 @@ class StepRecord:
 
 
 class StepMeter:
-    """Of one engine; `watch` is of its core. A core's counts begin anew where it goes back to a snapshot: such a step has
-    none."""
+    """Of one engine; `watch` is of its core. A core's counts begin anew where it goes back to a snapshot: such a step
+    has none."""
 
     def __init__(self, core: Core, watch: Stopwatch) -> None:
         self._core, self._watch = core, watch

@@ -28,8 +28,8 @@ class Part:
 
 
 class Stopwatch:
-    """Of one core. A part that is begun within itself goes on. One that is not `on` does nothing: to read the clock, a GPU
-    is waited for."""
+    """Of one core. A part that is begun within itself goes on. One that is not `on` does nothing: to read the clock,
+    a GPU is waited for."""
 
     def __init__(self, core: Core, on: bool = True) -> None:
         self._core, self._on = core, on
