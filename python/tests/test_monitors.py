@@ -307,6 +307,7 @@ def test_events_have_memory_and_waits_of_the_record():
         "wait_seconds", "host_bytes", "nvme_bytes", "device_bytes", "torch_device_bytes")] == [0.5, 100, 2000, 30, 4]
 
 
+@pytest.mark.afterwards
 def test_a_trainers_logs_have_waits_and_memory_also_for_those_to_whom_it_reports(tmp_path):
     transformers = pytest.importorskip("transformers")
     import penstock.hugging_face
