@@ -11,7 +11,7 @@
 //   while (penstock_next(store, -1, &result, &error) == PENSTOCK_OK) { ... result.user, result.status ... }
 //   penstock_commit(store, NULL, &error);                                              // ends there too
 //
-// swap/examples/example.c is a whole program. Neither torch nor CUDA is needed.
+// examples/tensors.c is a whole program. Neither torch nor CUDA is needed.
 //
 // Operations. penstock_read, penstock_write and penstock_commit begin an operation and return; its end is a result that
 // penstock_next hands out, in the order in which operations end. Exactly one result per operation that was begun, none

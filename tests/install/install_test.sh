@@ -73,7 +73,7 @@ case_find_package() {
   cmake -S "$work/examples" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
     >"$work/output" 2>&1 || fail "find_package"
   cmake --build "$work/build" >"$work/output" 2>&1 || fail "the build of the examples"
-  uses_both "$work/build/example_c" "$work/build/example_cpp"
+  uses_both "$work/build/tensors_c" "$work/build/tensors_cpp"
 }
 
 case_pkg_config() {
@@ -81,11 +81,11 @@ case_pkg_config() {
   export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
   local flags
   read -ra flags <<<"$(pkg-config --cflags --libs penstock)"
-  cc -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/examples/example.c" -o "$work/example_c" "${flags[@]}" \
+  cc -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/examples/tensors.c" -o "$work/tensors_c" "${flags[@]}" \
     >"$work/output" 2>&1 || fail "cc and pkg-config"
-  c++ -std=c++20 -Wall -Wextra -Werror "$work/examples/example.cpp" \
-    -o "$work/example_cpp" "${flags[@]}" >"$work/output" 2>&1 || fail "c++ and pkg-config"
-  uses_both "$work/example_c" "$work/example_cpp"
+  c++ -std=c++20 -Wall -Wextra -Werror "$work/examples/tensors.cpp" \
+    -o "$work/tensors_cpp" "${flags[@]}" >"$work/output" 2>&1 || fail "c++ and pkg-config"
+  uses_both "$work/tensors_c" "$work/tensors_cpp"
 }
 
 # A project without C++ finds the package too, also after the prefix was moved.
@@ -94,11 +94,11 @@ case_c_alone() {
   mv "$prefix" "$work/moved"
   prefix=$work/moved
   printf '%s\n' 'cmake_minimum_required(VERSION 3.16)' 'project(c_alone LANGUAGES C)' \
-    'find_package(Penstock 0.1 REQUIRED)' 'add_executable(example_c example.c)' \
-    'target_link_libraries(example_c PRIVATE Penstock::penstock)' >"$work/examples/CMakeLists.txt"
+    'find_package(Penstock 0.1 REQUIRED)' 'add_executable(tensors_c tensors.c)' \
+    'target_link_libraries(tensors_c PRIVATE Penstock::penstock)' >"$work/examples/CMakeLists.txt"
   cmake -S "$work/examples" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/output" 2>&1 || fail "find_package"
   cmake --build "$work/build" >"$work/output" 2>&1 || fail "the build of the example"
-  uses_both "$work/build/example_c"
+  uses_both "$work/build/tensors_c"
 }
 
 # What is installed is enough: the headers compile with no other include path, and need no header of a dependency.
@@ -153,9 +153,9 @@ case_exports() {
 case_readme() {
   local readme file
   readme=$(<"$source_dir/swap/README.md")
-  for file in example.c example.cpp CMakeLists.txt; do
-    [[ $readme == *$'\n```'*$'\n'"$(<"$source_dir/swap/examples/$file")"$'\n```'* ]] ||
-      fail "swap/README.md does not show swap/examples/$file as it is"
+  for file in tensors.c tensors.cpp CMakeLists.txt; do
+    [[ $readme == *$'\n```'*$'\n'"$(<"$source_dir/examples/$file")"$'\n```'* ]] ||
+      fail "swap/README.md does not show examples/$file as it is"
   done
 }
 

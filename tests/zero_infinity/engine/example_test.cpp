@@ -18,10 +18,10 @@ std::string text_of(const std::string& path) {
 }
 
 TEST(Example, IsShownInTheReadmeAsItIs) {
-    const std::string folder = PENSTOCK_SOURCE_DIR "/zero_infinity/";
-    const std::string program = text_of(folder + "engine/examples/train.cpp");
+    const std::string program = text_of(PENSTOCK_SOURCE_DIR "/examples/engine.cpp");
     ASSERT_FALSE(program.empty());
-    EXPECT_NE(text_of(folder + "README.md").find("```cpp\n" + program + "```"), std::string::npos);
+    const std::string page = text_of(PENSTOCK_SOURCE_DIR "/zero_infinity/README.md");
+    EXPECT_NE(page.find("```cpp\n" + program + "```"), std::string::npos);
 }
 
 TEST(Example, TrainsAndGoesOnWhereItEnded) {
