@@ -15,7 +15,8 @@ import penstock
 
 place = sys.argv[1] if len(sys.argv) > 1 else "example-generate"
 torch.manual_seed(0)
-GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=64, n_layer=4, n_head=4, n_positions=32)).save_pretrained(f"{place}/model")
+config = GPT2Config(vocab_size=64, n_embd=64, n_layer=4, n_head=4, n_positions=32)
+GPT2LMHeadModel(config).save_pretrained(f"{place}/model")  # stands for a model that you have
 prompt = torch.tensor([[1, 2, 3, 4]])
 
 with torch.device("meta"):  # no weights yet

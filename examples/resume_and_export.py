@@ -1,4 +1,4 @@
-"""A training that is stopped goes on; its weights become an ordinary directory of Hugging Face's.
+"""A training that is stopped goes on, and its weights become an ordinary directory of Hugging Face's.
 
     python examples/resume_and_export.py /nvme/export
 
@@ -7,6 +7,11 @@ prints
     stopped at step 3
     goes on at step 3
     exported; transformers reads 4 layers, and the weights are equal: True
+
+and, run again
+
+    stopped at step 9
+    goes on at step 9
 """
 import os
 import sys
@@ -28,21 +33,22 @@ def opened():
     return penstock.initialize(model, optimizer, store=f"{place}/store")[0]
 
 
-def train(engine, steps):
-    while engine.global_steps < steps:
+def train(engine):
+    for _ in range(3):
         tokens = torch.randint(0, 64, (4, 16))
         engine.backward(engine(input_ids=tokens, labels=tokens).loss)
         engine.step()
 
 
 with opened() as engine:
-    train(engine, 3)
+    train(engine)
     print(f"stopped at step {engine.global_steps}")
 with opened() as engine:
     print(f"goes on at step {engine.global_steps}")
-    train(engine, 6)
-    engine.save_pretrained(f"{place}/model")
+    train(engine)
+    exported = f"{place}/model-{engine.global_steps}"
+    engine.save_pretrained(exported)
     weights = {name: each.clone() for name, each in engine.state_dict().items()}
-model = GPT2LMHeadModel.from_pretrained(f"{place}/model")
+model = GPT2LMHeadModel.from_pretrained(exported)
 equal = all(torch.equal(each, weights[name]) for name, each in model.state_dict().items())
 print(f"exported; transformers reads {len(model.transformer.h)} layers, and the weights are equal: {equal}")

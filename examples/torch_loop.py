@@ -1,15 +1,18 @@
-"""A loop of plain torch, with the model on a drive. Run it again: it goes on where it was.
+"""A loop of plain torch, with the model on a drive. Each step is kept: run again it goes on, also when it was killed.
 
     python examples/torch_loop.py /nvme/loop
 
-prints, the first time
+prints
 
     0 steps so far
     step 1, loss 2.9...
     step 5, loss ...
     5 steps are kept in /nvme/loop
 
-and the second time it begins with "5 steps so far".
+and, run again
+
+    5 steps so far
+    step 6, loss ...
 """
 import sys
 
