@@ -37,7 +37,7 @@ trainer = SFTTrainer(
     peft_config=LoraConfig(r=8, target_modules=["q_proj", "v_proj"]),
     args=SFTConfig(output_dir=str(place / "out"), num_train_epochs=1, save_steps=6, logging_steps=3, learning_rate=1e-2,
                    per_device_train_batch_size=8, report_to=[], use_cpu=not torch.cuda.is_available(), bf16=False))
-penstock.hugging_face.offload(trainer, penstock.Store(place / "store", keep=False))  # the line; checkpoints keep it
+penstock.hugging_face.offload(trainer, place / "store")  # the line
 trainer.train(resume_from_checkpoint=get_last_checkpoint(place / "out"))
 trainer.save_model(str(place / "adapter"))
 trained, total = trainer.model.get_nb_trainable_parameters()

@@ -24,7 +24,7 @@ trainer = Trainer(
     args=TrainingArguments(output_dir=str(place / "out"), num_train_epochs=1, save_steps=3, logging_steps=2,
                            learning_rate=1e-3, per_device_train_batch_size=4, report_to=[],
                            use_cpu=not torch.cuda.is_available()))
-penstock.hugging_face.offload(trainer, penstock.Store(place / "store", keep=False))  # the line; checkpoints keep it
+penstock.hugging_face.offload(trainer, place / "store")  # the line
 trainer.train(resume_from_checkpoint=get_last_checkpoint(place / "out"))
 kept = sorted(each.name for each in (place / "out").glob("checkpoint-*"))
 print(f"trained for {trainer.state.global_step} steps; its checkpoints: {', '.join(kept)}")

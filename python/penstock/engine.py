@@ -262,10 +262,11 @@ class Engine(DeepSpeedsCalls):
         self._check_trains()
         self.stop.ask(by)
 
-    def end_stopped(self) -> NoReturn:
-        """The end itself, for those who took it over (stop.left_to_caller): commits, and raises SystemExit."""
+    def end_stopped(self, checkpoint: str | None = None) -> NoReturn:
+        """The end itself, for those who took it over (stop.left_to_caller): commits, and raises SystemExit. `checkpoint`: has
+        this step, and is what a store for one run is gone on from."""
         settle(self.core)
-        self.stop.end(self.global_steps, self.core.kept)
+        self.stop.end(self.global_steps, self.core.kept, checkpoint)
 
     # Weights, by the names of model.named_parameters().
     def weight(self, name: str, what: What = "weight") -> torch.Tensor:
@@ -334,10 +335,10 @@ class Engine(DeepSpeedsCalls):
 
     # Weights as Hugging Face keeps them, one tensor at a time in memory.
     def save_pretrained(self, directory: str | os.PathLike[str], dtype: torch.dtype | None = None,
-                        max_shard_bytes: float = 5e9) -> None:
+                        max_shard_bytes: float = 5e9, overwrite: bool = False) -> None:
         """A new directory as transformers' save_pretrained makes it, or none. `dtype`: None: as the model has it;
-        torch.float32: the masters."""
-        export.save_directory(export.EngineWeights(self), directory, dtype, max_shard_bytes)
+        torch.float32: the masters. `overwrite`: a directory of weights that is there is replaced once the new one is whole."""
+        export.save_directory(export.EngineWeights(self), directory, dtype, max_shard_bytes, overwrite)
 
     def save_16bit_model(self, directory: str | os.PathLike[str], filename: str | None = None) -> bool:
         """DeepSpeed's name: the weights, in the type in which the model computes, as one file of safetensors."""

@@ -22,16 +22,17 @@ from .store import Store
 def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str] | None = None, **options: Any
             ) -> Engine:
     """Between the making of a Trainer (of transformers, TRL, …) and its train(): the model's weights, gradients and
-    optimizer states are in `store` from then on. The Trainer goes on as it is, with its own groups of parameters,
-    schedule, clipping, accumulation, logs and checkpoints; each of these has a snapshot of the store, and the logs have
-    what log_figures() adds. The model computes where the Trainer does, unless a Store says otherwise. `options`: as of
-    penstock.initialize(). Raises UsageError for a Trainer whose model is DeepSpeed's or FSDP's, and what initialize()
-    raises."""
+    optimizer states are in `store` from then on, a place on NVMe for files of this run, which go with it; None: in host
+    memory; a Store: as that says. The Trainer goes on as it is, with its own groups of parameters, schedule, clipping,
+    accumulation, logs and checkpoints. Each of these has a snapshot of the store: a run goes on by them alone, as it does
+    without Penstock. The logs have what log_figures() adds. The model computes where the Trainer does, unless a Store
+    says otherwise. `options`: as of penstock.initialize(). Raises UsageError for a Trainer whose model is DeepSpeed's or
+    FSDP's, and what initialize() raises."""
     for has, name in ((trainer.is_deepspeed_enabled, "deepspeed"), (trainer.is_fsdp_enabled, "fsdp")):
         if has:
             raise UsageError(f"offload(trainer): its arguments say {name}=..., which takes the model, too: leave it out")
-    if store is not None:
-        store = _on_device_of(trainer, store)
+    if store is not None or not options.keys() & {"core", "config"}:
+        store = _on_device_of(trainer, Store.in_memory() if store is None else store)
     optimizer = trainer.optimizer if trainer.optimizer is not None else trainer.create_optimizer()
     model: Any = trainer.model
     engine, trainer.optimizer, _, _ = initialize(model, optimizer, store=store, **options)
@@ -49,7 +50,7 @@ def log_figures(trainer: transformers.Trainer) -> None:
 
 
 def _on_device_of(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]) -> Store:
-    given = store if isinstance(store, Store) else Store(store)
+    given = store if isinstance(store, Store) else Store(store, keep=False)
     device = trainer.args.device
     return given if given.says("device") or device.type != "cuda" else replace(given, device=str(device))
 
@@ -142,7 +143,7 @@ class KeepSnapshots(transformers.TrainerCallback):
         self.engine.saving.finish()
         self.engine.stop.left_to_caller = False
         if self._stopped:
-            self.engine.end_stopped()
+            self.engine.end_stopped(str(self._checkpoint(args, state)))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A snapshot beside Trainer's own files."""
@@ -150,7 +151,7 @@ class KeepSnapshots(transformers.TrainerCallback):
 
     def _keep(self, args: Any, state: Any) -> None:
         self.engine.saving.finish()
-        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        checkpoint = self._checkpoint(args, state)
         path = checkpoint / f"penstock-step-{self.engine.global_steps}"
         if checkpoint.exists() and not path.exists():
             new = path.with_name(path.name + ".new")
@@ -176,6 +177,10 @@ class KeepSnapshots(transformers.TrainerCallback):
                 os.replace(checkpoint, aside)
                 self.engine.progress.warn(f"{checkpoint} has the weights alone, because the process was stopped while it was "
                                           f"made: it is {aside.name} now, and Trainer goes on from the one before")
+
+    @staticmethod
+    def _checkpoint(args: Any, state: Any) -> Path:
+        return Path(args.output_dir) / f"checkpoint-{state.global_step}"
 
     @staticmethod
     def _find(directory: Path, updates: int) -> Path:

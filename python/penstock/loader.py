@@ -66,6 +66,9 @@ class Loader(DataLoader[Any]):
             raise UsageError("penstock.initialize(training_data=...): a data set, of which a loader is made; a loader "
                              "of your own needs nothing of ours: iterate over it")
         streams = isinstance(data, IterableDataset)
+        if not streams and len(data) == 0:
+            raise UsageError("penstock.initialize(training_data=...): the data set has no rows; a loop that goes over it until "
+                             "so many steps are made would never end")
         self._order = None if streams else Order(len(data), loading.shuffle, loading.seed)
         self._seed = loading.seed
         self.trained: Trained = lambda: None  # another value whenever the training has used a batch

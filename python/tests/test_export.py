@@ -185,6 +185,20 @@ def test_what_is_there_already_is_left_alone(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["empty", "file"]
 
 
+def test_weights_that_are_there_are_replaced_where_that_is_asked_for(tmp_path):
+    engine = managed()
+    engine.save_pretrained(tmp_path / "a")
+    engine.set_weight("head.weight", engine.weight("head.weight") + 1)
+    engine.save_pretrained(tmp_path / "a", overwrite=True)
+    assert equal(read(tmp_path / "a"), {name: each for name, each in engine.state_dict().items()})
+    assert os.listdir(tmp_path) == ["a"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years")
+    with pytest.raises(penstock.StorageError, match="there is something already"):
+        engine.save_pretrained(tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "years"
+
+
 @pytest.mark.parametrize("at", [0, 1, 5, 12])
 def test_a_drive_that_is_full_is_said_and_nothing_is_left(tmp_path, monkeypatch, at):
     engine, count, write = managed(), iter(range(1000)), os.pwrite

@@ -203,3 +203,8 @@ def test_a_loader_does_not_keep_its_engine(tmp_path):
     del engine
     gc.collect()
     assert there() is None and len(loader) == 6
+
+
+def test_data_without_rows_is_refused():
+    with pytest.raises(penstock.UsageError, match="the data set has no rows"):
+        penstock.initialize(small.Stack(), core=test_core(), training_data=[])

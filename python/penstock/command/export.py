@@ -23,6 +23,7 @@ def add(verbs: Any) -> None:
     verb.add_argument("--also", type=Path, action="append", default=[], metavar="DIR",
                       help="a store's further directory, in the order in which they were given; once per drive")
     verb.add_argument("--max-shard-bytes", type=float, default=5e9, metavar="BYTES", help="of one file (%(default)g)")
+    verb.add_argument("--overwrite", action="store_true", help="a directory of weights at OUT is replaced once the new one is whole")
     verb.add_argument("--model-names", action="store_true",
                       help="tensors have the names of the model's state_dict(), and no configuration is written")
     verb.set_defaults(run=_export)
@@ -38,6 +39,6 @@ def _export(chosen: argparse.Namespace) -> int:
         raise UsageError(f"penstock export needs torch: {error}; `penstock doctor` says what else is missing") from error
     dtype = None if chosen.dtype is None else getattr(torch, chosen.dtype)
     with StoredWeights(chosen.source, chosen.tag, chosen.also, chosen.model_names) as weights:
-        save_directory(weights, chosen.out, dtype, chosen.max_shard_bytes)
+        save_directory(weights, chosen.out, dtype, chosen.max_shard_bytes, chosen.overwrite)
         print(f"{chosen.out}: {weights.parameters:,} parameters of {weights.description.model}")
     return 0

@@ -45,13 +45,14 @@ class Weights(Protocol):
 
 
 def save_directory(weights: Weights, directory: str | os.PathLike[str], dtype: torch.dtype | None,
-                   max_shard_bytes: float) -> None:
+                   max_shard_bytes: float, overwrite: bool = False) -> None:
     place = Path(os.path.realpath(directory))
     export = Export(weights, dtype)
     if max_shard_bytes < 1:
         raise UsageError(f"max_shard_bytes: {max_shard_bytes} is not a number of 1 or more")
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise StorageError(f"{place}: there is something already; name a new directory, or remove it")
+    if place.exists() and not (place.is_dir() and (overwrite and _has_weights(place) or not any(place.iterdir()))):
+        raise StorageError(f"{place}: there is something already; name a new directory, remove it, or, of a directory of "
+                           "weights, say overwrite (--overwrite)")
     new = place.with_name(f".{place.name}.penstock-unfinished")
     shutil.rmtree(new, ignore_errors=True)
     try:
@@ -61,12 +62,28 @@ def save_directory(weights: Weights, directory: str | os.PathLike[str], dtype: t
         for each in new.iterdir():
             sync(each)
         sync(new)
-        os.rename(new, place)
+        if overwrite and place.exists():
+            _exchange(new, place)
+        else:
+            os.rename(new, place)
         sync(place.parent)
     except OSError as error:
         raise StorageError(f"{place}: nothing is written ({error}); see that there is room for the weights") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _has_weights(place: Path) -> bool:
+    return any((place / name).is_file() for name in (SINGLE, INDEX))
+
+
+def _exchange(new: Path, place: Path) -> None:
+    """A process that is stopped between the two names leaves the old one under the first."""
+    old = place.with_name(f".{place.name}.penstock-replaced")
+    shutil.rmtree(old, ignore_errors=True)
+    os.rename(place, old)
+    os.rename(new, place)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def save_file(weights: Weights, directory: str | os.PathLike[str], filename: str | None) -> None:

@@ -45,17 +45,19 @@ class StopSignals:
         if self.asked_by is None:
             self.asked_by = number
 
-    def end(self, step: int, kept: bool) -> NoReturn:
-        """Behind that step, which was committed where the store is `kept`."""
+    def end(self, step: int, kept: bool, checkpoint: str | None = None) -> NoReturn:
+        """Behind that step, which was committed where the store is `kept`, or is in a checkpoint."""
         number = self.asked_by or signal.SIGTERM
         name = signal.Signals(number).name
         log = logging.getLogger("penstock")
-        if kept:
+        if checkpoint is not None:
+            log.warning("stopped by %s behind step %d, which is in %s: resume from it", name, step, checkpoint)
+        elif kept:
             log.warning("stopped by %s behind step %d, which is committed: the same command goes on", name, step)
         else:
             log.warning("stopped by %s behind step %d: the store was for one run, Store(keep=False), and there is "
                         "nothing to go on from but checkpoints", name, step)
-        self._code = STOPPED if kept else 128 + number
+        self._code = STOPPED if kept or checkpoint is not None else 128 + number
         if threading.get_ident() != self._main and self._handles(number):
             signal.pthread_kill(self._main or 0, number)  # it raises SystemExit there, too, which ends the process
         raise SystemExit(self._code)
