@@ -48,6 +48,7 @@ struct CommandLine {
     std::string steps;  // as typed: the key table judges it
     bool replace = false;
     bool json = false;
+    bool keys_of_package = false;
     std::function<std::string(Console&)> plan;
     std::function<CkptResult(Console&)> ckpt;
 };
@@ -117,8 +118,9 @@ void add_verbs(CLI::App& app, CommandLine& line) {
     // For the help only: main() hands the verb over before the command line is parsed.
     app.add_subcommand("bench", "Measure this machine and Penstock on it (starts penstock-bench; see bench --help)");
 
-    app.add_subcommand("keys", "Print the reference of all configuration keys, as Markdown")
-        ->footer("Example:\n  penstock keys | grep memory\n");
+    CLI::App* keys = app.add_subcommand("keys", "Print the reference of all configuration keys, as Markdown");
+    keys->add_flag("--package", line.keys_of_package, "those that the Python package reads, DeepSpeed's among them");
+    keys->footer("Example:\n  penstock keys | grep memory\n");
     app.footer(
         "Exit codes: 0 ok, 1 internal error, 2 usage or configuration, 3 does not fit, 4 storage error, 5 out of "
         "memory,\n"
@@ -152,7 +154,7 @@ ExitCode run_verb(const CLI::App& app, CommandLine& line, Console& console, Stop
     }
     if (app.got_subcommand("ckpt")) return run_ckpt(line, console);
     if (app.got_subcommand("keys")) {
-        write_result(reference_table());
+        write_result(line.keys_of_package ? package_reference() : reference_table());
         return ExitCode::ok;
     }
     line.prepare.existing = line.replace ? Existing::replace : Existing::refuse;

@@ -349,7 +349,7 @@ class Engine(DeepSpeedsCalls):
     def save_checkpoint(self, directory: str | Path, tag: str | int | None = None,
                         client_state: Mapping[str, Any] | None = None, save_latest: bool = True,
                         exclude_frozen_parameters: bool = False, *, overwrite: bool = True, wait: bool = True) -> str:
-        """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: the step's number. One
+        """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: global_stepN. One
         that is there already is replaced when the new one is whole, unless `overwrite` is False. `client_state`: what
         client_values.py has kinds for; else UsageError, before anything is made. `wait` False: it returns while the snapshot
         of this step is copied; the checkpoint is there, and `latest` names it, from the first step() on that finds it whole,

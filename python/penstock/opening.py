@@ -51,23 +51,45 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                restore_random: bool = True, trainable: Sequence[str] = (), engine_class: type[Engine] = Engine
                ) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. `store`: where it is kept, a directory or a Store; None: what the configuration says, else in host memory
-    alone, Store.in_memory(); instead, `core` is a core of the caller's. A model of
-    which no parameter requires a gradient is opened for forwards alone, see forwards.py, and its optimizer is None.
-    `optimizer` is one of torch's, or a function that makes one of `model_parameters`; None: AdamW of these, or of all
-    that are trainable. `lr_scheduler` is one of that optimizer (see kept_scheduler.py), or a function that makes one of
-    ours. `restore_random`: a store that goes on puts the random states back, as they were when its newest step ended;
-    nothing is drawn or set later. `units`, `resident`: see units.py. `weights`: a directory of Hugging Face's, from
-    which each parameter of a new store is read when it is its turn; the model may be on meta. `config`: DeepSpeed's
-    JSON, see config.py; optimizer, scheduler and directories that are given beside it go before its own, and a Store or
-    Settings is merged with it. `known`: values of keys that it leaves to "auto", such as {"optimizer.params.lr": 2e-5}.
-    `ranks` False: of several processes that a launcher has started, each trains alone, in a directory of its own.
-    `training_data` is shuffled in each epoch by `shuffle_seed` and the epoch's number, unless `shuffle` is False, and
-    its loader goes on where a resumed training does (loader.py). Those from `args` to `distributed_port` are
-    DeepSpeed's: `args` may name the configuration, as args.deepspeed_config, and the others are nothing in one
-    process. `trainable`: patterns of parameters' names that may become trainable later, by requires_grad_(); they have
-    optimizer states and begin as they are, frozen or not. `engine_class`: what is made, penstock.Engine or a class of
-    it."""
+    the core's. A model of which no parameter requires a gradient is opened for forwards alone, see forwards.py, and
+    its optimizer is None.
+
+    model: The module, as it is.
+    optimizer: One of torch's, or a function that makes one of `model_parameters`; None: the configuration's, else
+        AdamW.
+    model_parameters: What the optimizer is made of; None: all that are trainable.
+    training_data: A data set. Each epoch is shuffled by `shuffle_seed` and the epoch's number, and its loader goes on
+        where a resumed training does (loader.py).
+    lr_scheduler: One of that optimizer (kept_scheduler.py), or a function that makes one of ours.
+    store: Where the model is kept: a directory, or a Store; None: what the configuration says, else in host memory
+        alone, Store.in_memory().
+    core: Instead of `store`, a core of the caller's.
+    config: DeepSpeed's JSON, a path or a mapping (config.py). Optimizer, scheduler and directories that are given
+        beside it go before its own; a Store or Settings is merged with it.
+    units: Names or classes of modules that are units whatever the rules say (units.py).
+    resident: Patterns of units, or of parameters, that stay in memory.
+    weights: A directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the
+        model may be on meta.
+    settings: Of the step.
+    known: Values of keys that the configuration leaves to "auto", such as {"optimizer.params.lr": 2e-5}.
+    ranks: False: of several processes that a launcher has started, each trains alone, in a directory of its own.
+    shuffle: Of `training_data`.
+    shuffle_seed: Of `training_data`.
+    num_workers: Of `training_data`, as torch has it.
+    pin_memory: Of `training_data`, as torch has it.
+    collate_fn: Of `training_data`, as torch has it.
+    args: DeepSpeed's: may name the configuration, as args.deepspeed_config.
+    config_params: DeepSpeed's other name of `config`.
+    mpu: DeepSpeed's: nothing in one process, or named in an error.
+    mesh_param: As `mpu`.
+    dist_init_required: As `mpu`.
+    distributed_port: As `mpu`.
+    restore_random: A store that goes on puts the random states back, as they were when its newest step ended; nothing
+        is drawn or set later.
+    trainable: Patterns of parameters' names that may become trainable later, by requires_grad_(). These have
+        optimizer states and begin as they are, frozen or not.
+    engine_class: What is made: penstock.Engine or a class of it.
+    """
     processes.check(ranks)
     deepspeed_calls.check_arguments(mpu, mesh_param, dist_init_required)
     config = deepspeed_calls.config_of(config, config_params, args)

@@ -17,20 +17,30 @@ WORDS = ("auto", "keep", "recompute")
 
 @dataclass(frozen=True)
 class Settings(Said):
-    """What a configuration says beside optimizer, scheduler and store; beside one, the two are merged as with Store.
-    `activations`, to the same bits: "auto" keeps the graph of each call of a unit from forward to backward, and gives
-    whole calls up, the oldest first, when memory runs short: these are recomputed. "keep" gives none up, "recompute"
-    all. A mapping of units' names (patterns will do) to these words says so for single units, and for all others by
-    "*". `graph_budget_bytes` is how much graphs may take; None: what the machine has. `room` is asked for that in its
-    place: bytes that are free now."""
+    """What a configuration says beside optimizer, scheduler and store. Beside one, the two are merged as with Store.
 
-    accumulation: int = 1  # micro-batches of one step
-    clip: float = 0.0  # largest global norm of the gradient; 0: none
-    micro_batch: int | None = None  # rows; for the data loader
-    drop_last: bool = False  # the data loader leaves out a last micro-batch with fewer rows
-    dtype: torch.dtype | None = None  # what the model is made before it is managed; None: as it is
-    loss_scale: LossScale | None = None  # of fp16
-    steps_per_print: int | None = None  # steps from one line of progress to the next; None: steps are not told of
+    accumulation: Micro-batches of one step.
+    clip: Largest global norm of the gradient; 0: none.
+    micro_batch: Rows of a micro-batch, for the data loader; None: 1 row.
+    drop_last: The data loader leaves out a last micro-batch with fewer rows.
+    dtype: The model is made of this type before it is managed; None: as it is.
+    loss_scale: Of fp16, a penstock.loss_scale.LossScale; None: losses are not scaled.
+    steps_per_print: Steps from one line of progress to the next; None: steps are not told of.
+    activations: What units computed in forward, to the same bits. "auto" keeps the graph of each call until backward,
+        and gives whole calls up, the oldest first, when memory runs short: these are recomputed. "keep" gives none
+        up, "recompute" all. A mapping of units' names (patterns will do) to these words says so for single units, and
+        by "*" for all others.
+    graph_budget_bytes: How much graphs may take; None: what the machine has.
+    room: Asked for the bytes that are free now, in the place of the machine.
+    """
+
+    accumulation: int = 1
+    clip: float = 0.0
+    micro_batch: int | None = None
+    drop_last: bool = False
+    dtype: torch.dtype | None = None
+    loss_scale: LossScale | None = None
+    steps_per_print: int | None = None
     activations: Word | Mapping[str, Word] = "auto"
     graph_budget_bytes: int | None = None
     room: Callable[[], float] | None = None

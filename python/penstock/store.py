@@ -21,39 +21,55 @@ ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, byt
 
 @dataclass(frozen=True)
 class Store(Said):
-    """Directories on local drives, one per drive, and how much memory may be used. Two engines never share one that is
-    kept.
+    """Directories on local drives, and how much memory may be used. Two engines never share a store that is kept.
 
-    A directory that is empty becomes a new store, with the model's weights as they are; one that holds this model is
-    gone on from. `host_budget_bytes` is the limit of the pinned pool, 0: what `prefetch_depth` visits ahead take.
-    `keep` False: a store for one run, in a place that several may share. No step is committed, which writes less and
-    takes half the room; its files have no names, and go with the engine, or with its process, however that ends. What is
-    to outlive it is a checkpoint, or exported. `commit_steps`: a kill loses at most so many steps. `update_order`, to the same bits: "deferred" updates each unit
-    as the next step first needs it, while states of the next ones are read, and a kill loses the newest finished step,
-    too; "in_backward" each as soon as backward has left it, of steps that clip nothing, by the last backward before the
-    step (gradient_accumulation_steps says which it is); "speculative" clips, too, with commit_steps 1 and all on NVMe:
-    a step that is clipped after all is updated again within the next; after two, and at first, one is deferred;
-    "balanced" takes some units within backward and defers the others, so that the drives are as busy in forward as in
-    backward. `codec`: how weights and states of 16-bit models are encoded ("split", "plain_bf16", "plain_fp16",
-    "compact"), None: "split" for bfloat16, else plain. `gradients`, to the same bits: where they are from backward to
-    the update; "nvme" has those of two units in memory, the others are written and read once a step (with "in_backward"
-    neither, where a step has one backward; "speculative" and "balanced" read theirs only to update again), and `p.grad`
-    is not there to look at; "auto" does so where memory has no room for all of them. `activation_budget_bytes`: of the
-    pool, for what recomputed units were given, from forward to backward; what has no room there goes to NVMe and comes
-    back, 0: all of it stays in torch's memory. `fill_host_budget`: what the host budget leaves, as far as the machine
-    has it, keeps units' weights in host memory, then tiles of their states, which are not read then; chosen at each
-    opening, not with "speculative", nor with "balanced" and clipping. `trace`: a file for the picture of some steps,
-    Chrome's JSON for ui.perfetto.dev, written when the engine is closed; of the steps since the opening those from the
-    first to the last of `trace_steps`, counting from 1.
+    An empty directory becomes a new store, with the model's weights as they are. A directory that holds this model is
+    gone on from. Beside a configuration the two are merged: what only one of them says is obeyed, and where both say
+    something of one setting, and not the same, penstock.initialize() refuses it by name. Directories that are given
+    here go before the configuration's. `codec`, `gradient_type`, `tile_elements` and `device` decide bits; the other
+    settings do not.
 
-    Beside a configuration the two are merged: what is given here is obeyed, what only the configuration says as well,
-    and where both say something of one setting, and not the same, penstock.initialize() refuses it by name. Directories
-    are those that are given here.
+    directories: One path, or a list with one path for each drive; tiles are shared out equally.
+    job: Owner of the store; the store of another owner is refused.
+    resume_from: The path of a snapshot, from which the run goes on.
+    go_back: What the store has committed since that snapshot is given up.
+    keep: False: a store for one run, in a place that several runs may share. No step is committed, which writes less
+        and takes half the room. Its files have no names and go with the engine, or with its process, however that
+        ends. What is to outlive it is a checkpoint, or exported.
+    host_budget_bytes: Limit of the pinned pool; 0: what `prefetch_depth` visits ahead take.
+    prefetch_depth: Visits whose weights are read ahead, as far as the budget allows.
+    staging_tiles: Tiles whose states are in memory at once.
+    tile_elements: Elements of a tile, a multiple of 4096. A store keeps the number that it was made with.
+    weights: Where weights are between visits: "nvme", or "cpu": in the host pool as well.
+    states: The same for masters and moments.
+    commit_steps: Steps from one commit to the next; a kill loses at most so many.
+    update_order: When units are updated, to the same bits; docs/settings.md has a table of the five.
+    verify: How much of the store is read and compared with its hashes when it is opened.
+    snapshots: Memory for copies is planned, which checkpoints need.
+    codec: How weights and states of 16-bit models are encoded: "split", "plain_bf16", "plain_fp16" or "compact",
+        which is lossy. None: "split" for bfloat16, else plain.
+    gradient_type: Of the sums of gradients. None: "bf16" for models of bfloat16 with up to eight micro-batches, else
+        "fp32".
+    gradients: Where gradients are from backward to their update, to the same bits. "nvme": memory has those of two
+        units, the others are written and read once a step, and `p.grad` cannot be read. "auto": there where memory
+        has no room for all of them.
+    activation_budget_bytes: Of the pool, for what recomputed units were given, from forward to backward. What has no
+        room there goes to NVMe and comes back. 0: all of it stays in torch's memory.
+    fill_host_budget: What the host budget leaves, as far as the machine has it, keeps units' weights in host memory,
+        then tiles of their states, which are not read then. Each opening chooses anew. Not with "speculative", nor
+        with "balanced" and clipping.
+    trace: A file for the picture of some steps, JSON for ui.perfetto.dev, written when the engine is closed.
+    trace_steps: The first and the last of those steps, counted from 1 at the opening.
+    device: Where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests.
+    device_budget_bytes: Of the device's own memory, for weights and gradients; 0: half of what a GPU has free.
+    threads: Of the update; 0: as many as torch has.
+    deadline_seconds: A device that has not answered for so long is stuck, which is an error.
+    progress: Called with (what is done, bytes done, bytes in all) of long work; None: the logger `penstock` is told.
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     job: str = "penstock"
-    resume_from: str | os.PathLike[str] | None = None  # a snapshot
+    resume_from: str | os.PathLike[str] | None = None
     go_back: bool = False
     keep: bool = True
     host_budget_bytes: int = 0
@@ -67,15 +83,15 @@ class Store(Said):
     verify: Literal["all", "sample", "none"] = "all"
     snapshots: bool = True
     codec: str | None = None
-    gradient_type: Literal["fp32", "bf16"] | None = None  # None: fp32; bf16 for models of bfloat16
+    gradient_type: Literal["fp32", "bf16"] | None = None
     gradients: Literal["cpu", "nvme", "auto"] = "cpu"
     activation_budget_bytes: int = 0
     fill_host_budget: bool = False
     trace: str | os.PathLike[str] | None = None
     trace_steps: tuple[int, int] = (3, 5)
-    device: str = "cpu"  # where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests
-    device_budget_bytes: int = 0  # of its own memory; 0: half of what a GPU has free
-    threads: int = 0  # of the update; 0: as many as torch has
+    device: str = "cpu"
+    device_budget_bytes: int = 0
+    threads: int = 0
     deadline_seconds: float = 120.0
     progress: ShowProgress | None = None
 

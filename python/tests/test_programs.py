@@ -27,11 +27,11 @@ COUNT = int(os.environ.get("PENSTOCK_PROGRAMS", "80"))
 SEED = int(os.environ.get("PENSTOCK_PROGRAM_SEED") or random.SystemRandom().randrange(10_000_000))
 MOST_DISCARDED, MOST_REFUSED = 0.05, 0.02  # shares; of a few programs nothing can be said
 MANY = 500
-README = Path(__file__).resolve().parent.parent / "README.md"
-# Errors that a program may end with: words of the error, and of the README's line that announces it.
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference-programs.md"
+# Errors that a program may end with: words of the error, and of the page's line that announces it.
 ANNOUNCED = ((r"backward\(create_graph=True\)", "`backward(create_graph=True)` to weights"),
              ("a gradient came to .*, whose unit is updated", "a step has one backward"),
-             ("is read by .* after its unit was updated", "a weight that is read after its unit was updated is an error"),
+             ("is read by .* after its unit was updated", "A weight that is read after its unit was updated is an error"),
              ("was read while step .* is under way, whose units are updated within backward",
               "all of it is an error between a backward and its step"),
              ("is read while its values are in the store", "Functions that torch's subclasses are not told of"),
@@ -59,10 +59,10 @@ def test_random_programs_train_to_the_same_bits_or_end_in_an_error_by_name(crowd
 
 
 def test_their_errors_are_announced_and_few(crowd):
-    readme = " ".join(README.read_text().split())
+    page = " ".join(PAGE.read_text().split())
     told = [f"program {seed}, {mode}: {each.told}" for mode, found in crowd.verdicts.items()
             for seed, each in found.items() if each.kind == "refused" and not any(
-                re.search(error, each.told) and line in readme for error, line in ANNOUNCED)]
+                re.search(error, each.told) and line in page for error, line in ANNOUNCED)]
     assert not told, "\n".join([f"programs from {SEED} on:", *told])
     if COUNT >= MANY:
         assert crowd.share("refused") <= MOST_REFUSED, crowd.table()

@@ -1,6 +1,5 @@
 #include "trainer/capi/package_values.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -44,13 +43,6 @@ json in_our_words(const KeySpec& key, const json& value) {
     for (const std::string_view choice : key.choices)
         if (same_word(choice, text)) return choice;
     return value;
-}
-
-std::string package_expectation(const KeySpec& key) {
-    std::string text = expectation(key);
-    for (const Alias& alias : key.package.aliases) text += fmt::format(" or \"{}\"", alias.spelling);
-    if (!key.package.automatic.empty()) text += ", or \"auto\"";
-    return text;
 }
 
 bool is_off(const json& value) {

@@ -6,15 +6,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <string>
-
 namespace penstock::trainer {
 
 nlohmann::json json_of(const SettingValue& value);
 // The word that the key has for this one: "FusedAdam" is Adam, "none" is cpu; letters of any case.
 nlohmann::json in_our_words(const KeySpec& key, const nlohmann::json& value);
-// expectation(), with the other words.
-std::string package_expectation(const KeySpec& key);
 // Of what must be off: false, 0, "auto", empty, or a section that says "enabled": false.
 bool is_off(const nlohmann::json& value);
 

@@ -56,6 +56,22 @@ const char* resume_text(AtResume rule) {
     return "";
 }
 
+std::string shown_default(const KeySpec& key) {
+    const std::string text = default_text(key);
+    if (text.empty()) return "required";
+    return text.starts_with('(') ? text.substr(1, text.size() - 2) : fmt::format("`{}`", text);
+}
+
+// Of a key of the package that is not obeyed as it is written.
+std::string what_becomes_of(const KeySpec& key) {
+    const PackageRule& rule = key.package;
+    if (rule.effect == Effect::without) return "without effect";
+    if (rule.effect == Effect::off) return "refused where it is switched on";
+    if (rule.becomes.empty()) return "read as the offload sections say";
+    return rule.value.empty() ? fmt::format("read as `{}`", rule.becomes)
+                              : fmt::format("read as `{}` \"{}\"", rule.becomes, rule.value);
+}
+
 }  // namespace
 
 std::string nearest_key(std::string_view unknown, Client client) {
@@ -116,17 +132,36 @@ std::string group_expectation(const KeySpec& key) {
                        key.choices.front());
 }
 
+std::string package_expectation(const KeySpec& key) {
+    std::string text = expectation(key);
+    for (const Alias& alias : key.package.aliases) text += fmt::format(" or \"{}\"", alias.spelling);
+    if (!key.package.automatic.empty()) text += ", or \"auto\"";
+    return text;
+}
+
 std::string reference_table() {
     std::string table = "| key | expects | default | may change at resume | what it is |\n|---|---|---|---|---|\n";
-    for (const KeySpec& key : keys()) {
-        const std::string text = default_text(key);
-        const std::string fallback = text.empty()            ? "required"
-                                     : text.starts_with('(') ? text.substr(1, text.size() - 2)
-                                                             : fmt::format("`{}`", text);
-        table += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path, expectation(key), fallback,
+    for (const KeySpec& key : keys())
+        table += fmt::format("| `{}` | {} | {} | {} | {} |\n", key.path, expectation(key), shown_default(key),
                              resume_text(key.at_resume), key.help);
-    }
     return table;
+}
+
+std::string package_reference() {
+    std::string obeyed = "| key | expects | default | `\"auto\"` becomes | what it is |\n|---|---|---|---|---|\n";
+    std::string others = "| key | what becomes of it | because |\n|---|---|---|\n";
+    for (const KeySpec* key : keys_of(Client::package)) {
+        const PackageRule& rule = key->package;
+        if (rule.effect == Effect::obeyed) {
+            const KeySpec own = as_package(*key);
+            obeyed += fmt::format("| `{}` | {} | {} | {} | {} |\n", own.path, package_expectation(own),
+                                  shown_default(own), rule.automatic, own.help);
+        } else {
+            others += fmt::format("| `{}` | {} | {} |\n", key->path, what_becomes_of(*key),
+                                  rule.why.empty() ? key->help : rule.why);
+        }
+    }
+    return obeyed + "\n" + others;
 }
 
 }  // namespace penstock::trainer

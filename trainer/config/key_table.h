@@ -1,4 +1,4 @@
-// Every configuration key, once: parsing, suggestions, the reference in README.md and the rule at resume are all
+// Every configuration key, once: parsing, suggestions, the reference in docs/ and the rule at resume are all
 // derived from this table. Names are DeepSpeed's wherever DeepSpeed has one. Two read it: the program, and the Python
 // package (trainer/capi), which brings its own model and data.
 #pragma once
@@ -132,8 +132,11 @@ std::string nearest_key(std::string_view unknown, Client client = Client::progra
 
 // "an integer from 1 to 1024", "\"rms\" or \"layer\"": for messages and the reference.
 std::string expectation(const KeySpec& key);
-std::string group_expectation(const KeySpec& key);  // of one element of a list of groups
-// The reference as a Markdown table, one row per key.
+std::string package_expectation(const KeySpec& key);  // with the aliases of a key of the package
+std::string group_expectation(const KeySpec& key);    // of one element of a list of groups
+// The reference as Markdown, one row per key: the program's, as a table; the package's, as a table of the keys that are
+// obeyed and one of all others.
 std::string reference_table();
+std::string package_reference();
 
 }  // namespace penstock::trainer

@@ -99,19 +99,26 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
          loss: Loss | None = None, tokens: int | None = None, endurance_bytes: float = 0.0,
          seconds: float = 0.4, trainable: Sequence[str] = ()) -> Plan:
     """What penstock.initialize() with the same arguments takes. Nothing is made, opened or changed; the model may be on
-    meta, all of it. Raises FitError with the table, and the lightest settings that fit, where the pool does not fit into
-    its budget or this machine, and what initialize() raises for arguments that cannot be. Whether there is room in the
-    directories is looked at by initialize().
+    meta, all of it. Raises FitError with the table, and the lightest settings that fit, where the pool does not fit
+    into its budget or this machine, and what initialize() raises for arguments that cannot be. Whether there is room
+    in the directories is looked at by initialize().
 
-    With a `batch`, an example of what the model's forward takes for one micro-batch (a mapping of names, a tuple, or one
-    tensor), also how long a step takes: a copy of the model without values is run with it, on this machine, units that
-    are alike once or twice. `loss` makes the loss of what the model gives; None: its own. `tokens` of the batch; None:
-    elements of its first tensor of integers. `endurance_bytes`: that the devices together are rated to have written.
-    `seconds`: of each measurement, of which there are some ten; 0: none is made. Devices are measured in the store's
-    directories, or where these are not there yet beside them, by a file of 256 MiB to 1 GiB without a name. Without a
-    batch that is done where the directory is there, and says what the bytes of a step take. Raises ModelError where the
-    model cannot be copied, or run with the batch. Of a model with nothing to train: what a store of its weights takes,
-    and what a forward reads; times are not forecast."""
+    With a `batch`, also how long a step takes: a copy of the model without values is run with it, on this machine,
+    units that are alike once or twice. Devices are measured in the store's directories, or where these are not there
+    yet beside them, by a file of 256 MiB to 1 GiB without a name. Without a batch devices are measured where the
+    directory is there, which says what the bytes of a step take. Raises ModelError where the model cannot be copied,
+    or run with the batch. Of a model with nothing to train: what a store of its weights takes, and what a forward
+    reads; times are not forecast.
+
+    Arguments that are not named below are those of initialize().
+
+    batch: An example of what the model's forward takes for one micro-batch: a mapping of names, a tuple, or one
+        tensor.
+    loss: Makes the loss of what the model gives; None: the model's own.
+    tokens: Of the batch; None: elements of its first tensor of integers.
+    endurance_bytes: That the devices together are rated to have written: says days until then.
+    seconds: Of each measurement, of which there are some ten; 0: none is made.
+    """
     read, settings = read_configuration(config, known, settings, optimizer, None)
     place = read.store_at(store) if read else store
     check_model(model, may_be_meta=True)

@@ -17,7 +17,7 @@ TEST(KeyTable, HasEachKeyOnceAndNoKeyThatIsASection) {
         EXPECT_FALSE(is_section(key.path)) << key.path;
         EXPECT_EQ(find_key(key.path), &key);
         EXPECT_FALSE(key.help.empty()) << key.path;
-        EXPECT_EQ(key.help.find('|'), std::string_view::npos) << key.path << ": would break the table in README.md";
+        EXPECT_EQ(key.help.find('|'), std::string_view::npos) << key.path << ": would break the table of the reference";
     }
 }
 
@@ -62,16 +62,22 @@ TEST(KeyTable, ProposesTheRightWordOfAnotherSection) {
     EXPECT_EQ(nearest_key("optimizer.lr"), "optimizer.params.lr");
 }
 
-TEST(KeyTable, ReferenceInReadmeIsTheTable) {
-    const std::string readme = testing::read_file(PENSTOCK_SOURCE_DIR "/trainer/README.md");
-    const std::string begin = "<!-- penstock keys -->\n";
-    const auto first = readme.find(begin);
-    const auto last = readme.find("<!-- end of penstock keys -->");
-    ASSERT_NE(first, std::string::npos);
-    ASSERT_NE(last, std::string::npos);
-    const auto from = first + begin.size();
-    EXPECT_EQ(readme.substr(from, last - from), reference_table())
-        << "put the output of `penstock keys` between the two comments of trainer/README.md";
+// What docs/reference-keys.md has between two comments.
+std::string in_the_reference(const std::string& name) {
+    const std::string page = testing::read_file(PENSTOCK_SOURCE_DIR "/docs/reference-keys.md");
+    const std::string begin = "<!-- " + name + " -->\n";
+    const auto first = page.find(begin);
+    const auto last = page.find("<!-- end of " + name + " -->");
+    if (first == std::string::npos || last == std::string::npos) return "no such part";
+    return page.substr(first + begin.size(), last - first - begin.size());
+}
+
+TEST(KeyTable, TheReferenceHasTheKeysOfTheProgram) {
+    EXPECT_EQ(in_the_reference("penstock keys"), reference_table()) << "run tools/reference.py";
+}
+
+TEST(KeyTable, TheReferenceHasTheKeysOfThePackage) {
+    EXPECT_EQ(in_the_reference("penstock keys --package"), package_reference()) << "run tools/reference.py";
 }
 
 }  // namespace

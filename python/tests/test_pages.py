@@ -1,0 +1,86 @@
+"""Pages: links and anchors lead somewhere, those that are generated are what they would be now."""
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = [each for each in ROOT.iterdir() if each.is_dir() and not re.match(r"\.|build$|shared$", each.name)]
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))])
+LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
+DAY = ("install", "first-run", "trainer-script", "from-deepspeed", "settings", "gpus", "checkpoints", "trouble",
+       "how-it-works", "libraries")
+
+
+def prose_of(text: str) -> str:
+    """Without blocks and spans of code."""
+    return re.sub(r"`[^`\n]*`", "`code`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def anchors_of(text: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    found: set[str] = set()
+    without_code = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for title in re.findall(r"^#+ (.*)$", without_code, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).strip().lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        found.add(slug if slug not in found else f"{slug}-{sum(each.startswith(slug) for each in found)}")
+    return found
+
+
+def broken(page: Path, text: str) -> list[str]:
+    wrong = []
+    for link in LINK.findall(prose_of(text)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            wrong.append(f"{link}: there is no {target}")
+        elif anchor and (target.suffix != ".md" or anchor not in anchors_of(target.read_text())):
+            wrong.append(f"{link}: {target.name} has no such heading")
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda each: str(each.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    assert not broken(page, page.read_text())
+
+
+def test_a_link_that_leads_nowhere_is_found():
+    page = ROOT / "docs/README.md"
+    text = ("[a](gone.md) [b](install.md#gone) [c](#gone) [d](install.md#check) [`e`](install.md) `[f](gone)` "
+            "![g](gone.svg)")
+    assert [each.split(":")[0] for each in broken(page, text)] == ["gone.md", "install.md#gone", "#gone", "gone.svg"]
+
+
+def test_the_list_has_every_page():
+    listed = LINK.findall((ROOT / "docs/README.md").read_text())
+    pages = {each.name for each in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= set(listed)
+    assert [each for each in listed if each.removesuffix(".md") in DAY] == [f"{each}.md" for each in DAY]
+
+
+def reference():
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools/reference.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_the_reference_is_what_the_texts_of_the_package_say():
+    assert (ROOT / "docs/reference-python.md").read_text() == reference().python_page(), "run tools/reference.py"
+
+
+def test_an_argument_without_an_entry_is_no_reference():
+    node = ast.parse('class Some:\n  """Text.\n\n  one: First.\n  """\n  one: int = 1\n  two: int = 2\n').body[0]
+    with pytest.raises(SystemExit, match="two"):
+        reference()._arguments("penstock.Some", node)
+
+
+def test_the_page_of_the_package_is_one_page():
+    assert len((ROOT / "python/README.md").read_text().splitlines()) <= 120
