@@ -167,6 +167,7 @@ def test_a_checkpoint_brings_random_states_back_where_they_are_wanted(tmp_path):
 
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+FIRST_RUN = (Path(__file__).resolve().parents[2] / "docs/first-run.md").read_text()
 
 
 class Stopped(Exception):
@@ -200,6 +201,18 @@ def test_the_quick_start_that_is_stopped_anywhere_ends_with_the_same_bits(tmp_pa
     assert len(expected) == 10 and len({loss for _, loss in expected}) == 10
     found = [each for stop in (1, 4, 9, None) for each in quick_start(tmp_path / "parts", stop)]
     assert found == expected
+
+
+@needs_library
+def test_the_first_run_goes_on_and_leaves_weights(tmp_path, capsys):
+    code = FIRST_RUN.split("```python\n")[1].split("```")[0]
+    for old, new in (("/nvme/first", f"{tmp_path}/first"), ("first-weights", f"{tmp_path}/weights"), ("256", "16")):
+        assert old in code
+        code = code.replace(old, new)
+    for steps in (2, 3):
+        exec(compile(code.replace("< 20", f"< {steps}").replace("/weights", f"/weights{steps}"), "first-run.md", "exec"), {})
+    assert [int(line.split()[0]) for line in capsys.readouterr().out.splitlines()] == [1, 2, 3]
+    assert (tmp_path / "weights3/model.safetensors").is_file()
 
 
 @needs_library
