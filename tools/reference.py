@@ -52,7 +52,7 @@ def keys_page(page: str, program: Path) -> str:
 
 def _of_package(name: str) -> ast.FunctionDef | ast.ClassDef:
     """What `from penstock import NAME` gives."""
-    for node in ast.parse((PACKAGE / "__init__.py").read_text()).body:
+    for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and name in (each.name for each in node.names):
             return _named(node.module.replace(".", "/") + ".py", name)
     raise SystemExit(f"penstock has no {name}")

@@ -32,6 +32,8 @@ class Settings(Said):
         by "*" for all others.
     graph_budget_bytes: How much graphs may take; None: what the machine has.
     room: Asked for the bytes that are free now, in the place of the machine.
+    wall_clock_breakdown: A line with the seconds of forward, backward and step, and the waits in each, where a line of
+        progress is due; without `steps_per_print` for each step.
     """
 
     accumulation: int = 1
@@ -44,7 +46,7 @@ class Settings(Said):
     activations: Word | Mapping[str, Word] = "auto"
     graph_budget_bytes: int | None = None
     room: Callable[[], float] | None = None
-    wall_clock_breakdown: bool = False  # a line of forward, backward and step with that of progress, else of each step
+    wall_clock_breakdown: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
