@@ -3,8 +3,8 @@
 
 #include "swap/store/open_store.h"
 #include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/model_spec.h"
 #include "zero_infinity/session/core_options.h"
-#include "zero_infinity/session/model_spec.h"
 #include "zero_infinity/weights/read_out.h"
 
 namespace penstock::zero {

@@ -5,9 +5,9 @@
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/model_spec.h"
 #include "zero_infinity/plan/traffic.h"
 #include "zero_infinity/session/core_options.h"
-#include "zero_infinity/session/model_spec.h"
 
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ struct SessionPlan {
 
     DeviceOptions device() const;  // with a budget of what is used of it
     Traffic nominal_traffic() const;
-    std::uint64_t store_bytes() const;  // on disk, of the store that would be made
+    std::uint64_t store_bytes() const;                               // on disk, of the store that would be made
     std::uint64_t leaving_gradient_bytes(std::uint32_t unit) const;  // what they take on NVMe; 0: they stay
     std::vector<std::uint64_t> leaving_gradients() const;            // the same by unit
     // That are written in a step of one pass: none where they are updated with before they leave (in_backward).

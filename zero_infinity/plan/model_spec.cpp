@@ -1,4 +1,4 @@
-#include "zero_infinity/session/model_spec.h"
+#include "zero_infinity/plan/model_spec.h"
 
 #include "aio/words/error.h"
 #include "zero_infinity/optimizer/update.h"
