@@ -1,5 +1,5 @@
-// The part of the CUDA runtime's header that the cuda device and its stand-in (fake_cudart.h) are written in, for
-// machines without a toolkit: so that their tests are compiled everywhere. Where a toolkit is, its own header is taken.
+// The part of the CUDA runtime's header that Penstock is written in, for machines without a toolkit: where the runtime
+// is opened when it is called (opened_cuda.h), and for tests. Where a toolkit is linked, its own header is taken.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,15 @@ enum cudaError {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
-    cudaErrorNoDevice = 100,
-    cudaErrorNotReady = 600,
     cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorSharedObjectInitFailed = 303,
+    cudaErrorNotReady = 600,
     cudaErrorUnknown = 999,
 };
 using cudaError_t = cudaError;
 
+constexpr unsigned cudaHostRegisterPortable = 1;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
 
 #define cudaStreamLegacy ((cudaStream_t)0x1)
