@@ -28,9 +28,9 @@ TileHash tile_hash(const XXH128_hash_t& hash) noexcept {
 }  // namespace
 
 TileHash hash_tile(std::span<const std::byte> bytes, const TileIdentity& identity) noexcept {
-    if (__builtin_cpu_supports("avx2")) {
+    if (const HashLoop fast = fast_hash_loop()) {
         std::array<std::uint64_t, 2> hash;
-        hash_by_avx2(bytes.data(), bytes.size(), seed_of(identity), hash.data());
+        fast(bytes.data(), bytes.size(), seed_of(identity), hash.data());
         return {.low = hash[0], .high = hash[1]};
     }
     return tile_hash(XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed_of(identity)));
