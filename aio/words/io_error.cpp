@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+
+// glibc has it from 2.32 on. What is built for an older one, the wheel, finds it where a newer one runs.
+extern "C" [[gnu::weak]] const char* strerrorname_np(int) noexcept;
 
 namespace penstock::aio {
 
@@ -20,10 +24,11 @@ const char* to_string(IoKind kind) noexcept {
 }
 
 std::string errno_text(int errno_value) {
-    const char* name = strerrorname_np(errno_value);
-    const char* description = strerrordesc_np(errno_value);
-    if (name == nullptr || description == nullptr) return fmt::format("error {}", errno_value);
-    return fmt::format("{} ({})", description, name);
+    std::array<char, 128> room{};
+    const char* const description = strerror_r(errno_value, room.data(), room.size());
+    if (strerrorname_np == nullptr) return fmt::format("{} ({})", description, errno_value);
+    const char* const name = strerrorname_np(errno_value);
+    return name == nullptr ? description : fmt::format("{} ({})", description, name);
 }
 
 namespace {

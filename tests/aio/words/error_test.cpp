@@ -27,7 +27,7 @@ TEST(IoError, NamesNoRangeForAFlush) {
 }
 
 TEST(IoError, GivesTheNumberOfAnUnknownErrno) {
-    EXPECT_EQ(errno_text(98765), "error 98765");
+    EXPECT_EQ(errno_text(98765), "Unknown error 98765");
 }
 
 }  // namespace
