@@ -112,7 +112,7 @@ class Engine(DeepSpeedsCalls):
         self._ending = Ending(self, core, self._keep_changes, self.saving)
         self.stop = StopSignals()
         weakref.finalize(self, self.stop.give_back)
-        self.optimizer.told, self.optimizer.watch, self.optimizer.stepped = self._tell, self._watch, self._end_where_asked
+        self.optimizer.told, self.optimizer.watch, self.optimizer.stepped = self._tell, self._watch, self._after_step
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
         self._meter.begin()
@@ -169,7 +169,7 @@ class Engine(DeepSpeedsCalls):
         with Undisturbed():
             self._step()
         if updates:
-            self._end_where_asked()
+            self._after_step()
 
     def _expect_turn(self, lr_kwargs: Mapping[str, Any] | None) -> None:
         if self.scheduler is not None:
@@ -198,7 +198,6 @@ class Engine(DeepSpeedsCalls):
         if self.scheduler is not None and report.updated:
             self.scheduler.take_turn()
         self._write_events()
-        self.saving.finish_if_copied()
 
     def is_gradient_accumulation_boundary(self) -> bool:
         """Whether the next step() updates."""
@@ -425,7 +424,9 @@ class Engine(DeepSpeedsCalls):
                          "engine.state_dict(), or a copy, copy.deepcopy(engine.module)")
 
     # Private.
-    def _end_where_asked(self) -> None:
+    def _after_step(self) -> None:
+        """Whoever called it, the engine's step() or the optimizer's."""
+        self.saving.finish_if_copied()
         if self.stop.asked_by is not None and not self.stop.left_to_caller:
             self.end_stopped()
 

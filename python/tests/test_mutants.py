@@ -15,6 +15,7 @@ from mutant import Mutant
 from mutants_of_calls import CALLS
 from mutants_of_commands import COMMANDS
 from mutants_of_configurations import CONFIGURATIONS
+from mutants_of_saving import SAVING
 from penstock.native import library
 
 try:
@@ -194,8 +195,8 @@ MUTANTS = [
            "test_progress.py::test_an_interrupt_while_a_store_is_opened_is_not_lost", native=True),
     Mutant("a compiler looks into the visits", "unit_call.py", "    @torch.compiler.disable\n", "",
            "test_compile.py"),
-    Mutant("ties are written twice", "files/export.py", "kept = kept_names(self._model, self._state)",
-           "kept = list(self._state)", "test_export.py::test_ties_are_written_once_and_buffers_as_well"),
+    Mutant("ties are written twice", "files/export.py", "for name in kept_names(self._model, self._state)})",
+           "for name in self._state})", "test_export.py::test_ties_are_written_once_and_buffers_as_well"),
     Mutant("what is laid aside may be older than what a unit is given", "shelf.py",
            "laid.version == tensor._version", "True",
            "test_shelf.py::test_what_is_changed_in_place_is_laid_aside_as_it_was", native=True),
@@ -397,6 +398,7 @@ MUTANTS = [
            "test_release.py::test_where_there_is_no_room_it_is_an_error_and_the_training_goes_on"),
     *CALLS,
     *COMMANDS,
+    *SAVING,
     *CONFIGURATIONS,
 ]
 

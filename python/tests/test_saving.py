@@ -58,6 +58,15 @@ def test_it_is_of_the_step_in_which_it_was_asked_and_there_once_it_is_whole(tmp_
     assert weights(engine) == expected and engine.global_steps == 2
 
 
+def test_steps_of_the_optimizer_alone_find_it_whole(tmp_path, monkeypatch):
+    engine = start(tmp_path / "a")
+    monkeypatch.setattr(engine.core, "copies_snapshot", lambda: False)
+    engine.save_checkpoint(tmp_path / "c", "first", wait=False)
+    small.loss(engine.module, small.ids()).backward()
+    engine.optimizer.step()
+    assert (tmp_path / "c" / "latest").read_text() == "first"
+
+
 @pytest.mark.parametrize("ends", ["save", "load", "close", "collected"])
 def test_whatever_comes_next_waits_for_it(tmp_path, monkeypatch, ends):
     engine = start(tmp_path / "a")

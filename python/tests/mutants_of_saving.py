@@ -1,0 +1,55 @@
+"""Guards of checkpoints that do not wait, of weights without their model, of a store without a disk, of states of torch's."""
+from __future__ import annotations
+
+from mutant import Mutant
+
+SAVING = [
+    Mutant("a second save does not wait for the first", "saving.py", "        self.finish()\n        self._core.begin_snapshot(path)",
+           "        self._core.begin_snapshot(path)", "test_saving.py::test_whatever_comes_next_waits_for_it"),
+    Mutant("a load does not wait for a save", "checkpoint.py", "    engine.saving.finish()\n    if tag is None:", "    if tag is None:",
+           "test_saving.py::test_whatever_comes_next_waits_for_it"),
+    Mutant("an end does not wait for a save", "run/ending.py", "                self._saving.finish()\n", "                pass\n",
+           "test_saving.py::test_whatever_comes_next_waits_for_it"),
+    Mutant("an engine that is collected drops its save", "run/ending.py", "    try:\n        saving.finish()\n", "    try:\n        pass\n",
+           "test_saving.py::test_whatever_comes_next_waits_for_it"),
+    Mutant("a save is whole before its copy is", "saving.py", "if self._then is not None and not self._core.copies_snapshot():",
+           "if self._then is not None:",
+           "test_saving.py::test_it_is_of_the_step_in_which_it_was_asked_and_there_once_it_is_whole"),
+    Mutant("a save is not looked at by who steps the optimizer alone", "engine.py", "        self.saving.finish_if_copied()\n", "",
+           "test_saving.py::test_steps_of_the_optimizer_alone_find_it_whole"),
+    Mutant("a Trainer removes what is needed still", "hugging_face.py",
+           "        if control.should_save:\n            self.engine.saving.finish()\n", "",
+           "test_saving.py::test_trainers_next_save_finds_the_one_before_whole"),
+    Mutant("the only checkpoint is not waited for", "hugging_face.py", "            if args.save_total_limit == 1:", "            if False:",
+           "test_saving.py::test_where_trainer_keeps_one_checkpoint_it_is_waited_for"),
+    Mutant("a part of a checkpoint is found", "hugging_face.py", "                os.replace(checkpoint, aside)", "                pass",
+           "test_saving.py::test_a_checkpoint_of_trainers_that_is_not_whole_is_set_aside"),
+    # Without the model.
+    Mutant("weights of another model are taken", "weights_alone.py", "    if own != there:\n        missing", "    if False:\n        missing",
+           "test_stored_weights.py::test_weights_alone_of_another_model_are_refused_or_taken_in_part", native=True),
+    Mutant("weights of another shape are taken", "weights_alone.py", "        if own != there:", "        if False:",
+           "test_stored_weights.py::test_weights_alone_of_another_model_are_refused_or_taken_in_part", native=True),
+    Mutant("buffers stay", "weights_alone.py", "    buffers.take(engine.module, held)\n", "",
+           "test_stored_weights.py::test_weights_alone_leave_the_optimizers_states", native=True),
+    Mutant("weights alone take their moments along", "checkpoint.py", "    if not wanted.states:", "    if False:",
+           "test_stored_weights.py::test_weights_alone_leave_the_optimizers_states", native=True),
+    Mutant("fp32 is of the weights", "files/stored_weights.py", 'What = "master" if master and', 'What = "master" if False and',
+           "test_stored_weights.py::test_the_state_dict_in_fp32", native=True),
+    Mutant("whatever is there is replaced", "files/export.py", "(overwrite and _has_weights(place) or", "(overwrite or",
+           "test_export.py::test_weights_that_are_there_are_replaced_where_that_is_asked_for"),
+    # In memory.
+    Mutant("NVMe that nobody names is memory", "opening.py", "    if asked:\n", "    if False:\n",
+           "test_in_memory.py::test_a_configuration_that_names_no_directory", native=True),
+    Mutant("the remedy of what has no room is not said", "opening.py", "if isinstance(store, Store) and store.is_in_memory:", "if False:",
+           "test_in_memory.py::test_what_has_no_room_asks_for_a_directory", native=True),
+    Mutant("data without rows is taken", "loader.py", "if not streams and len(data) == 0:", "if False:",
+           "test_loader.py::test_data_without_rows_is_refused"),
+    # Of torch's optimizers.
+    Mutant("states of uneven steps are taken", "optimizer.py", "        if len(steps) > 1:", "        if False:",
+           "test_import_states.py::test_what_does_not_fit_is_refused_and_nothing_has_happened"),
+    Mutant("states of another kind are taken", "optimizer.py", "        if unknown:\n            raise UsageError(f\"this optimizer's",
+           "        if False:\n            raise UsageError(f\"this optimizer's",
+           "test_import_states.py::test_what_does_not_fit_is_refused_and_nothing_has_happened"),
+    Mutant("a momentum is that of no step", "optimizer.py", "max(self.updates, int(has_moments))", "self.updates",
+           "test_import_states.py::test_what_torch_has_trained_goes_on"),
+]
