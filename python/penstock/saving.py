@@ -14,9 +14,8 @@ class Saving:
         self._then: Callable[[], None] | None = None  # of the one under way
 
     def begin(self, path: str, then: Callable[[], None]) -> None:
-        """Into the new directory `path`, once the one before is whole. `then` is called by a later call here. REQUIRES: no
-        pass."""
-        self.finish()
+        """Into the new directory `path`. `then` is called by a later call here. REQUIRES: no pass, and finish() was called:
+        none is under way."""
         self._core.begin_snapshot(path)
         self._then = then
 

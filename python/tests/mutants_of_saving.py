@@ -4,8 +4,8 @@ from __future__ import annotations
 from mutant import Mutant
 
 SAVING = [
-    Mutant("a second save does not wait for the first", "saving.py", "        self.finish()\n        self._core.begin_snapshot(path)",
-           "        self._core.begin_snapshot(path)", "test_saving.py::test_whatever_comes_next_waits_for_it"),
+    Mutant("a second save does not wait for the first", "checkpoint.py", "    engine.saving.finish()\n    tag =", "    tag =",
+           "test_saving.py::test_whatever_comes_next_waits_for_it"),
     Mutant("a load does not wait for a save", "checkpoint.py", "    engine.saving.finish()\n    if tag is None:", "    if tag is None:",
            "test_saving.py::test_whatever_comes_next_waits_for_it"),
     Mutant("an end does not wait for a save", "run/ending.py", "                self._saving.finish()\n", "                pass\n",

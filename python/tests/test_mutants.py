@@ -152,7 +152,7 @@ MUTANTS = [
     Mutant("an export has its name before it is whole", "files/export.py",
            'new = place.with_name(f".{place.name}.penstock-unfinished")\n    shutil', "new = place\n    shutil",
            "test_export.py::test_a_process_that_is_killed_leaves_no_directory_or_a_whole_one"),
-    Mutant("fp32 is made of the weights", "files/export.py", '"master" if master else "weight"', '"weight"',
+    Mutant("fp32 is made of the weights", "files/export.py", '"master" if master and binding.learns(tensor) else "weight"', '"weight"',
            "test_export.py::test_fp32_is_the_masters_and_other_types_are_the_weights"),
     Mutant("a plan is of the model as it is, not as it will be", "run/plan.py",
            "    if dtype is None:\n        return spec", "    if True:\n        return spec",
