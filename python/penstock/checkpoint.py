@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 262144  # of all that is committed beside the model, 8 and its key for each (swap/FORMAT.md)
 LATEST = "latest"
 ZERO_TO_FP32 = "zero_to_fp32.py"  # which DeepSpeed's users run by habit
-SCRIPT = '''"""The weights of a checkpoint here, in fp32: python zero_to_fp32.py . OUT"""
+SCRIPT = '''#!/usr/bin/env python3
+"""The weights of a checkpoint here, in fp32: python zero_to_fp32.py . OUT"""
 import sys
 
 from penstock.command.zero_to_fp32 import main
@@ -65,7 +66,7 @@ def save(engine: Engine, directory: Path, tag: str | int | None, client_state: d
         if latest:
             replace_text(directory / LATEST, tag)
         if not (directory / ZERO_TO_FP32).exists():
-            replace_text(directory / ZERO_TO_FP32, SCRIPT)
+            replace(directory / ZERO_TO_FP32, _write_script)
     engine.saving.begin(str(place / name), make_whole)
     if wait:
         engine.saving.finish()
@@ -188,6 +189,11 @@ def _read(place: Path, directory: Path) -> tuple[dict[str, Any], str]:
 def _load_scheduler(engine: Engine, state: Mapping[str, Any]) -> None:
     if engine.scheduler is not None and state["scheduler"] is not None:
         engine.scheduler.load(state["scheduler"])
+
+
+def _write_script(path: Path) -> None:
+    path.write_text(SCRIPT)
+    path.chmod(0o755)
 
 
 def _check_room(state: Mapping[str, str]) -> None:

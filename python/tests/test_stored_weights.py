@@ -147,6 +147,21 @@ def test_beside_a_training_its_checkpoints_are_read_and_its_store_is_not(tmp_pat
         assert files(out) == files(tmp_path / "one")
 
 
+def test_a_trainers_checkpoint_has_a_snapshot(tmp_path):
+    pytest.importorskip("transformers")
+    import argparse
+
+    from penstock.hugging_face import KeepSnapshots
+    engine = stack(tmp_path / "store", keep=False)
+    train(engine, 1)
+    engine.save_pretrained(tmp_path / "expected")
+    (tmp_path / "checkpoint-1").mkdir()
+    args = argparse.Namespace(output_dir=str(tmp_path), save_total_limit=1)
+    KeepSnapshots(engine).on_save(args, argparse.Namespace(global_step=1), None)
+    assert main(["export", str(tmp_path / "checkpoint-1"), str(tmp_path / "out"), "--model-names"]) == 0
+    assert files(tmp_path / "out") == files(tmp_path / "expected")
+
+
 def test_what_cannot_be_exported_is_refused_by_name(tmp_path, capsys):
     engine = stack(tmp_path / "store")
     train(engine, 1)
@@ -206,6 +221,7 @@ def test_the_script_beside_checkpoints(tmp_path):
     engine.save_checkpoint(tmp_path / "c")
     expected = dict(engine.state_dict())
     script = [sys.executable, "zero_to_fp32.py", ".", "out"]
+    assert os.access(tmp_path / "c" / "zero_to_fp32.py", os.X_OK)  # people say ./zero_to_fp32.py
     subprocess.run(script, cwd=tmp_path / "c", check=True)
     read = torch.load(tmp_path / "c" / "out" / "pytorch_model.bin", weights_only=True)
     assert read.keys() == expected.keys() and all(same_bits(each, expected[name].float()) if each.is_floating_point()

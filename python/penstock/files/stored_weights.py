@@ -111,7 +111,7 @@ class StoredWeights:
 
 
 def find(path: Path, tag: str | None = None) -> Found:
-    """`path` is a directory of checkpoints, one of these, or a store. Raises UsageError and StorageError."""
+    """`path` is a directory of checkpoints, one of these, a Trainer's checkpoint, or a store. Raises UsageError and StorageError."""
     if tag is None and (path / LATEST).is_file() and not (path / ENGINE).exists():
         tag = (path / LATEST).read_text().strip()
     checkpoint = path if tag is None else path / tag
@@ -122,6 +122,9 @@ def find(path: Path, tag: str | None = None) -> Found:
         raise UsageError(f"{checkpoint}: no checkpoint is there; {path} has {', '.join(there) or 'none'}")
     if (path.parent / ENGINE).is_file() and path.name == _read(path.parent)["snapshot"]:
         return _of_checkpoint(path.parent)
+    of_trainer = sorted(each for each in path.glob("penstock-step-*") if (each / NAME).is_file())  # hugging_face.py's
+    if len(of_trainer) == 1:
+        path = of_trainer[0]
     if (path / NAME).is_file():
         text = (path / NAME).read_text(encoding="utf-8")
         return Found(path, Description.decode(text, str(path / NAME)))
