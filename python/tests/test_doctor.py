@@ -278,5 +278,6 @@ def test_a_deepspeed_that_is_installed_in_part_is_mended():
     """In a process of its own: where accelerate was imported before, the surface is not."""
     script = ("from penstock.deepspeed import install\nfrom penstock.doctor import software\n"
               "install.state = lambda _: \"Penstock's, in part: x is missing\"\nprint(software.deepspeed().remedy)")
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True
-                          ).stdout.strip() == "penstock deepspeed install"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout.strip() == "penstock deepspeed install"

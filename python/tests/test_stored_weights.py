@@ -215,7 +215,8 @@ def test_the_state_dict_in_fp32(tmp_path):
     assert all(same_bits(each, expected[name]) for name, each in plain.named_parameters())
 
 
-def test_the_script_beside_checkpoints(tmp_path):
+def test_the_script_beside_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     engine = stack(tmp_path / "store")
     train(engine)
     engine.save_checkpoint(tmp_path / "c")
