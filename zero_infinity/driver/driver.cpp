@@ -253,6 +253,7 @@ void Driver::begin_snapshot(const std::string& path, const store::ClientState* c
     state_->send({.kind = Order::Kind::snapshot,
                   .client = client == nullptr ? nullptr : std::make_shared<const store::ClientState>(*client),
                   .path = path});
+    if (state_->in_memory) finish_snapshot([](const SnapshotProgress&) { return true; });
 }
 
 SnapshotProgress Driver::snapshot_progress() const {

@@ -105,8 +105,8 @@ class Driver {
     void renew_residents();  // a device's copies of units that are resident by themselves
     // Blocks until the updates' writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
     void end_update();
-    // Writes what was held back in host memory; blocks until it is in the store, and nothing new is durable. REQUIRES:
-    // as begin_commit().
+    // Writes what was held back in host memory; blocks until it is in the store, if that has tiles, and nothing new is
+    // durable. REQUIRES: as begin_commit().
     void write_back();
     // Writes what was held back in host memory, and makes all durable: finish_commit() blocks until it is. REQUIRES: no
     // unit awaits its update, no commit is under way.
@@ -135,6 +135,7 @@ class Driver {
 
     // Begins to copy the newest committed generation into the new directory `path`, and returns at once; training may
     // go on. A scratch store has no generation: it is copied as it is, and the copy's client state is `client`. What
+    // host memory alone has is not kept apart from what training changes: of that the copy has ended on return. What
     // becomes of it, failure included, is told by take_snapshots(). REQUIRES: memory for snapshots was planned, as
     // begin_update(), the newest step is committed or (scratch) written back, no copy is under way.
     void begin_snapshot(const std::string& path, const store::ClientState* client = nullptr);

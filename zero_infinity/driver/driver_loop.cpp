@@ -213,7 +213,7 @@ void DriverLoop::pump_commit() {
         if (!failure_) ++progress_.commits;
     }
     if ((commit_wanted_ == nullptr && !write_back_wanted_) || !update_.finished() || failure_) return;
-    if (update_.holds_back()) {
+    if (update_.holds_back() && !deps_.in_memory) {
         update_.write_residents();
         update_.pump();
         if (!update_.finished()) return;

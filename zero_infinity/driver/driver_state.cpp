@@ -13,7 +13,6 @@ using Clock = std::chrono::steady_clock;
 SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverMemory& memory, const DriverOptions& options) {
     return {.io = deps.io,
             .store = deps.store,
-            .layout = deps.layout,
             .residents = deps.fill ? &memory.residents() : nullptr,
             .caching = options.caching,
             .job = options.job,
@@ -38,6 +37,7 @@ WindowSizes window_sizes(const DriverDeps& deps, const DriverOptions& options) {
 
 Driver::State::State(const DriverDeps& given, const DriverOptions& options)
     : deps(given),
+      in_memory(given.fill),
       deadline(options.deadline),
       memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout,
              {options.staging_tiles, options.gradient_tile_bytes}, window_sizes(deps, options), deps.fill),
@@ -50,7 +50,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
             .device = deps.device,
             .layout = deps.layout,
             .memory = &memory,
-            .in_memory = static_cast<bool>(deps.fill),
+            .in_memory = in_memory,
             .spill = deps.spill,
             .gradients = options.gradients,
             .mailbox = &mailbox,

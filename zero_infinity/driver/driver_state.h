@@ -58,6 +58,7 @@ struct Driver::State {
     void renew_device_residents();
 
     DriverDeps deps;
+    const bool in_memory;  // the store has no tiles
     const std::chrono::seconds deadline;
     const DriverMemory memory;
     Mailbox mailbox;
@@ -74,10 +75,10 @@ struct Driver::State {
     std::vector<std::uint32_t> stale;               // on the device, where they were updated behind compute
     std::optional<InHand> in_hand;
     TraceStart visit_started, tile_started;
-    bool update_open = false;      // updates' writes may be under way
-    bool window_spent = false;     // by updates: what lies there is not as compute's next pass wants it
-    bool updated_in_pass = false;  // units of it, where they lie
-    std::uint64_t begun = 0;       // number of the order that began the update: older progress is of another
+    bool update_open = false;       // updates' writes may be under way
+    bool window_spent = false;      // by updates: what lies there is not as compute's next pass wants it
+    bool updated_in_pass = false;   // units of it, where they lie
+    std::uint64_t begun = 0;        // number of the order that began the update: older progress is of another
     std::uint64_t write_backs = 0;  // begun
     std::uint64_t commits = 0;      // begun
     bool committing = false;

@@ -42,7 +42,15 @@ class Residents {
     // Of whatever object the tile is; null when it is not resident.
     std::byte* tile(store::TileId tile) const noexcept;
 
+    // All tiles that are resident, from or to a store that has these objects: block. Written: so many bytes. REQUIRES
+    // and throw as the constructor.
+    void read(aio::Io& io, store::TensorStore& from) const;
+    std::uint64_t write(aio::Io& io, store::TensorStore& to) const;
+
    private:
+    template <typename Visit>
+    void for_each_tile(Visit visit) const;  // (tile, its extent)
+
     const ModelLayout* layout_;
     std::vector<pool::Lease> groups_;  // by unit
     std::vector<pool::Lease> states_;

@@ -3,7 +3,6 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "swap/store/blocking.h"
-#include "swap/store/tiles_in_flight.h"
 
 #include <fmt/format.h>
 
@@ -11,11 +10,6 @@
 #include <utility>
 
 namespace penstock::zero {
-namespace {
-
-constexpr std::size_t writes_max = 16;
-
-}  // namespace
 
 SnapshotCopier::~SnapshotCopier() {
     if (idle()) return;
@@ -39,7 +33,7 @@ void SnapshotCopier::begin(const std::string& path, const store::ClientState* cl
             copy_ = std::make_unique<store::SnapshotCopy>(*deps_.store, std::move(copy), deps_.memory.span(), client);
             return;
         }
-        ended_at_once_ = EndedSnapshot{.path = path, .bytes = write_all(*copy)};
+        ended_at_once_ = EndedSnapshot{.path = path, .bytes = deps_.residents->write(*deps_.io, *copy)};
         commit_blocking(*deps_.io, *copy, *client);
         copy.reset();
         directory_.reset();
@@ -48,20 +42,6 @@ void SnapshotCopier::begin(const std::string& path, const store::ClientState* cl
         if (directory_) directory_->withdraw();
         directory_.reset();
     }
-}
-
-// Its bytes.
-std::uint64_t SnapshotCopier::write_all(store::TensorStore& copy) const {
-    store::TilesInFlight writes(*deps_.io, copy, writes_max);
-    std::uint64_t bytes = 0;
-    for (std::uint32_t object = 0; object < deps_.layout->objects().size(); ++object)
-        for (store::TileId tile{object, 0}; tile.tile < deps_.layout->tile_count(object); ++tile.tile) {
-            const std::span<std::byte> extent(deps_.residents->tile(tile), deps_.layout->extent_bytes(tile));
-            writes.write(tile, extent);
-            bytes += extent.size();
-        }
-    writes.finish();
-    return bytes;
 }
 
 void SnapshotCopier::stop() noexcept {

@@ -29,7 +29,6 @@ struct SnapshotProgress {
 struct SnapshotCopierDeps {
     aio::Io* io = nullptr;
     store::TensorStore* store = nullptr;
-    const ModelLayout* layout = nullptr;
     const Residents* residents = nullptr;  // which alone have the tiles; null: the store has them
     aio::Caching caching = aio::Caching::direct;
     std::string job;     // owner of the snapshots' directories
@@ -55,8 +54,6 @@ class SnapshotCopier {
     std::optional<EndedSnapshot> take_ended();
 
    private:
-    std::uint64_t write_all(store::TensorStore& copy) const;
-
     SnapshotCopierDeps deps_;
     std::string path_;
     std::unique_ptr<store::StoreDirectory> directory_;  // outlives the store that the copying holds

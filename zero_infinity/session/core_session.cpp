@@ -30,7 +30,7 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     const std::string unregistered = register_with_ring(s.machine->open.io(), *s.pool);
     s.info = info_of(*s.plan, *s.machine, s.opened);
     s.work = std::make_unique<SessionWork>(*s.plan, *s.machine, s.opened, *s.pool);
-    s.in_memory = static_cast<bool>(std::exchange(s.opened.fill, nullptr));
+    s.opened.fill = nullptr;  // which has done its work, and holds a snapshot
     s.step_update.emplace(*s.plan, *s.work, *s.skipped_steps);
     s.expect_pass(Pass::training, s.plan->model.training);
     s.expect_pass(Pass::inference, s.plan->model.inference);
@@ -340,13 +340,10 @@ void CoreSession::begin_snapshot(const std::string& path) {
     s.settle();
     s.perform([&] {
         if (s.is_durable()) return s.work->driver.begin_snapshot(path);
-        if (!s.in_memory) {
-            s.barrier.before_write();
-            s.work->driver.write_back();
-        }
+        s.barrier.before_write();
+        s.work->driver.write_back();
         const store::ClientState client = s.client_with(s.user);
         s.work->driver.begin_snapshot(path, &client);
-        if (s.in_memory) s.work->driver.finish_snapshot([](const SnapshotProgress&) { return true; });
     });
 }
 

@@ -80,7 +80,6 @@ struct CoreSession::State {
     std::unique_ptr<Device> device;          // after the end, for whoever still has memory of it; before that machine's
     std::unique_ptr<Machine> machine;
     ModelStore opened;
-    bool in_memory = false;  // its store has no tiles
     std::unique_ptr<SessionWork> work;
     SessionInfo info;
     std::vector<std::string> notes;

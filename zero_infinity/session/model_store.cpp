@@ -4,7 +4,6 @@
 #include "swap/directory/recovery.h"
 #include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
-#include "swap/store/tiles_in_flight.h"
 #include "zero_infinity/weights/fill_store.h"
 
 #include <fmt/format.h>
@@ -13,8 +12,6 @@
 
 namespace penstock::zero {
 namespace {
-
-constexpr std::size_t reads_max = 16;  // at once
 
 class Opening {
    public:
@@ -90,7 +87,7 @@ class Opening {
                          ? &deps_.open->open({.replaced = true, .waiting = events_.waiting, .agree = agree()})
                          : &create();
         if (in_memory_)
-            made.fill = [kept, layout = deps_.layout](const Residents& to) { read_all(*kept, *layout, to); };
+            made.fill = [kept](const Residents& to) { to.read(kept->io(), kept->store()); };
         else
             copy_tiles(deps_.open->io(), snapshot, *made.store, progress("copying the snapshot"));
         made.client = snapshot.client();
@@ -130,14 +127,6 @@ class Opening {
     }
 
     bool durable() const noexcept { return options_.durability != Durability::scratch; }
-
-    static void read_all(const store::OpenStore& from, const ModelLayout& layout, const Residents& to) {
-        store::TilesInFlight reads(from.io(), from.store(), reads_max);
-        for (std::uint32_t object = 0; object < layout.objects().size(); ++object)
-            for (store::TileId tile{object, 0}; tile.tile < layout.tile_count(object); ++tile.tile)
-                reads.read(tile, {to.tile(tile), layout.extent_bytes(tile)});
-        reads.finish();
-    }
 
     void note_scratch(ModelStore& made) const {
         if (durable()) return;

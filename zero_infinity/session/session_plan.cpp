@@ -5,12 +5,10 @@
 #include "swap/format/layout.h"
 #include "zero_infinity/driver/device_residents.h"
 #include "zero_infinity/gradients/gradient_memory.h"
-#include "zero_infinity/optimizer/update.h"
 #include "zero_infinity/plan/host_room.h"
 #include "zero_infinity/plan/update_sequence.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
