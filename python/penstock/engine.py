@@ -316,8 +316,9 @@ class Engine(DeepSpeedsCalls):
 
     # Optimizer states as torch has them.
     def import_states(self, states: torch.optim.Optimizer | Mapping[str, Any]) -> None:
-        """Moments and count of steps (SGD has none: 1, where it has a momentum) of an optimizer of torch's that has trained this
-        model, or its state_dict(): of the same kind. Durable with the next commit. OptimizerError or UsageError, and nothing has happened, where they do not fit."""
+        """Moments and count of steps (SGD has none: 1, where it has a momentum) of an optimizer of torch's that has
+        trained this model, or its state_dict(): of the same kind. Durable with the next commit. OptimizerError or
+        UsageError, and nothing has happened, where they do not fit."""
         self._check_trains()
         if isinstance(states, torch.optim.Optimizer):
             self.optimizer.take_states(states)
@@ -327,10 +328,7 @@ class Engine(DeepSpeedsCalls):
     def export_states(self) -> dict[str, Any]:
         """A state_dict() that the same optimizer of torch's loads, in ordinary memory."""
         self._check_trains()
-        told = self.optimizer.groups_state()
-        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
-        return {"state": {index: self.optimizer.state[each].plain() for index, each in enumerate(parameters)
-                          if each in self.optimizer.state}, "param_groups": told["param_groups"]}
+        return self.optimizer.plain_state()
 
     # Weights as Hugging Face keeps them, one tensor at a time in memory.
     def save_pretrained(self, directory: str | os.PathLike[str], dtype: torch.dtype | None = None,

@@ -215,10 +215,9 @@ def _tell(note: str | None) -> None:
 
 def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, progress: Progress
             ) -> OpenCore:
-    if (store is None) == (core is None):
-        raise UsageError("penstock.initialize(store=...): name the directory on NVMe in which the model is kept" +
-                         ("" if core is None else "; store and core were both given"))
     if core is not None:
+        if store is not None:
+            raise UsageError("penstock.initialize(store=...): store and core were both given")
         return core
     own = store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
     return own if own.progress is not None else replace(own, progress=progress.work)

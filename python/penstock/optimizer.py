@@ -191,9 +191,14 @@ class Optimizer(torch.optim.Optimizer):
         elif wanted != self.updates or self._core.begun is not None:
             self.go_back(wanted)
 
+    def plain_state(self) -> dict[str, Any]:
+        """As torch's own, in ordinary memory."""
+        return {"state": {index: self._state[each].plain() for index, each in enumerate(self._parameters())
+                          if each in self._state}, "param_groups": self.groups_state()["param_groups"]}
+
     def take_states(self, given: torch.optim.Optimizer) -> None:
         """Moments and count of steps of one of torch's, which has the same parameters, in whatever groups."""
-        indices = {each: index for index, each in enumerate(each for group in self.param_groups for each in group["params"])}
+        indices = {each: index for index, each in enumerate(self._parameters())}
         strange = [each for each in given.state if each not in indices]
         if strange:
             raise UsageError(f"{len(strange)} of the parameters that {type(given).__name__} has states of are not this "
@@ -201,6 +206,9 @@ class Optimizer(torch.optim.Optimizer):
                              "another model of this kind, optimizer.state_dict()")
         state = {indices[each]: values for each, values in given.state.items()}
         self._take(state, self._told_by_torch(state)["updates"], skipped=False)
+
+    def _parameters(self) -> list[Any]:
+        return [each for group in self.param_groups for each in group["params"]]
 
     def _told_by_torch(self, state: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
         """What Penstock would say of it."""
@@ -210,15 +218,16 @@ class Optimizer(torch.optim.Optimizer):
                              "counts those of all together: begin with the model's weights alone")
         unknown = sorted({key for each in state.values() for key in each} - {"step", *self._state.moments})
         if unknown:
-            raise UsageError(f"this optimizer's states are {', '.join(unknown)}, those of the store {', '.join(self._state.moments) or 'none'}: "
-                             "it is of another kind, or has other options; begin with the model's weights alone")
+            raise UsageError(f"this optimizer's states are {', '.join(unknown)}, those of the store "
+                             f"{', '.join(self._state.moments) or 'none'}: it is of another kind, or has other options; begin "
+                             "with the model's weights alone")
         has_moments = any(each.get(key) is not None for each in state.values() for key in self._state.moments)
         # Of SGD nobody counts: a momentum is that of one step at least, which the next one does not begin.
         return {"updates": int(steps[0]) if steps else max(self.updates, int(has_moments)), "skipped": False}
 
     def _take(self, state: dict[int, Any], updates: int, skipped: bool) -> None:
         """The weights of that step are the model's affair."""
-        parameters = [each for group in self.param_groups for each in group["params"]]
+        parameters = self._parameters()
         live = any(isinstance(each, ParameterState) for each in state.values())
         if updates != self.updates and live:
             raise UsageError(f"the optimizer's state of step {updates} was not copied then, and the store is at step "

@@ -300,7 +300,7 @@ def test_a_record_has_what_the_step_took(tmp_path):
 
 def test_events_have_memory_and_waits_of_the_record():
     told = dict(each[:2] for each in events.events_of(StepRecord(
-        3, loss=2.5, batch=4, samples=12, wait_seconds=0.5, memory=Memory(100, {}, 2000, 30, 4),
+        3, losses=(torch.tensor(2.5),), batch=4, samples=12, wait_seconds=0.5, memory=Memory(100, {}, 2000, 30, 4),
         parts={"forward": Part(0.25, 0.125), "backward": Part(0.5), "step": Part(1.0)}), 0.125))
     assert told["Train/Samples/elapsed_time_ms_forward"] == 250 and told["Penstock/Samples/wait_time_ms_forward"] == 125
     assert [told[f"Penstock/Samples/{name}"] for name in (

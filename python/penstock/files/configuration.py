@@ -21,7 +21,7 @@ def write_configuration(model: nn.Module, directory: Path, dtype: torch.dtype | 
         return
     config = copy.deepcopy(config)
     dtype = dtype or next(each.dtype for each in model.parameters() if each.is_floating_point())
-    setattr(config, "dtype" if hasattr(config, "dtype") else "torch_dtype", _word(dtype))
+    setattr(config, "dtype" if hasattr(config, "dtype") else "torch_dtype", word_of(dtype))
     config.architectures = [type(model).__name__]
     config.save_pretrained(directory)
     can_generate: Any = getattr(model, "can_generate", None)
@@ -36,12 +36,12 @@ def write_texts(texts: Mapping[str, str], directory: Path, dtype: torch.dtype | 
         (directory / name).write_text(_of_type(text, dtype) if name == CONFIG else text, encoding="utf-8")
 
 
+def word_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 # Private.
 def _of_type(text: str, dtype: torch.dtype | None) -> str:
     said = json.loads(text)
-    changed = {key: _word(dtype) for key in DTYPES if key in said and dtype is not None and said[key] != _word(dtype)}
+    changed = {key: word_of(dtype) for key in DTYPES if key in said and dtype is not None and said[key] != word_of(dtype)}
     return json.dumps({**said, **changed}, indent=2, sort_keys=True) + "\n" if changed else text
-
-
-def _word(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -98,6 +98,12 @@ def out_of_model(model: nn.Module, own: Mapping[str, TensorInfo]) -> list[Step]:
     return _complete(steps, own)
 
 
+def problem_of(steps: list[Step]) -> str:
+    """Of what out_of_model() gave, in words; empty where all of them make something."""
+    problems = [f"{each.takes[0]}: {each.problem}" for each in steps if each.problem]
+    return f"transformers' names for files cannot be given to {'; '.join(problems)}" if problems else ""
+
+
 def _complete(steps: dict[str, Step], infos: Mapping[str, TensorInfo]) -> list[Step]:
     for each in steps.values():
         if not each.gives:

@@ -16,8 +16,8 @@ from .. import buffers
 from ..core import ParameterSpec, UnitSpec
 from ..durable import replace_text
 from ..errors import StorageError
-from .configuration import write_configuration
-from .conversions import out_of_model
+from .configuration import word_of, write_configuration
+from .conversions import out_of_model, problem_of
 from .safetensors_file import TensorInfo
 from .state_names import infos_of, kept_names, state_of
 
@@ -60,23 +60,15 @@ class Description:
     def is_frozen(self, name: str) -> bool:
         return not isinstance(self.tensors[name], str) and not self.is_trained(name)
 
-    def buffer_places(self) -> dict[str, int]:
-        """Where each begins among the bytes beside the weights."""
-        at, places = 0, {}
-        for name, info in self.buffers.items():
-            places[name] = at
-            at += info.byte_count
-        return places
-
     def buffer_bytes(self) -> int:
         return sum(info.byte_count for info in self.buffers.values())
 
     def encode(self) -> str:
-        units = [{"name": unit.name, "parameters": [[each.name, list(each.shape), _word(each.dtype), each.trainable]
+        units = [{"name": unit.name, "parameters": [[each.name, list(each.shape), word_of(each.dtype), each.trainable]
                                                     for each in unit.parameters]} for unit in self.units]
         return json.dumps({
             "version": VERSION, "model": self.model, "parameters": self.parameters, "units": units,
-            "buffers": {name: [list(info.shape), _word(info.dtype)] for name, info in self.buffers.items()},
+            "buffers": {name: [list(info.shape), word_of(info.dtype)] for name, info in self.buffers.items()},
             "tensors": self.tensors, "kept": self.kept, "renamed": self.renamed, "configuration": self.configuration,
             "problem": self.problem})
 
@@ -137,9 +129,8 @@ def _renamed(model: nn.Module, kept: Mapping[str, torch.Tensor]) -> tuple[dict[s
     if hasattr(model, "peft_config"):
         return None, "it has adapters of PEFT, which engine.module.save_pretrained(directory) writes"
     steps = out_of_model(model, infos_of(kept))
-    problems = [f"{each.takes[0]}: {each.problem}" for each in steps if each.problem]
-    if problems:
-        return None, f"transformers' names for files cannot be given to {'; '.join(problems)}"
+    if problem := problem_of(steps):
+        return None, problem
     if any(each.transforms for each in steps):
         return None, ""
     return {step.takes[0]: name for step in steps for name in step.gives}, ""
@@ -159,10 +150,6 @@ def _texts(directory: Path) -> Iterator[tuple[str, str]]:
     for each in sorted(directory.iterdir()):
         if each.is_file():
             yield each.name, each.read_text(encoding="utf-8")
-
-
-def _word(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _dtype(word: str) -> torch.dtype:

@@ -5,11 +5,9 @@ what was there before, and something unfinished that the next export of that nam
 """
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,8 +18,9 @@ from ..core import What
 from ..durable import sync
 from ..errors import StorageError, UsageError
 from .configuration import write_configuration
-from .conversions import Step, out_of_model
+from .conversions import Step, out_of_model, problem_of
 from .safetensors_file import NAMES, SafetensorsWriter, TensorInfo
+from .shards import divided, name_of, write_index
 from .state_names import infos_of, kept_names, state_of
 from .weights_dir import INDEX, SINGLE
 
@@ -125,18 +124,15 @@ class Export:
                     file.write(*made.popitem())
 
     def write_shards(self, directory: Path, most_bytes: float) -> None:
-        shards = list(_shards(self.steps, most_bytes))
-        if len(shards) == 1:
-            self.write(directory / SINGLE, shards[0].steps)
-            return
+        shards = divided(self.steps, _bytes_of, most_bytes)
         weight_map = {}
-        for number, shard in enumerate(shards, 1):
-            name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-            self.write(directory / name, shard.steps)
-            weight_map.update({each: name for step in shard.steps for each in step.gives})
-        index = {"metadata": {"total_parameters": self._weights.parameters,
-                              "total_size": sum(each.byte_count for each in shards)}, "weight_map": weight_map}
-        (directory / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        for number, steps in enumerate(shards, 1):
+            name = name_of(SINGLE, number, len(shards))
+            self.write(directory / name, steps)
+            weight_map.update({each: name for step in steps for each in step.gives})
+        if len(shards) > 1:
+            write_index(directory / INDEX, {"total_parameters": self._weights.parameters,
+                                            "total_size": sum(map(_bytes_of, self.steps))}, weight_map)
 
     # Private.
     def _info(self, name: str) -> TensorInfo:
@@ -164,10 +160,8 @@ class EngineWeights:
 
     def steps(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
         steps = out_of_model(self._model, infos)
-        problems = [f"{each.takes[0]}: {each.problem}" for each in steps if each.problem]
-        if problems:
-            raise UsageError(f"transformers' names for files cannot be given to {'; '.join(problems)}; "
-                             "engine.state_dict() has the weights under the model's names")
+        if problem := problem_of(steps):
+            raise UsageError(f"{problem}; engine.state_dict() has the weights under the model's names")
         return steps
 
     def value(self, name: str, master: bool) -> torch.Tensor:
@@ -182,20 +176,6 @@ class EngineWeights:
         write_configuration(self._model, directory, dtype)
 
 
-@dataclass
-class Shard:
-    steps: list[Step]
-    byte_count: int = 0
-
-
-def _shards(steps: list[Step], most_bytes: float) -> Iterator[Shard]:
-    """Filled in order; what is larger than a shard has one of its own. What is made together stays together."""
-    shard = Shard([])
-    for step in steps:
-        byte_count = sum(each.byte_count for each in step.gives.values())
-        if shard.steps and shard.byte_count + byte_count > most_bytes:
-            yield shard
-            shard = Shard([])
-        shard.steps.append(step)
-        shard.byte_count += byte_count
-    yield shard
+def _bytes_of(step: Step) -> int:
+    """What is made together stays together."""
+    return sum(each.byte_count for each in step.gives.values())

@@ -1,11 +1,9 @@
 """A checkpoint's weights in fp32, under the names of the model's state_dict(), by the calls that DeepSpeed's users know."""
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +12,7 @@ from torch import nn
 
 from ..errors import StorageError, UsageError
 from .export import save_directory
+from .shards import divided, name_of, write_index
 from .stored_weights import StoredWeights
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
@@ -99,40 +98,29 @@ def _fp32(value: torch.Tensor) -> torch.Tensor:
 
 def _save_pickles(weights: StoredWeights, directory: Path, names: list[str], most: int) -> None:
     """Named when they are whole."""
-    shards = list(_shards(weights, names, most))
+    shards = divided(_tied(weights, names), lambda tied: _bytes(weights, tied[0]), most)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         weight_map: dict[str, str] = {}
         for number, shard in enumerate(shards, 1):
-            name = PICKLE if len(shards) == 1 else f"pytorch_model-{number:05d}-of-{len(shards):05d}.bin"
+            name = name_of(PICKLE, number, len(shards))
             read: dict[Any, torch.Tensor] = {}
             new = directory / f".{name}.penstock-unfinished"
-            torch.save({each: _once(read, weights, each) for each in shard}, new)
+            torch.save({each: _once(read, weights, each) for tied in shard for each in tied}, new)
             os.replace(new, directory / name)
-            weight_map.update(dict.fromkeys(shard, name))
+            weight_map.update({each: name for tied in shard for each in tied})
         if len(shards) > 1:
-            total = sum(_bytes(weights, each) for each in names)
-            text = json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=2, sort_keys=True)
-            (directory / PICKLE_INDEX).write_text(text + "\n", encoding="utf-8")
+            write_index(directory / PICKLE_INDEX, {"total_size": sum(_bytes(weights, each) for each in names)}, weight_map)
     except OSError as error:
         raise StorageError(f"{directory}: not all is written ({error}); see that there is room for the weights") from error
 
 
-def _shards(weights: StoredWeights, names: list[str], most: int) -> Iterator[list[str]]:
-    """What is tied lies in one."""
+def _tied(weights: StoredWeights, names: list[str]) -> list[list[str]]:
+    """The names of each tensor, which lie in one file."""
     by_place: dict[Any, list[str]] = {}
     for name in names:
         by_place.setdefault(weights.description.tensors[name], []).append(name)
-    shard: list[str] = []
-    taken = 0
-    for tied in by_place.values():
-        count = _bytes(weights, tied[0])
-        if shard and taken + count > most:
-            yield shard
-            shard, taken = [], 0
-        shard += tied
-        taken += count
-    yield shard
+    return list(by_place.values())
 
 
 def _bytes(weights: StoredWeights, name: str) -> int:

@@ -19,7 +19,7 @@ from ..native.reader import Reader
 from ..native.record import KEY, Record
 from ..store import Store
 from .configuration import write_texts
-from .conversions import Step, out_of_model
+from .conversions import Step, out_of_model, problem_of
 from .description import NAME, Description
 from .meta_model import of_directory
 from .safetensors_file import TensorInfo
@@ -48,7 +48,7 @@ class StoredWeights:
         self.parameters = self.description.parameters
         self._where = Path(path)
         self._reader = _reader(found, also)
-        self._buffers: torch.Tensor | None = None  # all their bytes, once asked for
+        self._bytes_of_buffers: dict[str, torch.Tensor] = {}  # once one is asked for
 
     def steps(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
         if self._under_model_names:
@@ -91,10 +91,12 @@ class StoredWeights:
 
     # Private.
     def _buffer(self, name: str) -> torch.Tensor:
-        if self._buffers is None:
-            self._buffers = self._reader.extra()
-        info, at = self.description.buffers[name], self.description.buffer_places()[name]
-        return self._buffers[at:at + info.byte_count].clone().view(info.dtype).view(info.shape)
+        infos = self.description.buffers
+        if not self._bytes_of_buffers:
+            parts = self._reader.extra().split([each.byte_count for each in infos.values()])
+            self._bytes_of_buffers = dict(zip(infos, parts))
+        part = self._bytes_of_buffers[name].clone()  # aligned for whatever type
+        return part.view(infos[name].dtype).view(infos[name].shape)
 
     def _by_the_class(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
         """Experts that are one tensor in the model and many in files: transformers' class of the model knows how."""
@@ -107,7 +109,11 @@ class StoredWeights:
             raise UsageError(f"{self._where}: '{other[0]}' is not as transformers' {self.description.model} has it, which "
                              "is asked what files call it; export with the version of transformers that trained it, or "
                              "under_model_names (--model-names)")
-        return out_of_model(model, infos)
+        steps = out_of_model(model, infos)
+        if problem := problem_of(steps):
+            raise UsageError(f"{self._where}: {problem}; under_model_names (--model-names) writes its weights under the names of "
+                             "its state_dict()")
+        return steps
 
 
 def find(path: Path, tag: str | None = None) -> Found:
@@ -116,12 +122,12 @@ def find(path: Path, tag: str | None = None) -> Found:
         tag = (path / LATEST).read_text().strip()
     checkpoint = path if tag is None else path / tag
     if (checkpoint / ENGINE).is_file():
-        return _of_checkpoint(checkpoint)
+        return _of_checkpoint(checkpoint, _read(checkpoint))
     if tag is not None:
         there = sorted(each.parent.name for each in path.glob(f"*/{ENGINE}"))
         raise UsageError(f"{checkpoint}: no checkpoint is there; {path} has {', '.join(there) or 'none'}")
-    if (path.parent / ENGINE).is_file() and path.name == _read(path.parent)["snapshot"]:
-        return _of_checkpoint(path.parent)
+    if (path.parent / ENGINE).is_file() and path.name == (read := _read(path.parent))["snapshot"]:
+        return _of_checkpoint(path.parent, read)
     of_trainer = sorted(each for each in path.glob("penstock-step-*") if (each / NAME).is_file())  # hugging_face.py's
     if len(of_trainer) == 1:
         path = of_trainer[0]
@@ -141,8 +147,7 @@ def _read(checkpoint: Path) -> Any:
     return torch.load(checkpoint / ENGINE, weights_only=True)
 
 
-def _of_checkpoint(checkpoint: Path) -> Found:
-    read = _read(checkpoint)
+def _of_checkpoint(checkpoint: Path, read: Any) -> Found:
     if "model" not in read:
         raise StorageError(f"{checkpoint}: the checkpoint does not say what its weights are called, because a version of "
                            "penstock before this one made it: load it, and save it again or engine.save_pretrained(OUT)")

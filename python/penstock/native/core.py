@@ -39,6 +39,7 @@ class NativeCore(Described):
         self._extra: torch.Tensor | None = None  # as it was written last
         self.kept = store.keep
         super().__init__(model, store)
+        self._foresee()
         self._open(store, first)
         self.resumed: Mapping[str, str] | None = dict(client_state(self._call, self._handle.pointer)) \
             if self.info().resumed and not model.forwards_alone else None
@@ -261,7 +262,6 @@ class NativeCore(Described):
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
-        self._foresee()
         with one_run.opening(store) as placed:
             self._handle = self._opened(placed, first)
         self._told = 0

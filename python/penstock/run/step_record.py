@@ -1,6 +1,7 @@
 """What is known of a step that has ended, for whoever tells of it: the log, monitors, callbacks of trainers."""
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,15 +30,15 @@ class Memory:
 @dataclass(frozen=True)
 class StepRecord:
     """`step`: engine.global_steps behind it. `samples`: rows of all steps of a model, over all its lives, with those
-    that were skipped. Seconds and bytes are from the end of the step before to the end of this one. `loss`: the mean
-    of the micro-batches that engine.backward() had; None where the program called loss.backward(). `loss_scale`: of
-    the next step, in fp16. `rate`: of the first group, in this step. `parts`: with wall_clock_breakdown."""
+    that were skipped. Seconds and bytes are from the end of the step before to the end of this one. `losses`: of the
+    micro-batches that engine.backward() had; none where the program called loss.backward(). `loss_scale`: of the next
+    step, in fp16. `rate`: of the first group, in this step. `parts`: with wall_clock_breakdown."""
 
     step: int
     updated: bool = True
     updated_again: bool = False
     committed: int | None = None  # the newest step
-    loss: float | None = None
+    losses: tuple[torch.Tensor, ...] = field(default=(), repr=False, compare=False)
     gradient_norm: float | None = None
     rate: float = 0.0
     loss_scale: float | None = None
@@ -49,6 +50,11 @@ class StepRecord:
     write_bytes: int = 0
     memory: Memory = Memory()
     parts: Mapping[str, Part] = field(default_factory=dict)
+
+    @functools.cached_property
+    def loss(self) -> float | None:
+        """Their mean. A GPU is waited for when it is first asked for."""
+        return sum(each.item() for each in self.losses) / len(self.losses) if self.losses else None
 
 
 class StepMeter:
@@ -67,7 +73,7 @@ class StepMeter:
 
     def loss(self, loss: torch.Tensor) -> None:
         """Of a micro-batch."""
-        self._losses.append(loss.detach())
+        self._losses.append(loss.detach().clone())  # which the program may change
 
     def measure(self, step: int, report: UpdateReport, rate: float, scale: LossScale | None, batch: int, samples: int
                 ) -> StepRecord:
@@ -79,8 +85,7 @@ class StepMeter:
         if report.committed or report.committed_before:
             self._committed = step if report.committed else step - 1
         return StepRecord(
-            step, report.updated, report.updated_again, self._committed,
-            sum(each.item() for each in losses) / len(losses) if losses else None, report.gradient_norm, rate,
+            step, report.updated, report.updated_again, self._committed, tuple(losses), report.gradient_norm, rate,
             None if scale is None else scale.value, batch, samples, self._at - at,
             max(now.waited_ns - before.waited_ns, 0) / 1e9, max(now.read_bytes - before.read_bytes, 0),
             max(now.write_bytes - before.write_bytes, 0),
