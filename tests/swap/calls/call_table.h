@@ -96,7 +96,7 @@ inline constexpr std::array unwatched_calls{
         "nothing there when that fails"},
     UnwatchedCall{
         "__errno_location abort fflush fprintf stderr snprintf free memchr memcmp memcpy memmove memset strcmp "
-        "nanosleep __isoc99_sscanf strlen strtod strtoll strtoull localeconv strerrordesc_np strerrorname_np gmtime_r "
+        "nanosleep __isoc99_sscanf strlen strtod strtoll strtoull localeconv strerror_r gmtime_r "
         "__snprintf_chk "
         "__fprintf_chk __memcpy_chk bcmp",
         "no system call, or that of a failed check()"},
