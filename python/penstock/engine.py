@@ -389,9 +389,9 @@ class Engine(DeepSpeedsCalls):
 
     def release(self) -> nn.Module:
         """The model, as an ordinary one again: its weights are in torch's memory, on the device on which it computed, nothing
-        of the engine's is in it, and it may be given to penstock.initialize() anew. Gradients go. What was done is
-        committed, and the engine closed; the store stays. FitError, and nothing has happened, where memory has no room
-        for all weights."""
+        of the engine's is in it, and it may be given to penstock.initialize() anew. Gradients go, and the optimizer that was
+        given is as it was then (its moments: export_states() before). What was done is committed, and the engine closed;
+        the store stays. FitError, and nothing has happened, where memory has no room for all weights."""
         if self.visits.open or in_backward():
             raise UsageError("engine.release() within a forward or backward: call it between passes")
         if not self._ending.to_come:
@@ -403,6 +403,7 @@ class Engine(DeepSpeedsCalls):
             self.close()
         finally:
             self._copies.take_away()
+            self.optimizer.released()
             self.binding.disown(values)
             self.visits.released = True
         return self.module

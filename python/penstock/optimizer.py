@@ -19,6 +19,7 @@ from .optimizer_kind import Mapped
 from .optimizer_state import OptimizerState, ParameterState
 from .run.ending import Undisturbed
 from .run.stopwatch import Stopwatch
+from .stand_for import StandsFor
 from .visits import Visits
 
 ClientState = Callable[[], Mapping[str, str]]
@@ -36,7 +37,6 @@ class Optimizer(torch.optim.Optimizer):
         # The very groups of the user's optimizer, so that a scheduler that was made for it goes on to work.
         self.param_groups = mapped.groups
         vars(self).update(mapped.hooks)
-        self._given_optimizer = mapped.given
         self._given = [(id(group), [*group["params"]]) for group in mapped.groups]
         self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
         self._state = OptimizerState(mapped.kind.name, mapped.groups, binding, visits)
@@ -56,6 +56,7 @@ class Optimizer(torch.optim.Optimizer):
         self.watch = Stopwatch(core, on=False)
         self.stepped: Callable[[], None] = lambda: None  # behind each step()
         self._ready = True
+        self._stands = StandsFor(mapped.given, self) if mapped.given is not None else None
 
     @property  # type: ignore[override]
     def state(self) -> OptimizerState:
@@ -133,8 +134,8 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.gradients.add_zeros()
         step = self.updates + 1
         self._opt_called = True  # torch's schedulers ask whether they are called after a step
-        if self._given_optimizer is not None:
-            self._given_optimizer._opt_called = True  # type: ignore[attr-defined]
+        if self._stands is not None:
+            self._stands.given._opt_called = True  # type: ignore[attr-defined]
         try:
             self.report = self._core.update(replace(
                 self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
@@ -265,6 +266,11 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.gradients.fed.clear()
         self._is_at(updates)
 
+    def released(self) -> None:
+        """The optimizer that was given is its own again."""
+        if self._stands is not None:
+            self._stands.end()
+
     def _is_at(self, updates: int) -> None:
         """As a training begins at that step."""
         self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS
@@ -277,6 +283,7 @@ class NothingToTrain(Optimizer):
         self._ready = False
         self.param_groups, self.defaults = [], {}
         self._state: Any = {}
+        self._stands = None
         self.updates, self.skipped, self.report, self.norm, self.loss_scale = 0, 0, None, None, None
         self.client_state, self.extra, self.told, self.stepped = dict, lambda: None, lambda _: None, lambda: None
 

@@ -289,7 +289,7 @@ MUTANTS = [
            "", "test_overflow.py::test_steps_that_overflow_are_counted_and_have_no_norm"),
     Mutant("an optimizer is not asked which one it is", "optimizer_kind.py", "name = said or exact", "name = exact",
            "test_optimizer.py::test_an_optimizer_may_say_which_one_it_is"),
-    Mutant("the given optimizer was never stepped", "optimizer.py", "            self._given_optimizer._opt_called = True", "            pass",
+    Mutant("the given optimizer was never stepped", "optimizer.py", "            self._stands.given._opt_called = True", "            pass",
            "test_optimizer.py::test_a_scheduler_of_the_optimizer_that_was_given_knows_that_it_was_stepped"),
     Mutant("in fp16 gradients that nobody scaled are unscaled", "optimizer.py",
            "if self.loss_scale is not None and self._binding.gradients.unscaled:", "if False:",

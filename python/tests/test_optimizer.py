@@ -1,13 +1,17 @@
 """Optimizers of torch, mapped with their groups; schedulers; gradients as torch's programs see them."""
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
+from torch import nn
 
 import penstock
 import small_models as small
 from compare import Training, adamw
 from cores import test_core as OpenFakeCore
+from penstock.bits import same_bits
 from twice import run, step
 
 
@@ -93,6 +97,31 @@ def test_a_scheduler_of_the_optimizer_that_was_given_knows_that_it_was_stepped(r
     scheduler.step()
     assert engine.get_lr()[0] == 0.5 * rate
     assert not [each for each in recwarn if "lr_scheduler.step()" in str(each.message)]
+
+
+def test_the_optimizer_that_was_given_is_stepped_as_ours_is():
+    """Whichever of the two a program calls."""
+    torch.manual_seed(0)
+    expected = small.Stack()
+    model = copy.deepcopy(expected)
+    theirs, given = adamw(expected.parameters()), adamw(model.parameters())
+    engine, ours, *_ = penstock.initialize(model, given, core=OpenFakeCore())
+    for each, optimizer in ((expected, theirs), (model, given)):
+        torch.manual_seed(1)
+        for number in range(3):
+            step(each, optimizer, number)
+            optimizer.zero_grad()
+    assert engine.global_steps == 3
+    for each, own in zip(model.parameters(), expected.parameters()):
+        assert same_bits(each.detach(), own.detach())
+        assert same_bits(given.state[each]["exp_avg"], theirs.state[own]["exp_avg"])
+    kept = copy.deepcopy(given.state_dict())
+    assert kept["state"].keys() == theirs.state_dict()["state"].keys()
+    step(model, given, 3)
+    given.load_state_dict(kept)
+    assert engine.global_steps == 3
+    with pytest.raises(penstock.OptimizerError, match="groups of a managed optimizer are fixed"):
+        given.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
 
 
 def test_groups_keep_their_own_values():

@@ -56,6 +56,26 @@ def test_it_is_the_model_that_was_given_with_the_weights_that_were_trained(resid
     assert all(same_bits(each, state[name]) for name, each in copy.deepcopy(expected).state_dict().items())
 
 
+def test_the_optimizer_that_was_given_is_its_own_again():
+    model = small.Stack()
+    given = adamw(model.parameters())
+    torch.optim.lr_scheduler.LambdaLR(given, lambda epoch: 1.0)
+    before = dict(vars(given))
+    engine, *_ = penstock.initialize(model, given, core=test_core())
+    step(model, given, 0)
+    moments = engine.export_states()
+    expected = engine.release()
+    assert {key: each for key, each in vars(given).items() if key != "_opt_called"} == before
+    given.load_state_dict(moments)
+    twin = copy.deepcopy(expected)
+    theirs = adamw(twin.parameters())
+    theirs.load_state_dict(copy.deepcopy(moments))
+    for each, optimizer in ((expected, given), (twin, theirs)):
+        torch.manual_seed(1)
+        step(each, optimizer, 1)
+    assert all(same_bits(each, own) for each, own in zip(expected.parameters(), twin.parameters()))
+
+
 def test_torch_goes_on_with_it():
     model, expected = trained().release(), plain()[0]
     for each in (model, expected):
