@@ -34,8 +34,6 @@ INIT_NOTHING = {"data_parallel_group", "mem_efficient_linear", "remote_device", 
 INIT_NAMED = {
     "module": "a model that is there is taken to the store by penstock.initialize(); make one within `with "
               "penstock.zero.Init():`",
-    "dtype": "parameters have the type in which the model's code makes them; say it there, or as bf16.enabled of the "
-             "configuration",
     "mpu": "a model in parts over several processes is not there",
     "zero_quantized_weights": "numbers would be quantized",
     "zero_quantized_nontrainable_weights": "numbers would be quantized",

@@ -48,6 +48,30 @@ def check(make, tmp_path):
     return model
 
 
+@pytest.mark.parametrize("empty", [False, True])
+def test_parameters_have_the_type_that_is_said_from_their_registration_on(tmp_path, empty):
+    """So they are drawn in it, as where the code makes them so."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        plain, _ = made(Drawn)
+    finally:
+        torch.set_default_dtype(before)
+    model, _ = made(Drawn, penstock.zero.Init(tmp_path, dtype=torch.bfloat16, empty=empty))
+    assert all(each.dtype == torch.bfloat16 and each.is_meta == empty for each in model.parameters())
+    assert model.counted.dtype == torch.float32 and model.count.dtype == torch.int64
+    if not empty:
+        assert equal(dict(plain.named_parameters()), dict(model.named_parameters()))
+        assert spilled(model) == [True, False]
+
+
+class Drawn(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(300, 300)
+        self.register_buffer("counted", torch.arange(4.0, dtype=torch.float32))
+        self.register_buffer("count", torch.tensor(0))
+
+
 class Mixed(nn.Module):
     """Parameters that are drawn, computed, tied, copied, parametrized, transposed, lazy; of several types."""
 

@@ -36,6 +36,16 @@ def test_a_model_is_made_outside_of_memory(configuration, tmp_path):
     engine.destroy()
 
 
+@pytest.mark.parametrize("given, kind", [({"bf16": {"enabled": True}}, torch.bfloat16), ({"fp16": {"enabled": True}}, torch.float16),
+                                         ({"bf16": {"enabled": "auto"}}, torch.float32), ({}, torch.float32)])
+def test_a_model_is_made_in_the_type_that_it_is_trained_in(configuration, given, kind):
+    with deepspeed.zero.Init(config_dict_or_path=configuration(**given)):
+        model = Model()
+    assert {each.dtype for each in model.parameters()} == {kind}
+    with deepspeed.zero.Init(config_dict_or_path=configuration(**given), dtype=torch.float64):
+        assert Model().scale.dtype == torch.float64
+
+
 def test_weights_come_when_they_are_read_and_are_kept_when_a_rank_modifies_them(engine, model, data):
     weight = model.blocks[1].weight
     batch_of = [each.bfloat16() for each in batch(data, 0)]
@@ -55,6 +65,13 @@ def test_weights_come_when_they_are_read_and_are_kept_when_a_rank_modifies_them(
     assert other.scale.item() == 3
     with deepspeed.zero.unwrap_model_for_generation(engine) as bare:
         assert bare is model
+
+
+def test_masters_of_groups_are_read(engine, model):
+    for rows in (engine.optimizer.single_partition_of_fp32_groups, engine.optimizer.fp32_partitioned_groups_flat):
+        assert [(each.dtype, each.numel()) for each in rows] == [(torch.float32, sum(each.numel() for each in model.parameters()))]
+    with pytest.raises(penstock.OptimizerError, match="safe_set_full_fp32_param"):
+        rows[0].zero_()
 
 
 def test_states_of_a_parameter_are_read_and_written(engine, model, data):

@@ -14,6 +14,7 @@ from ..engine import Engine
 from ..errors import UsageError
 from ..files import export
 from ..optimizer import Optimizer
+from ..read_only import read_only
 from . import weights
 from .answers import Answers
 from .loaders import DeepSpeedDataLoader, RepeatingLoader
@@ -52,6 +53,15 @@ class StoreOptimizer(Optimizer):
     @property
     def cur_scale(self) -> float:
         return 1.0 if self.loss_scale is None else self.loss_scale.value
+
+    @property
+    def fp32_partitioned_groups_flat(self) -> list[torch.Tensor]:
+        """Of each group its masters in one row, read out of the store for each who asks."""
+        return [read_only(torch.cat([self._binding.read(each, "master").flatten() for each in group["params"]]),
+                          "say deepspeed.utils.safe_set_full_fp32_param(parameter, values)")
+                for group in self.param_groups]
+
+    single_partition_of_fp32_groups = fp32_partitioned_groups_flat
 
     @property
     def parameter_offload(self) -> StoreOptimizer:

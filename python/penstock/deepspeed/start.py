@@ -13,12 +13,15 @@ from ..config import read_config
 from ..errors import UsageError
 from ..opening import initialize as initialize_penstock
 from ..parameter import engine_of
+from ..version import version
 from . import comm
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
 from .given import configuration, with_defaults
 from .idle import IdleEngine
 from .leaves import z3_leaf_module
 from .placement import placement_of
+from .registered import VERSION
+from .telling import log_dist
 from .zero import answer_of_parameters
 
 Given = tuple[Any, Any, Any, Any]
@@ -36,6 +39,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     `args.deepspeed_config` names. A model that an engine has already is taken from it, as it is then."""
     if not isinstance(model, nn.Module):
         raise UsageError(f"deepspeed.initialize(model=...): a torch.nn.Module, not {type(model).__name__}")
+    log_dist(f"DeepSpeed info: version={VERSION}, its surface over Penstock {version()}", ranks=[0])
     deepspeed_calls.check_arguments(mpu, mesh_param, None)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     given = configuration(deepspeed_calls.config_of(config, config_params, args))

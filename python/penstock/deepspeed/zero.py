@@ -4,7 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from types import TracebackType
 from typing import Any
@@ -35,7 +35,8 @@ class ZeroParamType(Enum):
 
 class Init(contextlib.AbstractContextManager["Init"]):
     """Parameters that are made within it lie in a file without a name, in the configuration's nvme_path or a temporary
-    directory, until an engine takes them; they stay ordinary tensors (penstock.zero.Init)."""
+    directory, until an engine takes them; they stay ordinary tensors (penstock.zero.Init), of the type that is said here, or
+    that the configuration trains in."""
 
     within = False  # one is running: an inner one does nothing
 
@@ -49,7 +50,8 @@ class Init(contextlib.AbstractContextManager["Init"]):
         comm.init_distributed()  # transformers asks torch.distributed which rank it is
         given = config_dict_or_path if config_dict_or_path is not None else config
         if module is None:  # one that is there stays where it is until an engine takes it
-            self._inner = zero.Init(_directory_of(given), mpu=mpu, dtype=dtype, **others)
+            read = {} if given is None else configuration(given)
+            self._inner = zero.Init(_directory_of(read), mpu=mpu, dtype=dtype or _type_of(read), **others)
 
     def __enter__(self) -> Init:
         if self._inner is not None and not Init.within:
@@ -66,9 +68,14 @@ class Init(contextlib.AbstractContextManager["Init"]):
             self._inner.__exit__(kind, error, trace)
 
 
-def _directory_of(config: Any) -> str:
-    config = None if config is None else configuration(config)
-    section = ((config or {}).get("zero_optimization") or {}).get("offload_param") or {}
+def _type_of(config: Mapping[str, Any]) -> torch.dtype | None:
+    """"auto" is nobody's word yet."""
+    types = {"bf16": torch.bfloat16, "bfloat16": torch.bfloat16, "fp16": torch.float16}
+    return next((each for key, each in types.items() if (config.get(key) or {}).get("enabled") is True), None)
+
+
+def _directory_of(config: Mapping[str, Any]) -> str:
+    section = (config.get("zero_optimization") or {}).get("offload_param") or {}
     path: Any = section.get("nvme_path") if section.get("device") == "nvme" else None
     if not path:
         return tempfile.gettempdir()

@@ -12,6 +12,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from ..deepspeed_calls import NoSuchCallError, check_init
+from ..errors import UsageError
 from .spill import Spill
 
 __all__ = ["Init"]
@@ -26,6 +27,9 @@ class Init:
     the mapped file's, and leaves the process's as other parameters come. So the code that makes and draws the model
     runs as it is, in its order, on the same generator: the values are, bit for bit, those of plain construction.
 
+    `dtype`: parameters of floating point have this type from their registration on, so that they are drawn in it, and
+    half the room is enough; None: the one in which the code makes them.
+
     With `empty=True` parameters have no values and no memory (they are on meta) while buffers are made as ever: for
     penstock.initialize(weights=...).
 
@@ -34,21 +38,23 @@ class Init:
     """
 
     def __init__(self, directory: str | os.PathLike[str] = "/var/tmp", *, empty: bool = False, enabled: bool = True,
-                 **deepspeeds: Any) -> None:
+                 dtype: torch.dtype | None = None, **deepspeeds: Any) -> None:
         check_init(deepspeeds)
-        self._directory, self._empty, self._enabled = directory, empty, enabled
+        if dtype is not None and not dtype.is_floating_point:
+            raise UsageError(f"penstock.zero.Init(dtype={dtype}): a type of floating point")
+        self._directory, self._empty, self._enabled, self._dtype = directory, empty, enabled, dtype
         self._end: list[Callable[[], None]] = []
 
     def __enter__(self) -> Init:
         if not self._enabled:
             return self
         if self._empty:
-            self._end = [_at_registration(_on_meta)]
+            self._end = [_at_registration(lambda _, __, each: _on_meta(each, self._dtype))]
             return self
         spill = Spill(self._directory)
         mode: Any = _LetGo(spill)
         mode.__enter__()
-        self._end = [_at_registration(lambda _, __, each: _spilled(spill, each)),
+        self._end = [_at_registration(lambda _, __, each: _spilled(spill, each, self._dtype)),
                      lambda: mode.__exit__(None, None, None), _load_one_by_one(), spill.let_go]
         return self
 
@@ -95,17 +101,22 @@ def _is_plain(value: Any) -> bool:
     return type(value) in (torch.Tensor, nn.Parameter)
 
 
-def _spilled(spill: Spill, parameter: Any) -> None:
-    if not _is_plain(parameter) or parameter.device.type != "cpu" or not parameter.is_contiguous():
+def _spilled(spill: Spill, parameter: Any, dtype: torch.dtype | None) -> None:
+    if not _is_plain(parameter):
+        return
+    if dtype not in (None, parameter.dtype) and parameter.is_floating_point():
+        parameter.data = parameter.data.to(dtype)
+    if parameter.device.type != "cpu" or not parameter.is_contiguous():
         return
     if parameter.numel() * parameter.element_size() >= SPILLED_BYTES_MIN and not spill.has(parameter):
         parameter.data = spill.copy(parameter.data)
 
 
-def _on_meta(_: nn.Module, __: str, parameter: Any) -> nn.Parameter | None:
-    if not _is_plain(parameter) or parameter.is_meta:
+def _on_meta(parameter: Any, dtype: torch.dtype | None) -> nn.Parameter | None:
+    if not _is_plain(parameter) or parameter.is_meta and dtype in (None, parameter.dtype):
         return None
-    empty = nn.Parameter(parameter.data.to("meta"), requires_grad=parameter.requires_grad)
+    wanted = dtype if parameter.is_floating_point() else None
+    empty = nn.Parameter(parameter.data.to("meta", wanted), requires_grad=parameter.requires_grad)
     empty.__dict__.update(parameter.__dict__)
     return empty
 
