@@ -61,6 +61,25 @@ def test_trainer_by_a_json_of_autos(zero, tmp_path):
     assert losses(resumed)[-1] == losses(plain)[-1]
 
 
+@pytest.mark.parametrize("stage", [2, 3])
+def test_adapters_are_trained_saved_and_gone_on_with(stage, tmp_path):
+    peft = pytest.importorskip("peft")
+    config = {**AUTO, "zero_optimization": {"stage": stage, "stage3_gather_16bit_weights_on_model_save": True}}
+
+    def trained(folder, goes_on=None, **given):
+        torch.manual_seed(0)
+        model = peft.get_peft_model(llama(), peft.LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+        trainer = Trainer(model, arguments(folder, **given), train_dataset=rows())
+        trainer.train(resume_from_checkpoint=goes_on)
+        return trainer
+    plain, found = trained(tmp_path / "plain"), trained(tmp_path / "ds", deepspeed=config)
+    assert losses(found) == losses(plain)
+    assert sorted(each.name for each in (tmp_path / "ds/checkpoint-4").glob("adapter*")) == [
+        "adapter_config.json", "adapter_model.safetensors"]
+    resumed = trained(tmp_path / "ds", str(tmp_path / "ds/checkpoint-4"), deepspeed=config)
+    assert losses(resumed)[-1] == losses(plain)[-1]
+
+
 def test_a_model_is_trained_by_one_trainer_after_the_other_and_contradictions_are_theirs(tmp_path):
     config = {**AUTO, "zero_optimization": {"stage": 2}}
 
