@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Trains by the own commands of LLaMA-Factory and Axolotl, and by a script for an older TRL, with Penstock in DeepSpeed's
-place, and compares with the same training without DeepSpeed. By hand, because it needs them:
+"""Trains by the own commands of LLaMA-Factory and Axolotl, and by a script for an older TRL, with Penstock in
+DeepSpeed's place, and compares with the same training without DeepSpeed. By hand, because it needs them:
 
-    tests/peers/venv.sh llamafactory DIR/venv
-    DIR/venv/bin/python tests/peers/peers.py llamafactory DIR/work CHECKOUT/examples/deepspeed/*.json [--forms killed lora]
+    tests/peers/venv.sh llamafactory VENV
+    VENV/bin/python tests/peers/peers.py llamafactory WORK CHECKOUT/examples/deepspeed/*.json --forms killed lora
 
-The files are DeepSpeed configurations, here those of a checkout of the peer's repository. Prints a row for each training:
-*equal* is losses, and weights at the end, bit for bit. In the form `killed` SIGKILL comes once checkpoint-4 is whole, and
-the same command goes on from there. tests/RESULTS.md has what came of it.
+The files are DeepSpeed configurations, here those of a checkout of the peer's repository. Prints a row for each
+training: *equal* is losses, and weights at the end, bit for bit. In the form `killed` SIGKILL comes once checkpoint-4
+is whole, and the same command goes on from there. tests/RESULTS.md has what came of it.
 """
 import argparse
 import json
@@ -55,15 +55,15 @@ class Axolotl:
 
     @staticmethod
     def settings(work, out, lora=False, clip=0.0, bf16=False, fp16=False):
-        adapter = {"adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": True, "lora_mlp_kernel": False,
-                   "lora_qkv_kernel": False, "lora_o_kernel": False} if lora else {}  # kernels want a GPU
+        adapter = {"adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": True,
+                   "lora_mlp_kernel": False, "lora_qkv_kernel": False, "lora_o_kernel": False}  # they want a GPU
         return {
             "base_model": str(work / "model"), "datasets": [{"path": str(work / "data/sums.json"), "type": "alpaca"}],
             "dataset_prepared_path": str(work / "prepared"), "output_dir": str(out), "sequence_len": 256,
             "special_tokens": tiny.MARKS, "micro_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 8,
             "save_steps": 4, "logging_steps": 1, "learning_rate": 1e-3, "optimizer": OPTIMIZER,
             "lr_scheduler": "cosine", "warmup_steps": 1, "max_grad_norm": clip, "bf16": bf16, "fp16": fp16,
-            "tf32": False, "val_set_size": 0, "attn_implementation": "sdpa", **adapter}
+            "tf32": False, "val_set_size": 0, "attn_implementation": "sdpa", **(adapter if lora else {})}
 
 
 class Older:

@@ -22,7 +22,8 @@ set_seed(42)  # adapters are drawn before the trainer draws
 tokenizer = AutoTokenizer.from_pretrained(model_path, trust_remote_code=True)
 tokenizer.pad_token = tokenizer.eos_token
 rows = load_dataset("json", data_files=data_path, split="train")
-train_dataset = rows.map(lambda row: {"text": f"{row['instruction']} {row['output']}"}, remove_columns=rows.column_names)
+train_dataset = rows.map(
+    lambda row: {"text": f"{row['instruction']} {row['output']}"}, remove_columns=rows.column_names)
 training_args = SFTConfig(
     warmup_ratio=0.25, lr_scheduler_type="constant_with_warmup", weight_decay=0.0, max_seq_length=64,
     ddp_find_unused_parameters=False, gradient_checkpointing=True, dataloader_num_workers=2,

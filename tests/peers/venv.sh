@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/peers/venv.sh llamafactory|axolotl|older DIR: a Python in DIR with that peer from PyPI, and with Penstock of this
-# checkout in DeepSpeed's place; 6 to 9 GB.
+# tests/peers/venv.sh llamafactory|axolotl|older DIR: a Python in DIR with that peer from PyPI, and with Penstock of
+# this checkout in DeepSpeed's place; 5 to 8 GB.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly root peer=$1 venv=$2

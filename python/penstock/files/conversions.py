@@ -118,7 +118,8 @@ def _converting(model: nn.Module, converters: list[Any], pattern: str, first: st
 
 
 def _converted(name: str, converters: list[Any]) -> tuple[str, str | None]:
-    """By the first that knows it, with the pattern by which it does. (The first versions of transformers 5 have no call for it.)"""
+    """By the first that knows it, with the pattern by which it does. (The first versions of transformers 5 have no call
+    for it.)"""
     for each in converters:
         to, pattern = each.rename_source_key(name)
         if pattern is not None:
