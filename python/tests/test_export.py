@@ -73,6 +73,24 @@ def test_the_directory_is_the_one_that_transformers_writes(tmp_path, name):
         assert "logits" not in expected or torch.equal(expected.logits, found.logits)
 
 
+def test_the_first_versions_of_transformers_5_are_asked_for_nothing_that_they_lack(tmp_path, monkeypatch):
+    engine, _ = trained("Mixtral")
+    engine.save_pretrained(tmp_path / "now")
+    library = pytest.importorskip("transformers.core_model_loading")
+    for name in ("apply_converters", "apply_renamings", "PrefixChange"):
+        monkeypatch.delattr(library, name, raising=False)
+    engine.save_pretrained(tmp_path / "then")
+    assert equal(read(tmp_path / "now"), read(tmp_path / "then"))
+
+
+def test_a_version_of_transformers_that_cannot_say_the_names_of_files_ends_no_training(tmp_path, monkeypatch):
+    engine, _ = trained("Llama")
+    mapping = pytest.importorskip("transformers.conversion_mapping")
+    monkeypatch.setattr(mapping, "get_model_conversion_mapping", lambda *_, **__: mapping.no_such_name)
+    assert Path(engine.save_checkpoint(tmp_path / "saved")).is_dir()
+    assert "AttributeError" in engine.description.problem and "no_such_name" in engine.description.problem
+
+
 def test_what_was_exported_is_imported(tmp_path):
     engine, batch = trained("Mixtral")
     engine.save_pretrained(tmp_path / "a", max_shard_bytes=30_000)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,18 @@ def test_what_another_process_is_opening_is_not_removed(tmp_path):
     os.close(lock)
     open_engine(tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_that_another_process_takes_for_left_before_it_has_a_lock_is_made_anew(tmp_path, monkeypatch):
+    made, made_first = tempfile.mkdtemp, []
+
+    def removed_once(**given):
+        path = made(**given)
+        if not made_first:
+            made_first.append(path)
+            os.rmdir(path)
+        return path
+    monkeypatch.setattr(tempfile, "mkdtemp", removed_once)
+    engine = open_engine(tmp_path)
+    train(engine)
+    assert made_first and os.listdir(tmp_path) == []

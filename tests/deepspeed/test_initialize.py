@@ -87,6 +87,13 @@ def test_small_parameters_are_readable_between_steps_and_below_stage_3_all_are(s
     assert engine.device.type == "cpu"
 
 
+def test_keys_of_stage_3_have_shorter_names_too(model, configuration):
+    engine, *_ = deepspeed.initialize(model=model, config=configuration(zero_optimization={
+        "stage": 3, "param_persistence_threshold": 0, "gather_16bit_weights_on_model_save": True, "max_live_parameters": 0}))
+    assert engine.zero_gather_16bit_weights_on_model_save()
+    assert model.blocks[0].weight.ds_status is deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE
+
+
 def test_the_configuration_comes_by_each_of_its_ways(model, configuration, written):
     parser = deepspeed.add_config_arguments(ArgumentParser())
     given = configuration()

@@ -254,10 +254,13 @@ class DeepSpeedEngine(Answers, Engine):
                         client_state: Mapping[str, Any] | None = None, save_latest: bool = True,
                         exclude_frozen_parameters: bool = False, *,
                         client_sd: Mapping[str, Any] | None = None) -> bool:
-        """As Engine.save_checkpoint(): one of that tag is replaced. `client_sd`: the older name of `client_state`."""
+        """As Engine.save_checkpoint(): one of that tag is replaced. `client_sd`: the older name of `client_state`.
+        `exclude_frozen_parameters`, which Trainer asks for with adapters: they are in it nevertheless, which is said."""
         state = client_sd if client_state is None else client_state
-        super().save_checkpoint(save_dir, None if tag is None else str(tag), state, save_latest,
-                                exclude_frozen_parameters)
+        if exclude_frozen_parameters:
+            log_dist_once("engine.save_checkpoint(exclude_frozen_parameters=True): the checkpoint is a snapshot of the "
+                          "whole store, and has the frozen parameters, too")
+        super().save_checkpoint(save_dir, None if tag is None else str(tag), state, save_latest)
         return True
 
     def load_checkpoint(self, load_dir: Any, tag: Any = None, load_module_strict: bool = True,  # type: ignore[override]

@@ -12,6 +12,10 @@ from ..errors import UsageError
 
 # What DeepSpeed takes where nobody says it, and penstock.initialize(config=...) another value.
 UNSAID = {"gradient_clipping": 0.0}
+# Keys of zero_optimization that DeepSpeed knows with and without this before them.
+STAGE_3 = "stage3_"
+SHORTER = frozenset(("prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold",
+                     "max_live_parameters", "max_reuse_distance", "gather_16bit_weights_on_model_save"))
 LION_BETAS = [0.9, 0.999]
 NUMBERS = ("gradient_clipping", "bf16.enabled", "bfloat16.enabled", "fp16.enabled")  # whose "auto" nobody may guess
 
@@ -42,11 +46,11 @@ def configuration(given: Any) -> dict[str, Any]:
 
 def said(config: Mapping[str, Any]) -> dict[str, Any]:
     """Accelerate writes null for what it does not say; a warm-up of 0 steps, which older transformers fill in,
-    DeepSpeed takes for 2."""
+    DeepSpeed takes for 2. Keys of stage 3 have their longer names."""
     kept = {key: said(each) if isinstance(each, Mapping) else each for key, each in config.items() if each is not None}
     if kept.get("warmup_num_steps") == 0:
         kept["warmup_num_steps"] = 2
-    return kept
+    return {STAGE_3 + key if key in SHORTER and STAGE_3 + key not in kept else key: each for key, each in kept.items()}
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:

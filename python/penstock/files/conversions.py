@@ -41,6 +41,7 @@ class Step:
         for name, pattern, value in zip(self.takes, self._patterns, values):
             transform.add_tensor(self._first, name, pattern, value)
         made = transform.convert(self._first, model=self._model, config=self._model.config)  # type: ignore[union-attr]
+        made = made[0] if isinstance(made, tuple) else made  # 5.0 gives what went wrong, too
         return {self._rename(name): each[0] if isinstance(each, list) else each for name, each in made.items()}
 
     def find_what_it_gives(self, infos: Mapping[str, TensorInfo]) -> None:
@@ -74,7 +75,7 @@ def into_model(model: nn.Module, files: Mapping[str, TensorInfo],
         else:
             to = to if to in own and to not in steps else name
             steps[to] = Step([name], {to: files[name]})
-    return _complete(steps, files), [each for each in listed if each.was_used()]
+    return _complete(steps, files), [each for each in listed if not hasattr(each, "was_used") or each.was_used()]
 
 
 def out_of_model(model: nn.Module, own: Mapping[str, TensorInfo]) -> list[Step]:
@@ -86,14 +87,14 @@ def out_of_model(model: nn.Module, own: Mapping[str, TensorInfo]) -> list[Step]:
     renamings, converters = _apart(library, [each.reverse_transform() for each in reversed(listed)])
     steps: dict[str, Step] = {}
     for name in sorted(own, key=library.dot_natural_key):
-        to, pattern = library.apply_converters(name, converters)
+        to, pattern = _converted(name, converters)
         if pattern is not None:
             step = steps.setdefault(to, _converting(model, converters, pattern, to))
             step.takes.append(name)
             step._patterns.append(pattern)
-            step._rename = lambda each: str(library.apply_renamings(each, renamings))
+            step._rename = lambda each: _renamed(each, renamings)
         else:
-            to = library.apply_renamings(name, renamings)
+            to = _renamed(name, renamings)
             steps[to] = Step([name], {to: own[name]})
     return _complete(steps, own)
 
@@ -116,6 +117,22 @@ def _converting(model: nn.Module, converters: list[Any], pattern: str, first: st
     return Step([], _transform=transform, _first=first, _model=model)
 
 
+def _converted(name: str, converters: list[Any]) -> tuple[str, str | None]:
+    """By the first that knows it, with the pattern by which it does. (The first versions of transformers 5 have no call
+    for it.)"""
+    for each in converters:
+        to, pattern = each.rename_source_key(name)
+        if pattern is not None:
+            return to, pattern
+    return name, None
+
+
+def _renamed(name: str, renamings: list[Any]) -> str:
+    for each in renamings:
+        name, _ = each.rename_source_key(name)
+    return name
+
+
 def _apart(library: Any, listed: list[Any]) -> tuple[list[Any], list[Any]]:
     return ([each for each in listed if isinstance(each, library.WeightRenaming)],
             [each for each in listed if isinstance(each, library.WeightConverter)])
@@ -132,7 +149,8 @@ def _saving(model: nn.Module) -> tuple[Any, list[Any]] | None:
         return None
     listed = getattr(model, "_weight_conversions", None)
     if listed is None:
-        listed = [each for each in library[1](model, add_legacy=False) if not isinstance(each, library[0].PrefixChange)]
+        without = getattr(library[0], "PrefixChange", ())  # not in the first versions
+        listed = [each for each in library[1](model, add_legacy=False) if not isinstance(each, without)]
     return (library[0], list(listed)) if listed else None
 
 

@@ -128,7 +128,10 @@ def write(description: Description, directory: Path) -> None:
 def _renamed(model: nn.Module, kept: Mapping[str, torch.Tensor]) -> tuple[dict[str, str] | None, str]:
     if hasattr(model, "peft_config"):
         return None, "it has adapters of PEFT, which engine.module.save_pretrained(directory) writes"
-    steps = out_of_model(model, infos_of(kept))
+    try:
+        steps = out_of_model(model, infos_of(kept))
+    except Exception as error:  # as below: another version of transformers is no error of a training
+        return None, f"transformers has not said their names ({type(error).__name__}: {error})".splitlines()[0][:300]
     if problem := problem_of(steps):
         return None, problem
     if any(each.transforms for each in steps):

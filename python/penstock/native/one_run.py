@@ -54,7 +54,10 @@ def _locked(place: str) -> tuple[str, int]:
     """A new directory, and what holds its lock. One that another process took for left is made anew."""
     while True:
         path = tempfile.mkdtemp(prefix=PREFIX, dir=place)
-        lock = os.open(path, os.O_RDONLY)
+        try:
+            lock = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
         fcntl.flock(lock, fcntl.LOCK_SH)
         if os.path.isdir(path) and os.stat(path).st_ino == os.fstat(lock).st_ino:
             return path, lock
