@@ -1,9 +1,10 @@
 """penstock.initialize(): a model, an optimizer and a core become an engine."""
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         engine = open_for_forwards(model, store, core, units, resident, weights, settings, engine_class)
         return engine, None, loader, None
     if store is None and core is None:
-        store = _in_memory(read)
+        store = in_memory(read)
         update_order.check(store, settings)
     mapped = mapped_optimizer(optimizer, model_parameters, model,
                               (read.optimizer if read else None) or torch.optim.AdamW, later)
@@ -133,8 +134,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
-    opened = _opened(_opener(store, core, progress), store, spec,
-                     lambda unit, index: read_first(parameters[unit][index]))
+    with naming_nvme(store):
+        opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
@@ -223,7 +224,7 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
     return own if own.progress is not None else replace(own, progress=progress.work)
 
 
-def _in_memory(read: Config | None) -> Store:
+def in_memory(read: Config | None) -> Store:
     """Where nobody names a directory. Raises UsageError where the configuration asks for NVMe."""
     if read is None:
         return Store.in_memory()
@@ -235,13 +236,15 @@ def _in_memory(read: Config | None) -> Store:
     return read.store_at(Store.in_memory())  # type: ignore[return-value]
 
 
-def _opened(opener: OpenCore, store: Store | str | os.PathLike[str] | None, spec: ModelSpec, first: ReadWeight) -> Core:
+@contextlib.contextmanager
+def naming_nvme(store: Store | str | os.PathLike[str] | None) -> Iterator[None]:
+    """A FitError of a store in memory says what needs less."""
     try:
-        return opener(spec, first)
+        yield
     except FitError as error:
         if isinstance(store, Store) and store.is_in_memory:
-            raise FitError(f"{error}\nOr name a directory on NVMe, penstock.initialize(store=...), which needs memory for "
-                           "some units at a time.") from error
+            raise FitError(f"{error}\nOr name a directory on NVMe, store=... (of `penstock plan` --store), which needs "
+                           "memory for some units at a time.") from error
         raise
 
 
