@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from . import buffers, deepspeed_calls, forwards, processes, update_order
+from .argument_names import checks_names
 from .config import Config, read_config
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
 from .engine import Engine
@@ -39,6 +40,7 @@ Initialized = tuple[Engine, Any, Loader | None, Any]
 MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
 
 
+@checks_names("penstock.initialize", Store, Settings)
 def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
                model_parameters: Iterable[Any] | None = None, training_data: Any = None, lr_scheduler: Any = None, *,
                store: Store | str | os.PathLike[str] | None = None, core: OpenCore | None = None,

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .. import buffers, forwards, update_order
+from ..argument_names import checks_names
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
 from ..opening import (MakeOptimizer, check_model, forwards_spec, in_memory, mapped_optimizer, model_spec, named_later,
@@ -92,6 +93,7 @@ class Plan:
         return json.dumps(self.to_dict())
 
 
+@checks_names("penstock.plan", Store, Settings)
 def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
          store: Store | str | os.PathLike[str] | None = None, *,
          optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
