@@ -146,6 +146,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
         engine.monitors = monitors
         monitors.open()
+        if loader is not None:
+            engine.use_loader(loader)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
         if core is None and store is not None and not (isinstance(store, Store) and not store.keep):
             description.write(engine.description, Path(_first_directory(store)))
@@ -154,8 +156,6 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         raise
     chosen = isinstance(store, Store) and store.gradient_type is not None
     engine.binding.gradients.addends.checked = not chosen and settings.accumulation <= BF16_ADDENDS
-    if loader is not None:
-        engine.use_loader(loader)
     return engine, engine.optimizer, loader, scheduler
 
 
