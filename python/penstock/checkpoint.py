@@ -141,7 +141,7 @@ def go_on(engine: Engine, state: Mapping[str, str], restore_random: bool, where:
     it, and whether this script says other things than the one before."""
     script = engine.script
     others = script.differences(state, engine.scheduler is not None)
-    data = []
+    data: list[str] = []
     if engine.loader is None:
         (others if "loader" in state else data).append(going_on.DATA)
     text = str(state.get(random_states.KEY, ""))

@@ -19,6 +19,7 @@ from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWe
 from .engine import Engine
 from .errors import FitError, ModelError, OptimizerError, UsageError, some
 from .files import description
+from .files.in_store import InStore, has_weights
 from .files.incoming import Incoming
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
@@ -105,7 +106,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     monitors.check()
     if isinstance(store, Store):
         update_order.check(store, settings)
-    check_model(model, may_be_meta=weights is not None)
+    stored = weights is None and core is None and store is not None and bool(on_meta(model)) \
+        and has_weights(as_store(store))
+    check_model(model, may_be_meta=weights is not None or stored)
     loader = None if training_data is None else Loader(
         training_data, settings, Loading(shuffle, shuffle_seed, num_workers, pin_memory, collate_fn))
     if settings.dtype is not None:
@@ -117,7 +120,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                                  "would be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
                                  "requires_grad_() before, or say what is trained later: "
                                  "penstock.initialize(trainable=[...])")
-        engine = open_for_forwards(model, store, core, units, resident, weights, settings, engine_class)
+        engine = open_for_forwards(model, store, core, units, resident, weights, settings, engine_class, stored)
         return engine, None, loader, None
     if store is None and core is None:
         store = in_memory(read)
@@ -128,7 +131,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     _tell(mapped.note())
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    incoming = None if weights is None else Incoming(model, weights)
+    incoming = InStore(model) if stored else None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
     if lr_scheduler is not None:
@@ -161,21 +164,21 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
 
 def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
                       units: Sequence[str], resident: Sequence[str], weights: str | os.PathLike[str] | None,
-                      settings: Settings, engine_class: type[Engine] = Engine) -> Engine:
-    """See forwards.py."""
+                      settings: Settings, engine_class: type[Engine] = Engine, stored: bool = False) -> Engine:
+    """See forwards.py. `stored`: the model is on meta, and the store has its weights."""
     found = forwards.find(store, core, weights is not None)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    incoming = None if weights is None else Incoming(model, weights)
+    incoming = InStore(model) if stored else None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
     spec = forwards_spec(cut, model, found)
-    given: ReadWeight = (lambda unit, index: first_value(parameters[unit][index])) if incoming is None \
-        else forwards.Weights(parameters, incoming)
+    given: ReadWeight = forwards.Weights(parameters, incoming) if isinstance(incoming, Incoming) \
+        else lambda unit, index: first_value(parameters[unit][index])
     progress = Progress(settings.steps_per_print)
     opener = found.opener if not isinstance(found.opener, Store) else _opener(found.opener, None, progress)
     opened = opener(spec, given)
-    if found.holds is not None:
+    if found.holds is not None and not stored:
         try:
             forwards.check_same(opened, given, found.holds)
         except BaseException:
@@ -222,8 +225,12 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
         if store is not None:
             raise UsageError("penstock.initialize(store=...): store and core were both given")
         return core
-    own = store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
+    own = as_store(store)  # type: ignore[arg-type]
     return own if own.progress is not None else replace(own, progress=progress.work)
+
+
+def as_store(store: Store | str | os.PathLike[str]) -> Store:
+    return store if isinstance(store, Store) else Store(store)
 
 
 def in_memory(read: Config | None) -> Store:
@@ -250,6 +257,11 @@ def naming_nvme(store: Store | str | os.PathLike[str] | None) -> Iterator[None]:
         raise
 
 
+def on_meta(model: nn.Module) -> list[str]:
+    """Parameters without values."""
+    return [name for name, each in model.named_parameters() if each.is_meta] if isinstance(model, nn.Module) else []
+
+
 def check_model(model: nn.Module, may_be_meta: bool) -> None:
     if not isinstance(model, nn.Module):
         raise UsageError(f"penstock.initialize(model=...): a torch.nn.Module, not {type(model).__name__}; what "
@@ -262,10 +274,11 @@ def check_model(model: nn.Module, may_be_meta: bool) -> None:
     lazy = [name for name, each in named.items() if isinstance(each, nn.UninitializedParameter)]
     if lazy:
         raise ModelError(f"parameters {some(lazy)} have no shape yet (lazy modules): call the model once before")
-    meta = [name for name, each in named.items() if each.is_meta]
+    meta = on_meta(model)
     if meta and not may_be_meta:
         raise ModelError(f"parameters {some(meta)} are on 'meta' and have no values: name the directory that has them, "
-                         "penstock.initialize(weights=...), or make the model within penstock.zero.Init()")
+                         "penstock.initialize(weights=...), or a store that has trained them (store=...), or make the "
+                         "model within penstock.zero.Init()")
     other = [f"{name} ({each.dtype})" for name, each in named.items() if each.dtype not in FLOATS]
     if other:
         raise ModelError(f"parameters {some(other)} are of types that cannot be kept; there are "
