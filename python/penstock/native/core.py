@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Hashable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -229,7 +229,9 @@ class NativeCore(Described):
         return lines
 
     def close(self) -> None:
+        """What is asked of it from then on is an EndedError that says so."""
         self._end()
+        self._call = {name: _closed(call, self._store) for name, call in self._call.items()}
 
     def __reduce__(self) -> Any:
         raise UsageError("a store that is open cannot be copied or pickled")
@@ -319,6 +321,20 @@ class NativeCore(Described):
         place = made(c.Place)
         self._call["place"](self._pointer, part, own, ctypes.byref(place))
         return place
+
+
+def _closed(call: Callable[..., None], store: Store) -> Callable[..., None]:
+    left = "Its store was for one run and is gone: take what is to be kept before, by a checkpoint or a copy"
+    if store.keep:
+        left = f"What it had committed is in {store.paths()[0]}: penstock.initialize() of a new model there goes on"
+
+    def refuses(*given: Any) -> None:
+        try:
+            call(*given)
+        except EndedError:
+            raise EndedError("the engine is closed: by engine.close(), engine.release() or the end of its `with`. "
+                             f"{left}") from None
+    return refuses
 
 
 def _first_weights(first: ReadWeight | None, parts: list[Part], extra: torch.Tensor | None,
