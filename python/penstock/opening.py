@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, deepspeed_calls, forwards, processes, update_order
+from . import buffers, deepspeed_calls, forwards, placed, processes, update_order
 from .argument_names import checks_names
 from .config import Config, read_config
-from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
+from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
 from .errors import FitError, ModelError, OptimizerError, UsageError, some
 from .files import description
@@ -152,6 +152,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         if loader is not None:
             engine.use_loader(loader)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
+        if core is None and store is not None:
+            progress.note(placed.line(as_store(store), figures_of(opened)))
         if core is None and store is not None and not (isinstance(store, Store) and not store.keep):
             description.write(engine.description, Path(_first_directory(store)))
     except BaseException:

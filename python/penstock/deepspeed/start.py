@@ -13,6 +13,7 @@ from ..config import read_config
 from ..errors import UsageError
 from ..opening import initialize as initialize_penstock
 from ..parameter import engine_of
+from ..run.progress import listen
 from . import comm
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
 from .given import configuration, with_defaults
@@ -50,6 +51,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
         return idle, None, idle.training_dataloader, None
     take_back(model)
     place = placement_of(given, read)
+    listen()
     engine, made, loader, scheduler = initialize_penstock(
         model, _without_empty_groups(optimizer), None if optimizer is not None else model_parameters, training_data,
         lr_scheduler, config=keys, store=place.store, collate_fn=collate_fn,
