@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-ZERO, FLOPS, TUNING = "zero_optimization.", "flops_profiler.", "autotuning."
+ZERO, FP16, BF16, FLOPS, TUNING = "zero_optimization.", "fp16.", "bf16.", "flops_profiler.", "autotuning."
 SAMPLING, ROUTING = "data_efficiency.data_sampling.", "data_efficiency.data_routing."
 # The call, where it stands in the JSON, and what DeepSpeed 0.19.8 answers where nobody says it.
 ECHOED: dict[str, tuple[str, Any]] = {
@@ -37,10 +37,10 @@ ECHOED: dict[str, tuple[str, Any]] = {
     "zero_allow_untested_optimizer": ("zero_allow_untested_optimizer", False),
     "zero_force_ds_cpu_optimizer": ("zero_force_ds_cpu_optimizer", True),
     "zenflow_config": (ZERO + "zenflow", None),
-    "fp16_auto_cast": ("fp16.auto_cast", False),
-    "fp16_master_weights_and_gradients": ("fp16.fp16_master_weights_and_grads", False),
-    "bf16_master_weights_and_gradients": ("bf16.bf16_master_weights_and_grads", False),
-    "bf16_optimizer_states": ("bf16.bf16_optimizer_states", False),
+    "fp16_auto_cast": (FP16 + "auto_cast", False),
+    "fp16_master_weights_and_gradients": (FP16 + "fp16_master_weights_and_grads", False),
+    "bf16_master_weights_and_gradients": (BF16 + "bf16_master_weights_and_grads", False),
+    "bf16_optimizer_states": (BF16 + "bf16_optimizer_states", False),
     "torch_autocast_enabled": ("torch_autocast.enabled", False),
     "dataloader_drop_last": ("dataloader_drop_last", False),
     "dump_state": ("dump_state", False),
