@@ -113,7 +113,7 @@ def _one_call(title: str, node: ast.FunctionDef | ast.ClassDef) -> list[str]:
 
 def _errors() -> list[str]:
     """Each kind, with what it is a kind of."""
-    rows = [f"| `{each.name}` | `{ast.unparse(each.bases[0])}` | {_one_line(ast.get_docstring(each) or '')} |"
+    rows = [f"| `{each.name}` | {', '.join(f'`{ast.unparse(base)}`' for base in each.bases)} | {_one_line(ast.get_docstring(each) or '')} |"
             for each in ast.parse((PACKAGE / "errors.py").read_text()).body if isinstance(each, ast.ClassDef)]
     return ["## Errors", "", "| error | a kind of | when |", "|---|---|---|", *rows, ""]
 

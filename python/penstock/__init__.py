@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from . import zero
     from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, UnitSpec, UpdateReport, UpdateRequest
     from .engine import Engine
-    from .errors import (EndedError, ExactnessError, FitError, ModelError, NoGradientError, NonFiniteError,
-                         OptimizerError, PenstockError, ReleasedError, StorageError, UsageError, WeightsError)
+    from .errors import (ArgumentError, EndedError, ExactnessError, FitError, ModelError, NoGradientError,
+                         NonFiniteError, OptimizerError, PenstockError, ReleasedError, StorageError, UsageError,
+                         WeightsError)
     from .opening import initialize
     from .optimizer import Optimizer
     from .run.forecast import Forecast
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from .units import Unit, units_of
 
 __all__ = [
-    "Core", "EndedError", "Engine", "ExactnessError", "FitError", "Forecast", "GroupValues", "ModelError", "ModelSpec",
-    "NoGradientError", "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PenstockError", "Plan",
-    "ReleasedError", "Settings", "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport", "UpdateRequest",
-    "UsageError", "WeightsError", "initialize", "plan", "units_of", "zero",
+    "ArgumentError", "Core", "EndedError", "Engine", "ExactnessError", "FitError", "Forecast", "GroupValues",
+    "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec",
+    "PenstockError", "Plan", "ReleasedError", "Settings", "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport",
+    "UpdateRequest", "UsageError", "WeightsError", "initialize", "plan", "units_of", "zero",
 ]
 _HOMES = ("errors", "core", "units", "settings", "store", "optimizer", "engine", "run/plan", "run/forecast", "opening")
 

@@ -141,6 +141,9 @@ def go_on(engine: Engine, state: Mapping[str, str], restore_random: bool, where:
     it, and whether this script says other things than the one before."""
     script = engine.script
     others = script.differences(state, engine.scheduler is not None)
+    data: list[str] = []
+    if engine.loader is None:
+        (others if "loader" in state else data).append(going_on.DATA)
     text = str(state.get(random_states.KEY, ""))
     restored = random_states.put(text) if restore_random and text else []
     left: list[str] = []
@@ -150,7 +153,7 @@ def go_on(engine: Engine, state: Mapping[str, str], restore_random: bool, where:
         script.take_moved(state)
         engine.optimizer._opt_called = True
         engine.scheduler.go_on(state)
-    return going_on.line(engine.global_steps, state, where, restored, [*others, *left]), bool(others)
+    return going_on.line(engine.global_steps, state, where, restored, [*others, *left, *data]), bool(others)
 
 
 # Private.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from .argument_names import check_names
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,11 +68,10 @@ def check_arguments(mpu: Any, mesh_param: Any, dist_init_required: bool | None) 
 
 def check_init(given: Mapping[str, Any]) -> None:
     """Arguments of deepspeed.zero.Init: where weights are, and of how many processes, is decided by the opening."""
+    check_names("penstock.zero.Init", given, ("directory", "empty", "enabled", *INIT_NAMED, *INIT_NOTHING))
     for name, value in given.items():
         if name in INIT_NAMED and value:
             raise UsageError(f"penstock.zero.Init({name}=...): {INIT_NAMED[name]}")
-        if name not in INIT_NOTHING and name not in INIT_NAMED:
-            raise TypeError(f"penstock.zero.Init() has no argument '{name}'")
 
 
 def _of_command_line(args: Any) -> Any:

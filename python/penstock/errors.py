@@ -12,6 +12,10 @@ class UsageError(PenstockError):
     """A call or a setting that cannot be; nothing has changed."""
 
 
+class ArgumentError(UsageError, TypeError):
+    """An argument that a call does not have."""
+
+
 class ModelError(UsageError):
     """The model cannot be managed, or was changed while it is."""
 

@@ -20,6 +20,8 @@ RATES = ("lr", "initial_lr")  # what a scheduler always goes on from, whatever t
 SIMPLE = (Number, str, type(None))  # numpy's numbers are such, too
 UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
+DATA = "which batches come next is the script's to say (training_data=... goes on by itself)"
+
 
 class Script:
     """What a script says of its training: the values of the optimizer's groups as it has given them, and the numbers of

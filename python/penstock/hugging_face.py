@@ -15,6 +15,7 @@ from .errors import StorageError, UsageError
 from .files import description
 from .opening import initialize
 from .parameter import engine_of
+from .run.progress import listen
 from .run.step_record import StepRecord
 from .store import Store
 
@@ -25,7 +26,7 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
     optimizer states are in `store` from then on, a place on NVMe for files of this run, which go with it; None: in host
     memory; a Store: as that says. The Trainer goes on as it is, with its own groups of parameters, schedule, clipping,
     accumulation, logs and checkpoints. Each of these has a snapshot of the store: a run goes on by them alone, as it does
-    without Penstock. The logs have what log_figures() adds. The model computes where the Trainer does, unless a Store
+    without Penstock. The logs have what log_figures() adds, and a line says where things lie. The model computes where the Trainer does, unless a Store
     says otherwise. `options`: as of penstock.initialize(). Raises UsageError for a Trainer whose model is DeepSpeed's or
     FSDP's, and what initialize() raises."""
     for has, name in ((trainer.is_deepspeed_enabled, "deepspeed"), (trainer.is_fsdp_enabled, "fsdp")):
@@ -33,6 +34,7 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
             raise UsageError(f"offload(trainer): its arguments say {name}=..., which takes the model, too: leave it out")
     if store is not None or not options.keys() & {"core", "config"}:
         store = _on_device_of(trainer, Store.in_memory() if store is None else store)
+    listen()
     optimizer = trainer.optimizer if trainer.optimizer is not None else trainer.create_optimizer()
     model: Any = trainer.model
     engine, trainer.optimizer, _, _ = initialize(model, optimizer, store=store, **options)

@@ -1,9 +1,10 @@
 """penstock.initialize(): a model, an optimizer and a core become an engine."""
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, deepspeed_calls, forwards, processes, update_order
+from . import buffers, deepspeed_calls, forwards, placed, processes, update_order
+from .argument_names import checks_names
 from .config import Config, read_config
-from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
+from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
 from .errors import FitError, ModelError, OptimizerError, UsageError, some
 from .files import description
+from .files.in_store import InStore, has_weights
 from .files.incoming import Incoming
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
@@ -38,6 +41,7 @@ Initialized = tuple[Engine, Any, Loader | None, Any]
 MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
 
 
+@checks_names("penstock.initialize", Store, Settings)
 def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
                model_parameters: Iterable[Any] | None = None, training_data: Any = None, lr_scheduler: Any = None, *,
                store: Store | str | os.PathLike[str] | None = None, core: OpenCore | None = None,
@@ -102,7 +106,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     monitors.check()
     if isinstance(store, Store):
         update_order.check(store, settings)
-    check_model(model, may_be_meta=weights is not None)
+    stored = weights is None and core is None and store is not None and bool(on_meta(model)) \
+        and has_weights(as_store(store))
+    check_model(model, may_be_meta=weights is not None or stored)
     loader = None if training_data is None else Loader(
         training_data, settings, Loading(shuffle, shuffle_seed, num_workers, pin_memory, collate_fn))
     if settings.dtype is not None:
@@ -114,10 +120,10 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                                  "would be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
                                  "requires_grad_() before, or say what is trained later: "
                                  "penstock.initialize(trainable=[...])")
-        engine = open_for_forwards(model, store, core, units, resident, weights, settings, engine_class)
+        engine = open_for_forwards(model, store, core, units, resident, weights, settings, engine_class, stored)
         return engine, None, loader, None
     if store is None and core is None:
-        store = _in_memory(read)
+        store = in_memory(read)
         update_order.check(store, settings)
     mapped = mapped_optimizer(optimizer, model_parameters, model,
                               (read.optimizer if read else None) or torch.optim.AdamW, later)
@@ -125,7 +131,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     _tell(mapped.note())
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    incoming = None if weights is None else Incoming(model, weights)
+    incoming = InStore(model) if stored else None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
     if lr_scheduler is not None:
@@ -133,8 +139,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
-    opened = _opened(_opener(store, core, progress), store, spec,
-                     lambda unit, index: read_first(parameters[unit][index]))
+    with naming_nvme(store):
+        opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
@@ -143,7 +149,11 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
         engine.monitors = monitors
         monitors.open()
+        if loader is not None:
+            engine.use_loader(loader)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
+        if core is None and store is not None:
+            progress.note(placed.line(as_store(store), figures_of(opened)))
         if core is None and store is not None and not (isinstance(store, Store) and not store.keep):
             description.write(engine.description, Path(_first_directory(store)))
     except BaseException:
@@ -151,28 +161,26 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         raise
     chosen = isinstance(store, Store) and store.gradient_type is not None
     engine.binding.gradients.addends.checked = not chosen and settings.accumulation <= BF16_ADDENDS
-    if loader is not None:
-        engine.use_loader(loader)
     return engine, engine.optimizer, loader, scheduler
 
 
 def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
                       units: Sequence[str], resident: Sequence[str], weights: str | os.PathLike[str] | None,
-                      settings: Settings, engine_class: type[Engine] = Engine) -> Engine:
-    """See forwards.py."""
+                      settings: Settings, engine_class: type[Engine] = Engine, stored: bool = False) -> Engine:
+    """See forwards.py. `stored`: the model is on meta, and the store has its weights."""
     found = forwards.find(store, core, weights is not None)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    incoming = None if weights is None else Incoming(model, weights)
+    incoming = InStore(model) if stored else None if weights is None else Incoming(model, weights)
     if incoming is not None:
         incoming.make_buffers_real()
     spec = forwards_spec(cut, model, found)
-    given: ReadWeight = (lambda unit, index: first_value(parameters[unit][index])) if incoming is None \
-        else forwards.Weights(parameters, incoming)
+    given: ReadWeight = forwards.Weights(parameters, incoming) if isinstance(incoming, Incoming) \
+        else lambda unit, index: first_value(parameters[unit][index])
     progress = Progress(settings.steps_per_print)
     opener = found.opener if not isinstance(found.opener, Store) else _opener(found.opener, None, progress)
     opened = opener(spec, given)
-    if found.holds is not None:
+    if found.holds is not None and not stored:
         try:
             forwards.check_same(opened, given, found.holds)
         except BaseException:
@@ -219,11 +227,15 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
         if store is not None:
             raise UsageError("penstock.initialize(store=...): store and core were both given")
         return core
-    own = store if isinstance(store, Store) else Store(store)  # type: ignore[arg-type]
+    own = as_store(store)  # type: ignore[arg-type]
     return own if own.progress is not None else replace(own, progress=progress.work)
 
 
-def _in_memory(read: Config | None) -> Store:
+def as_store(store: Store | str | os.PathLike[str]) -> Store:
+    return store if isinstance(store, Store) else Store(store)
+
+
+def in_memory(read: Config | None) -> Store:
     """Where nobody names a directory. Raises UsageError where the configuration asks for NVMe."""
     if read is None:
         return Store.in_memory()
@@ -235,14 +247,21 @@ def _in_memory(read: Config | None) -> Store:
     return read.store_at(Store.in_memory())  # type: ignore[return-value]
 
 
-def _opened(opener: OpenCore, store: Store | str | os.PathLike[str] | None, spec: ModelSpec, first: ReadWeight) -> Core:
+@contextlib.contextmanager
+def naming_nvme(store: Store | str | os.PathLike[str] | None) -> Iterator[None]:
+    """A FitError of a store in memory says what needs less."""
     try:
-        return opener(spec, first)
+        yield
     except FitError as error:
         if isinstance(store, Store) and store.is_in_memory:
-            raise FitError(f"{error}\nOr name a directory on NVMe, penstock.initialize(store=...), which needs memory for "
-                           "some units at a time.") from error
+            raise FitError(f"{error}\nOr name a directory on NVMe, store=... (of `penstock plan` --store), which needs "
+                           "memory for some units at a time.") from error
         raise
+
+
+def on_meta(model: nn.Module) -> list[str]:
+    """Parameters without values."""
+    return [name for name, each in model.named_parameters() if each.is_meta] if isinstance(model, nn.Module) else []
 
 
 def check_model(model: nn.Module, may_be_meta: bool) -> None:
@@ -257,10 +276,11 @@ def check_model(model: nn.Module, may_be_meta: bool) -> None:
     lazy = [name for name, each in named.items() if isinstance(each, nn.UninitializedParameter)]
     if lazy:
         raise ModelError(f"parameters {some(lazy)} have no shape yet (lazy modules): call the model once before")
-    meta = [name for name, each in named.items() if each.is_meta]
+    meta = on_meta(model)
     if meta and not may_be_meta:
         raise ModelError(f"parameters {some(meta)} are on 'meta' and have no values: name the directory that has them, "
-                         "penstock.initialize(weights=...), or make the model within penstock.zero.Init()")
+                         "penstock.initialize(weights=...), or a store that has trained them (store=...), or make the "
+                         "model within penstock.zero.Init()")
     other = [f"{name} ({each.dtype})" for name, each in named.items() if each.dtype not in FLOATS]
     if other:
         raise ModelError(f"parameters {some(other)} are of types that cannot be kept; there are "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from .argument_names import check_names, names_of
+
 
 @dataclass(frozen=True)
 class Said:
@@ -16,6 +18,7 @@ class Said:
 
     def __new__(cls, *values: Any, **named: Any) -> Any:
         made = super().__new__(cls)
+        check_names(f"penstock.{cls.__name__}", named.keys() - {"said"}, names_of(cls))
         in_order = [each.name for each in fields(cls) if each.init and not each.kw_only]
         made.__dict__["_given"] = frozenset(in_order[:len(values)]) | named.keys()
         return made

@@ -1,6 +1,7 @@
 """What cannot be: one clear exception each, and nothing is lost."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,23 @@ def step(engine):
 def test_a_model_that_cannot_be_managed_is_refused(model, text):
     with pytest.raises(penstock.UsageError, match=text):
         penstock.initialize(model, core=OpenFakeCore())
+
+
+@pytest.mark.parametrize("call, name, text", [
+    (penstock.Store, "host_budget", "did you mean 'host_budget_bytes'?"),
+    (penstock.Store, "host_memory", "did you mean 'host_budget_bytes'?"),
+    (penstock.Store.in_memory, "thread", "did you mean 'threads'?"),
+    (penstock.Settings, "activation", "did you mean 'activations'?"),
+    (penstock.Settings, "zzz", "there are 'accumulation', 'clip'"),
+    (penstock.initialize, "stor", "did you mean 'store'?"),
+    (penstock.initialize, "host_budget_bytes", "one of penstock.Store: store=penstock.Store(host_budget_bytes=...)"),
+    (penstock.initialize, "clip", "one of penstock.Settings"),
+    (penstock.plan, "bach", "did you mean 'batch'?")])
+def test_an_argument_that_is_not_there_names_the_nearest(call, name, text):
+    given = () if call in (penstock.Settings, penstock.Store.in_memory) else ("here",)
+    with pytest.raises(penstock.ArgumentError, match=rf"\({name}=...\): there is no such.*{re.escape(text)}"):
+        call(*given, **{name: 1})
+    assert issubclass(penstock.ArgumentError, TypeError)
 
 
 def test_a_second_engine_of_a_model_is_refused():

@@ -183,6 +183,7 @@ def test_config_show_says_what_each_auto_became(tmp_path, capsys):
     assert main(["config", "show", str(file)]) == 0
     told = capsys.readouterr().out
     assert "gradient_clipping = 1.0   (1, as where it is not said)" in told
+    assert told.splitlines()[-1].endswith("--as deepspeed")
     assert "memory_breakdown   (because" in told and "bfloat16.enabled = true: bf16.enabled true" in told
     file.write_text('{"gradient_cliping": 1}')
     assert main(["config", "show", str(file)]) == 2 and "nearest known one" in capsys.readouterr().out

@@ -1,12 +1,14 @@
 """penstock doctor: what it sees of a machine, also of one on which nothing works, and that it never waits for ever."""
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
 import resource
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from penstock.doctor.finding import Finding, State, in_the_way, ok, worth_knowin
 
 PACKAGE = Path(probes.__file__).resolve().parents[2]
 NAMES = ["disk", "O_DIRECT", "disk speed", "memory", "swap", "memory limit", "cores", "limits", "huge pages", "memlock",
-         "C library", "I/O", "torch", "GPU", "python", "penstock", "libraries", "deepspeed", "program"]
+         "C library", "I/O", "torch", "GPU", "python", "penstock", "numpy", "libraries", "deepspeed", "program"]
 
 
 def told(finding: Finding) -> str:
@@ -281,3 +283,27 @@ def test_a_deepspeed_that_is_installed_in_part_is_mended():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.stdout.strip() == "penstock deepspeed install"
+
+
+def test_numpy_that_is_missing_is_in_the_way(monkeypatch):
+    assert software.numpy().state == "ok"
+
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    assert software.numpy().state == "in the way" and software.numpy().remedy == "pip install numpy"
+
+
+def test_a_drive_is_measured_with_as_many_blocks_at_once_as_is_said(tmp_path, monkeypatch):
+    speed, = [each for each in disk.look(str(tmp_path)) if each.name == "disk speed"]
+    assert f"{disk.DEPTH} blocks of 1 MiB at once" in speed.seen
+    together = threading.Barrier(disk.DEPTH, timeout=10)
+    moved = []
+
+    def move(at):
+        together.wait()
+        moved.append(at)
+        return disk.BLOCK
+    monkeypatch.setattr(disk, "SECONDS", 60.0)
+    assert disk._rate(move, lambda: None, disk.DEPTH * disk.BLOCK)[0] == disk.DEPTH * disk.BLOCK
+    assert sorted(moved) == [turn * disk.BLOCK for turn in range(disk.DEPTH)]

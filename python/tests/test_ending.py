@@ -117,6 +117,18 @@ def test_an_engine_is_closed_at_the_end_of_with_and_once(tmp_path):
 
 
 @native
+@pytest.mark.parametrize("keep, left", [(True, "What it had committed is in .*store: penstock.initialize"),
+                                        (False, "was for one run and is gone")])
+def test_what_is_asked_of_a_closed_engine_is_an_error_that_says_so(tmp_path, keep, left):
+    with open_engine(tmp_path / "store", keep=keep) as engine:
+        step(engine, 0)
+    for ask in (lambda: small.loss(engine, small.ids()), lambda: engine.weight("norm.weight"), engine.state_dict):
+        with pytest.raises(penstock.EndedError, match=f"the engine is closed: by engine.close.*{left}"):
+            ask()
+    engine.close()
+
+
+@native
 def test_what_could_not_be_committed_is_told(tmp_path, caplog, monkeypatch):
     engine = open_engine(tmp_path / "store")
     step(engine, 0)

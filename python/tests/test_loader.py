@@ -169,6 +169,18 @@ def test_a_checkpoint_takes_the_loader_back(tmp_path):
     engine.close()
 
 
+def test_an_opening_without_the_loader_that_there_was_says_whose_the_data_are(tmp_path, caplog):
+    def goes_on(**options):
+        torch.manual_seed(0)
+        caplog.clear()
+        with penstock.initialize(small.Stack(), core=test_core(folder=tmp_path), **options)[0] as engine:
+            train(engine)
+        return [each.levelname for each in caplog.records if "which batches come next is the script's" in each.getMessage()]
+    caplog.set_level("INFO", "penstock")
+    assert goes_on(training_data=Rows()) == goes_on(training_data=Rows()) == []
+    assert goes_on() == ["WARNING"] and goes_on() == ["INFO"]
+
+
 def test_other_data_begin_the_next_epoch_and_that_is_told(tmp_path, caplog):
     engine, loader = open_loader(tmp_path)
     next(iter(loader))

@@ -16,6 +16,8 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import NATIVE
+from penstock.doctor.finding import size
+from penstock.native import new_places
 from penstock.native.one_run import PREFIX
 
 HERE = Path(__file__).resolve().parent
@@ -58,6 +60,29 @@ def test_it_trains_to_the_bits_of_one_that_is_kept_and_its_files_have_no_names(t
     once.close()
     assert os.listdir(tmp_path / "once") == []
     assert open_engine(tmp_path / "once", **options).global_steps == 0
+
+
+def test_a_place_that_nobody_may_have_meant_is_told_of(tmp_path, caplog):
+    caplog.set_level("INFO", "penstock")
+
+    def told(place):
+        caplog.clear()
+        open_engine(place).close()
+        return [each.getMessage() for each in caplog.records if "was not there and is made" in each.getMessage()]
+    line, = told(tmp_path / "typo" / "offload")
+    assert line.startswith(f"{tmp_path / 'typo' / 'offload'} was not there") and "GB free" in line
+    assert told(tmp_path / "typo" / "offload") == told(tmp_path / "typo" / "other") == []
+    assert new_places.notes_of(["/no-such-drive"]) != [] and new_places.notes_of(["no-such-folder"]) == []
+
+
+def test_an_opening_says_where_things_lie(tmp_path, caplog):
+    caplog.set_level("INFO", "penstock")
+    engine = open_engine(tmp_path, weights="cpu", gradients="nvme", update_order="deferred")
+    line, = [each.getMessage() for each in caplog.records if each.getMessage().startswith("weights ")]
+    for part in ("weights in host memory, gradients on NVMe, optimizer states on NVMe", "resident weights ", "NVMe ",
+                 f"in {tmp_path}", "update order deferred"):
+        assert part in line
+    assert size(engine.core.figures().nvme_bytes) in line
 
 
 def test_several_share_a_place_and_several_drives_are_several_places(tmp_path):

@@ -87,6 +87,21 @@ def test_a_model_on_meta_has_the_same_plan_and_stays_there(tmp_path):
     assert all(each.is_meta and each.dtype == torch.float32 for each in model.parameters())
 
 
+def test_without_a_directory_it_is_of_host_memory_as_initialize_has_it(capsys):
+    told = penstock.plan(small.Stack())
+    engine, *_ = penstock.initialize(small.Stack())
+    assert told.memory_table == engine.core.memory_table() and told.uses["resident states"] > 0
+    assert (told.store_bytes, told.resident_write_bytes, told.directories) == (0, 0, ())
+    assert "NVMe         nothing: all is in host memory" in str(told)
+    assert penstock.plan(small.Stack(), **QUICK).forecast.step.seconds > 0
+    nvme = {"zero_optimization": {"offload_optimizer": {"device": "nvme"}}}
+    for asks in (penstock.plan, penstock.initialize):
+        with pytest.raises(penstock.UsageError, match="nobody says where"):
+            asks(small.Stack(), config=nvme)
+    assert main(["plan", "small_models:Stack", "--host-budget", "4096"]) == 3
+    assert "Or name a directory on NVMe" in capsys.readouterr().err
+
+
 def test_what_does_not_fit_is_refused_with_the_table_and_nothing_is_made(tmp_path):
     store = penstock.Store(tmp_path / "store", host_budget_bytes=8192)
     with pytest.raises(penstock.FitError, match="gradients(.|\n)*host_budget_bytes"):
@@ -235,8 +250,6 @@ def test_of_gradients_on_nvme_each_micro_batch_reads_what_the_one_before_wrote(t
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path):
-    with pytest.raises(penstock.UsageError, match="name the directory"):
-        penstock.plan(small.Stack(), **QUICK)
     with pytest.raises(penstock.PenstockError, match="/proc/self"):
         penstock.plan(small.Stack(), store="/proc/self/penstock", **QUICK)
     with pytest.raises(penstock.UsageError, match="seconds=-1"):

@@ -382,6 +382,7 @@ def test_an_opening_that_goes_on_says_so_in_one_line(tmp_path, told):
     (level, line), = told()
     assert level == "INFO" and "goes on from step 2 of the store, made " in line and "ago" in line
     assert "random states of torch, Python, numpy restored" in line and "instead" not in line
+    assert "which batches come next is the script's to say" in line
 
 
 def test_what_this_script_says_otherwise_is_told_as_a_warning(tmp_path, told):

@@ -157,7 +157,7 @@ def test_memory_that_was_handed_out_outlives_the_session(tmp_path):
     other = open_engine(tmp_path / "store")
     step(other)
     assert torch.equal(gradient, before)
-    with pytest.raises(penstock.StorageError, match="ended"):
+    with pytest.raises(penstock.StorageError, match="is closed"):
         engine(small.ids())
 
 

@@ -3,6 +3,7 @@ and a checkpoint's weights go into an engine alone."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,50 @@ def stack(place, dtype=torch.float32, optimizer=adamw, **options):
     made = optimizer(model.parameters()) if options.pop("all", True) else optimizer(
         [each for each in model.parameters() if each.requires_grad])
     return penstock.initialize(model, made, store=penstock.Store(place, tile_elements=4096, **options))[0]
+
+
+class Averaged(nn.Module):
+    """With buffers that belong to its state."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+        self.norm = nn.BatchNorm1d(16)
+
+    def forward(self, x):
+        for each in self.blocks:
+            x = torch.tanh(each(x))
+        return self.norm(x)
+
+
+@pytest.mark.parametrize("kept", ["the store", "a snapshot"])
+def test_a_model_on_meta_is_served_by_a_store_that_has_its_weights(tmp_path, kept):
+    def go_on(device, store, to_step):
+        torch.manual_seed(0)
+        with device:
+            model = Averaged()
+        engine = penstock.initialize(model, adamw(model.parameters()), store=store)[0]
+        while engine.global_steps < to_step:
+            torch.manual_seed(engine.global_steps)
+            engine.backward(engine(torch.randn(4, 16)).square().sum() * 3)
+            engine.step()
+        return engine
+    cpu, meta, x = torch.device("cpu"), torch.device("meta"), torch.ones(2, 16)
+    with go_on(cpu, tmp_path / "store", 2) as engine:
+        engine.save_checkpoint(tmp_path, "two")
+    shutil.copytree(tmp_path / "store", tmp_path / "other")
+    snapshot = penstock.Store(tmp_path / "new", resume_from=tmp_path / "two" / "store")
+    with go_on(cpu, tmp_path / "store", 4) as engine:
+        expected = {name: each.clone() for name, each in engine.state_dict().items()}
+        output = engine.module.eval()(x).detach()
+    with go_on(meta, tmp_path / "other" if kept == "the store" else snapshot, 4) as engine:
+        assert all(same_bits(each, expected[name]) for name, each in engine.state_dict().items())
+    with meta:
+        frozen = Averaged().requires_grad_(False).eval()
+    with penstock.initialize(frozen, store=tmp_path / "store")[0] as engine, torch.no_grad():
+        assert same_bits(engine(x), output)
+    with pytest.raises(penstock.ModelError, match="or a store that has trained them"):
+        go_on(meta, tmp_path / "nothing", 1)
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "Mixtral", "T5", "BERT"])

@@ -8,6 +8,7 @@ from conftest import Model
 from test_initialize import batch, equal, train
 
 import penstock
+from penstock.deepspeed.echoed import ECHOED
 
 
 @pytest.fixture
@@ -244,3 +245,13 @@ def test_without_monitors_there_is_one_that_is_not_enabled(open_engine):
     engine = open_engine(tensorboard={"enabled": False}, wandb={"enabled": False, "project": "p"})
     assert not engine.monitor.enabled
     engine.monitor.write_events([("a", 1.0, 1)])
+
+
+def test_what_is_only_asked_is_what_the_configuration_says(model):
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {
+        "stage": 2, "reduce_bucket_size": 12345, "allgather_bucket_size": "auto", "contiguous_gradients": False}}
+    engine, *_ = deepspeed.initialize(model=model, config=config)  # without an optimizer, as of a reference model
+    assert engine.zero_reduce_bucket_size() == 12345 and engine.zero_contiguous_gradients() is False
+    assert engine.zero_allgather_bucket_size() == 500_000_000 and engine.flops_profiler_module_depth() == -1
+    assert all(getattr(engine, call)() == unsaid for call, (key, unsaid) in ECHOED.items()
+               if key.split(".")[-1] not in config["zero_optimization"])

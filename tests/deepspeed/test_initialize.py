@@ -10,6 +10,7 @@ import torch
 from conftest import Model
 
 import penstock
+from penstock.__main__ import main
 
 
 def plain(data, steps, micro=2, rows=4, rate=1e-2):
@@ -295,3 +296,25 @@ def test_an_engine_without_an_optimizer_answers_and_has_its_loader(data, configu
     assert (engine.get_lr(), engine.gradient_clipping(), engine.get_global_grad_norm(), engine.loss_scale) == ([], 0.0, None, 1.0)
     assert engine.module.scale.ds_status is deepspeed.zero.ZeroParamStatus.AVAILABLE and engine.skipped_steps == 0
     assert not engine.was_step_applied() and engine.is_gradient_accumulation_boundary()
+
+
+def shown(tmp_path, capsys, config, *more):
+    (tmp_path / "ds.json").write_text(json.dumps(config))
+    code = main(["config", "show", str(tmp_path / "ds.json"), "--as", "deepspeed", *more])
+    return code, capsys.readouterr().out
+
+
+def test_what_is_shown_of_a_configuration_is_what_the_engine_has(tmp_path, capsys, model):
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1, "zero_optimization": {
+        "stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": str(tmp_path / "nvme")}}}
+    code, told = shown(tmp_path, capsys, config)
+    assert code == 0 and not (tmp_path / "nvme").exists()
+    assert "masters and moments (offload_optimizer): on NVMe" in told and f"directory: {tmp_path / 'nvme'}" in told
+    assert "at most 100,000 elements stay in memory" in told and "gradient_clipping = 0.0" in told
+    engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(model.parameters()), config=config)
+    assert engine.settings.clip == 0.0 and engine.core.figures().nvme_bytes > 0
+    auto = {**config, "gradient_clipping": "auto"}
+    code, told = shown(tmp_path, capsys, auto, "--known", '{"gradient_clipping": 2.5}')
+    assert code == 0 and "gradient_clipping = 2.5" in told
+    assert shown(tmp_path, capsys, {**config, "gradient_cliping": 1})[0] == 2
+    assert shown(tmp_path, capsys, auto)[0] == 2

@@ -72,8 +72,9 @@ std::optional<std::int64_t> number_in(const std::string& text) {
 }
 
 std::optional<std::int64_t> step_of(const store::ClientState& client) {
-    const auto found = client.find("step");
-    return found == client.end() ? std::nullopt : number_in(found->second);
+    for (const char* key : {"step", "updates"})
+        if (const auto found = client.find(key); found != client.end()) return number_in(found->second);
+    return std::nullopt;
 }
 
 ordered_json json_of_step(const store::ClientState& client) {

@@ -19,7 +19,8 @@ std::string value_text(const std::string& value);  // printable and at most 60 c
 // A string where it is UTF-8, else {"bytes": 123, "hex": "…"}.
 nlohmann::ordered_json json_of_value(const std::string& value);
 std::optional<std::int64_t> number_in(const std::string& text);         // nothing but digits and a sign
-std::optional<std::int64_t> step_of(const store::ClientState& client);  // when it has one
+// Of the program's stores, and of the Python package's, which counts "updates"; none where a client says neither.
+std::optional<std::int64_t> step_of(const store::ClientState& client);
 nlohmann::ordered_json json_of_step(const store::ClientState& client);  // a number or null
 std::string dump(const nlohmann::ordered_json& object);                 // one line, with its end
 

@@ -101,7 +101,7 @@ bool CSession::is_of_another_process() const noexcept {
 void CSession::end() {
     take_turn();
     session_->end();
-    note_failure("it was ended");
+    if (failure_.empty()) failure_ = "was ended";
     calling_.store(false);
     write_trace();
 }
@@ -111,13 +111,14 @@ CSession::Calling::Calling(const CSession& session) : session_(session) {
     if (session.session_->stage() != CoreSession::Stage::failed && !session.shelf_.failed()) return;
     session.calling_.store(false);
     throw Refusal(PENSTOCK_POISONED,
-                  fmt::format("the session has ended with an error: {}; what was committed is in the store: close this "
-                              "session and open it again",
+                  fmt::format("the session {}; what was committed is in the store: close this session and open it "
+                              "again",
                               session.failure_));
 }
 
 void CSession::note_failure(const std::string& why) const {
-    if ((session_->stage() == CoreSession::Stage::failed || shelf_.failed()) && failure_.empty()) failure_ = why;
+    if ((session_->stage() == CoreSession::Stage::failed || shelf_.failed()) && failure_.empty())
+        failure_ = fmt::format("has ended with an error: {}", why);
 }
 
 // ---------------------------------------------------------------- what it is

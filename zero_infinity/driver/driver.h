@@ -36,7 +36,8 @@ struct DriverOptions {
     std::vector<std::optional<store::SpillBlock>> gradients = {};
     std::uint64_t gradient_tile_bytes = 0;
     std::chrono::seconds deadline = aio::default_deadline;  // for a device copy; the Io has its own
-    bool snapshots = false;                       // begin_snapshot() may be called: takes snapshot_bytes() of the pool
+    // begin_snapshot() may be called: takes snapshot_bytes() of the pool, unless residents alone have the tiles (fill).
+    bool snapshots = false;
     aio::Caching caching = aio::Caching::direct;  // of snapshots
     std::string job = "penstock";                 // owner of snapshots
 };

@@ -11,13 +11,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverMemory& memory, const DriverOptions& options) {
+    const bool copies_tiles = options.snapshots && !deps.fill;
     return {.io = deps.io,
             .store = deps.store,
             .residents = deps.fill ? &memory.residents() : nullptr,
             .caching = options.caching,
             .job = options.job,
-            .memory = options.snapshots ? deps.pool->acquire(deps.pool->use(snapshot_use), snapshot_bytes(*deps.layout))
-                                        : pool::Lease()};
+            .memory = copies_tiles ? deps.pool->acquire(deps.pool->use(snapshot_use), snapshot_bytes(*deps.layout))
+                                   : pool::Lease()};
 }
 
 // Of the units, those that pass through the window.

@@ -19,7 +19,8 @@ SnapshotCopier::~SnapshotCopier() {
 }
 
 void SnapshotCopier::begin(const std::string& path, const store::ClientState* client) {
-    PENSTOCK_CHECK(idle() && deps_.memory, "a copy to {} while another is under way, or without memory", path);
+    PENSTOCK_CHECK(idle() && (deps_.memory || deps_.residents != nullptr),
+                   "a copy to {} while another is under way, or without memory", path);
     path_ = path;
     try {
         std::filesystem::create_directories(std::filesystem::path(path).parent_path());

@@ -32,7 +32,7 @@ struct SnapshotCopierDeps {
     const Residents* residents = nullptr;  // which alone have the tiles; null: the store has them
     aio::Caching caching = aio::Caching::direct;
     std::string job;     // owner of the snapshots' directories
-    pool::Lease memory;  // of snapshot_bytes() in memory_plan.h; empty: begin() is never called
+    pool::Lease memory;  // of snapshot_bytes() in memory_plan.h; empty: of residents, or begin() is never called
 };
 
 // On the driver's thread.
@@ -44,7 +44,7 @@ class SnapshotCopier {
     // Begins to copy the newest committed generation into the new directory `path`; makes those above it. Polls the Io
     // for some milliseconds. What cannot be begun has ended with a problem. `client`: of a scratch store, which has
     // none itself; else null. Of what residents alone have the copy is whole, or has a problem, when this returns:
-    // until then nobody may change them. REQUIRES: idle(), memory, no update and no commit under way.
+    // until then nobody may change them. REQUIRES: idle(), memory or residents, no update and no commit under way.
     void begin(const std::string& path, const store::ClientState* client);
     void stop() noexcept;  // the copy ends soon, with a problem
     bool idle() const noexcept { return !copy_ || copy_->finished(); }

@@ -4,6 +4,7 @@
 #include "swap/directory/recovery.h"
 #include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
+#include "zero_infinity/session/session_plan.h"
 #include "zero_infinity/weights/fill_store.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ class Opening {
         : deps_(deps),
           options_(options),
           events_(events),
-          in_memory_(!durable() && deps.layout->all_resident() && !deps.open->committed()) {}
+          in_memory_(is_in_memory(*deps.layout, options) && !deps.open->committed()) {}
 
     // Of a store that has a generation a copy is of that one, and not of the newest step.
     void check_snapshots() const {

@@ -149,7 +149,8 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
                                        : 0,
             .gradients_may_leave = options.gradient_memory == GradientMemory::all_units,
             .activation_bytes = options.activation_bytes,
-            .snapshots = options.snapshots,
+            // Copies are written from where residents lie.
+            .snapshots = options.snapshots && !is_in_memory(layout, options),
             .host_budget_bytes = options.host_budget_bytes,
             .device_has_memory = options.device.kind != DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,
@@ -234,6 +235,10 @@ CoreOptions with_gradients(CoreOptions options, const ModelSpec& model, Partitio
 }
 
 }  // namespace
+
+bool is_in_memory(const ModelLayout& layout, const CoreOptions& options) noexcept {
+    return options.durability == Durability::scratch && layout.all_resident();
+}
 
 SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Partition partition)
     : model(checked(std::move(given_model))),

@@ -17,6 +17,9 @@ namespace penstock::zero {
 // A visit of these units as the session makes it: with the owners of what they borrow, each unit once.
 Visit with_owners(const Visit& visit, const std::vector<UnitSpec>& units);
 
+// All of the model is in host memory and nothing is committed: a new store of it has no tiles.
+bool is_in_memory(const ModelLayout& layout, const CoreOptions& options) noexcept;
+
 // Stays where it is made: its parts refer to each other.
 struct SessionPlan {
     // Throws Error: usage (options, a group that no parameter is in, a unit that borrows what does not come before it),

@@ -22,7 +22,7 @@ def add(verbs: Any) -> None:
                                     "train`: the program's own plan")
     verb.add_argument("--config", type=Path, help="DeepSpeed's JSON, as penstock.initialize() takes it")
     config_show.add_known(verb)
-    verb.add_argument("--store", action="append", help="a directory; once per drive")
+    verb.add_argument("--store", action="append", help="a directory; once per drive; without one all is in host memory")
     verb.add_argument("--host-budget", type=int, metavar="BYTES", help="limit of the pinned memory")
     verb.add_argument("--dtype", choices=DTYPES, help="what the model is made before it is managed")
     verb.add_argument("--batch", metavar="ROWSxTOKENS", help="how long a step takes, by measuring one on this machine: of "

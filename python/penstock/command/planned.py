@@ -14,7 +14,8 @@ from torch import nn
 from ..config import read_config
 from ..errors import UsageError
 from ..files.meta_model import of_directory
-from ..run.plan import NOWHERE, plan
+from ..opening import in_memory
+from ..run.plan import plan
 from ..settings import Settings
 from ..store import Store
 
@@ -24,7 +25,7 @@ def run(chosen: argparse.Namespace) -> int:
     read = None if chosen.config is None else read_config(chosen.config, chosen.known)
     place: Any = read.store_at(chosen.store) if read else chosen.store
     if chosen.host_budget is not None:
-        place = place if isinstance(place, Store) else Store(place or NOWHERE)
+        place = in_memory(read) if place is None else place if isinstance(place, Store) else Store(place)
         place = replace(place, host_budget_bytes=chosen.host_budget)
     settings = read.settings if read else Settings()
     if chosen.dtype is not None:

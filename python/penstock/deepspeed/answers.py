@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .echoed import Echoes
 
-class Answers:
+
+class Answers(Echoes):
     """A base of engines. `config` is the dictionary that was given."""
 
     config: dict[str, Any]

@@ -87,4 +87,4 @@ def _print(of: str, gpus: int, nodes: int, rows: list[Needs]) -> None:
     print("    machine |       GPU | with")
     for node, gpu, options in rows:
         print(f"{node / GIB:8.2f} GB |{gpu / GIB:7.2f} GB | {options}")
-    print("What Penstock takes, and with NVMe: penstock.plan(model, config=...)")
+    print("What Penstock takes, and with NVMe: penstock.plan(model, config=..., store=...)")

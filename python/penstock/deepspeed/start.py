@@ -13,6 +13,7 @@ from ..config import read_config
 from ..errors import UsageError
 from ..opening import initialize as initialize_penstock
 from ..parameter import engine_of
+from ..run.progress import listen
 from ..version import version
 from . import comm
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
@@ -43,7 +44,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     deepspeed_calls.check_arguments(mpu, mesh_param, None)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     given = configuration(deepspeed_calls.config_of(config, config_params, args))
-    keys = _own_keys(with_defaults(given))
+    keys = own_keys(with_defaults(given))
     if callable(optimizer) and not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(model_parameters if model_parameters is not None else list(model.parameters()))
     own = [name for name, each in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if each is not None]
@@ -54,6 +55,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
         return idle, None, idle.training_dataloader, None
     take_back(model)
     place = placement_of(given, read)
+    listen()
     engine, made, loader, scheduler = initialize_penstock(
         model, _without_empty_groups(optimizer), None if optimizer is not None else model_parameters, training_data,
         lr_scheduler, config=keys, store=place.store, collate_fn=collate_fn,
@@ -101,7 +103,7 @@ class DeepSpeedConfig:
         self.zero_optimization_stage = int((self._param_dict.get("zero_optimization") or {}).get("stage") or 0)
 
 
-def _own_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+def own_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is answered here: directories and tiers stand in the Store, parameters that stay by their names."""
     zero = {key: _without(each, IN_STORE) if isinstance(each, Mapping) else each
             for key, each in _without(config.get("zero_optimization") or {}, ANSWERED).items()}

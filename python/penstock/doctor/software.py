@@ -8,15 +8,23 @@ import sys
 
 from ..command import program
 from ..version import PACKAGE, version
-from .finding import Finding, ok, worth_knowing
+from .finding import Finding, in_the_way, ok, worth_knowing
 
-OTHERS = ("transformers", "accelerate", "trl", "peft", "safetensors", "numpy")
+OTHERS = ("transformers", "accelerate", "trl", "peft", "safetensors")
 
 
 def look() -> list[Finding]:
     """Versions, which DeepSpeed, which program."""
     return [ok("python", f"{platform.python_version()}, {sys.executable}"), ok("penstock", f"{version()}, {PACKAGE}"),
-            others(), deepspeed(), the_program()]
+            numpy(), others(), deepspeed(), the_program()]
+
+
+def numpy() -> Finding:
+    """Random states are kept with each step: torch's, Python's and numpy's."""
+    try:
+        return ok("numpy", importlib.metadata.version("numpy"))
+    except importlib.metadata.PackageNotFoundError:
+        return in_the_way("numpy", "not installed", "pip install numpy", 2)
 
 
 def others() -> Finding:

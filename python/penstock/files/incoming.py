@@ -40,7 +40,7 @@ class Incoming:
                 "directory of this model and make the model from its config.json, or load it by from_pretrained(), "
                 "which draws what is missing and leaves out what is too many")
         self._names = {id(self._state[names[0]]): names for names in names_by_tensor(self._state)}
-        _refuse_other_meta_tensors(model)
+        refuse_other_meta_tensors(model)
         self._rebuilt = rebuilt_buffers(model)
         self._buffers = [(each, self.value(each)) for each in self._tensors() if not isinstance(each, nn.Parameter)
                          and any(name in self._step for name in self._names[id(each)])]
@@ -60,7 +60,7 @@ class Incoming:
         """They have memory, and their values."""
         for buffer, value in (*self._buffers, *self._rebuilt):
             if buffer.is_meta:
-                _exchange(buffer, value)
+                exchange(buffer, value)
             else:
                 buffer.copy_(value)
 
@@ -68,7 +68,7 @@ class Incoming:
         """What was on meta has memory, a single NaN each. Whoever holds a parameter holds it still."""
         for each in list(self._tensors()):
             if isinstance(each, nn.Parameter) and each.is_meta:
-                _make_nan(each)
+                make_nan(each)
         if self._used is not None:
             self._model._weight_conversions = self._used  # type: ignore[assignment]
 
@@ -130,7 +130,7 @@ class Incoming:
         return any(re.search(pattern, name) for pattern in patterns)
 
 
-def _refuse_other_meta_tensors(model: nn.Module) -> None:
+def refuse_other_meta_tensors(model: nn.Module) -> None:
     found = [f"{prefix}.{key}" if prefix else key for prefix, module in model.named_modules()
              for key, each in vars(module).items() if isinstance(each, torch.Tensor) and each.is_meta]
     if found:
@@ -139,12 +139,12 @@ def _refuse_other_meta_tensors(model: nn.Module) -> None:
                          "them as they are")
 
 
-def _make_nan(parameter: nn.Parameter) -> None:
+def make_nan(parameter: nn.Parameter) -> None:
     nan = torch.full((), float("nan"), dtype=parameter.dtype).expand(parameter.shape)
-    _exchange(parameter, nn.Parameter(nan, requires_grad=parameter.requires_grad))
+    exchange(parameter, nn.Parameter(nan, requires_grad=parameter.requires_grad))
 
 
-def _exchange(there: torch.Tensor, new: torch.Tensor) -> None:
+def exchange(there: torch.Tensor, new: torch.Tensor) -> None:
     """The object stays, with its attributes; what it is becomes that of the other."""
     attributes = dict(there.__dict__)
     torch.utils.swap_tensors(there, new)

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Hashable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import one_run, structs as c
+from . import new_places, one_run, structs as c
 from .. import update_order
 from ..core import CoreFigures, ModelSpec, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
 from ..errors import EndedError, PenstockError, UsageError
@@ -229,7 +229,9 @@ class NativeCore(Described):
         return lines
 
     def close(self) -> None:
+        """What is asked of it from then on is an EndedError that says so."""
         self._end()
+        self._call = {name: _closed(call, self._store) for name, call in self._call.items()}
 
     def __reduce__(self) -> Any:
         raise UsageError("a store that is open cannot be copied or pickled")
@@ -262,6 +264,7 @@ class NativeCore(Described):
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
+        made_places = new_places.notes_of(store.paths())
         with one_run.opening(store) as placed:
             self._handle = self._opened(placed, first)
         self._told = 0
@@ -272,7 +275,7 @@ class NativeCore(Described):
         self._laid: dict[int, int] = {}  # bytes, by turn
         self._address = ctypes.c_void_p()
         vain = update_order.in_vain(store.update_order, self._model.extra is not None)
-        self._first_notes = [vain] if vain else []
+        self._first_notes = [*made_places, *([vain] if vain else [])]
         self._extra = None
         self.begun = None
         self._visited = ()
@@ -319,6 +322,20 @@ class NativeCore(Described):
         place = made(c.Place)
         self._call["place"](self._pointer, part, own, ctypes.byref(place))
         return place
+
+
+def _closed(call: Callable[..., None], store: Store) -> Callable[..., None]:
+    left = "Its store was for one run and is gone: take what is to be kept before, by a checkpoint or a copy"
+    if store.keep:
+        left = f"What it had committed is in {store.paths()[0]}: penstock.initialize() of a new model there goes on"
+
+    def refuses(*given: Any) -> None:
+        try:
+            call(*given)
+        except EndedError:
+            raise EndedError("the engine is closed: by engine.close(), engine.release() or the end of its `with`. "
+                             f"{left}") from None
+    return refuses
 
 
 def _first_weights(first: ReadWeight | None, parts: list[Part], extra: torch.Tensor | None,

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from .. import buffers, forwards, update_order
+from ..argument_names import checks_names
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
-from ..opening import (MakeOptimizer, check_model, forwards_spec, mapped_optimizer, model_spec, named_later,
-                          read_configuration)
+from ..opening import (MakeOptimizer, check_model, forwards_spec, in_memory, mapped_optimizer, model_spec, named_later,
+                       naming_nvme, read_configuration)
 from ..native.described import Compute, Described
 from ..native.structs import uses_of
 from ..optimizer_kind import check_cover
@@ -24,7 +25,7 @@ from ..units import units_of
 from .forecast import Forecast, forecast_of, line, text_of_others
 from .measured_compute import Loss, measure_compute, tokens_of
 
-NOWHERE = "."  # no directory is named, and none is looked at
+NOWHERE = "."  # no directory is named for forwards alone, and none is looked at
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,9 @@ class Plan:
             line("host", f"{amount(self.pool_bytes)} of pinned memory:"), self.memory_table.rstrip("\n"), "\n", device,
             line("graphs", f"{amount(self.graph_bytes)} are kept from forward to backward, beside the pool")
             if self.graph_bytes else "",
-            line("NVMe", f"{amount(self.store_bytes)}{places}"),
-            line("prefetch", f"{self.prefetch_depth} visits ahead"),
+            line("NVMe", f"{amount(self.store_bytes)}{places}" if self.store_bytes
+                 else "nothing: all is in host memory, and no step is committed"),
+            line("prefetch", f"{self.prefetch_depth} visits ahead") if self.store_bytes else "",
             line("a step", f"reads {amount(self.read_bytes)} and writes {amount(self.write_bytes)}{later}{per}")
             if self.trainable_parameters else line("a forward", f"reads {amount(self.read_bytes)}")))
 
@@ -91,6 +93,7 @@ class Plan:
         return json.dumps(self.to_dict())
 
 
+@checks_names("penstock.plan", Store, Settings)
 def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
          store: Store | str | os.PathLike[str] | None = None, *,
          optimizer: torch.optim.Optimizer | MakeOptimizer | None = None,
@@ -105,9 +108,9 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
 
     With a `batch`, also how long a step takes: a copy of the model without values is run with it, on this machine,
     units that are alike once or twice. Devices are measured in the store's directories, or where these are not there
-    yet beside them, by a file of 256 MiB to 1 GiB without a name. Without a batch devices are measured where the
-    directory is there, which says what the bytes of a step take. Raises ModelError where the model cannot be copied,
-    or run with the batch. Of a model with nothing to train: what a store of its weights takes, and what a forward
+    yet beside them, or of a store in memory where temporary files are, by a file of 256 MiB to 1 GiB without a name.
+    Without a batch devices are measured where the directory is there, which says what the bytes of a step take. Raises
+    ModelError where the model cannot be copied, or run with the batch. Of a model with nothing to train: what a store of its weights takes, and what a forward
     reads; times are not forecast.
 
     Arguments that are not named below are those of initialize().
@@ -122,17 +125,20 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     read, settings = read_configuration(config, known, settings, optimizer, None)
     place = read.store_at(store) if read else store
     check_model(model, may_be_meta=True)
-    own = place if isinstance(place, Store) else Store(NOWHERE if place is None else place)
     later, cut = named_later(model, trainable), units_of(model, units, resident)
     if forwards.nothing_to_train(model, later):
+        own = place if isinstance(place, Store) else Store(NOWHERE if place is None else place)
         return _plan_of_forwards(_as_type(forwards_spec(cut, model), settings.dtype), own)
+    place = in_memory(read) if place is None else place
+    own = place if isinstance(place, Store) else Store(place)
     mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
                               or torch.optim.AdamW, later)
     check_cover(model, mapped, later)
     spec = _as_type(model_spec(cut, mapped, _extra_of(model, settings.dtype), settings.accumulation, later),
                     settings.dtype)
     described = Described(spec, own)
-    told = described.plan()
+    with naming_nvme(own):
+        told = described.plan()
     further = settings.accumulation - 1
     compute: Compute | None = None
     keeping: Compute | None = None
@@ -158,7 +164,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
         told.parameters - beside, told.trainable_parameters, told.pool_bytes, told.device_bytes, told.store_bytes,
         _places(own), uses_of(told), told.memory_table.decode(),
         told.prefetch_depth, told.read_bytes + further * told.further_read_bytes,
-        told.write_bytes + further * told.further_write_bytes, told.resident_write_bytes, own.commit_steps,
+        told.write_bytes + further * told.further_write_bytes, told.resident_write_bytes if own.keep else 0, own.commit_steps,
         told.planned_bytes + further * (told.further_read_bytes + told.further_write_bytes), forecast, why or "", compute.tokens if compute else None,
         compute.graph_bytes if compute else 0)
 
@@ -171,7 +177,7 @@ def _plan_of_forwards(spec: ModelSpec, store: Store) -> Plan:
 
 
 def _places(store: Store) -> tuple[str, ...]:
-    return () if store.directories == NOWHERE else tuple(store.paths())
+    return () if store.directories == NOWHERE or store.is_in_memory else tuple(store.paths())
 
 
 def _unmeasured(store: Store, batch: Any, seconds: float) -> str | None:
@@ -182,10 +188,7 @@ def _unmeasured(store: Store, batch: Any, seconds: float) -> str | None:
         return "times of a device with memory of its own are not forecast"
     if seconds == 0:
         return "nothing was measured"
-    if batch is not None and store.directories == NOWHERE:
-        raise UsageError("penstock.plan(batch=...): how long a step takes depends on the drive; name the directory that "
-                         "the model is going to be kept in: store=...")
-    if batch is None and (store.directories == NOWHERE or not all(map(os.path.isdir, store.paths()))):
+    if batch is None and (store.is_in_memory or not all(map(os.path.isdir, store.paths()))):
         return Plan.unmeasured
     return None
 

@@ -57,7 +57,7 @@ class Progress:
         self._start()
         self._work: tuple[str, float, float] | None = None  # and when it began and was told of
         if every is not None and self._terminal is None:
-            _listen()
+            listen()
 
     def step(self, record: StepRecord, core: Core) -> None:
         """A step has ended; notes that the core has are told, too."""
@@ -109,7 +109,7 @@ class Progress:
         if self._every is not None:
             self._tell(line_of(record, self._steps, self._taken), due)
         if due and record.parts:
-            _listen()
+            listen()
             self._note(line_of_parts(record, self._steps, self._parts))
         if due:
             self._start()
@@ -191,8 +191,8 @@ class _Unheard(logging.StreamHandler):  # type: ignore[type-arg]
             super().emit(record)
 
 
-def _listen() -> None:
-    """Steps are to be told: a program without logging hears them, too."""
+def listen() -> None:
+    """From now on a program without logging hears what is told, too."""
     if not LOGGER.handlers:
         handler = _Unheard()
         handler.setFormatter(logging.Formatter("%(asctime)s penstock: %(message)s"))

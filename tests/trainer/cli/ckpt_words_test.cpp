@@ -50,6 +50,7 @@ TEST(CkptWords, JsonTakesAnyBytes) {
     EXPECT_EQ(nlohmann::json::parse(dump({{"\xff", 1}})).size(), 1U);
     EXPECT_EQ(json_of_step({{"step", "12"}}), 12);
     EXPECT_TRUE(json_of_step({{"step", "12a"}}).is_null());
+    EXPECT_EQ(json_of_step({{"micro_steps", "24"}, {"updates", "12"}}), 12);  // of the Python package
     EXPECT_TRUE(json_of_step({}).is_null());
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock::zero {
@@ -28,6 +29,28 @@ TEST(PlannedTraffic, OfAModelWithNothingToTrainIsNothing) {
                 EXPECT_EQ(traffic.total(), 0);
             }
         }
+    }
+}
+
+// Copies of what host memory alone has are written from there.
+TEST(PlannedMemory, ForSnapshotsIsTakenWhereTheStoreHasTiles) {
+    const ModelSpec model{.units = {{"u", {{.name = "weight", .shape = {40960}}}}}, .optimizers = make_adamw({})};
+    CoreOptions options;
+    options.swap_directories = {"nowhere"};
+    options.tile_numel = 4096;
+    options.host_budget_bytes = planned_host_budget;
+    options.snapshots = true;
+    const auto keeps = [&] {
+        const SessionPlan plan(model, options, Partition{});
+        return std::ranges::any_of(plan.memory.budget.uses(),
+                                   [](const pool::Use& use) { return use.name == snapshot_use && use.bytes > 0; });
+    };
+    for (const Tier states : {Tier::host, Tier::nvme}) {
+        options.residency = {.weights = Tier::host, .states = states};
+        options.durability = {};
+        EXPECT_TRUE(keeps());
+        options.durability = Durability::scratch;
+        EXPECT_EQ(keeps(), states == Tier::nvme);
     }
 }
 
