@@ -62,7 +62,7 @@ void SharedSlots::add(std::span<const TileRecord> tiles) {
 
 void SharedSlots::take_back() noexcept {
     count(std::move(before_));
-    cut(shared_bytes_ == 0 ? 0 : std::min(room_bytes_, shared_bytes_));
+    if (shared_bytes_ == 0) cut(0);  // else the next write to a shared slot does it
 }
 
 void SharedSlots::write_begins(std::uint32_t tile_index, std::uint32_t slot) noexcept {
