@@ -7,7 +7,6 @@
 #include "swap/directory/lock_holder.h"
 #include "swap/directory/recovery.h"
 #include "swap/directory/store_directory.h"
-#include "swap/format/little_endian.h"
 #include "swap/format/lock_text.h"
 
 #include <fcntl.h>
@@ -117,10 +116,7 @@ bool has_tiles_of(const Place& place, const Manifest& manifest, std::uint32_t de
         const TileRecord& record = manifest.tiles[index];
         const TileId tile = layout.tile(index);
         if (!record.written || layout.extent(tile, record.slot).device != device) continue;
-        const TileIdentity identity{.store = load_u64(manifest.store.data()),
-                                    .object = tile.object,
-                                    .tile = tile.tile,
-                                    .generation = record.generation};
+        const TileIdentity identity = identity_of(manifest, tile, record.generation);
         if (has_hash(data.get(), layout.extent(tile, record.slot), identity, record.hash)) return true;
         ++tried;
     }

@@ -137,6 +137,13 @@ std::uint64_t manifest_file_bytes(const Layout& layout) {
                             path, bytes, longest));
 }
 
+void set_length(const aio::File& file, std::uint64_t bytes) {
+    const aio::NoSizeSignal quiet;
+    if (file.bytes() == bytes || ::ftruncate(file.fd(), static_cast<off_t>(bytes)) == 0) return;
+    throw Error(ExitCode::storage, fmt::format("{} cannot be given its length: {}; check the device.", file.path(),
+                                               aio::errno_text(errno)));
+}
+
 // Gives back what was reserved before the room ran out, so that nobody else stands before a full disk.
 void reserve_or_shrink(aio::File& file, std::uint64_t bytes) {
     try {
@@ -173,6 +180,10 @@ const aio::File* StoreFiles::removed() const noexcept {
         if (lost_its_name(manifests[i], directories.front(), manifest_file_names[i])) return &manifests[i];
     }
     return nullptr;
+}
+
+void StoreFiles::set_data_length(std::uint64_t bytes) const {
+    for (const aio::File& file : data) set_length(file, bytes);
 }
 
 void StoreFiles::keep_for_ever() noexcept {
@@ -217,10 +228,17 @@ void check_room(const std::vector<StoreDirectory*>& directories, const Layout& l
 }
 
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout) {
-    const std::uint64_t manifest_bytes = manifest_file_bytes(layout);
+    reserve_manifests(files, directories, layout);
+    reserve_data(files, layout);
+}
+
+void reserve_manifests(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout) {
     check_room(directories, layout);
     fit_manifests(files, layout);
-    for (aio::File& file : files.manifests) reserve_or_shrink(file, manifest_bytes);
+    for (aio::File& file : files.manifests) reserve_or_shrink(file, manifest_file_bytes(layout));
+}
+
+void reserve_data(StoreFiles& files, const Layout& layout) {
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) {
         if (layout.device_bytes(device) > 0) reserve_or_shrink(files.data[device], layout.device_bytes(device));
     }
@@ -237,13 +255,7 @@ void check_size_limit(const StoreFiles& files, const Layout& layout) {
 }
 
 void fit_manifests(const StoreFiles& files, const Layout& layout) {
-    const std::uint64_t bytes = manifest_file_bytes(layout);
-    const aio::NoSizeSignal quiet;
-    for (const aio::File& file : files.manifests) {
-        if (file.bytes() == bytes || ::ftruncate(file.fd(), static_cast<off_t>(bytes)) == 0) continue;
-        throw Error(ExitCode::storage, fmt::format("{} cannot be given its length: {}; check the device.", file.path(),
-                                                   aio::errno_text(errno)));
-    }
+    for (const aio::File& file : files.manifests) set_length(file, manifest_file_bytes(layout));
 }
 
 }  // namespace penstock::store

@@ -34,6 +34,9 @@ struct StoreFiles {
     // Leaves them open, and held, until the process ends: a stuck device may still work on them.
     void keep_for_ever() noexcept;
 
+    // Of each data file. Throws Error (storage).
+    void set_data_length(std::uint64_t bytes) const;
+
     // Both hold every file, and wait for that as FileHold does: from then on nothing of an earlier user changes them.
     // make() takes over files of an interrupted creation; what find() opens in a shared directory can only be read.
     // Both throw Error (storage).
@@ -52,6 +55,9 @@ void check_room(const std::vector<StoreDirectory*>& directories, const Layout& l
 
 // Reserves it. Throws Error as check_room(), before anything is reserved.
 void reserve(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout);
+// The same in two parts.
+void reserve_manifests(StoreFiles& files, const std::vector<StoreDirectory*>& directories, const Layout& layout);
+void reserve_data(StoreFiles& files, const Layout& layout);
 
 // Throws Error (does_not_fit) naming the first file that is to be longer than this process may make one: the kernel
 // would send a signal that ends it.

@@ -82,7 +82,7 @@ std::uint64_t encoded_client_bytes(const ClientState& client) {
 
 void write_header(Writer& writer, const Manifest& manifest) {
     writer.text(magic);
-    writer.u32(format_version);
+    writer.u32(manifest.hashed_as == HashedAs::origin ? shared_format_version : format_version);
     writer.u32(0);
     writer.u64(0);  // the length and the hash come last
     writer.hash({});
@@ -192,7 +192,8 @@ Problem check_envelope(std::span<const std::byte> bytes, std::uint64_t& encoded_
                                                    : "it does not begin like a manifest";
     }
     const std::uint32_t version = load_u32(bytes.data() + magic.size());
-    if (version > format_version) return fmt::format("format version {} is newer than {}", version, format_version);
+    if (version > shared_format_version)
+        return fmt::format("format version {} is newer than {}", version, shared_format_version);
     if (version == 0) return "format version 0 does not exist";
     if (version < format_version) return fmt::format("format version {} is of before the first release", version);
     if (load_u32(bytes.data() + reserved_offset) != 0) return "its reserved field is not zero";
@@ -221,6 +222,7 @@ Problem read_header(Reader& reader, Manifest& manifest, Counts& counts) {
     if (!manifest.origin && origin.generation != 0) return "its origin is impossible";
     if (manifest.origin.has_value() != (manifest.geometry.slots == 1)) return "its slots are not those of its kind";
     if (manifest.origin && manifest.generation != 0) return "it is a snapshot of more than one generation";
+    if (manifest.hashed_as == HashedAs::origin && !manifest.origin) return "it shares blocks with no origin";
     if (granule == 0 || (header_bytes + reader.rest().size()) % granule != 0)
         return "its length is not a multiple of its granule";
     if (counts.devices > max_device_count) return "its device count is impossible";
@@ -259,12 +261,14 @@ Problem read_objects(Reader& reader, Manifest& manifest, const Counts& counts) {
 
 Problem read_tiles(Reader& reader, Manifest& manifest, const Counts& counts) {
     manifest.tiles.reserve(counts.tiles);
+    const std::uint64_t newest =
+        manifest.hashed_as == HashedAs::origin ? manifest.origin->generation : manifest.generation;
     for (std::uint32_t i = 0; i < counts.tiles; ++i) {
         TileRecord tile{.hash = reader.hash(), .generation = reader.u64(), .slot = 0, .written = false};
         const unsigned flags = reader.u8();
         tile.slot = flags & slot_flag;
         tile.written = (flags & written_flag) != 0;
-        const bool clean = tile.written ? tile.generation <= manifest.generation : tile == TileRecord{};
+        const bool clean = tile.written ? tile.generation <= newest : tile == TileRecord{};
         if (flags > (slot_flag | written_flag) || tile.slot >= manifest.geometry.slots || !clean)
             return fmt::format("its record of tile {} is impossible", i);
         manifest.tiles.push_back(tile);
@@ -297,6 +301,11 @@ std::string to_string(const StoreUuid& uuid) {
         text += fmt::format("{:02x}", std::to_integer<unsigned>(uuid[i]));
     }
     return text;
+}
+
+TileIdentity identity_of(const Manifest& manifest, TileId tile, std::uint64_t generation) noexcept {
+    const StoreUuid& whose = manifest.hashed_as == HashedAs::origin ? manifest.origin->store : manifest.store;
+    return {.store = load_u64(whose.data()), .object = tile.object, .tile = tile.tile, .generation = generation};
 }
 
 std::uint64_t manifest_capacity(const Layout& layout) {
@@ -338,6 +347,7 @@ DecodedManifest decode(std::span<const std::byte> bytes) {
     if (!result.problem.empty()) return result;
     Reader reader(bytes.subspan(body_offset, encoded_bytes - body_offset));
     Manifest& manifest = result.manifest;
+    if (load_u32(bytes.data() + magic.size()) == shared_format_version) manifest.hashed_as = HashedAs::origin;
     result.problem = read_header(reader, manifest, counts);
     if (result.problem.empty()) result.problem = read_geometry(reader, manifest, counts);
     if (result.problem.empty()) result.problem = read_objects(reader, manifest, counts);

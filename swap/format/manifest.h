@@ -17,6 +17,7 @@
 namespace penstock::store {
 
 inline constexpr std::uint32_t format_version = 2;
+inline constexpr std::uint32_t shared_format_version = 3;  // of snapshots that share blocks, and of nothing else
 inline constexpr std::uint64_t max_client_bytes = 256U
                                                   << 10;  // of the encoded client state: 8 bytes per entry and its text
 
@@ -42,6 +43,12 @@ struct Origin {
     bool operator==(const Origin&) const = default;
 };
 
+// Whose identity is in the hashes of tiles.
+enum class HashedAs : std::uint8_t {
+    own,     // the store's
+    origin,  // of a kept snapshot whose blocks are its origin's: as the tiles were written there
+};
+
 struct Manifest {
     StoreUuid store{};
     std::uint64_t generation = 0;
@@ -50,11 +57,15 @@ struct Manifest {
     Geometry geometry;
     std::optional<Origin>
         origin;  // set in a kept snapshot, and only there: such a store has one slot and one generation
+    HashedAs hashed_as = HashedAs::own;  // origin: only where there is one
     std::vector<ObjectSpec> objects;
     std::vector<TileRecord> tiles;  // by Layout::tile_index
     ClientState client;
     bool operator==(const Manifest&) const = default;
 };
+
+// Of a tile that was written in `generation`: by the origin where tiles are hashed as its.
+TileIdentity identity_of(const Manifest& manifest, TileId tile, std::uint64_t generation) noexcept;
 
 // Bytes one encoded manifest takes at most, rounded up to the granule: the size of its place on disk.
 std::uint64_t manifest_capacity(const Layout& layout);
@@ -69,7 +80,7 @@ std::size_t encode(const Manifest& manifest, std::span<std::byte> out);
 struct DecodedManifest {
     bool valid = false;
     Manifest manifest;
-    std::string problem;  // why it is not valid, e.g. "its hash does not match", "format version 7 is newer than 2"
+    std::string problem;  // why it is not valid, e.g. "its hash does not match", "format version 7 is newer than 3"
 };
 // Never throws on hostile input (but bad_alloc), never allocates more than a small multiple of bytes.size(). What is
 // valid encodes to the same bytes again. Bytes past the manifest's own length are not looked at.

@@ -7,7 +7,6 @@
 #include "swap/directory/descriptor.h"
 #include "swap/directory/held_files.h"
 #include "swap/directory/recovery.h"
-#include "swap/format/little_endian.h"
 #include "swap/store/blocking.h"
 
 #include <fcntl.h>
@@ -128,11 +127,7 @@ FoundBytes find_bytes(aio::Io& io, const TensorStore& store, TileId tile, const 
             continue;
         }
         if (there < bytes) std::fill(memory.begin() + static_cast<std::ptrdiff_t>(there), memory.end(), std::byte{0});
-        const TileIdentity identity{.store = load_u64(store.uuid().data()),
-                                    .object = tile.object,
-                                    .tile = tile.tile,
-                                    .generation = record.generation};
-        if (hash_tile(memory.first(bytes), identity) != record.hash) continue;
+        if (hash_tile(memory.first(bytes), store.identity(tile, record.generation)) != record.hash) continue;
         found.source = i;
         break;
     }

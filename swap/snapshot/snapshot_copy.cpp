@@ -100,6 +100,11 @@ SnapshotCopy::SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, s
     PENSTOCK_CHECK(from.generation().value_or(kept) == kept,
                    "the copy was made for generation {}, and {} is the newest", kept, *from.generation());
     state_ = std::make_unique<State>(from, std::move(to), memory, client == nullptr ? from.client() : *client);
+    if (state_->to->shares_blocks()) {
+        state_->phase = State::Phase::committing;
+        state_->begin_commit();
+        return;
+    }
     from.pin(*state_);
     state_->tiles.start();
 }
@@ -131,7 +136,7 @@ const std::optional<StoreError>& SnapshotCopy::error() const noexcept {
 }
 
 std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, TensorStore& from, StoreDirectory& directory,
-                                             aio::Caching caching) {
+                                             aio::Caching caching, Blocks blocks) {
     settle_blocking(io, from);
     const Origin itself{.store = from.uuid(), .generation = from.generation().value_or(0)};
     return TensorStore::create(io, {&directory},
@@ -139,7 +144,8 @@ std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, TensorStore& from, Sto
                                 .kind = StoreKind::snapshot,
                                 .origin = from.origin().value_or(itself),
                                 .caching = caching,
-                                .hashers = from.hashers()});
+                                .hashers = from.hashers(),
+                                .blocks_of = blocks == Blocks::shared ? &from : nullptr});
 }
 
 // ---------------------------------------------------------------- all at once

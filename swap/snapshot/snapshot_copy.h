@@ -20,6 +20,7 @@ class SnapshotCopy {
    public:
     // Pins the newest generation of `from` and begins. `to` is create_snapshot()'s, made for that generation. `memory`
     // holds copies under way: at least one longest extent, aligned to both granules; two or more make it overlap.
+    // Where `to` shares the blocks of `from` nothing is copied nor pinned, and only the commit is left.
     // The copy is committed with the generation's client state, or with `client`: a scratch store has none.
     // REQUIRES: as TensorStore::pin(); `from` is not kept itself (copy_tiles() copies such a one).
     SnapshotCopy(TensorStore& from, std::unique_ptr<TensorStore> to, std::span<std::byte> memory,
@@ -33,7 +34,7 @@ class SnapshotCopy {
 
     bool finished() const noexcept;  // committed, or failed: nothing is in flight, nothing is pinned
     std::uint64_t copied_bytes() const noexcept;
-    std::uint64_t total_bytes() const noexcept;
+    std::uint64_t total_bytes() const noexcept;  // 0 where blocks are shared
     // Why there is no snapshot, valid when finished. The store itself is not harmed by it.
     const std::optional<StoreError>& error() const noexcept;
 
@@ -42,10 +43,16 @@ class SnapshotCopy {
     std::unique_ptr<State> state_;
 };
 
+enum class Blocks : std::uint8_t {
+    own,     // the tiles are to be copied
+    shared,  // with the origin, where the file system can (TensorStore::shares_blocks()); else as own
+};
+
 // A new kept store in `directory` for a copy of what `from` holds now, which is settled first. Polls the Io for some
-// milliseconds. Throws Error as TensorStore::create() and settle_blocking().
+// milliseconds. Throws Error as TensorStore::create() and settle_blocking(). REQUIRES of shared blocks: no commit of
+// `from` is under way.
 std::unique_ptr<TensorStore> create_snapshot(aio::Io& io, TensorStore& from, StoreDirectory& directory,
-                                             aio::Caching caching);
+                                             aio::Caching caching, Blocks blocks = Blocks::own);
 
 // Throws Error (does_not_fit) where the machine has less memory left than `bytes`, which tiles of up to `tile_bytes`
 // take on their way: a tile is moved as a whole, and a manifest may say any length of it.

@@ -3,7 +3,6 @@
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
 #include "swap/directory/remedy.h"
-#include "swap/format/little_endian.h"
 #include "swap/store/spare_text.h"
 
 #include <algorithm>
@@ -375,8 +374,7 @@ StoreError StoreState::poison(std::string why) noexcept {
 // ---------------------------------------------------------------- words and numbers
 
 TileIdentity StoreState::identity(TileId tile, std::uint64_t of_generation) const noexcept {
-    return {
-        .store = load_u64(pending.store.data()), .object = tile.object, .tile = tile.tile, .generation = of_generation};
+    return identity_of(pending, tile, of_generation);
 }
 
 TileHash StoreState::hash(const TileOperation& operation) const noexcept {

@@ -6,6 +6,7 @@
 #include "swap/directory/store_files.h"
 #include "swap/store/commit.h"
 #include "swap/store/pinned_tiles.h"
+#include "swap/blocks/shared_slots.h"
 #include "swap/store/tensor_store.h"
 
 #include <cstdint>
@@ -114,7 +115,8 @@ struct StoreState final : CommitListener {
 
     std::vector<TileWork> work;
     std::unique_ptr<PinnedTiles> pinned;
-    std::uint32_t pinned_reads = 0;  // in flight
+    std::unique_ptr<SharedSlots> shared;  // null: none since the opening, and no room is set aside for any
+    std::uint32_t pinned_reads = 0;       // in flight
     std::uint32_t reads_in_flight = 0;
     std::uint32_t writes_in_flight = 0;
     std::uint32_t failed_tiles = 0;

@@ -79,6 +79,7 @@ void TensorStore::write(TileOperation& operation, TileId tile, std::span<std::by
     operation.offset_bytes_ = layout().extent(tile, slot).offset_bytes;
     operation.urgency_ = urgency;
     if (poisoned()) return state.refuse(operation);
+    if (state.shared) state.shared->write_begins(index, slot);
     state.make_certain();
     // What was read from a store has zeros there, and others may be reading it.
     for (std::byte& each : operation.memory_.subspan(layout().tile_bytes(tile)))
@@ -245,6 +246,12 @@ TileHashers* TensorStore::hashers() const noexcept {
 }
 const std::optional<Origin>& TensorStore::origin() const noexcept {
     return state_->pending.origin;
+}
+bool TensorStore::shares_blocks() const noexcept {
+    return state_->pending.hashed_as == HashedAs::origin;
+}
+TileIdentity TensorStore::identity(TileId tile, std::uint64_t generation) const noexcept {
+    return state_->identity(tile, generation);
 }
 const std::vector<std::string>& TensorStore::notes() const noexcept {
     return state_->notes;

@@ -31,6 +31,7 @@
 
 namespace penstock::store {
 
+class TensorStore;
 struct StoreState;  // swap/store/store_state.h: the implementation's
 
 // Why a tile could not be read or written, or a generation not be committed. The message is complete: object, tile,
@@ -140,6 +141,9 @@ struct CreateOptions {
     AgreeOnIncarnation agree = {};
     SharedRemedies remedies = library_remedies();
     TileHashers* hashers = nullptr;  // as OpenOptions
+    // Of a snapshot: the origin. Where both lie on one file system that can, the blocks of its newest generation are
+    // the snapshot's, too, and all tiles are written; see shares_blocks().
+    TensorStore* blocks_of = nullptr;
     // Of a scratch store: nothing is going to be written. Its files get no length and no room.
     bool stays_empty = false;
 };
@@ -306,6 +310,8 @@ class TensorStore {
     const StoreUuid& uuid() const noexcept;
     TileHashers* hashers() const noexcept;                 // null: it has none
     const std::optional<Origin>& origin() const noexcept;  // of a snapshot
+    bool shares_blocks() const noexcept;                   // of a snapshot: its tiles are the origin's, hashed as there
+    TileIdentity identity(TileId tile, std::uint64_t generation) const noexcept;  // that is in the tile's hash
     // Lines for the composition root to log: direct I/O refused, a damaged manifest copy passed over, a tile that was
     // only right when it was read again. At most a hundred.
     const std::vector<std::string>& notes() const noexcept;

@@ -1,5 +1,6 @@
 // TensorStore::create().
 #include "aio/words/check.h"
+#include "swap/blocks/share_blocks.h"
 #include "swap/directory/device_roles.h"
 #include "swap/store/store_state.h"
 #include "swap/store/tensor_store.h"
@@ -25,6 +26,25 @@ Manifest new_manifest(const Directories& directories, CreateOptions& options) {
     return manifest;
 }
 
+// Whether the data of a new snapshot may be the blocks of its origin's newest generation.
+bool may_share(const StoreState* origin, const BlockOwner& snapshot) {
+    return origin != nullptr && origin->access == StoreState::Access::read_write &&
+           origin->kind() == StoreKind::durable && origin->generation &&
+           may_share_blocks({origin->layout, origin->files}, snapshot);
+}
+
+// False: the file system cannot.
+bool share(StoreState& origin, StoreState& snapshot) {
+    if (!origin.shared) origin.shared = std::make_unique<SharedSlots>(origin.layout, origin.files.data[0]);
+    if (!share_blocks({origin.layout, origin.files}, origin.committed, *origin.shared,
+                      {snapshot.layout, snapshot.files}))
+        return false;
+    snapshot.pending.tiles = origin.committed;
+    for (TileRecord& tile : snapshot.pending.tiles) tile.slot = 0;
+    snapshot.pending.hashed_as = HashedAs::origin;
+    return true;
+}
+
 }  // namespace
 
 std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories& directories, CreateOptions options) {
@@ -44,8 +64,11 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
     manifest.incarnation = agreed_incarnation(options.agree, manifest.incarnation);
     const Layout layout(manifest.objects, manifest.geometry);
     manifest.tiles.resize(layout.tile_count());
+    StoreState* const origin = options.blocks_of == nullptr ? nullptr : options.blocks_of->state_.get();
+    const bool tries_to_share = may_share(origin, {layout, files});
     if (!options.stays_empty) {
-        reserve(files, directories, layout);
+        reserve_manifests(files, directories, layout);
+        if (!tries_to_share) reserve_data(files, layout);
         for (const StoreDirectory* directory : directories) directory->sync();
         const Contents contents = options.kind == StoreKind::snapshot ? Contents::manifests : Contents::all;
         fill_files(io, files, whole_ranges(files, layout, contents), options.progress);
@@ -54,6 +77,7 @@ std::unique_ptr<TensorStore> TensorStore::create(aio::Io& io, const Directories&
                                               StoreState::Access::read_write);
     state->remedies = options.remedies;
     state->hashers = options.hashers;
+    if (tries_to_share && !share(*origin, *state)) reserve_data(state->files, layout);
     return std::make_unique<TensorStore>(std::move(state));
 }
 

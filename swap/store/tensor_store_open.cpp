@@ -326,6 +326,8 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     }
     for (std::string& note : notes) state.note(std::move(note));
     if (shared) return store;
+    if (store->kind() == StoreKind::durable && layout.device_count() == 1)
+        state.shared = SharedSlots::find(state.layout, state.files.data[0]);
     Manifest& manifest = state.pending;
     state.stand_on_found(copy_to_write(recovery, generation));
     manifest.incarnation = agreed_incarnation(options.agree, next_incarnation(manifest.incarnation));

@@ -214,6 +214,10 @@ std::vector<store::Manifest> seed_manifests() {
     snapshot.geometry.slots = 1;
     snapshot.origin = store::Origin{.store = {std::byte{7}}, .generation = 5};
     for (store::TileRecord& tile : snapshot.tiles) tile.generation = tile.slot = 0;
+    store::Manifest shared = snapshot;
+    shared.hashed_as = store::HashedAs::origin;
+    for (store::TileRecord& tile : shared.tiles) tile.generation = tile.written ? 5 : 0;
+    seeds.push_back(std::move(shared));
     seeds.emplace_back(seeds[3]).geometry.shares = {3, 2};
     return seeds;
 }

@@ -51,9 +51,12 @@ void run(std::span<const std::byte> input) {
     PENSTOCK_CHECK(again.size() <= input.size() && std::equal(again.begin(), again.end(), input.begin()),
                    "{} bytes decode and encode to others", again.size());
     PENSTOCK_CHECK(store::decode(again).manifest == decoded.manifest, "what was encoded decodes to something else");
+    const bool shared = decoded.manifest.hashed_as == store::HashedAs::origin;
+    PENSTOCK_CHECK(!shared || decoded.manifest.origin, "blocks of nobody");
+    const std::uint64_t newest = shared ? decoded.manifest.origin->generation : decoded.manifest.generation;
     for (const store::TileRecord& tile : decoded.manifest.tiles) {
-        PENSTOCK_CHECK(tile.slot < decoded.manifest.geometry.slots && tile.generation <= decoded.manifest.generation,
-                       "generation {} in one of {}", tile.generation, decoded.manifest.generation);
+        PENSTOCK_CHECK(tile.slot < decoded.manifest.geometry.slots && tile.generation <= newest,
+                       "generation {} in one of {}", tile.generation, newest);
         PENSTOCK_CHECK(tile.written || tile == store::TileRecord{}, "a tile that was never written has a record");
     }
     const store::Layout layout = layout_of(decoded.manifest);

@@ -53,7 +53,8 @@ Complaints check_direction(const std::string& path, const std::string& text) {
 const std::array<std::vector<std::string_view>, 6> rooms{{
     {"aio/words", "aio", "aio/backend"},
     {"pinned_pool/opened", "pinned_pool"},
-    {"swap/format", "swap/directory", "swap/hashing", "swap/store", "swap/spill", "swap/snapshot", "swap/capi"},
+    {"swap/format", "swap/directory", "swap/hashing", "swap/blocks", "swap/store", "swap/spill", "swap/snapshot",
+     "swap/capi"},
     {"zero_infinity/threads", "zero_infinity/kernels", "zero_infinity/codec", "zero_infinity/device",
      "zero_infinity/optimizer", "zero_infinity/plan", "zero_infinity/forecast", "zero_infinity/ranks",
      "zero_infinity/weights", "zero_infinity/trace", "zero_infinity/driver", "zero_infinity/gradients",

@@ -23,6 +23,7 @@ std::uint64_t object_bytes(const store::Manifest& manifest) {
 std::uint64_t reserved_bytes(const store::Manifest& manifest) {
     const store::Layout layout(manifest.objects, manifest.geometry);
     std::uint64_t bytes = 4 * manifest_capacity(layout);
+    if (manifest.hashed_as == store::HashedAs::origin) return bytes;  // its blocks are or were the origin's
     for (std::uint32_t device = 0; device < layout.device_count(); ++device) bytes += layout.device_bytes(device);
     return bytes;
 }
@@ -70,6 +71,7 @@ ordered_json json_of_snapshots(const store::ListedSnapshot& snapshot) {
     object["time_s"] = snapshot.manifest->time_s;
     object["bytes"] = object_bytes(*snapshot.manifest);
     object["origin"] = store::to_string(snapshot.manifest->origin->store);
+    object["shares_blocks"] = snapshot.manifest->hashed_as == store::HashedAs::origin;
     return object;
 }
 
@@ -82,9 +84,7 @@ std::string text_of_store(const store::StoreLook& look) {
         text += fmt::format("  {} in {} objects on {} device{}, {} reserved\n", size_text(object_bytes(manifest)),
                             manifest.objects.size(), manifest.geometry.device_count(),
                             manifest.geometry.device_count() == 1 ? "" : "s", size_text(reserved_bytes(manifest)));
-        if (manifest.origin)
-            text += fmt::format("  a snapshot of generation {} of store {}\n", manifest.origin->generation,
-                                store::to_string(manifest.origin->store));
+        if (manifest.origin) text += fmt::format("  a snapshot of {}\n", origin_text(manifest));
     } else {
         text = fmt::format("{}: {}\n", look.path,
                            look.recovery.never_committed() ? "nothing was committed yet" : "no manifest is whole");

@@ -66,7 +66,8 @@ std::string json_text(const store::StoreLook& look, const store::Layout& layout)
                            {"objects", ordered_json::array()}};
     if (manifest.origin)
         object["origin"] = {{"store", store::to_string(manifest.origin->store)},
-                            {"generation", manifest.origin->generation}};
+                            {"generation", manifest.origin->generation},
+                            {"shares_blocks", manifest.hashed_as == store::HashedAs::origin}};
     for (const auto& [key, value] : manifest.client) object["client"][key] = json_of_value(value);
     for (std::uint32_t i = 0; i < layout.objects().size(); ++i)
         object["objects"].push_back(json_of_object(manifest, layout, i));
@@ -78,9 +79,7 @@ std::string human_text(const store::StoreLook& look, const store::Layout& layout
     std::string text = fmt::format("{}: store {}, generation {}, incarnation {}, committed {}\n", look.path,
                                    store::to_string(manifest.store), manifest.generation, manifest.incarnation,
                                    time_text(manifest.time_s));
-    if (manifest.origin)
-        text += fmt::format("a snapshot of generation {} of store {}\n", manifest.origin->generation,
-                            store::to_string(manifest.origin->store));
+    if (manifest.origin) text += fmt::format("a snapshot of {}\n", origin_text(manifest));
     text += fmt::format("{} slot{} per tile, granule {} B, {} device{}, shares {}\n\n", manifest.geometry.slots,
                         manifest.geometry.slots == 1 ? "" : "s", manifest.geometry.granule_bytes, layout.device_count(),
                         layout.device_count() == 1 ? "" : "s", fmt::join(manifest.geometry.shares, ":"));

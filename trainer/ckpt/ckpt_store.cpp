@@ -33,6 +33,12 @@ std::optional<store::StoreLook> look_at_store(const std::string& path) {
     return look;
 }
 
+std::string origin_text(const store::Manifest& manifest) {
+    const store::Origin& origin = manifest.origin.value();
+    return fmt::format("generation {} of store {}{}", origin.generation, store::to_string(origin.store),
+                       manifest.hashed_as == store::HashedAs::origin ? ", made of its blocks" : "");
+}
+
 std::string snapshot_folder_of(const CkptRequest& request) {
     return request.snapshot_folder.empty() ? request.directory + "/" + store::snapshot_folder_name
                                            : request.snapshot_folder;

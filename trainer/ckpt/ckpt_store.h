@@ -16,6 +16,9 @@ namespace penstock::trainer {
 // device of a store).
 std::optional<store::StoreLook> look_at_store(const std::string& path);
 
+// Of a snapshot: "generation 7 of store UUID, made of its blocks". REQUIRES: it has an origin.
+std::string origin_text(const store::Manifest& manifest);
+
 std::string snapshot_folder_of(const CkptRequest& request);
 // Of request.name (trainer/ckpt/find_snapshot.h).
 std::string snapshot_path(const CkptRequest& request);

@@ -116,7 +116,8 @@ void SnapshotPolicy::tell_ended() {
         if (copy.problem) {
             console_.warn(fmt::format("{} is no snapshot: {}", copy.path, *copy.problem));
         } else {
-            console_.info(fmt::format("kept {} ({})", copy.path, bytes_text(copy.bytes)));
+            console_.info(
+                fmt::format("kept {} ({})", copy.path, copy.bytes > 0 ? bytes_text(copy.bytes) : "shared blocks"));
             remove_old();
         }
     }

@@ -25,7 +25,9 @@ void SnapshotCopier::begin(const std::string& path, const store::ClientState* cl
     try {
         std::filesystem::create_directories(std::filesystem::path(path).parent_path());
         directory_ = std::make_unique<store::StoreDirectory>(path, deps_.job);
-        std::unique_ptr<store::TensorStore> copy = create_snapshot(*deps_.io, *deps_.store, *directory_, deps_.caching);
+        const store::Blocks blocks = deps_.residents == nullptr ? store::Blocks::shared : store::Blocks::own;
+        std::unique_ptr<store::TensorStore> copy =
+            create_snapshot(*deps_.io, *deps_.store, *directory_, deps_.caching, blocks);
         if (copy->granule_bytes() > pool::granule_bytes)
             throw Error(ExitCode::storage, fmt::format("the file system asks for direct I/O in units of {} bytes; keep "
                                                        "snapshots on another one",

@@ -16,7 +16,7 @@ namespace penstock::zero {
 // What became of a copy.
 struct EndedSnapshot {
     std::string path;
-    std::uint64_t bytes = 0;             // copied
+    std::uint64_t bytes = 0;             // copied: none where the snapshot shares the store's blocks
     std::optional<std::string> problem;  // why there is no snapshot; the store is not harmed by it
 };
 
@@ -41,10 +41,11 @@ class SnapshotCopier {
     explicit SnapshotCopier(SnapshotCopierDeps deps) : deps_(std::move(deps)) {}
     ~SnapshotCopier();
 
-    // Begins to copy the newest committed generation into the new directory `path`; makes those above it. Polls the Io
-    // for some milliseconds. What cannot be begun has ended with a problem. `client`: of a scratch store, which has
-    // none itself; else null. Of what residents alone have the copy is whole, or has a problem, when this returns:
-    // until then nobody may change them. REQUIRES: idle(), memory or residents, no update and no commit under way.
+    // Begins to copy the newest committed generation into the new directory `path`, or shares its blocks where the file
+    // system can; makes the directories above it. Polls the Io for some milliseconds. What cannot be begun has ended
+    // with a problem. `client`: of a scratch store, which has none itself; else null. Of what residents alone have the
+    // copy is whole, or has a problem, when this returns: until then nobody may change them. REQUIRES: idle(), memory or
+    // residents, no update and no commit under way.
     void begin(const std::string& path, const store::ClientState* client);
     void stop() noexcept;  // the copy ends soon, with a problem
     bool idle() const noexcept { return !copy_ || copy_->finished(); }

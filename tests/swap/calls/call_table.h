@@ -47,6 +47,8 @@ inline constexpr std::array watched_calls{
     WatchedCall{"fsync", {EIO, ENOSPC, EDQUOT, EINTR, EROFS}},
     WatchedCall{"fdatasync", {EIO, ENOSPC, EDQUOT, EINTR, EROFS}},
     WatchedCall{"ftruncate", {EIO, ENOSPC, EDQUOT, EFBIG, EINTR, EACCES, EROFS}},
+    // Blocks are shared, or asked about; which memory is in huge pages is asked by it, too.
+    WatchedCall{"ioctl", {EIO, ENOSPC, EOPNOTSUPP, EXDEV, EINVAL, ENOTTY, EPERM, ETXTBSY, EDQUOT, EINTR, ENOMEM}},
     WatchedCall{"fallocate", {EIO, ENOSPC, EOPNOTSUPP, EDQUOT, EFBIG, EINTR}},
     // Memory, threads, signals between them.
     WatchedCall{"mmap", {ENOMEM, EAGAIN}},
@@ -100,7 +102,6 @@ inline constexpr std::array unwatched_calls{
         "__snprintf_chk "
         "__fprintf_chk __memcpy_chk bcmp",
         "no system call, or that of a failed check()"},
-    UnwatchedCall{"ioctl", "asks which memory is in huge pages; where it fails, /proc/self/smaps is read"},
     UnwatchedCall{"aligned_alloc malloc", "the heap: bad_alloc, as of new"},
     UnwatchedCall{"XXH3_*", "arithmetic; its state is of the heap"},
     UnwatchedCall{"getpid geteuid getrlimit sysconf time clock_gettime sigfillset sigemptyset sigaddset "

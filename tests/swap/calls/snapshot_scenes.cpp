@@ -101,7 +101,7 @@ class KeepingBeside final : public CallScene {
         store::TensorStore& store = open.open();
         scope.begin();
         store::StoreDirectory target(snapshot_path(root, "first"), "calls");
-        auto to = create_snapshot(open.io(), store, target, aio::Caching::direct);
+        auto to = create_snapshot(open.io(), store, target, aio::Caching::direct, store::Blocks::shared);
         const aio::ScratchMemory memory(4 * 16'384);
         store::SnapshotCopy copy(store, std::move(to), memory.span());
         const auto error = call_exercise.advance(open.io(), store, newest_generation + 1);

@@ -153,14 +153,18 @@ OpeningWays with_lost_manifest(std::uint64_t generation) {
 
 class Committing final : public CallScene {
    public:
-    Committing(std::string name, CallBackend backend) : name_(std::move(name)), backend_(backend) {}
+    // With `room` past the slots, as it is set aside for shared ones.
+    Committing(std::string name, CallBackend backend, std::uint64_t room_bytes = 0)
+        : name_(std::move(name)), backend_(backend), room_bytes_(room_bytes) {}
 
     std::string name() const override { return name_; }
     void prepare(const std::string& root) const override {
         make_call_store(call_store_paths(root, 1), newest_generation);
+        const std::string data = call_store_paths(root, 1).front() + "/data";
+        if (room_bytes_ > 0) fs::resize_file(data, fs::file_size(data) + room_bytes_);
     }
     std::string act(const std::string& root, const CallScope& scope) const override {
-        scope.end();
+        if (room_bytes_ == 0) scope.end();
         store::OpenStore open = lock_call_store(call_store_paths(root, 1), backend_, scope.deadline());
         store::TensorStore& store = open.open();
         scope.begin();
@@ -177,6 +181,7 @@ class Committing final : public CallScene {
    private:
     std::string name_;
     CallBackend backend_;
+    std::uint64_t room_bytes_;
 };
 
 }  // namespace
@@ -206,6 +211,7 @@ void add_store_scenes(CallScenes& scenes) {
             {.harm = [](const std::string& root) { fs::resize_file(manifest_of(root, newest_generation - 1), 0); }});
     opening("open shared and verify", {.sharing = store::Sharing::shared});
     scenes.push_back(std::make_unique<Committing>("commit", CallBackend::one_thread));
+    scenes.push_back(std::make_unique<Committing>("open and commit beside room", CallBackend::one_thread, 1U << 20));
     scenes.push_back(std::make_unique<Committing>("commit, best backend", CallBackend::best));
 }
 

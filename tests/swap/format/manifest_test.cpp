@@ -27,8 +27,11 @@ store::Manifest random_manifest(std::mt19937_64& random) {
     if (random() % 4 == 0) {
         manifest.generation = 0;
         manifest.geometry.slots = 1;
-        manifest.origin = store::Origin{.store = {std::byte{1}}, .generation = random()};
+        manifest.origin = store::Origin{.store = {std::byte{1}}, .generation = random() >> 1};
+        if (random() % 2 == 0) manifest.hashed_as = store::HashedAs::origin;
     }
+    const std::uint64_t newest =
+        manifest.hashed_as == store::HashedAs::origin ? manifest.origin->generation : manifest.generation;
     for (std::uint64_t i = 0, count = random() % 5; i < count; ++i) {
         manifest.objects.push_back({"object" + std::to_string(i), random() % 100'000 + 1, random() % 50'000 + 5000});
     }
@@ -36,7 +39,7 @@ store::Manifest random_manifest(std::mt19937_64& random) {
     for (store::TileRecord& tile : manifest.tiles) {
         if (random() % 4 == 0) continue;
         tile = {.hash = {random(), random()},
-                .generation = random() % (manifest.generation + 1),
+                .generation = random() % (newest + 1),
                 .slot = static_cast<std::uint32_t>(random() % manifest.geometry.slots),
                 .written = true};
     }
@@ -140,7 +143,8 @@ TEST(Manifest, HostilePartsWithTheRightHashAreRefused) {
     const std::size_t tiles = objects + 18 + 2;
     const std::size_t client = tiles + 2 * 25;
     EXPECT_EQ(problem([](auto&) {}), "");
-    EXPECT_EQ(problem([](auto& b) { put_u32(b, 8, 7); }), "format version 7 is newer than 2");
+    EXPECT_EQ(problem([](auto& b) { put_u32(b, 8, 7); }), "format version 7 is newer than 3");
+    EXPECT_EQ(problem([](auto& b) { put_u32(b, 8, 3); }), "it shares blocks with no origin");
     EXPECT_EQ(problem([](auto& b) { put_u32(b, 8, 1); }), "format version 1 is of before the first release");
     EXPECT_NE(problem([](auto& b) { put_u32(b, 8, 0); }), "");
     EXPECT_NE(problem([](auto& b) { put_u32(b, 12, 1); }), "");
@@ -177,12 +181,17 @@ TEST(Manifest, HostilePartsWithTheRightHashAreRefused) {
     EXPECT_NE(problem([](auto& b) { b.resize(1024), put_u64(b, 16, 1024); }), "");  // a granule too long
 }
 
-TEST(Manifest, ASnapshotHasOneSlotAndOneGeneration) {
+store::Manifest small_snapshot() {
     store::Manifest manifest = small_manifest();
     manifest.generation = 0;
     manifest.geometry.slots = 1;
     manifest.origin = store::Origin{.store = {std::byte{9}}, .generation = 44};
     for (store::TileRecord& tile : manifest.tiles) tile.generation = tile.slot = 0;
+    return manifest;
+}
+
+TEST(Manifest, ASnapshotHasOneSlotAndOneGeneration) {
+    const store::Manifest manifest = small_snapshot();
     EXPECT_EQ(store::decode(encoded(manifest)).manifest, manifest);
     const auto problem = [&](auto change) {
         store::Manifest changed = manifest;
@@ -194,6 +203,35 @@ TEST(Manifest, ASnapshotHasOneSlotAndOneGeneration) {
     EXPECT_NE(problem([](store::Manifest& m) { m.tiles[0].slot = 1; }), "");
 }
 
+// Version 3 is of snapshots that share blocks alone: an older program refuses them by number, and opens all others.
+TEST(Manifest, ASnapshotThatSharesBlocksHasTheGenerationsAndTheIdentityOfItsOrigin) {
+    const auto version_of = [](const store::Manifest& manifest) { return encoded(manifest)[8]; };
+    store::Manifest manifest = small_snapshot();
+    EXPECT_EQ(version_of(manifest), std::byte{2});
+    EXPECT_EQ(identity_of(manifest, {0, 1}, 7).store, 0U);
+    manifest.hashed_as = store::HashedAs::origin;
+    manifest.tiles[0].generation = 44;
+    EXPECT_EQ(version_of(manifest), std::byte{3});
+    EXPECT_EQ(store::decode(encoded(manifest)).manifest, manifest);
+    const store::TileIdentity identity = identity_of(manifest, {0, 1}, 7);
+    EXPECT_EQ(identity.store, 9U);
+    EXPECT_EQ(identity.tile, 1U);
+    EXPECT_EQ(identity.generation, 7U);
+    const auto problem = [&](auto change) {
+        store::Manifest changed = manifest;
+        change(changed);
+        return store::decode(encoded(changed)).problem;
+    };
+    EXPECT_EQ(problem([](store::Manifest& m) { m.tiles[0].generation = 45; }), "its record of tile 0 is impossible");
+    EXPECT_NE(problem([](store::Manifest& m) { m.tiles[0].slot = 1; }), "");
+    EXPECT_NE(problem([](store::Manifest& m) { m.generation = 1; }), "");
+    EXPECT_NE(problem([](store::Manifest& m) { m.hashed_as = store::HashedAs::own; }), "");  // 44 after its own 0
+    std::vector<std::byte> bytes = encoded(manifest);
+    put_u32(bytes, 12, 1);
+    fix_hash(bytes);
+    EXPECT_NE(store::decode(bytes).problem, "");
+}
+
 // Whatever is accepted is exactly what would be written: nothing is read past its place, nothing is guessed.
 TEST(Manifest, MutationsWithTheRightHashAreRefusedOrCanonical) {
     const std::uint64_t first = first_seed();
@@ -201,7 +239,9 @@ TEST(Manifest, MutationsWithTheRightHashAreRefusedOrCanonical) {
     const std::uint64_t count = seed_count(5'000);
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         std::mt19937_64 random(seed);
-        std::vector<std::byte> bytes = encoded(small_manifest());
+        store::Manifest manifest = seed % 2 == 0 ? small_manifest() : small_snapshot();
+        if (seed % 4 == 1) manifest.hashed_as = store::HashedAs::origin;
+        std::vector<std::byte> bytes = encoded(manifest);
         for (std::uint64_t i = 0, changes = random() % 4 + 1; i < changes; ++i) {
             const std::size_t at = random() % (random() % 2 == 0 ? 200 : bytes.size());
             bytes[at] = random() % 2 == 0 ? static_cast<std::byte>(random())
