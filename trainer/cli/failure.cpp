@@ -3,9 +3,7 @@
 #include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "trainer/cli/memory_limits.h"
-#include "zero_infinity/engine/room/out_of_memory.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <exception>
@@ -28,11 +26,6 @@ std::string with_limits(std::string message) {
     return message;
 }
 
-Failure of_torch(const c10::Error& error) {
-    if (engine::is_out_of_memory(error)) return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
-    return {ExitCode::internal, std::string("torch: ") + error.what_without_backtrace()};
-}
-
 // A thread that may not be made: nothing else that we or torch call fails so.
 Failure of_system(const std::system_error& error) {
     if (error.code() == std::errc::operation_not_permitted)
@@ -50,24 +43,22 @@ Failure of_system(const std::system_error& error) {
 
 }  // namespace
 
-Failure current_failure() noexcept {
+Failure out_of_host_memory() {
+    return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
+}
+
+Failure failure_without_torch() noexcept {
     try {
         throw;
     } catch (const Error& error) {
         return {error.code(), error.what()};
     } catch (const std::bad_alloc&) {
-        return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
+        return out_of_host_memory();
     } catch (const std::filesystem::filesystem_error& error) {
         return {ExitCode::storage, fmt::format("{}; check the path, its permissions and the device", error.what())};
     } catch (const std::system_error& error) {
         return of_system(error);
-    } catch (const c10::OutOfMemoryError& error) {
-        return {ExitCode::out_of_memory, std::string("out of memory on the device: ") + error.what_without_backtrace()};
-    } catch (const c10::Error& error) {
-        return of_torch(error);
     } catch (const std::exception& error) {
-        if (engine::says_out_of_memory(error.what()))
-            return {ExitCode::out_of_memory, with_limits(out_of_memory_message)};
         return {ExitCode::internal, error.what()};
     } catch (...) {
         return {ExitCode::internal, "an unknown exception"};

@@ -33,7 +33,8 @@ std::string complaint_about_verb(const CLI::App& app, const std::vector<std::str
             std::find_if(known.begin(), known.end(), [&](const CLI::App* verb) { return verb->get_name() == word; });
         if (found == known.end()) {
             std::vector<std::string> verbs;
-            for (const CLI::App* verb : known) verbs.push_back(verb->get_name());
+            for (const CLI::App* verb : known)
+                if (!verb->get_group().empty()) verbs.push_back(verb->get_name());  // else it is not listed
             return complaint(word, verbs);
         }
         at = *found;
@@ -46,6 +47,10 @@ std::vector<std::string> help_as_option(std::vector<std::string> words) {
     words.erase(words.begin());
     words.emplace_back("--help");
     return words;
+}
+
+std::string not_empty(const std::string& value) {
+    return value.empty() ? "the value is empty; give one or leave the option out" : "";
 }
 
 }  // namespace penstock::trainer

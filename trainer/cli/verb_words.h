@@ -17,4 +17,8 @@ std::string complaint_about_verb(const CLI::App& app, const std::vector<std::str
 // "help ckpt" as "ckpt --help"; what does not begin with "help" as it is.
 std::vector<std::string> help_as_option(std::vector<std::string> words);
 
+// Of an option's value, as CLI11 asks it: an empty one is a variable of a script that was never set, and must not mean
+// "not given".
+std::string not_empty(const std::string& value);
+
 }  // namespace penstock::trainer

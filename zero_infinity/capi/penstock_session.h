@@ -49,6 +49,7 @@ extern "C" {
 // Raised with every change that a compiled program would notice.
 #define PENSTOCK_SESSION_ABI_VERSION 1
 uint32_t penstock_session_abi_version(void);  // of the library that is loaded
+const char* penstock_session_loops(void);     // that this processor is given: "avx512", "avx2", "baseline"; static
 
 // ---------------------------------------------------------------- the model
 

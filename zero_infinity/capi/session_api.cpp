@@ -11,6 +11,7 @@
 #include "zero_infinity/capi/penstock_forecast.h"
 #include "zero_infinity/capi/penstock_look.h"
 #include "zero_infinity/capi/penstock_session.h"
+#include "zero_infinity/kernels/kernels.h"
 
 #include <cstddef>
 #include <exception>
@@ -67,6 +68,10 @@ void give(const Struct& own, Struct* place, std::size_t least_bytes, const char*
 
 uint32_t penstock_session_abi_version(void) {
     return PENSTOCK_SESSION_ABI_VERSION;
+}
+
+const char* penstock_session_loops(void) {
+    return penstock::zero::kernels().name;
 }
 
 // ---------------------------------------------------------------- open and close

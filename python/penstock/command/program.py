@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ VERBS = {"train": "train a model of the program's own, or resume its training",
          "ckpt": "list, show, verify, mend and keep what a training has committed",
          "bench": "measure this machine and Penstock on it",
          "keys": "print the reference of all configuration keys"}
+# What the wheel's lacks and refuses with what has it (trainer/engine_verbs_none.cpp, bench/absent_verbs.cpp).
+NOT_IN_THE_WHEEL = (("train",), ("plan",), ("bench", "step"), ("bench", "pieces"))
 NAME, VARIABLE = "penstock", "PENSTOCK_PROGRAM"
 NOT_FOUND = 127  # as shells say
 OWN_COMMAND = b"penstock.__main__"  # in the script that installers write for the command `penstock`
@@ -27,7 +29,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: list[str], called: str = NAME) -> int:
     """Returns only where there is no program that can be started."""
-    path = find()
+    path = find(arguments)
     problem = f"which is neither in the wheel nor in PATH{' nor built in this checkout' if checkout() else ''}"
     if path is not None:
         sys.stdout.flush()
@@ -47,18 +49,21 @@ def remedy() -> str:
     return f"say ./run build in a checkout of Penstock, and name its build/release/{NAME} in {VARIABLE}"
 
 
-def find() -> str | None:
+def find(words: Sequence[str] = ()) -> str | None:
     """Named by PENSTOCK_PROGRAM; else the wheel's; built in the checkout that this package lies in; or in PATH, where
-    the command `penstock` of any Python is passed over: it would look for the program again."""
+    the command `penstock` of any Python is passed over: it would look for the program again. The wheel's comes last for
+    words that it lacks."""
     named = os.environ.get(VARIABLE)
     if named:
         return named
-    return next((str(path) for path in _places() if os.path.isfile(path) and os.access(path, os.X_OK)
+    last = any(tuple(words[:len(lacked)]) == lacked for lacked in NOT_IN_THE_WHEEL)
+    of_the_wheel = PACKAGE / "bin" / NAME
+    places = [*_other_places(), of_the_wheel] if last else [of_the_wheel, *_other_places()]
+    return next((str(path) for path in places if os.path.isfile(path) and os.access(path, os.X_OK)
                  and not _is_own_command(path)), None)
 
 
-def _places() -> Iterator[Path]:
-    yield PACKAGE / "bin" / NAME
+def _other_places() -> Iterator[Path]:
     root = checkout()
     if root is not None:
         yield root / "build/release" / NAME

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
 
 from ..errors import PenstockError
 from ..native.library import library, library_of
@@ -41,16 +42,30 @@ def look(place: str = "") -> list[Finding]:
     the library, the kernel is asked."""
     try:
         loaded = library_of("penstock.h", "penstock_abi_version", ABI)
-        loaded.penstock_version.restype = c_char_p
-        told = (loaded.penstock_version() or b"").decode()
+        loaded.penstock_version.restype = loaded.penstock_session_loops.restype = c_char_p
+        told, loops = ((call() or b"").decode() for call in (loaded.penstock_version, loaded.penstock_session_loops))
     except (PenstockError, AttributeError) as problem:
         remedy = "install the wheel again (pip install --force-reinstall --no-deps), or build the checkout: ./run build"
         return [in_the_way("C library", str(problem), remedy), of_the_kernel()]
-    seen = f"{told}, {library()._name}"
-    return [ok("C library", seen) if version() in (told, "unknown") else worth_knowing(
-        "C library", f"{seen}, of the package {version()}",
-        "build the checkout again, ./run build, or install one wheel"),
-        _way_of_io(loaded, place) if place else of_the_kernel()]
+    return [_told(told, loops), _way_of_io(loaded, place) if place else of_the_kernel()]
+
+
+def _told(its_version: str, loops: str) -> Finding:
+    seen = f"{its_version}, loops {loops}, {library()._name}"
+    again = "build the checkout again, ./run build, or install one wheel"
+    if version() not in (its_version, "unknown"):
+        return worth_knowing("C library", f"{seen}, of the package {version()}", again)
+    if loops == "baseline" and "avx2" in _features():
+        return worth_knowing("C library", f"{seen}: slow ones, though this processor has AVX2", again)
+    return ok("C library", seen)
+
+
+def _features() -> list[str]:
+    """Of the processor, in the kernel's words."""
+    try:
+        return Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return []
 
 
 def _way_of_io(loaded: ctypes.CDLL, place: str) -> Finding:
