@@ -44,8 +44,8 @@ class SnapshotCopier {
     // Begins to copy the newest committed generation into the new directory `path`, or shares its blocks where the file
     // system can; makes the directories above it. Polls the Io for some milliseconds. What cannot be begun has ended
     // with a problem. `client`: of a scratch store, which has none itself; else null. Of what residents alone have the
-    // copy is whole, or has a problem, when this returns: until then nobody may change them. REQUIRES: idle(), memory or
-    // residents, no update and no commit under way.
+    // copy is whole, or has a problem, when this returns: until then nobody may change them. REQUIRES: idle(), memory
+    // or residents, no update and no commit under way.
     void begin(const std::string& path, const store::ClientState* client);
     void stop() noexcept;  // the copy ends soon, with a problem
     bool idle() const noexcept { return !copy_ || copy_->finished(); }
