@@ -101,7 +101,8 @@ class Config:
         told = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in parts.items() if keys)
         if not told:
             return None
-        return f"{self.resolved['name']}: {told}. `python -m penstock config show FILE --all` says more"
+        return (f"{self.resolved['name']}: {told}. `python -m penstock config show FILE --all` says more, of a program of "
+                "DeepSpeed's with --as deepspeed")
 
 
 def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: Resolve = config_library.resolve,

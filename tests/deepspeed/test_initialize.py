@@ -69,6 +69,8 @@ def test_each_placement_has_plain_torchs_bits(name, model, data, configuration, 
     assert (loader, scheduler) == (None, None) and isinstance(engine, deepspeed.DeepSpeedEngine)
     assert optimizer is engine.optimizer and isinstance(optimizer, deepspeed.DeepSpeedOptimizer)
     assert engine.zero_optimization_stage() == zero.get("stage", 0)
+    states = zero.get("offload_optimizer", {"device": "cpu"} if "cpu_offload" in zero else {}).get("device")
+    assert engine.zero_use_cpu_optimizer() == (states is not None) and engine.zero_cpu_offload() == (states == "cpu")
     if "nvme" in name:
         assert os.listdir(tmp_path / "nvme") == [], "files of one run have no names"
     assert equal({name: each.clone() for name, each in engine.module_state_dict().items()}, weights)

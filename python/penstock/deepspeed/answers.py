@@ -38,16 +38,19 @@ class Answers(Echoes):
                     self._zero.get("stage3_gather_fp16_weights_on_model_save"))
 
     def zero_offload_optimizer(self) -> Any:
-        return self._zero.get("offload_optimizer")
+        return self._offload("offload_optimizer", "cpu_offload")
 
     def zero_offload_param(self) -> Any:
-        return self._zero.get("offload_param")
+        return self._offload("offload_param", "cpu_offload_params")
+
+    def _offload(self, section: str, older: str) -> Any:
+        return self._zero.get(section) or ({"device": "cpu"} if self._zero.get(older) else None)
 
     def zero_use_cpu_optimizer(self) -> bool:
-        return ((self.zero_offload_optimizer() or {}).get("device") or "none") != "none"
+        return (self.zero_offload_optimizer() or {}).get("device") in ("cpu", "nvme")
 
     def zero_cpu_offload(self) -> bool:
-        return self.zero_use_cpu_optimizer()
+        return (self.zero_offload_optimizer() or {}).get("device") == "cpu"
 
     def fp16_enabled(self) -> bool:
         return self._section("fp16").get("enabled") is True
