@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "swap/blocks/block_clone.h"
 #include "swap/directory/snapshot_list.h"
+#include "swap/directory/store_files.h"
 #include "swap/snapshot/repair.h"
 #include "tests/swap/block_device/sharing_store.h"
 #include "tests/swap/directory/mounts.h"
@@ -139,6 +140,20 @@ TEST_F(SharedBlocks, WithoutRoomForTheWritesToComeAreRefusedAndTheStoreGoesOn) {
         }
         if (origin.room_bytes() != 0) return "room is kept for nothing";
         return origin.go_on(3);
+    });
+}
+
+// XFS refuses a reservation that is longer than what is free, whatever of its range is reserved already.
+TEST_F(SharedBlocks, NeedNoMoreRoomThanIsSetAside) {
+    on_xfs([](const std::string& root) -> std::string {
+        SharingStore origin(root, {{"a.states", 16ULL << 20, 64U << 10}});
+        if (std::string wrong = origin.go_on(2); !wrong.empty()) return wrong;
+        const store::Layout kept(origin.store().layout().objects(), {.slots = 1});
+        const std::uint64_t room_bytes = bytes_on_disk(kept) + (4U << 20);  // of it the spare takes 2 MiB
+        fill_disk(root);
+        fs::resize_file(root + "/filler", fs::file_size(root + "/filler") - room_bytes);
+        if (std::string wrong = origin.keep("one"); !wrong.empty()) return wrong;
+        return origin.go_on(2);
     });
 }
 
