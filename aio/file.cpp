@@ -183,10 +183,20 @@ std::uint64_t File::bytes() const {
 }
 
 void File::reserve(std::uint64_t bytes) {
-    PENSTOCK_CHECK(fd_ >= 0, "the file is not open");
     PENSTOCK_CHECK(bytes > 0, "{}: nothing to reserve", path());
+    reserve_range(0, bytes);
+}
+
+void File::reserve_past_end(std::uint64_t bytes) {
+    const std::uint64_t end = this->bytes();
+    PENSTOCK_CHECK(bytes > end, "{}: {} bytes do not reach past its end at {}", path(), bytes, end);
+    reserve_range(end, bytes);
+}
+
+void File::reserve_range(std::uint64_t begin, std::uint64_t bytes) {
+    PENSTOCK_CHECK(fd_ >= 0, "the file is not open");
     const struct stat before = status_of(fd_, path_);
-    const auto present = static_cast<std::uint64_t>(before.st_blocks) * 512;
+    const std::uint64_t present = begin > 0 ? begin : static_cast<std::uint64_t>(before.st_blocks) * 512;
     const std::uint64_t free = free_bytes(fd_, path_);
     // Asked first, because a refused fallocate may have filled the disk for everybody else meanwhile.
     PENSTOCK_CHECK(bytes <= std::numeric_limits<std::int64_t>::max(), "{}: {} bytes are no file length", path(), bytes);
@@ -195,7 +205,7 @@ void File::reserve(std::uint64_t bytes) {
     const NoSizeSignal quiet;
     int error = 0;
     do {
-        error = ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+        error = ::fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(bytes - begin)) == 0 ? 0 : errno;
     } while (error == EINTR);
     if (error == EOPNOTSUPP || error == ENOSYS) {
         const bool long_enough = static_cast<std::uint64_t>(before.st_size) >= bytes;

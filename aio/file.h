@@ -64,9 +64,13 @@ class File {
     // naming needed and free bytes, or the quota. Where the file system cannot reserve (EOPNOTSUPP), free space is
     // checked and the length set.
     void reserve(std::uint64_t bytes);
+    // The same of what lies past the file's end alone, up to `bytes`: XFS wants as much room free as the range is long,
+    // however much of it is reserved already, and walks all its extents. REQUIRES: bytes > bytes().
+    void reserve_past_end(std::uint64_t bytes);
 
    private:
     void prepare(const std::string& shown_path, const FileOptions& options);
+    void reserve_range(std::uint64_t begin, std::uint64_t bytes);
 
     int fd_ = -1;
     SharedText path_;

@@ -54,7 +54,7 @@ void SharedSlots::add(std::span<const TileRecord> tiles) {
         bytes += layout_.extent(layout_.tile(index), 0).bytes;
     }
     const std::uint64_t file = file_bytes(layout_, bytes);
-    if (file > layout_.device_bytes(0) + room_bytes_) data_.reserve(file);
+    if (file > layout_.device_bytes(0) + room_bytes_) data_.reserve_past_end(file);
     room_bytes_ = std::max(room_bytes_, file - layout_.device_bytes(0));
     before_ = std::exchange(shared_, {});
     count(std::move(shared));

@@ -24,8 +24,8 @@ class SharedSlots {
     // aside.
     static std::unique_ptr<SharedSlots> find(const Layout& layout, aio::File& data);
 
-    // Sets room aside for the slots that `tiles` name, before their blocks are shared. Throws Error as File::reserve():
-    // then all is as it was.
+    // Sets room aside for the slots that `tiles` name, before their blocks are shared. Throws Error as
+    // File::reserve_past_end(): then all is as it was.
     void add(std::span<const TileRecord> tiles);
     // The slots of the last add() are not shared after all.
     void take_back() noexcept;

@@ -162,6 +162,19 @@ TEST(File, ReservesSpaceAndLength) {
     EXPECT_EQ(file.bytes(), 1U << 20);
 }
 
+TEST(File, ReservesWhatLiesPastItsEndAlone) {
+    const TemporaryDirectory directory;
+    const std::string path = directory.file("longer");
+    File file(AT_FDCWD, path, path, {.mode = FileMode::create});
+    ASSERT_EQ(::ftruncate(file.fd(), 1 << 20), 0);
+    file.reserve_past_end(3 << 20);
+    EXPECT_EQ(file.bytes(), 3U << 20);
+    struct stat status = {};
+    ASSERT_EQ(::fstat(file.fd(), &status), 0);
+    EXPECT_GE(status.st_blocks * 512, 2 << 20);
+    EXPECT_LT(status.st_blocks * 512, 3 << 20) << "what was a hole was reserved";
+}
+
 TEST(File, SaysNeededAndFreeBytesBeforeItFillsTheDisk) {
     const TemporaryDirectory directory;
     const std::string path = directory.file("huge");

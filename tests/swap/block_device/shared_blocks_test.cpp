@@ -2,13 +2,17 @@
 // run.
 #include "aio/words/error.h"
 #include "swap/blocks/block_clone.h"
+#include "swap/blocks/shared_slots.h"
 #include "swap/directory/snapshot_list.h"
+#include "swap/directory/store_files.h"
 #include "swap/snapshot/repair.h"
 #include "tests/swap/block_device/sharing_store.h"
 #include "tests/swap/directory/mounts.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -142,6 +146,49 @@ TEST_F(SharedBlocks, WithoutRoomForTheWritesToComeAreRefusedAndTheStoreGoesOn) {
     });
 }
 
+// XFS refuses a reservation that is longer than what is free, whatever of its range is reserved already.
+TEST_F(SharedBlocks, NeedNoMoreRoomThanIsSetAside) {
+    on_xfs([](const std::string& root) -> std::string {
+        SharingStore origin(root, {{"a.states", 16ULL << 20, 64U << 10}});
+        if (std::string wrong = origin.go_on(2); !wrong.empty()) return wrong;
+        const store::Layout kept(origin.store().layout().objects(), {.slots = 1});
+        const std::uint64_t room_bytes = bytes_on_disk(kept) + (4U << 20);  // of it the spare takes 2 MiB
+        fill_disk(root);
+        fs::resize_file(root + "/filler", fs::file_size(root + "/filler") - room_bytes);
+        if (std::string wrong = origin.keep("one"); !wrong.empty()) return wrong;
+        return origin.go_on(2);
+    });
+}
+
+// More extents than the file system tells of at once.
+TEST_F(SharedBlocks, OfAnEarlierLifeAreFoundOneByOne) {
+    on_xfs([](const std::string& root) -> std::string {
+        constexpr std::uint64_t tile_bytes = 4096;
+        constexpr std::uint32_t tiles = 4096;
+        SharingStore origin(root, {{"a.states", tiles * tile_bytes, tile_bytes}});
+        if (std::string wrong = origin.go_on(2); !wrong.empty()) return wrong;
+        if (std::string wrong = origin.keep("one"); !wrong.empty()) return wrong;
+        if (std::string wrong = origin.go_on(1); !wrong.empty()) return wrong;
+        if (const auto error = origin.moving().write_round(tiles / 4)) return error->message;
+        const std::string path = origin.data();
+        fs::resize_file(path, origin.store().layout().device_bytes(0) + tile_bytes);
+        aio::File data(AT_FDCWD, path, path, {.mode = aio::FileMode::read_write, .caching = aio::Caching::buffered});
+        const std::uint64_t found = store::SharedSlots::find(origin.store().layout(), data)->shared_bytes();
+        constexpr std::uint64_t expected = (tiles - tiles / 4) * tile_bytes;
+        return found == expected ? "" : fmt::format("{} bytes are found and {} are shared", found, expected);
+    });
+}
+
+TEST_F(SharedBlocks, OfAStoreWhoseLastTilesWereNeverWrittenAreAWholeSnapshot) {
+    on_xfs([](const std::string& root) -> std::string {
+        SharingStore origin(root);
+        if (std::string wrong = origin.go_on(1); !wrong.empty()) return wrong;
+        if (origin.moving().committed().back()) return "the last tile was written";
+        if (std::string wrong = origin.keep("one"); !wrong.empty()) return wrong;
+        return origin.snapshot_difference("one", origin.moving().committed(), origin.moving().client());
+    });
+}
+
 // Killed between the two, it is an unfinished creation; both ways to keep over it.
 TEST_F(SharedBlocks, ThatWereNotCommittedAreTakenOver) {
     on_xfs([](const std::string& root) -> std::string {
@@ -227,6 +274,20 @@ TEST_F(SharedBlocks, TakeNoMoreNewOnesThanAreWritten) {
         if (::pwrite(from.fd(), memory.data(), 4096, 512 << 10) != 4096) return "not overwritten";
         const std::uint64_t taken = before - fs::space(root).free;
         return taken <= 2 * 4096 ? "" : fmt::format("{} bytes were taken for a block", taken);
+    });
+}
+
+TEST_F(SharedBlocks, AreOfAnOriginThatTakesNoMoreNewOnesThanAreWritten) {
+    on_xfs([](const std::string& root) -> std::string {
+        SharingStore origin(root);
+        if (std::string wrong = origin.go_on(2); !wrong.empty()) return wrong;
+        if (std::string wrong = origin.keep("one"); !wrong.empty()) return wrong;
+        const std::string path = origin.data();
+        const aio::File data(AT_FDCWD, path, path, {.mode = aio::FileMode::read_only});
+        fsxattr found{};
+        if (::ioctl(data.fd(), FS_IOC_FSGETXATTR, &found) != 0) return "not told";
+        const bool exact = (found.fsx_xflags & FS_XFLAG_COWEXTSIZE) != 0;
+        return exact && found.fsx_cowextsize == origin.store().granule_bytes() ? "" : "the data has no such hint";
     });
 }
 
