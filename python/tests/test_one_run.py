@@ -63,7 +63,7 @@ def test_it_trains_to_the_bits_of_one_that_is_kept_and_its_files_have_no_names(t
 
 
 def test_a_place_that_nobody_may_have_meant_is_told_of(tmp_path, caplog):
-    caplog.set_level("INFO", "penstock")
+    caplog.set_level("WARNING", "penstock")
 
     def told(place):
         caplog.clear()

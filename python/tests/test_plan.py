@@ -132,6 +132,14 @@ def test_the_verb_takes_a_configuration_and_a_budget(tmp_path, capsys):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ds.json"]
 
 
+def test_a_module_of_this_folder_is_found_by_a_command_too(tmp_path, monkeypatch, capsys):
+    (tmp_path / "made_here.py").write_text("from torch.nn import Linear\n\ndef make():\n    return Linear(3, 3)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", ".", str(tmp_path))])
+    assert main(["plan", "made_here:make"]) == 0 and "12 parameters" in capsys.readouterr().out
+    assert str(tmp_path) not in sys.path
+
+
 def test_the_verb_takes_a_directory_of_hugging_face(tmp_path, capsys):
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2, vocab_size=64,

@@ -319,4 +319,6 @@ def test_what_is_shown_of_a_configuration_is_what_the_engine_has(tmp_path, capsy
     code, told = shown(tmp_path, capsys, auto, "--known", '{"gradient_clipping": 2.5}')
     assert code == 0 and "gradient_clipping = 2.5" in told
     assert shown(tmp_path, capsys, {**config, "gradient_cliping": 1})[0] == 2
-    assert shown(tmp_path, capsys, auto)[0] == 2
+    code, told = shown(tmp_path, capsys, {**auto, "bf16": {"enabled": "auto"}, "gradient_cliping": 1})
+    assert code == 2 and "gradient_clipping =" not in told and "nearest known one is 'gradient_clipping'" in told
+    assert "(--known, or transformers and Accelerate, which fill it in):\n  gradient_clipping\n  bf16.enabled" in told

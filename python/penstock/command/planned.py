@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,8 +68,12 @@ def _named(given: str, otherwise: str = "not MODULE:FUNCTION") -> Any:
     module, _, function = given.partition(":")
     if not function:
         raise UsageError(f"'{given}' is {otherwise}")
+    here = os.getcwd()
+    sys.path.insert(0, here)  # where `python -m` looks, but no command does
     try:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"'{given}': {error}; name a module that Python finds from here (PYTHONPATH) and a function "
                          "or class in it") from error
+    finally:
+        sys.path.remove(here)

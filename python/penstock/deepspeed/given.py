@@ -55,7 +55,7 @@ def said(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """With DeepSpeed's own, where they decide numbers and nobody says them. Raises UsageError for an "auto" of such."""
-    left = [key for key in NUMBERS if _at(config, key) == "auto"]
+    left = unfilled(config)
     if left:
         raise UsageError(f"configuration: \"auto\" is no value, and nobody has filled in {', '.join(left)}: write it "
                          "there; transformers and Accelerate fill it in for scripts of theirs")
@@ -64,6 +64,11 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     if str(optimizer.get("type", "")).lower() == "lion" and "betas" not in (optimizer.get("params") or {}):
         full["optimizer"] = {**optimizer, "params": {**(optimizer.get("params") or {}), "betas": LION_BETAS}}
     return full
+
+
+def unfilled(config: Mapping[str, Any]) -> list[str]:
+    """Keys that decide numbers, and are "auto" still."""
+    return [key for key in NUMBERS if _at(config, key) == "auto"]
 
 
 def _at(config: Mapping[str, Any], key: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..config import read_config
 from ..native import config as config_library
-from .given import configuration, with_defaults
+from .given import configuration, said, unfilled, with_defaults
 from .placement import Placement, placement_of
 from .start import ELSE, own_keys
 
@@ -47,13 +47,18 @@ def shown(file: str, known: Mapping[str, Any]) -> Shown:
     given = configuration(file)
     for key, value in known.items():
         given = _filled(given, key.split("."), value)
+    left = unfilled(given)
+    for key in left:
+        given = said(_filled(given, key.split("."), None))
     full = with_defaults(given)
     keys = own_keys(full)
     resolved = config_library.resolve(json.dumps(keys), file, known)
+    resolved["missing"] = [*left, *resolved["missing"]]
+    resolved["obeyed"] = [each for each in resolved["obeyed"] if each["key"] not in left]
     whole = not resolved["wrong"] and not resolved["missing"]
     zero = full.get("zero_optimization") or {}
     place = placement_of(given, read_config(keys, known, else_=ELSE)) if whole else None
-    return Shown(resolved, {key: full[key] for key in full if key not in given}, place, int(zero.get("stage") or 0))
+    return Shown(resolved, {key: full[key] for key in full if key not in given and key not in left}, place, int(zero.get("stage") or 0))
 
 
 def _filled(config: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:

@@ -264,7 +264,7 @@ class NativeCore(Described):
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
-        made_places = new_places.notes_of(store.paths())
+        new_places.tell(store.paths())
         with one_run.opening(store) as placed:
             self._handle = self._opened(placed, first)
         self._told = 0
@@ -275,7 +275,7 @@ class NativeCore(Described):
         self._laid: dict[int, int] = {}  # bytes, by turn
         self._address = ctypes.c_void_p()
         vain = update_order.in_vain(store.update_order, self._model.extra is not None)
-        self._first_notes = [*made_places, *([vain] if vain else [])]
+        self._first_notes = [vain] if vain else []
         self._extra = None
         self.begun = None
         self._visited = ()

@@ -6,8 +6,17 @@ DeepSpeed makes nvme_path with all its parents, too, so none of this is an error
 """
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
+
+LOGGER = logging.getLogger("penstock")
+
+
+def tell(paths: Iterable[str]) -> None:
+    """A warning, because programs with a Trainer hear nothing else."""
+    for note in notes_of(paths):
+        LOGGER.warning("%s", note)
 
 
 def notes_of(paths: Iterable[str]) -> list[str]:
