@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from torch import nn
@@ -56,11 +56,7 @@ class Copies:
     def take_away(self) -> None:
         """What the engine has put into the modules, for good."""
         for module, before in self._attributes:
-            for name, value in before.items():
-                if value is ABSENT:
-                    module.__dict__.pop(name, None)
-                else:
-                    module.__dict__[name] = value
+            put_back(module.__dict__, before)
         for mapping, keys in self._hooks:
             for key in keys:
                 mapping.pop(key, None)
@@ -92,6 +88,15 @@ class Copier:
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise ModelError("a managed model cannot be pickled: its weights are in the store; save engine.state_dict(), "
                          "or a copy: copy.deepcopy(model)")
+
+
+def put_back(attributes: MutableMapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Each of these as it was, or ABSENT."""
+    for name, value in before.items():
+        if value is ABSENT:
+            attributes.pop(name, None)
+        else:
+            attributes[name] = value
 
 
 def _hooks_of(module: nn.Module) -> Iterator[tuple[str, MutableMapping[Any, Any]]]:

@@ -68,7 +68,7 @@ def check_arguments(mpu: Any, mesh_param: Any, dist_init_required: bool | None) 
 
 def check_init(given: Mapping[str, Any]) -> None:
     """Arguments of deepspeed.zero.Init: where weights are, and of how many processes, is decided by the opening."""
-    check_names("penstock.zero.Init", given, ("directory", "empty", "enabled", *INIT_NAMED, *INIT_NOTHING))
+    check_names("penstock.zero.Init", given, ("directory", "empty", "enabled", "dtype", *INIT_NAMED, *INIT_NOTHING))
     for name, value in given.items():
         if name in INIT_NAMED and value:
             raise UsageError(f"penstock.zero.Init({name}=...): {INIT_NAMED[name]}")

@@ -19,7 +19,7 @@ from .files.directory_core import DirectoryCore
 from .files.incoming import Incoming
 from .native.look import look
 from .native.record import KEY, Record
-from .store import Store
+from .store import Store, as_store
 from .units import Unit
 
 Forward = Callable[[list[Unit], list[UnitSpec]], tuple[Visit, ...]]
@@ -53,7 +53,7 @@ def find(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, fr
                              "opened for forwards alone: name a directory on NVMe for its weights, or "
                              "penstock.initialize(weights=...), Hugging Face's directory, which is read where it is")
         return Found(DirectoryCore, told="forwards alone: weights are read where they are")
-    own = store if isinstance(store, Store) else Store(store)
+    own = as_store(store)
     path = own.paths()[0]
     there = look(path)
     if there.content == "nothing":

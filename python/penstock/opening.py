@@ -32,7 +32,7 @@ from .overlap import overlapping
 from .parameter import Managed
 from .run.progress import LOGGER, Progress
 from .settings import Settings
-from .store import Store
+from .store import Store, as_store
 from .units import Unit, units_of
 from .zero.spill import first_value, to_type
 
@@ -131,9 +131,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     _tell(mapped.note())
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    incoming = InStore(model) if stored else None if weights is None else Incoming(model, weights)
-    if incoming is not None:
-        incoming.make_buffers_real()
+    incoming = _incoming(model, weights, stored)
     if lr_scheduler is not None:
         check_given(lr_scheduler, mapped.groups)
     spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later)
@@ -153,9 +151,10 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
             engine.use_loader(loader)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
         if core is None and store is not None:
-            progress.note(placed.line(as_store(store), figures_of(opened)))
-        if core is None and store is not None and not (isinstance(store, Store) and not store.keep):
-            description.write(engine.description, Path(_first_directory(store)))
+            own = as_store(store)
+            progress.note(placed.line(own, figures_of(opened)))
+            if own.keep:
+                description.write(engine.description, Path(own.paths()[0]))
     except BaseException:
         engine.close()
         raise
@@ -171,9 +170,7 @@ def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | 
     found = forwards.find(store, core, weights is not None)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
-    incoming = InStore(model) if stored else None if weights is None else Incoming(model, weights)
-    if incoming is not None:
-        incoming.make_buffers_real()
+    incoming = _incoming(model, weights, stored)
     spec = forwards_spec(cut, model, found)
     given: ReadWeight = forwards.Weights(parameters, incoming) if isinstance(incoming, Incoming) \
         else lambda unit, index: first_value(parameters[unit][index])
@@ -197,6 +194,15 @@ def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | 
     if found.told:
         progress.note(found.told)
     return engine
+
+
+def _incoming(model: nn.Module, weights: str | os.PathLike[str] | None, stored: bool) -> Incoming | InStore | None:
+    """Where a model on meta gets its values from; its buffers have theirs then."""
+    if not stored and weights is None:
+        return None
+    incoming = InStore(model) if stored else Incoming(model, weights)  # type: ignore[arg-type]
+    incoming.make_buffers_real()
+    return incoming
 
 
 def forwards_spec(cut: list[Unit], model: nn.Module, found: forwards.Found = forwards.NOTHING) -> ModelSpec:
@@ -229,10 +235,6 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
         return core
     own = as_store(store)  # type: ignore[arg-type]
     return own if own.progress is not None else replace(own, progress=progress.work)
-
-
-def as_store(store: Store | str | os.PathLike[str]) -> Store:
-    return store if isinstance(store, Store) else Store(store)
 
 
 def in_memory(read: Config | None) -> Store:

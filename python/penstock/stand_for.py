@@ -1,12 +1,11 @@
 """The optimizer that a program made and gave to penstock.initialize(): programs go on to call it."""
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
+from .copies import ABSENT, put_back
+
 CALLS = ("step", "zero_grad", "state", "state_dict", "load_state_dict", "add_param_group")
-ABSENT = object()
 
 
 class StandsFor:
@@ -20,8 +19,4 @@ class StandsFor:
 
     def end(self) -> None:
         """It is its own again: as it was given, without states."""
-        for name, before in self._before.items():
-            if before is ABSENT:
-                vars(self.given).pop(name, None)
-            else:
-                setattr(self.given, name, before)
+        put_back(vars(self.given), self._before)

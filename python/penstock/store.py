@@ -130,3 +130,8 @@ class Store(Said):
 
     def at_snapshot(self, path: str) -> Store:
         return replace(self, resume_from=path, go_back=True, trace=None)
+
+
+def as_store(given: Store | str | os.PathLike[str]) -> Store:
+    """A directory's has the defaults."""
+    return given if isinstance(given, Store) else Store(given)

@@ -359,8 +359,8 @@ MUTANTS = [
     # Copies.
     Mutant("a copy has the engine's hooks", "copies.py", "mapping.pop(key, None)", "pass",
            "test_copies.py::test_a_copy_is_an_ordinary_model"),
-    Mutant("a copy has what stands in for forwards", "copies.py", "module.__dict__.pop(name, None)",
-           'name == "__deepcopy__" and module.__dict__.pop(name, None)', "test_copies.py::test_a_copy_is_an_ordinary_model"),
+    Mutant("a copy has what stands in for forwards", "copies.py", "attributes.pop(name, None)",
+           'name == "__deepcopy__" and attributes.pop(name, None)', "test_copies.py::test_a_copy_is_an_ordinary_model"),
     Mutant("a model that was copied has no hooks any more", "copies.py",
            "            for mapping, there in hooks:\n                _restore(mapping, there)\n", "",
            "test_copies.py::test_a_copy_is_an_ordinary_model"),

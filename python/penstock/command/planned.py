@@ -19,7 +19,7 @@ from ..files.meta_model import of_directory
 from ..opening import in_memory
 from ..run.plan import plan
 from ..settings import Settings
-from ..store import Store
+from ..store import as_store
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ def run(chosen: argparse.Namespace) -> int:
     read = None if chosen.config is None else read_config(chosen.config, chosen.known)
     place: Any = read.store_at(chosen.store) if read else chosen.store
     if chosen.host_budget is not None:
-        place = in_memory(read) if place is None else place if isinstance(place, Store) else Store(place)
+        place = in_memory(read) if place is None else as_store(place)
         place = replace(place, host_budget_bytes=chosen.host_budget)
     settings = read.settings if read else Settings()
     if chosen.dtype is not None:

@@ -50,15 +50,15 @@ def shown(file: str, known: Mapping[str, Any]) -> Shown:
     left = unfilled(given)
     for key in left:
         given = said(_filled(given, key.split("."), None))
-    full = with_defaults(given)
+    full = {key: each for key, each in with_defaults(given).items() if key not in left}
     keys = own_keys(full)
     resolved = config_library.resolve(json.dumps(keys), file, known)
     resolved["missing"] = [*left, *resolved["missing"]]
-    resolved["obeyed"] = [each for each in resolved["obeyed"] if each["key"] not in left]
     whole = not resolved["wrong"] and not resolved["missing"]
     zero = full.get("zero_optimization") or {}
     place = placement_of(given, read_config(keys, known, else_=ELSE)) if whole else None
-    return Shown(resolved, {key: full[key] for key in full if key not in given and key not in left}, place, int(zero.get("stage") or 0))
+    unsaid = {key: each for key, each in full.items() if key not in given}
+    return Shown(resolved, unsaid, place, int(zero.get("stage") or 0))
 
 
 def _filled(config: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:

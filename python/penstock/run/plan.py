@@ -20,7 +20,7 @@ from ..native.described import Compute, Described
 from ..native.structs import uses_of
 from ..optimizer_kind import check_cover
 from ..settings import Settings
-from ..store import Store
+from ..store import Store, as_store
 from ..units import units_of
 from .forecast import Forecast, forecast_of, line, text_of_others
 from .measured_compute import Loss, measure_compute, tokens_of
@@ -127,10 +127,9 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     check_model(model, may_be_meta=True)
     later, cut = named_later(model, trainable), units_of(model, units, resident)
     if forwards.nothing_to_train(model, later):
-        own = place if isinstance(place, Store) else Store(NOWHERE if place is None else place)
+        own = as_store(NOWHERE if place is None else place)
         return _plan_of_forwards(_as_type(forwards_spec(cut, model), settings.dtype), own)
-    place = in_memory(read) if place is None else place
-    own = place if isinstance(place, Store) else Store(place)
+    own = in_memory(read) if place is None else as_store(place)
     mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
                               or torch.optim.AdamW, later)
     check_cover(model, mapped, later)
