@@ -187,6 +187,13 @@ def test_a_quota_of_processors_is_found_and_torchs_threads_are_named(files, coun
         f"export OMP_NUM_THREADS={2 if count == 1.5 else 3}" in found
 
 
+@pytest.mark.parametrize("load, words", [("8.90", "ok"), ("9.00", "OMP_WAIT_POLICY=passive"), (None, "ok")])
+def test_a_machine_that_is_busy_is_worth_knowing(load, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    root = root_of(tmp_path, {} if load is None else {"proc/loadavg": f"{load} 1.00 1.00 3/412 1234\n"})
+    assert words in told(machine.cores(root))
+
+
 def test_huge_pages_that_are_off_are_worth_knowing(tmp_path):
     place = "sys/kernel/mm/transparent_hugepage/enabled"
     for text, words in (("always [madvise] never\n", "ok: transparent ones: madvise"),

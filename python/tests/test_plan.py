@@ -216,9 +216,10 @@ def test_without_a_batch_no_compute_is_made_up(tmp_path):
     assert told.forecast.step is None and dict(told.forecast.orders) == {} and told.forecast.others == ()
     assert told.forecast.nvme_s > 0 and told.forecast.update_s > 0
     assert "of NVMe" in str(told) and "not known without a batch" in str(told) and "tokens" not in str(told)
-    assert penstock.plan(small.Stack(), store=tmp_path / "absent").forecast is None
+    absent = penstock.plan(small.Stack(), store=tmp_path / "absent")
+    assert absent.forecast is None and "not known without a batch" in str(absent)
     unmeasured = penstock.plan(small.Stack(), store=tmp_path, seconds=0)
-    assert unmeasured.forecast is None and "nothing was measured" in str(unmeasured)
+    assert unmeasured.forecast is None and "not measured (seconds=0)" in str(unmeasured)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -307,6 +308,12 @@ def test_the_verb_forecasts_steps_of_a_batch(tmp_path, capsys):
         assert main(["plan", "small_models:Stack", *arguments, *wrong]) == 2
         assert wrong[-1] in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_verb_refuses_a_batch_of_tokens_for_a_model_that_takes_none(tmp_path, capsys):
+    assert main(["plan", "small_models:Stack", "--store", str(tmp_path), "--batch", "2x3"]) == 2
+    assert "Stack.forward() takes ids: name a function that gives its batch, --batch MODULE:FUNCTION" in \
+        capsys.readouterr().err
 
 
 def test_the_verb_makes_a_batch_of_tokens_for_models_of_transformers(tmp_path, capsys):

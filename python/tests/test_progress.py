@@ -108,6 +108,23 @@ def test_a_program_without_logging_hears_the_steps_that_its_configuration_asks_f
     assert re.findall(r"(\w+) (step \d)", then) == [("own", "step 3"), ("own", "step 6")]
 
 
+@pytest.mark.skipif(not NATIVE, reason="a store that is there")
+@pytest.mark.parametrize("logging_is_set_up", [False, True])
+def test_an_opening_that_goes_on_is_heard_once_by_a_program_without_logging_too(tmp_path, logging_is_set_up):
+    script = f"""import logging, torch, penstock
+{'logging.basicConfig(level=logging.INFO)' if logging_is_set_up else ''}
+for steps in range(2):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 4)
+    with penstock.initialize(model, torch.optim.AdamW(model.parameters()), store={str(tmp_path)!r})[0] as engine:
+        engine.backward(engine(torch.ones(1, 4)).sum())
+        engine.step()
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
+    assert told.count("goes on from step 1") == 1
+    assert ("weights on NVMe" in told) is logging_is_set_up
+
+
 def test_a_skipped_step_says_so(caplog):
     caplog.set_level(logging.INFO, "penstock")
     told = Progress(1)

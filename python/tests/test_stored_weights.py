@@ -207,7 +207,23 @@ def test_a_trainers_checkpoint_has_a_snapshot(tmp_path):
     assert files(tmp_path / "out") == files(tmp_path / "expected")
 
 
-def test_what_cannot_be_exported_is_refused_by_name(tmp_path, capsys):
+def test_a_trainers_output_is_its_newest_checkpoint_by_number(tmp_path, capsys):
+    output = tmp_path / "output"
+    for step in (9, 10):
+        engine = stack(tmp_path / f"store-{step}")
+        train(engine, step - 8)
+        engine.save_checkpoint(output / f"checkpoint-{step}")  # as a Trainer's with deepspeed= does
+        engine.save_pretrained(tmp_path / f"expected-{step}")
+    os.makedirs(output / "checkpoint-11")  # is being made
+    assert main(["export", str(output), str(tmp_path / "newest"), "--model-names"]) == 0
+    assert main(["export", str(output), str(tmp_path / "named"), "--model-names", "--tag", "checkpoint-9"]) == 0
+    assert files(tmp_path / "newest") == files(tmp_path / "expected-10")
+    assert files(tmp_path / "named") == files(tmp_path / "expected-9")
+    assert main(["export", str(output), str(tmp_path / "x"), "--tag", "y"]) == 2
+    assert "has checkpoint-9, checkpoint-10" in capsys.readouterr().err
+
+
+def test_what_cannot_be_exported_is_refused_by_name(tmp_path, capsys, monkeypatch):
     engine = stack(tmp_path / "store")
     train(engine, 1)
     engine.save_checkpoint(tmp_path / "c")
@@ -226,6 +242,9 @@ def test_what_cannot_be_exported_is_refused_by_name(tmp_path, capsys):
     refused(4, "not what penstock writes", tmp_path / "broken", tmp_path / "out")
     os.remove(tmp_path / "store" / NAME)
     refused(4, f"the store has no {NAME}", tmp_path / "store", tmp_path / "out")
+    monkeypatch.setattr("penstock.files.stored_weights.KEY", "of the Python package")  # as one that C programs made
+    refused(2, "was not made by the Python package", tmp_path / "store", tmp_path / "out")
+    monkeypatch.undo()
     assert not (tmp_path / "out").exists()
     stack(tmp_path / "store").close()  # says it again
     assert main(["export", str(tmp_path / "store"), str(tmp_path / "out"), "--model-names"]) == 0

@@ -62,6 +62,14 @@ std::string lightest_options(const ModelSpec& model, const CoreOptions& options)
     return text;
 }
 
+// Where it does, what has no room is something else, as a directory's disk.
+bool plan_fits(const ModelSpec& model, const CoreOptions& options) try {
+    SessionPlan(model, options, Partition{});
+    return true;
+} catch (const Error& error) {
+    return error.code() != ExitCode::does_not_fit;
+}
+
 penstock_plan told(const SessionPlan& own) {
     penstock_plan plan{};
     plan.struct_bytes = sizeof plan;
@@ -92,9 +100,14 @@ penstock_plan plan_of(const penstock_model* model, const penstock_session_option
     try {
         return told(SessionPlan(spec, given, Partition{}));
     } catch (const Error& error) {
-        if (error.code() != ExitCode::does_not_fit || given.device.kind != DeviceKind::cpu) throw;
-        throw Error(error.code(), fmt::format("{}\n{}", error.what(), lightest_options(spec, given)));
+        throw with_lightest(error, spec, given);
     }
+}
+
+Error with_lightest(const Error& error, const ModelSpec& model, const CoreOptions& options) {
+    if (error.code() != ExitCode::does_not_fit || options.device.kind != DeviceKind::cpu || plan_fits(model, options))
+        return error;
+    return {error.code(), fmt::format("{}\n{}", error.what(), lightest_options(model, options))};
 }
 
 }  // namespace penstock::zero

@@ -4,6 +4,7 @@
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_model.h"
+#include "zero_infinity/capi/c_plan.h"
 #include "zero_infinity/capi/first_weights.h"
 #include "zero_infinity/capi/parameter_value.h"
 
@@ -63,7 +64,11 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
         options.trace = &trace_->recorder();
     }
     FirstWeights weights(given, model);
-    session_.emplace(model, std::move(options), initial, events, SessionSeams{.weights = &weights});
+    try {
+        session_.emplace(model, options, initial, events, SessionSeams{.weights = &weights});
+    } catch (const Error& error) {
+        throw with_lightest(error, model, options);
+    }
     shelf_ = CShelf(session_->shelf());
     memory_table_ = session_->info().memory_table;
     for (const auto& [key, value] : session_->info().client) keys_.push_back(key);

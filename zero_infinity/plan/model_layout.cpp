@@ -55,6 +55,26 @@ void ModelLayout::append_objects(const UnitLayout& unit) {
     unit_objects_.push_back(found);
 }
 
+std::string ModelLayout::difference(std::span<const store::ObjectSpec> stored) const {
+    const auto found = [](std::span<const store::ObjectSpec> in, const std::string& name) {
+        return std::find_if(in.begin(), in.end(), [&](const auto& each) { return each.name == name; });
+    };
+    for (const store::ObjectSpec& here : objects_) {
+        const auto there = found(stored, here.name);
+        if (there == stored.end()) return fmt::format("'{}' is here and not there", here.name);
+        if (there->bytes != here.bytes)
+            return fmt::format("'{}' has {} bytes there and {} here", here.name, there->bytes, here.bytes);
+        if (there->tile_bytes != here.tile_bytes)
+            return fmt::format("'{}' lies in tiles of {} bytes there and of {} here", here.name, there->tile_bytes,
+                               here.tile_bytes);
+    }
+    for (const store::ObjectSpec& there : stored)
+        if (found(objects(), there.name) == objects().end())
+            return fmt::format("'{}' is there and not here", there.name);
+    if (!std::equal(stored.begin(), stored.end(), objects_.begin())) return "its units are in another order";
+    return "its units have the sizes of these; shapes, types, what is trained, the optimizer or the codec differ";
+}
+
 void ModelLayout::check_stored(const store::Layout& stored) const {
     if (stored.granule_bytes() != pool::granule_bytes)
         throw Error(ExitCode::storage,

@@ -30,10 +30,11 @@ ModelReader::ModelReader(const ModelSpec& model, const CoreOptions& options)
     const store::ClientState& client = open_.store().client();
     const auto stored = client.find(fingerprint_key);
     if (stored == client.end() || stored->second != fingerprint_of(model, options.codec))
-        throw Error(ExitCode::usage,
-                    fmt::format("the store in {} was made for another model, codec or optimizer; read it with the "
-                                "units, types and codec that it was made with",
-                                options.swap_directories.front()));
+        throw Error(
+            ExitCode::usage,
+            fmt::format("the store in {} was made for another model, codec or optimizer ({}); read it with the "
+                        "units, types and codec that it was made with",
+                        options.swap_directories.front(), layout_.difference(open_.store().layout().objects())));
     layout_.check_stored(open_.store().layout());
 }
 

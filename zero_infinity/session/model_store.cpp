@@ -41,7 +41,7 @@ class Opening {
                             fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
                                         "resume from, and another directory for the run's store",
                                         path));
-            accept(newest->client, path);
+            accept(newest->client, newest->objects, path);
             accepted = newest->generation;
         }
         ModelStore made;
@@ -51,7 +51,7 @@ class Opening {
                                         .agree = agree()});
         made.client = made.store->client();
         // Verification may have gone back by a generation.
-        if (accepted != made.store->generation()) accept(made.client, path);
+        if (accepted != made.store->generation()) accept(made.client, made.store->layout().objects(), path);
         deps_.layout->check_stored(made.store->layout());
         made.resumed = true;
         note_scratch(made);
@@ -81,7 +81,7 @@ class Opening {
     ModelStore resume_from(const std::shared_ptr<store::OpenStore>& kept, const std::string& mark) const {
         kept->share_io(*deps_.open);
         store::TensorStore& snapshot = kept->open({.waiting = events_.waiting});
-        accept(snapshot.client(), options_.resume_from);
+        accept(snapshot.client(), snapshot.layout().objects(), options_.resume_from);
         deps_.layout->check_stored(snapshot.layout());
         ModelStore made;
         made.store = deps_.open->committed()
@@ -161,12 +161,14 @@ class Opening {
     }
 
     // Throws where the run may not go on from `client`.
-    void accept(const store::ClientState& client, const std::string& place) const {
+    void accept(const store::ClientState& client, const std::vector<store::ObjectSpec>& objects,
+                const std::string& place) const {
         if (events_.recovered) events_.recovered(client, place);
         const auto stored = client.find(fingerprint_key);
         if (stored == client.end() || stored->second != deps_.fingerprint)
             throw Error(ExitCode::usage,
-                        fmt::format("the store in {} was made for another model, codec or optimizer; {}", place,
+                        fmt::format("the store in {} was made for another model, codec or optimizer ({}); {}", place,
+                                    deps_.layout->difference(objects),
                                     options_.purpose == Purpose::training
                                         ? "use another directory"
                                         : "open it with the units, types and codec that it was made with, or name "

@@ -15,7 +15,8 @@ def add(verbs: Any) -> None:
                             description="Needs neither the model nor a GPU, and memory for one tensor. The store must not "
                                         "be in use by a training; its checkpoints may be read beside it.")
     verb.add_argument("source", type=Path, metavar="STORE|CHECKPOINT",
-                      help="a store's directory, a directory of checkpoints (its newest is taken), or one of these")
+                      help="a store's directory, a directory of checkpoints or a Trainer's output (the newest is taken), or one "
+                           "checkpoint")
     verb.add_argument("out", type=Path, metavar="OUT", help="a directory that is made")
     verb.add_argument("--tag", help="of the checkpoint, in the place of the newest")
     verb.add_argument("--dtype", choices=DTYPES, help="of the weights; float32: the masters. Default: as they were "

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -33,8 +34,8 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.dtype is not None:
         settings = replace(settings, dtype=getattr(torch, chosen.dtype))
     model = model_of(chosen.model)
-    batch = None if chosen.batch is None else batch_of(chosen.batch, model)
     loss = None if chosen.loss is None else _named(chosen.loss)
+    batch = None if chosen.batch is None else batch_of(chosen.batch, model)
     told = plan(model, None, place, optimizer=read.optimizer if read else None, settings=settings, batch=batch,
                 loss=loss, seconds=chosen.seconds, endurance_bytes=chosen.endurance * 1e12)
     print(told.json() if chosen.json else told)
@@ -46,6 +47,11 @@ def batch_of(given: str, model: nn.Module) -> Any:
     shape = re.fullmatch(r"([1-9]\d{0,6})x([1-9]\d{0,8})", given)
     if shape is None:
         return _named(given)()
+    taken = inspect.signature(model.forward).parameters
+    if "input_ids" not in taken and not any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        raise UsageError(f"--batch {given} is of input_ids, as models of transformers take them, and "
+                         f"{type(model).__name__}.forward() takes {', '.join(taken) or 'nothing'}: name a function that gives "
+                         "its batch, --batch MODULE:FUNCTION")
     config: Any = getattr(model, "config", None)
     vocabulary = getattr(config, "vocab_size", None) or 2
     ids = torch.randint(0, vocabulary, tuple(map(int, shape.groups())), generator=torch.Generator().manual_seed(1))

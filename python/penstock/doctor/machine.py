@@ -84,7 +84,12 @@ def cores(root: str = "") -> Finding:
     mask, quota = len(os.sched_getaffinity(0)), Quota.read(root)
     machine = f"{mask} of the machine's {os.cpu_count()} processors"
     if quota is None or math.ceil(quota.count) >= mask:
-        return ok("cores", machine)
+        load = float((text_of(f"{root}/proc/loadavg").split() or ["0"])[0])
+        if load < 1 + (os.cpu_count() or 1):
+            return ok("cores", machine)
+        return worth_knowing("cores", f"{machine}, and {load:g} tasks want one (mean of the last minute)",
+                             "what computes beside slows a training, and the figures of the disk above: end it, or "
+                             "export OMP_WAIT_POLICY=passive")
     threads = math.ceil(quota.count)
     return worth_knowing("cores", f"{machine}, and time of {quota.count:g} of them ({quota.file})",
                          f"torch starts a thread for each that it sees: export OMP_NUM_THREADS={threads}")

@@ -117,32 +117,53 @@ class StoredWeights:
 
 
 def find(path: Path, tag: str | None = None) -> Found:
-    """`path` is a directory of checkpoints, one of these, a Trainer's checkpoint, or a store. Raises UsageError and StorageError."""
+    """`path` is a directory of checkpoints, one of these, a Trainer's output or checkpoint, or a store. Raises
+    UsageError and StorageError."""
     if tag is None and (path / LATEST).is_file() and not (path / ENGINE).exists():
         tag = (path / LATEST).read_text().strip()
+    of_trainer = _checkpoints_of_trainer(path)
+    if of_trainer and tag in (None, *of_trainer):
+        return find(path / (tag or list(of_trainer)[-1]))
     checkpoint = path if tag is None else path / tag
     if (checkpoint / ENGINE).is_file():
         return _of_checkpoint(checkpoint, _read(checkpoint))
     if tag is not None:
-        there = sorted(each.parent.name for each in path.glob(f"*/{ENGINE}"))
+        there = [*sorted(each.parent.name for each in path.glob(f"*/{ENGINE}")), *of_trainer]
         raise UsageError(f"{checkpoint}: no checkpoint is there; {path} has {', '.join(there) or 'none'}")
     if (path.parent / ENGINE).is_file() and path.name == (read := _read(path.parent))["snapshot"]:
         return _of_checkpoint(path.parent, read)
-    of_trainer = sorted(each for each in path.glob("penstock-step-*") if (each / NAME).is_file())  # hugging_face.py's
-    if len(of_trainer) == 1:
-        path = of_trainer[0]
+    own = _snapshots_of_trainer(path)
+    if len(own) == 1:
+        path = own[0]
     if (path / NAME).is_file():
         text = (path / NAME).read_text(encoding="utf-8")
         return Found(path, Description.decode(text, str(path / NAME)))
-    if look(path).content == "nothing":
+    seen = look(path)
+    if seen.content == "nothing":
         raise UsageError(f"{path}: neither a store nor a checkpoint of penstock; name the directory of a store, of "
-                         "checkpoints (it has a file 'latest'), or of one checkpoint (it has engine.pt)")
+                         "checkpoints (it has a file 'latest'), of one checkpoint (it has engine.pt), or a Trainer's output")
+    if KEY not in seen.values:
+        raise UsageError(f"{path}: the store was not made by the Python package, and does not say what its objects mean; "
+                         "read it with the program that made it (penstock.h, penstock_reader.h). `penstock ckpt show` "
+                         "lists its objects")
     raise StorageError(f"{path}: the store has no {NAME}, which says what its weights are called, because a version of "
                        "penstock before this one made it: start its script once more, or load it there and "
                        "engine.save_pretrained(OUT)")
 
 
 # Private.
+def _snapshots_of_trainer(checkpoint: Path) -> list[Path]:
+    """hugging_face.py's, in a Trainer's checkpoint."""
+    return sorted(each for each in checkpoint.glob("penstock-step-*") if (each / NAME).is_file())
+
+
+def _checkpoints_of_trainer(output: Path) -> dict[str, Path]:
+    """By name, the newest last, as Trainer counts them."""
+    steps = {int(step): each for each in output.glob("checkpoint-*") if (step := each.name.partition("-")[2]).isdecimal()
+             and ((each / LATEST).is_file() or _snapshots_of_trainer(each))}
+    return {steps[step].name: steps[step] for step in sorted(steps)}
+
+
 def _read(checkpoint: Path) -> Any:
     return torch.load(checkpoint / ENGINE, weights_only=True)
 

@@ -50,7 +50,7 @@ class Plan:
     commit_steps: int
     planned_bytes: float  # read and written, a mean over the steps of one commit
     forecast: Forecast | None = None  # how long that takes
-    unmeasured: str = "nothing was measured: no batch was given, and no directory is there"  # why it is not known
+    unmeasured: str = "its time is not known without a batch (plan(batch=...), --batch)"  # why
     tokens: int | None = None  # of a step, with a batch
     graph_bytes: int = 0  # that torch keeps from forward to backward, with a batch and activations "keep"
 
@@ -157,7 +157,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
                 keeping = None
     forecast = None if why else forecast_of(spec, own, settings, seconds, compute, keeping)
     if compute is None and why is None:
-        why = "what compute takes beside is not known without a batch"
+        why = Plan.unmeasured
     beside = 0 if spec.extra is None else spec.extra.numel()  # bytes, which are no parameters
     return Plan(
         told.parameters - beside, told.trainable_parameters, told.pool_bytes, told.device_bytes, told.store_bytes,
@@ -186,7 +186,7 @@ def _unmeasured(store: Store, batch: Any, seconds: float) -> str | None:
     if store.device != "cpu":
         return "times of a device with memory of its own are not forecast"
     if seconds == 0:
-        return "nothing was measured"
+        return "its time was not measured (seconds=0)"
     if batch is None and (store.is_in_memory or not all(map(os.path.isdir, store.paths()))):
         return Plan.unmeasured
     return None

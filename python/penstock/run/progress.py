@@ -76,9 +76,14 @@ class Progress:
         self._quietly(lambda: LOGGER.warning("%s", text))
 
     def told(self, text: str, differs: bool) -> None:
-        """Of an opening that goes on; where that differs from what the script says, also a program without logging
-        hears it."""
-        self.warn(text) if differs else self.note(text)
+        """Of an opening that goes on: a program without logging hears it, too, for who meant to begin anew would not
+        see it otherwise. A warning where it differs from what the script says."""
+        if differs:
+            self.warn(text)
+            return
+        self.note(text)
+        if not LOGGER.hasHandlers() and not LOGGER.isEnabledFor(logging.INFO):
+            self._quietly(lambda: print(f"penstock: {text}", file=sys.stderr, flush=True))
 
     def begin(self, core: Core, warning: str | None = None) -> None:
         """It is open."""

@@ -80,7 +80,7 @@ TEST_F(Lean, ItLinksNoTorch) {
     const Ended ended = run_command(directory_.path(), {"/usr/bin/env", "ldd", penstock({})[0]});
     EXPECT_EQ(ended.code, 0);
     EXPECT_EQ(ended.output.find("torch"), std::string::npos) << ended.output;
-    EXPECT_EQ(ended.output.find("c10"), std::string::npos) << ended.output;
+    EXPECT_EQ(ended.output.find("libc10"), std::string::npos) << ended.output;
 }
 
 }  // namespace

@@ -91,6 +91,8 @@ TEST_F(CPlanTest, APlanThatDoesNotFitIsRefusedWithTheTableAndLeftAsItWas) {
     EXPECT_NE(std::string(caller.error.message).find("gradients"), std::string::npos) << caller.error.message;
     EXPECT_EQ(plan.pool_bytes, 7U);
     const std::string told = caller.error.message;
+    EXPECT_EQ(caller.open(), PENSTOCK_DOES_NOT_FIT);
+    EXPECT_EQ(told, caller.error.message) << "an opening says the same";
     const std::string words = "the lightest that fits: host_budget_bytes=";
     ASSERT_NE(told.find(words), std::string::npos) << told;
     EXPECT_NE(told.find("prefetch_depth=1"), std::string::npos) << told;

@@ -129,6 +129,32 @@ TEST(ModelLayout, HostMemoryMayKeepTheFirstTilesOfAUnitsStates) {
     EXPECT_EQ(most.staging_tile_bytes(), 12288U);
 }
 
+TEST(ModelLayout, WhereAStoreOfAnotherModelDiffersIsSaid) {
+    const ModelLayout layout(example());
+    const auto objects = objects_of(layout);
+    const auto changed = [&](auto change) {
+        auto there = objects;
+        change(there);
+        return layout.difference(there);
+    };
+    EXPECT_EQ(changed([](auto& there) { there[2].bytes = 4096; }),
+              "'mixed.weights' has 4096 bytes there and 14080 here");
+    EXPECT_EQ(changed([](auto& there) { there[2].tile_bytes = 4096; }),
+              "'mixed.weights' lies in tiles of 4096 bytes there and of 8192 here");
+    EXPECT_EQ(changed([](auto& there) { there.erase(there.begin() + 2); }), "'mixed.weights' is here and not there");
+    EXPECT_EQ(changed([](auto& there) { std::swap(there[0], there[2]); }), "its units are in another order");
+    EXPECT_EQ(changed([](auto& there) {
+                  there.insert(there.begin(), {"more.weights", 1, 1});
+              }),
+              "'more.weights' is there and not here");
+    EXPECT_EQ(changed([](auto& there) {
+                  there.push_back({"more.weights", 1, 1});
+              }),
+              "'more.weights' is there and not here");
+    EXPECT_EQ(layout.difference(objects),
+              "its units have the sizes of these; shapes, types, what is trained, the optimizer or the codec differ");
+}
+
 TEST(ModelLayout, PiecesOfATileBeginWhereTheTileBegins) {
     const std::shared_ptr<const Optimizer> others = make_adamw({});
     const std::shared_ptr<const Optimizer> own = make_adamw({.weight_decay = 0});
