@@ -11,7 +11,7 @@ mkdir -p "$bin" "$work/repo/zero_infinity"
 cp -r "$source_dir/run" "$source_dir/tools" "$work/repo/"
 cp "$source_dir/zero_infinity/torch.cmake" "$work/repo/zero_infinity/"
 
-for tool in awk bash cat chmod cp cut df dirname env flock grep head id mkdir mv nproc rm sed sort touch uname; do
+for tool in awk bash cat chmod cp cut df dirname env flock grep head id mkdir mv nproc readlink rm sed sort touch uname; do
   ln -s "$(command -v "$tool")" "$bin/$tool"
 done
 
@@ -242,6 +242,20 @@ case_refuses_unknown_words() {
   expect_refusal "clean knows no 'everything'"
 }
 
+# By a path, by a link to the tree, and by a link to the door itself.
+case_called_from_anywhere() {
+  mkdir -p "$work/else/where"
+  ln -s "$work/repo" "$work/else/tree"
+  ln -s ../../repo/run "$work/else/where/door"
+  local path
+  for path in ../../repo/run ../tree/run door; do
+    mkdir -p "$work/repo/build"
+    (cd "$work/else/where" && env -i PATH="$bin" HOME="$work" "$bin/bash" "$path" clean) >"$work/output" 2>&1 || fail "$path"
+    expect_silence
+    [[ ! -e $work/repo/build ]] || fail "$path did not clean the tree"
+  done
+}
+
 case_without_a_verb_is_help() {
   run
   expect_ok
@@ -403,6 +417,43 @@ case_names_what_was_skipped_and_why() {
   (($(grep -c '^    ' "$work/list") == 5)) || fail "the list of what was skipped is another one"
   says '^    restricted:no_uring:swap: 2 cases, e.g. Ring.Registers$'
   says '^3 passed, 0 failed, 6 skipped$'
+}
+
+# A Python of the tests whose pytest passes four cases, but for those of tests/gpu: of them one fails. The wheel fails.
+stub_pytest() {
+  local program
+  mkdir -p "$work/repo/"{python/tests,python/wheel,.peers/python/bin,.deps/venv/bin}
+  printf '#!/bin/bash\nexit 0\n' >"$work/repo/python/tests/venv.sh"
+  printf '#!/bin/bash\nexit 1\n' >"$work/repo/python/wheel/make.sh"
+  printf '#!/bin/bash\n[[ $* != *tests/gpu ]] || { echo "== 1 failed, 3 passed in 1s =="; exit 1; }\n%s\n' \
+    'echo "== 4 passed, 1 skipped in 2s =="' >"$work/repo/.peers/python/bin/python"
+  cp "$work/repo/python/tests/venv.sh" "$work/repo/.deps/venv/bin/python"
+  chmod +x "$work/repo/"{python/*/*.sh,.peers/python/bin/python,.deps/venv/bin/python}
+  for program in tail tee; do ln -sf "$(command -v "$program")" "$bin/"; done
+}
+
+case_counts_what_pytest_counts() {
+  make_torch "$own/torch" 2.11.0
+  stub_real_python
+  stub_pytest
+  stub cmake 'mkdir -p build/release'
+  run test --python
+  ((status != 0)) || fail "a failed phase should fail"
+  local phase
+  for phase in python 'python deferred' 'python in_backward' 'python deepspeed'; do says "^$phase  *[0-9]* s  ok$"; done
+  for phase in 'python device' wheel; do says "^$phase  *[0-9]* s  FAILED$"; done
+  says '^16 passed, 2 failed, 0 skipped$'
+}
+
+case_skips_python_where_its_packages_cannot_be_had() {
+  make_torch "$own/torch" 2.11.0
+  stub_real_python
+  stub_pytest
+  printf '#!/bin/bash\nexit 1\n' >"$work/repo/python/tests/venv.sh"
+  run test --python
+  expect_ok
+  says '^python  *[0-9]* s  skipped: its packages could not be installed$'
+  says '^0 passed, 0 failed, 1 skipped$'
 }
 
 # The part of the release takes a second, and there is none left.
