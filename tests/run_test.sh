@@ -297,6 +297,36 @@ case_demo_avoids_slow_arithmetic() {
   says '^penstock train trainer/demo.json --set bf16.enabled=false --set memory.host_budget=136MiB --set run.steps=60 --set run.sample.tokens=100 --steps 3$'
 }
 
+# A machine without package lists, which an update brings; Debian's linux-doc has no text of its own.
+stub_documentation() {
+  local program
+  stub id 'echo 0'
+  stub apt-get "case \$* in
+    *update*) touch $work/lists ;;
+    *download*) [[ -e $work/lists && \$* == *' linux-doc-6.1' ]] && touch linux-doc-6.1_1_all.deb ;;
+  esac"
+  stub apt-cache "[[ ! -e $work/lists || \$1 != depends ]] || printf 'linux-doc\n  Depends: linux-doc-6.1\n'"
+  stub dpkg-deb 'mkdir -p "$3/doc/Documentation/mm"
+    { echo =====; printf "%.0sA line of prose.\n" {1..130000}; } >"$3/doc/Documentation/mm/page.rst"'
+  for program in find gzip wc xargs zcat; do ln -sf "$(command -v "$program")" "$bin/"; done
+}
+
+case_demo_finds_its_text_where_there_are_no_package_lists() {
+  stub_build
+  stub_documentation
+  mkdir -p "$work/repo/trainer"
+  run demo
+  expect_ok
+  says '^downloading the package linux-doc-6.1 for its text'
+  says '^penstock prepare --out .demo/text.tokens .demo/text$'
+  [[ $(sort -u "$work/repo/.demo/text/mm.txt") == 'A line of prose.' ]] || fail "the text is another one"
+  [[ ! -e $work/repo/.demo/partial ]] || fail "it left what it unpacked"
+  rm -rf "$work/repo/.demo"
+  stub dpkg-deb 'mkdir -p "$3"'
+  run demo
+  expect_refusal 'no text for the demo'
+}
+
 case_demo_compiles_while_torch_is_downloaded() {
   stub_build
   rm -rf "$own"

@@ -101,34 +101,18 @@ demo_text() {
   fi
   rm -rf .demo/partial
   mkdir -p .demo/partial/text
-  text_from_kernel || text_from_manual ||
+  text_from_kernel ||
     die "no text for the demo: check the network and try again, or put text files into $root/.demo/text"
   mv .demo/partial/text .demo/text
   rm -rf .demo/partial
 }
 
 text_from_kernel() {
-  local package folder
-  # Debian's linux-doc only points to the package of the current kernel; Ubuntu's is the documentation itself.
-  package=$(apt-cache depends linux-doc 2>/dev/null | sed -n 's/.*Depends: *\(linux-doc-[0-9].*\)/\1/p' | head -n 1)
-  unpack_package "${package:-linux-doc}" || return 1
+  local folder
+  unpack_documentation || return 1
   for folder in "${demo_folders[@]}"; do
     find .demo/partial/unpacked -type f \( -name '*.rst' -o -name '*.rst.gz' \) -path "*/Documentation/$folder/*" -print0 |
       LC_ALL=C sort -z | xargs -0 -r zcat -f | drop_rulers >".demo/partial/text/$folder.txt"
-  done
-  text_is_enough
-}
-
-# The manual pages as a substitute: roff reduced to its words.
-text_from_manual() {
-  local package section
-  for package in manpages manpages-dev; do
-    unpack_package "$package" || return 1
-  done
-  for section in 2 4 5 7 8; do
-    find .demo/partial/unpacked -path "*/man/man$section/*.gz" -print0 | LC_ALL=C sort -z | xargs -0 -r zcat -f |
-      sed -E '/^(\.\\"|'"'"'|\.(TH|if|ie|el|in|nf|fi|ad|PD|ft|TS|TE|so)\b)/d; /^\./s/"//g; s/^\.[A-Za-z]+ ?//; s/\\f.//g; s/\\-/-/g; s/\\&//g' |
-      drop_rulers >".demo/partial/text/man$section.txt"
   done
   text_is_enough
 }
@@ -141,20 +125,26 @@ text_is_enough() {
   (($(cat .demo/partial/text/* 2>/dev/null | wc -c) >= demo_text_min_bytes))
 }
 
-unpack_package() {
+unpack_documentation() {
   mkdir -p .demo/partial/unpacked
-  say "downloading the package $1 for its text ($(package_megabytes "$1"))"
-  if ! download_package "$1"; then
+  if ! download_documentation; then
     # A fresh image has no package lists.
     can_be_root && as_root apt-get -qq update >&2
-    download_package "$1" || return 1
+    download_documentation || return 1
   fi
-  dpkg-deb -x .demo/partial/"$1"_*.deb .demo/partial/unpacked
+  dpkg-deb -x .demo/partial/linux-doc*.deb .demo/partial/unpacked
+}
+
+download_documentation() {
+  local package
+  # Debian's linux-doc only points to the package of the current kernel; Ubuntu's is the documentation itself.
+  package=$(apt-cache depends linux-doc 2>/dev/null | sed -n 's/.*Depends: *\(linux-doc-[0-9].*\)/\1/p' | head -n 1)
+  package=${package:-linux-doc}
+  say "downloading the package $package for its text ($(package_megabytes "$package"))"
+  (cd .demo/partial && apt-get -qq -o APT::Sandbox::User=root download "$package" >&2)
 }
 
 package_megabytes() {
   apt-cache show --no-all-versions "$1" 2>/dev/null | awk '/^Size:/ { printf "%d MB", $2 / 1e6; found = 1; exit }
     END { if (!found) printf "size unknown" }'
 }
-
-download_package() { (cd .demo/partial && apt-get -qq -o APT::Sandbox::User=root download "$1" >&2); }
