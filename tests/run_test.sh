@@ -470,7 +470,7 @@ case_counts_what_pytest_counts() {
   run test --python
   ((status != 0)) || fail "a failed phase should fail"
   local phase
-  for phase in python 'python deferred' 'python in_backward' 'python deepspeed'; do says "^$phase  *[0-9]* s  ok$"; done
+  for phase in 'python packages' python 'python deferred' 'python in_backward' 'python deepspeed'; do says "^$phase  *[0-9]* s  ok$"; done
   for phase in 'python device' wheel; do says "^$phase  *[0-9]* s  FAILED$"; done
   says '^16 passed, 2 failed, 0 skipped$'
 }
@@ -479,10 +479,11 @@ case_skips_python_where_its_packages_cannot_be_had() {
   make_torch "$own/torch" 2.11.0
   stub_real_python
   stub_pytest
-  printf '#!/bin/bash\nexit 1\n' >"$work/repo/python/tests/venv.sh"
+  printf '#!/bin/bash\nsleep 2\nexit 1\n' >"$work/repo/python/tests/venv.sh"
+  ln -sf "$(command -v sleep)" "$bin/"
   run test --python
   expect_ok
-  says '^python  *[0-9]* s  skipped: its packages could not be installed$'
+  says '^python  *[1-9] s  skipped: its packages could not be installed$'
   says '^0 passed, 0 failed, 1 skipped$'
 }
 

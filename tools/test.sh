@@ -62,7 +62,7 @@ test_all() {
 in_time() {
   local limit=$((${PENSTOCK_TEST_MINUTES:-100000} * 60))
   ((SECONDS + release_seconds * $2 / 100 <= limit)) && return
-  skip_phase "$1" "left out: it would not end within PENSTOCK_TEST_MINUTES=$PENSTOCK_TEST_MINUTES"
+  skip_phase "$1" 0 "left out: it would not end within PENSTOCK_TEST_MINUTES=$PENSTOCK_TEST_MINUTES"
   return 1
 }
 
@@ -89,10 +89,12 @@ test_preset() {
 
 # One test to count: a phase of its own, or a line why there is none.
 test_fuzz() {
+  local start=$SECONDS
   if ! setup_fuzz; then
-    skip_phase fuzz 'skipped: no clang with libFuzzer here'
+    skip_phase fuzz $((SECONDS - start)) 'skipped: no clang with libFuzzer here'
     return 0
   fi
+  enter 'fuzz packages' $((SECONDS - start)) ok
   phase fuzz fuzz "$fuzz_seconds_of_test"
   ! phase_succeeded || passed=$((passed + 1))
 }
@@ -133,9 +135,9 @@ phase() {
 # Whether the last phase did.
 phase_succeeded() { ((phase_status == 0)); }
 
-# skip_phase NAME WHY
+# skip_phase NAME SECONDS WHY: the seconds that it took to find out.
 skip_phase() {
-  enter "$1" 0 "$2"
+  enter "$@"
   skipped=$((skipped + 1))
 }
 

@@ -5,10 +5,13 @@
 
 # The wheel is one test to count, pytest counts its own. Without a network there is no torch for Python: then one is skipped.
 test_python() {
+  local start=$SECONDS
+  say '--- python packages'
   if ! python/tests/venv.sh >&2; then
-    skip_phase python 'skipped: its packages could not be installed'
+    skip_phase python $((SECONDS - start)) 'skipped: its packages could not be installed'
     return 0
   fi
+  enter 'python packages' $((SECONDS - start)) ok
   phase 'build python' build release penstock_python penstock # whose tests want both
   phase_succeeded || return 0
   pytest_phase python python_cases
