@@ -8,10 +8,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bin=$work/bin
 mkdir -p "$bin" "$work/repo/zero_infinity"
-cp "$source_dir/run" "$work/repo/run"
+cp -r "$source_dir/run" "$source_dir/tools" "$work/repo/"
 cp "$source_dir/zero_infinity/torch.cmake" "$work/repo/zero_infinity/"
 
-for tool in awk bash cat chmod cp cut df dirname env flock grep head id mkdir mv nproc rm sed sort touch uname; do
+for tool in awk bash cat chmod cp cut df dirname env flock grep head id mkdir mv nproc readlink rm sed sort touch uname; do
   ln -s "$(command -v "$tool")" "$bin/$tool"
 done
 
@@ -242,6 +242,20 @@ case_refuses_unknown_words() {
   expect_refusal "clean knows no 'everything'"
 }
 
+# By a path, by a link to the tree, and by a link to the door itself.
+case_called_from_anywhere() {
+  mkdir -p "$work/else/where"
+  ln -s "$work/repo" "$work/else/tree"
+  ln -s ../../repo/run "$work/else/where/door"
+  local path
+  for path in ../../repo/run ../tree/run door; do
+    mkdir -p "$work/repo/build"
+    (cd "$work/else/where" && env -i PATH="$bin" HOME="$work" "$bin/bash" "$path" clean) >"$work/output" 2>&1 || fail "$path"
+    expect_silence
+    [[ ! -e $work/repo/build ]] || fail "$path did not clean the tree"
+  done
+}
+
 case_without_a_verb_is_help() {
   run
   expect_ok
@@ -281,6 +295,36 @@ case_demo_avoids_slow_arithmetic() {
   expect_ok
   says '^  4 training  60 steps in fp32'
   says '^penstock train trainer/demo.json --set bf16.enabled=false --set memory.host_budget=136MiB --set run.steps=60 --set run.sample.tokens=100 --steps 3$'
+}
+
+# A machine without package lists, which an update brings; Debian's linux-doc has no text of its own.
+stub_documentation() {
+  local program
+  stub id 'echo 0'
+  stub apt-get "case \$* in
+    *update*) touch $work/lists ;;
+    *download*) [[ -e $work/lists && \$* == *' linux-doc-6.1' ]] && touch linux-doc-6.1_1_all.deb ;;
+  esac"
+  stub apt-cache "[[ ! -e $work/lists || \$1 != depends ]] || printf 'linux-doc\n  Depends: linux-doc-6.1\n'"
+  stub dpkg-deb 'mkdir -p "$3/doc/Documentation/mm"
+    { echo =====; printf "%.0sA line of prose.\n" {1..130000}; } >"$3/doc/Documentation/mm/page.rst"'
+  for program in find gzip wc xargs zcat; do ln -sf "$(command -v "$program")" "$bin/"; done
+}
+
+case_demo_finds_its_text_where_there_are_no_package_lists() {
+  stub_build
+  stub_documentation
+  mkdir -p "$work/repo/trainer"
+  run demo
+  expect_ok
+  says '^downloading the package linux-doc-6.1 for its text'
+  says '^penstock prepare --out .demo/text.tokens .demo/text$'
+  [[ $(sort -u "$work/repo/.demo/text/mm.txt") == 'A line of prose.' ]] || fail "the text is another one"
+  [[ ! -e $work/repo/.demo/partial ]] || fail "it left what it unpacked"
+  rm -rf "$work/repo/.demo"
+  stub dpkg-deb 'mkdir -p "$3"'
+  run demo
+  expect_refusal 'no text for the demo'
 }
 
 case_demo_compiles_while_torch_is_downloaded() {
@@ -359,82 +403,94 @@ case_clean_keeps_the_trained_model() {
   [[ ! -e $work/repo/.deps ]] || fail "it should remove LibTorch"
 }
 
-case_names_what_failed_at_the_end() {
+# A machine with a LibTorch and a Python, whose ctest leaves report $1 of tests/tools/reports and ends with $2.
+stub_report() {
   make_torch "$own/torch" 2.11.0
+  stub_real_python
   stub cmake 'mkdir -p build/release'
-  local report=$work/report
-  {
-    printf '<testsuite name="(empty)"\n\ttests="3"\n\tfailures="2"\n\tdisabled="0"\n\tskipped="0"\n\t>\n'
-    printf '\t<testcase name="Good.One" classname="Good.One" time="1" status="run">\n'
-    printf '\t\t<system-out>well\n</system-out>\n\t</testcase>\n'
-    printf '\t<testcase name="Bad.&lt;One&gt;/7" classname="Bad.&lt;One&gt;/7" time="1" status="fail">\n'
-    printf '\t\t<failure message=""/>\n\t\t<system-out>first\n'
-    printf 'line %d\n' {1..29}
-    printf '1 &lt; 2 &amp;&amp; &quot;last&quot;\n</system-out>\n\t</testcase>\n'
-    printf '\t<testcase name="Mute" classname="Mute" time="1" status="fail">\n'
-    printf '\t\t<failure message=""/>\n\t\t<system-out></system-out>\n\t</testcase>\n</testsuite>\n'
-  } >"$report"
-  ln -sf "$(command -v tail)" "$bin/"
-  stub ctest "cp $report build/release/junit.xml; echo \"ctest \$*\"; exit 8"
+  stub ctest "cp $source_dir/tests/tools/reports/$1.xml build/release/junit.xml; echo \"ctest \$*\"; exit $2"
+}
+
+# By its own path: what is called python3 may be a script that looks for one.
+stub_real_python() { ln -sf "$(python3 -c 'import sys; print(sys.executable)')" "$bin/python3"; }
+
+case_names_what_failed_at_the_end() {
+  stub_report failed 8
   run test
   ((status != 0)) || fail "a failed case should fail"
   says '^ctest .* -L ^(aio|.*|trainer_kill)\$ -E '
-  tail -n 36 "$work/output" >"$work/end"
+  tail -n 33 "$work/output" >"$work/end"
   mv "$work/end" "$work/output"
   says '^FAILED in release: Bad.<One>/7$'
-  says '^FAILED in release: Mute$'
   says '^    1 < 2 && "last"$'
   ! grep -qE 'well|first' "$work/output" || fail "it tells more than the last lines of what failed"
-  says '^1 passed, 2 failed, 0 skipped$'
+  says '^1 passed, 1 failed, 0 skipped$'
+}
+
+case_counts_a_failure_that_no_case_shows() {
+  stub_report passed 8
+  run test
+  ((status != 0)) || fail "a failed ctest should fail"
+  says '^1 passed, 1 failed, 0 skipped$'
+  stub ctest 'echo "<testsuite>" >build/release/junit.xml'
+  run test
+  ((status != 0)) || fail "a report that cannot be read should fail"
+  says '^test_report: build/release/junit.xml cannot be read'
+  says '^0 passed, 1 failed, 0 skipped$'
 }
 
 case_names_what_was_skipped_and_why() {
-  make_torch "$own/torch" 2.11.0
-  stub cmake 'mkdir -p build/release'
-  local report=$work/report
-  {
-    printf '<testsuite name="(empty)"\n\ttests="5"\n\tfailures="0"\n\tdisabled="0"\n\tskipped="2"\n\t>\n'
-    printf '\t<testcase name="core:Cuda.Copies" classname="core:Cuda.Copies" time="1" status="notrun">\n'
-    printf '\t\t<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>\n'
-    printf '\t\t<system-out>[ RUN      ] Cuda.Copies\na_test.cpp:7: Skipped\nno &lt;GPU&gt;\n\n'
-    printf '[  SKIPPED ] Cuda.Copies (0 ms)\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] Cuda.Copies\n</system-out>\n'
-    printf '\t</testcase>\n'
-    printf '\t<testcase name="restricted:no_uring:aio" classname="x" time="1" status="notrun">\n'
-    printf '\t\t<skipped message="SKIP_RETURN_CODE=77"/>\n\t\t<system-out>restricted: no seccomp here\n</system-out>\n'
-    printf '\t</testcase>\n'
-    # A suite that ran, with one case that did not.
-    printf '\t<testcase name="engine:Cuda" classname="engine:Cuda" time="1" status="run">\n'
-    printf '\t\t<system-out>b_test.cpp:9: Skipped\nno &lt;GPU&gt;\n\n[  SKIPPED ] Cuda.Trains/1, where GetParam() = 7 (0 ms)\n'
-    printf '[       OK ] Cuda.Plans (1 ms)\n</system-out>\n\t</testcase>\n'
-    # A program that ran on a machine that allows less, with two that did not.
-    printf '\t<testcase name="restricted:no_uring:swap" classname="x" time="1" status="run">\n'
-    printf '\t\t<system-out>c_test.cpp:9: Skipped\nno io_uring\n\n[  SKIPPED ] Ring.Registers (0 ms)\n'
-    printf 'c_test.cpp:12: Skipped\nno io_uring\n\n[  SKIPPED ] Ring.Wakes (0 ms)\n'
-    printf '[  SKIPPED ] 2 tests, listed below:\n[  SKIPPED ] Ring.Registers\n[  SKIPPED ] Ring.Wakes\n</system-out>\n\t</testcase>\n'
-    printf '\t<testcase name="Good.One" classname="Good.One" time="1" status="run">\n'
-    printf '\t\t<system-out>well\n</system-out>\n\t</testcase>\n</testsuite>\n'
-  } >"$report"
-  stub ctest "cp $report build/release/junit.xml"
+  stub_report skipped 0
   run test
   expect_ok
   sed -n '/^skipped, by reason/,/^$/p' "$work/output" >"$work/list"
-  diff "$work/list" - <<'END' || fail "the list of what was skipped is another one"
-skipped, by reason:
-  no <GPU>
-    core:Cuda.Copies
-    engine:Cuda.Trains/1, where GetParam() = 7
-  no io_uring
-    restricted:no_uring:swap: 2 cases, e.g. Ring.Registers
-  restricted: no seccomp here
-    restricted:no_uring:aio
+  (($(grep -c '^    ' "$work/list") == 5)) || fail "the list of what was skipped is another one"
+  says '^    restricted:no_uring:swap: 2 cases, e.g. Ring.Registers$'
+  says '^3 passed, 0 failed, 6 skipped$'
+}
 
-END
-  says '^3 passed, 0 failed, 5 skipped$'
+# A Python of the tests whose pytest passes four cases, but for those of tests/gpu: of them one fails. The wheel fails.
+stub_pytest() {
+  local program
+  mkdir -p "$work/repo/"{python/tests,python/wheel,.peers/python/bin,.deps/venv/bin}
+  printf '#!/bin/bash\nexit 0\n' >"$work/repo/python/tests/venv.sh"
+  printf '#!/bin/bash\nexit 1\n' >"$work/repo/python/wheel/make.sh"
+  printf '#!/bin/bash\n[[ $* != *tests/gpu ]] || { echo "== 1 failed, 3 passed in 1s =="; exit 1; }\n%s\n' \
+    'echo "== 4 passed, 1 skipped in 2s =="' >"$work/repo/.peers/python/bin/python"
+  cp "$work/repo/python/tests/venv.sh" "$work/repo/.deps/venv/bin/python"
+  chmod +x "$work/repo/"{python/*/*.sh,.peers/python/bin/python,.deps/venv/bin/python}
+  for program in tail tee; do ln -sf "$(command -v "$program")" "$bin/"; done
+}
+
+case_counts_what_pytest_counts() {
+  make_torch "$own/torch" 2.11.0
+  stub_real_python
+  stub_pytest
+  stub cmake 'mkdir -p build/release'
+  run test --python
+  ((status != 0)) || fail "a failed phase should fail"
+  local phase
+  for phase in 'python packages' python 'python deferred' 'python in_backward' 'python deepspeed'; do says "^$phase  *[0-9]* s  ok$"; done
+  for phase in 'python device' wheel; do says "^$phase  *[0-9]* s  FAILED$"; done
+  says '^16 passed, 2 failed, 0 skipped$'
+}
+
+case_skips_python_where_its_packages_cannot_be_had() {
+  make_torch "$own/torch" 2.11.0
+  stub_real_python
+  stub_pytest
+  printf '#!/bin/bash\nsleep 2\nexit 1\n' >"$work/repo/python/tests/venv.sh"
+  ln -sf "$(command -v sleep)" "$bin/"
+  run test --python
+  expect_ok
+  says '^python  *[1-9] s  skipped: its packages could not be installed$'
+  says '^0 passed, 0 failed, 1 skipped$'
 }
 
 # The part of the release takes a second, and there is none left.
 case_leaves_out_what_would_not_end_in_time() {
   make_torch "$own/torch" 2.11.0
+  stub_real_python
   stub cmake 'mkdir -p build/release build/dev build/tsan'
   stub ctest 'sleep 1'
   ln -sf "$(command -v sleep)" "$bin/"

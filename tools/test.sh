@@ -1,0 +1,162 @@
+# shellcheck shell=bash
+# ./run test: phases, what they count, and the ledger of them. Sourced by run; wants its say, die and joined, setup.sh,
+# torch.sh, build.sh, fuzz.sh, test_python.sh and test_report.py. The variables of a test are local to test_verb: its phases
+# see them, nothing else does.
+
+# The test programs whose success means that Penstock works on this machine: each layer by itself, the crash matrices, and
+# the program as a whole. Everything else is for those who change the code (./run test --all).
+readonly trusted_tests=(
+  aio pinned_pool swap swap_snapshot swap_kill core engine trainer_program trainer_kill
+)
+# What of them says how refusals are worded.
+readonly untrusted_cases='^trainer_program:(BadInput|BenchVerbs)\.'
+
+readonly fuzz_seconds_of_test=10 # of each of the programs, as many at once as there are cores: under a minute on two
+
+test_verb() {
+  case ${1:-} in
+    '' | --release | --all | --python) ;;
+    --long)
+      test_long "${@:2}"
+      return
+      ;;
+    *) die "test knows no '$1'; there are --release, --all, --python and --long" ;;
+  esac
+  local ledger=() reports=() passed=0 failed=0 skipped=0 phase_status
+  phase 'setup' setup_and_begin
+  setup_torch # in this shell as well: the phase's own ended with it
+  case ${1:-} in
+    --all) test_all ;;
+    --release) test_preset release all -- ;;
+    --python) test_python ;;
+    *) test_trusted ;;
+  esac
+  print_ledger
+  # What this machine does not have is not known to work on it; and after hours of output, the beginning of what failed
+  # may be gone.
+  python3 tools/test_report.py tell "${reports[@]}"
+  printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+  ((failed == 0))
+}
+
+# The labels of ctest are the names of the test programs.
+test_trusted() {
+  test_preset release "${trusted_tests[@]/#/tests_}" -- -L "^($(joined '|' "${trusted_tests[@]}"))\$" \
+    -E "$untrusted_cases"
+}
+
+# The numbers: what a part takes of what the release build and its tests took, on two cores without a cache.
+test_all() {
+  local release_seconds=$SECONDS
+  test_preset release all --
+  release_seconds=$((SECONDS - release_seconds))
+  in_time python 20 && test_python
+  in_time dev 45 && test_preset dev all --
+  in_time tsan 30 && test_preset tsan all --
+  in_time fuzz 10 && test_fuzz
+  return 0
+}
+
+# in_time PART PERCENT: where PENSTOCK_TEST_MINUTES bounds the whole, a part that would not end before is left out, and
+# counts as skipped: on a machine that is slow today the rest still comes to an end.
+in_time() {
+  local limit=$((${PENSTOCK_TEST_MINUTES:-100000} * 60))
+  ((SECONDS + release_seconds * $2 / 100 <= limit)) && return
+  skip_phase "$1" 0 "left out: it would not end within PENSTOCK_TEST_MINUTES=$PENSTOCK_TEST_MINUTES"
+  return 1
+}
+
+test_long() {
+  setup
+  build release all
+  tests/long.sh build/release "$@"
+}
+
+# test_preset PRESET TARGET... -- [OPTION OF CTEST...]
+test_preset() {
+  local preset=$1 targets=()
+  shift
+  while [[ $1 != -- ]]; do
+    targets+=("$1")
+    shift
+  done
+  phase "build $preset" build "$preset" "${targets[@]}"
+  phase_succeeded || return 0
+  rm -f "build/$preset/junit.xml"
+  phase "tests $preset" run_cases "$preset" "${@:2}"
+  count_cases "build/$preset/junit.xml"
+}
+
+# One test to count: a phase of its own, or a line why there is none.
+test_fuzz() {
+  local start=$SECONDS
+  if ! setup_fuzz; then
+    skip_phase fuzz $((SECONDS - start)) 'skipped: no clang with libFuzzer here'
+    return 0
+  fi
+  enter 'fuzz packages' $((SECONDS - start)) ok
+  phase fuzz fuzz "$fuzz_seconds_of_test"
+  ! phase_succeeded || passed=$((passed + 1))
+}
+
+# run_cases PRESET [OPTION OF CTEST...]
+run_cases() {
+  local launcher=()
+  # ThreadSanitizer of GCC 12 cannot place its shadow under the address randomisation of newer kernels. Containers may
+  # forbid to switch it off.
+  if [[ $1 == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then
+    launcher=(setarch "$(uname -m)" -R)
+  fi
+  "${launcher[@]}" ctest --test-dir "build/$1" --output-on-failure --no-tests=error -j "$(nproc)" --timeout 300 \
+    --test-output-size-passed 1000000 --output-junit junit.xml "${@:2}"
+}
+
+# Runs "$2"... in a shell of its own, so that its end by die is a failure to count and not the end of the ledger.
+phase() {
+  local name=$1 start=$SECONDS
+  shift
+  say "--- $name"
+  set +e
+  (
+    set -e
+    "$@"
+  )
+  phase_status=$?
+  set -e
+  local verdict=ok
+  if ((phase_status)); then
+    verdict=FAILED
+    # Failed cases are counted one by one; a phase without any counts as one.
+    [[ $1 == run_cases ]] || failed=$((failed + 1))
+  fi
+  enter "$name" $((SECONDS - start)) "$verdict"
+}
+
+# Whether the last phase did.
+phase_succeeded() { ((phase_status == 0)); }
+
+# skip_phase NAME SECONDS WHY: the seconds that it took to find out.
+skip_phase() {
+  enter "$@"
+  skipped=$((skipped + 1))
+}
+
+# enter NAME SECONDS VERDICT: a line of the ledger.
+enter() { ledger+=("$(printf '%-16s %6d s  %s' "$@")"); }
+
+# Adds the numbers of ctest's report $1. One that cannot be read is a failure.
+count_cases() {
+  local numbers=(0 1 0) printed
+  if printed=$(python3 tools/test_report.py count "$1" "$phase_status"); then
+    read -ra numbers <<<"$printed"
+    reports+=("$1")
+  fi
+  passed=$((passed + numbers[0]))
+  failed=$((failed + numbers[1]))
+  skipped=$((skipped + numbers[2]))
+}
+
+print_ledger() {
+  printf '\n%-16s %8s\n' phase seconds
+  printf '%s\n' "${ledger[@]}" "$(printf '%-16s %6d s' total "$SECONDS")" ''
+}
