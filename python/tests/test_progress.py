@@ -111,7 +111,7 @@ def test_a_program_without_logging_hears_the_steps_that_its_configuration_asks_f
 @pytest.mark.skipif(not NATIVE, reason="a store that is there")
 @pytest.mark.parametrize("logging_is_set_up", [False, True])
 def test_an_opening_that_goes_on_is_heard_once_by_a_program_without_logging_too(tmp_path, logging_is_set_up):
-    script = f"""import logging, torch, penstock
+    script = f"""import sys; sys.path[:0] = sys.argv[1:]; import logging, torch, penstock
 {'logging.basicConfig(level=logging.INFO)' if logging_is_set_up else ''}
 for steps in range(2):
     torch.manual_seed(0)
@@ -120,7 +120,8 @@ for steps in range(2):
         engine.backward(engine(torch.ones(1, 4)).sum())
         engine.step()
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
+    told = subprocess.run([sys.executable, "-c", script, *sys.path[:2]], capture_output=True, text=True,
+                          check=True).stderr
     assert told.count("goes on from step 1") == 1
     assert ("weights on NVMe" in told) is logging_is_set_up
 
