@@ -58,6 +58,16 @@ def test_a_link_that_leads_nowhere_is_found():
     assert [each.split(":")[0] for each in broken(page, text)] == ["gone.md", "install.md#gone", "#gone", "gone.svg"]
 
 
+SOURCES = [each for folder in FOLDERS for each in folder.rglob("*") if each.suffix in {".h", ".cpp", ".py", ".sh"}]
+NAMED = re.compile(rf"\b(?:{'|'.join(each.name for each in FOLDERS)})/[\w./-]+\.md\b")
+
+
+def test_pages_that_comments_name_are_there():
+    named = {(page, source) for source in SOURCES for page in NAMED.findall(source.read_text())}
+    assert len(named) > 20
+    assert not [f"{source}: {page}" for page, source in named if not (ROOT / page).exists()]
+
+
 def test_the_list_has_every_page():
     listed = LINK.findall((ROOT / "docs/README.md").read_text())
     pages = {each.name for each in (ROOT / "docs").glob("*.md")} - {"README.md"}
