@@ -17,8 +17,8 @@ inline constexpr std::chrono::nanoseconds longest_backend_wait =
 // What a call to the kernel brings waits there (in its plug) until the call has brought all, and the device starts
 // late. On one host (Intel) reads and writes of 256 KiB and 1 MiB then moved 0.7 to 0.8 of what they moved called for
 // one by one; on another (AMD) calls for one by one are the faster at 1 MiB and the slower at 64 KiB
-// (bench/RESULTS.md). One by one keeps up with fio on both. Small attempts go in pairs: their calls cost more than they
-// gain.
+// (bench/results/2026-11-23-one-call-for-each-request.md). One by one keeps up with fio on both. Small attempts go in
+// pairs: their calls cost more than they gain.
 inline constexpr std::uint32_t small_attempt_bytes = 64U << 10;  // below it
 inline constexpr std::size_t small_attempts_per_call = 2;
 

@@ -1,4 +1,4 @@
-"""Pages: links and anchors lead somewhere, those that are generated are what they would be now."""
+"""Pages: links and anchors lead somewhere, figures are the measured ones, what is generated is what it would be now."""
 from __future__ import annotations
 
 import ast
@@ -58,11 +58,57 @@ def test_a_link_that_leads_nowhere_is_found():
     assert [each.split(":")[0] for each in broken(page, text)] == ["gone.md", "install.md#gone", "#gone", "gone.svg"]
 
 
+SOURCES = [each for folder in FOLDERS for each in folder.rglob("*") if each.suffix in {".h", ".cpp", ".py", ".sh"}]
+NAMED = re.compile(rf"\b(?:{'|'.join(each.name for each in FOLDERS)})/[\w./-]+\.md\b")
+
+
+def test_pages_that_comments_name_are_there():
+    named = {(page, source) for source in SOURCES for page in NAMED.findall(source.read_text())}
+    assert len(named) > 20
+    assert not [f"{source}: {page}" for page, source in named if not (ROOT / page).exists()]
+
+
 def test_the_list_has_every_page():
     listed = LINK.findall((ROOT / "docs/README.md").read_text())
     pages = {each.name for each in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert pages <= set(listed)
     assert [each for each in listed if each.removesuffix(".md") in DAY] == [f"{each}.md" for each in DAY]
+
+
+def figures_of(text: str) -> set[tuple[str, str]]:
+    """Figure and command of each row of the tables that have both."""
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")]
+            for line in text.splitlines() if line.startswith("|")]
+    return {(row[1], row[2]) for row in rows if len(row) >= 3 and row[2].startswith("`")}
+
+
+def kills_of(text: str) -> tuple[str, str]:
+    """What the long forms of the tests counted, as README tells it."""
+    sections = (text.partition(f"\n## {name}\n")[2].partition("\n## ")[0] for name in ("kills", "training_kills"))
+    counts = [sum(map(int, re.findall(r"^\* [a-z ]+: (\d+) kills", each, re.MULTILINE))) for each in sections]
+    return "; ".join(f"{each:,}" for each in counts), "`./run test --long kills training_kills`"
+
+
+def measured() -> set[tuple[str, str]]:
+    return figures_of((ROOT / "bench/RESULTS.md").read_text()) | {kills_of((ROOT / "tests/RESULTS.md").read_text())}
+
+
+def test_a_figure_of_the_first_screen_is_the_one_that_was_measured():
+    told = figures_of((ROOT / "README.md").read_text())
+    assert len(told) >= 7
+    assert told <= measured()
+
+
+def test_another_figure_is_found():
+    readme = (ROOT / "README.md").read_text()
+    for figure, command in figures_of(readme):
+        another = readme.replace(f"| {figure} |", "| another |")
+        assert figures_of(another) - measured() == {("another", command)}
+
+
+def test_each_session_is_listed():
+    listed = LINK.findall((ROOT / "bench/RESULTS.md").read_text().partition("## Sessions")[2])
+    assert sorted(listed) == sorted(f"results/{each.name}" for each in (ROOT / "bench/results").iterdir())
 
 
 def reference():

@@ -26,7 +26,7 @@ class TileStreamListener {
 
 // A ring of parts: the oldest is hashed while the others are with the devices, and takes the next piece of the stream.
 // All of it stays in the processor's cache, however long the tiles are: sweeping 32 MiB instead costs a third of the
-// bandwidth where the device's data come by a copy (bench/RESULTS.md). On the store's thread.
+// bandwidth where data come by a copy (bench/results/2026-11-21-another-machine.md). On the store's thread.
 class TileStream final : public LongWork {
    public:
     // `tiles` by index, all written. REQUIRES: nothing writes to the store before it has finished.

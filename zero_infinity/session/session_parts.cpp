@@ -86,7 +86,7 @@ std::unique_ptr<pool::PinnedPool> make_pool(const SessionPlan& plan) {
         pool::PoolOptions{.touch_threads = plan.options.worker_threads, .registration = registration});
 }
 
-// Saves 12 to 19 % of the CPU time of I/O (bench/RESULTS.md). Not offered where the limit on locked memory is too
+// Saves CPU time of I/O (bench/results/2026-11-21-beside-fio.md). Not offered where the limit on locked memory is too
 // small: the kernel would refuse it. All works without. Returns why not, or nothing.
 std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool) {
     if (std::string_view(io.backend_name()) != word_of(aio::BackendKind::io_uring)) return {};

@@ -3,8 +3,8 @@
 
 namespace penstock::zero {
 
-// What one thread carries, in bytes per second: less than the slowest hash that was measured (13 GB/s of memory,
-// bench/RESULTS.md), because it submits and collects, too.
+// What one thread carries, in bytes per second: a little less than one core hashes, because it submits and collects,
+// too (bench/results/2026-11-26-first-gpu.md).
 inline constexpr double driver_bytes_per_second = 10e9;
 
 struct HashDemand {
