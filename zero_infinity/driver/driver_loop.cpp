@@ -22,10 +22,10 @@ WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
                 [mailbox = deps.mailbox](const Fetch& fetch, Ticket there) {
                     mailbox->arrived({fetch.unit, fetch.number, there});
                 },
-            .to_update = [mailbox = deps.mailbox](
-                             const Fetch& fetch,
-                             std::byte* weights) { mailbox->to_update(fetch.unit, fetch.number, weights); },
-            .given_up = [mailbox = deps.mailbox](std::uint32_t unit) { mailbox->to_update(unit, 0, nullptr); }};
+            .offer = [mailbox = deps.mailbox](
+                         const Fetch& fetch, std::byte* weights) { mailbox->offer(fetch.unit, fetch.number, weights); },
+            .withdraw = [mailbox =
+                             deps.mailbox](const Fetch& fetch) { return mailbox->withdraw(fetch.unit, fetch.number); }};
 }
 
 // What is resident was never fetched.

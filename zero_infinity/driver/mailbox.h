@@ -35,11 +35,11 @@ struct Order {
         take_back,   // what the update wrote of these units, which has ended
         begin_unit,  // compute updates it where it lies
         put_back,
-        end_unit,  // all its tiles were put back
+        end_unit,    // all its tiles were put back
         write_back,  // what host memory holds back
         commit,      // the same, and all is made durable
-        read,   // one tile
-        write,  // one tile
+        read,        // one tile
+        write,       // one tile
         snapshot,
         end_snapshot,
         allocate_spill,
@@ -76,7 +76,7 @@ struct DriverFailure {
 struct Progress {
     std::uint64_t orders_done = 0;
     std::uint64_t unwritten_tiles = 0;  // of updates that were begun
-    std::uint64_t written_back = 0;  // orders of it that have ended
+    std::uint64_t written_back = 0;     // orders of it that have ended
     std::uint64_t commits = 0;
     std::uint64_t transfers = 0;  // of single tiles
     std::uint64_t ended_copies = 0;
@@ -201,9 +201,16 @@ class Mailbox {
         const std::lock_guard lock(mutex_);
         arrived_[fetch.unit] = fetch;
     }
-    void to_update(std::uint32_t unit, std::uint64_t fetch, std::byte* weights) {
+    void offer(std::uint32_t unit, std::uint64_t fetch, std::byte* weights) {
         const std::lock_guard lock(mutex_);
         to_update_[unit] = {fetch, weights};
+    }
+    // It is not offered any more. False: compute has taken it.
+    bool withdraw(std::uint32_t unit, std::uint64_t fetch) {
+        const std::lock_guard lock(mutex_);
+        if (to_update_[unit].first != fetch) return false;
+        to_update_[unit] = {};
+        return true;
     }
     void staged(std::uint64_t number, StagedStates states) {
         const std::lock_guard lock(mutex_);
@@ -249,7 +256,7 @@ class Mailbox {
     std::uint64_t sent_ = 0;
     Progress progress_;
     std::vector<ArrivedFetch> arrived_;                            // by unit, the last one
-    std::vector<std::pair<std::uint64_t, std::byte*>> to_update_;  // by unit: the last fetch for it, and where
+    std::vector<std::pair<std::uint64_t, std::byte*>> to_update_;  // by unit: the fetch that is offered, and where
     std::vector<std::optional<StagedStates>> staged_;              // by tile
     std::vector<std::uint64_t> spilled_;                           // by block: errands that have ended
     std::optional<DriverFailure> failure_;

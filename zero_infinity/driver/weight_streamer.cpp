@@ -105,7 +105,7 @@ WeightStreamer::~WeightStreamer() {
 }
 
 void WeightStreamer::fetch(const Fetch& fetch, FetchUse use, Ticket after) {
-    waiting_.push_back({fetch, use, after});
+    waiting_.push_back({{fetch, use, after}});
 }
 
 bool WeightStreamer::quiet() const noexcept {
@@ -127,8 +127,8 @@ bool WeightStreamer::idle() const noexcept {
 }
 
 void WeightStreamer::await(std::uint32_t unit) {
-    demanded_ = unit;
-    for (Waiting& each : waiting_) each.fetch.awaited = each.fetch.awaited || each.fetch.unit == unit;
+    for (Waiting& each : waiting_)
+        if (each.given.fetch.unit == unit) each.demanded = each.given.fetch.awaited = true;
     if (reads_[unit] != nullptr) reads_[unit]->await();
 }
 
@@ -138,7 +138,8 @@ void WeightStreamer::pump() {
         const Waiting each = waiting_[next];
         if (may_start(next) && start(each))  // others may have come back
             std::erase_if(waiting_, [&](const Waiting& other) {
-                return other.fetch.number == each.fetch.number && other.use == each.use;  // in place has compute's
+                return other.given.fetch.number == each.given.fetch.number &&
+                       other.given.use == each.given.use;  // in place has compute's
             });
         else
             ++next;
@@ -157,26 +158,26 @@ bool WeightStreamer::in_the_way(const UnderWay& other, const Fetch& fetch) const
 }
 
 bool WeightStreamer::may_start(std::size_t waiting) const {
-    const Fetch& fetch = waiting_[waiting].fetch;
+    const Fetch& fetch = waiting_[waiting].given.fetch;
     const auto stays = [&](const UnderWay& other) {
         return (!other.to_update || other.updating) && in_the_way(other, fetch);
     };
     return std::none_of(under_way_.begin(), under_way_.end(), stays) &&
            std::none_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting),
-                        [&](const Waiting& earlier) { return collide(earlier.fetch, fetch); });
+                        [&](const Waiting& earlier) { return collide(earlier.given.fetch, fetch); });
 }
 
-// False: there is no room in host memory for it to pass through.
+// False: there is no room in host memory for it to pass through, or compute is still at its place.
 bool WeightStreamer::start(const Waiting& waiting) {
-    const auto [fetch, use, after] = waiting;
+    const auto [fetch, use, after] = waiting.given;
     const std::byte* resident = deps_.memory->resident(fetch.unit);
-    UnderWay under_way{.given = waiting};
+    UnderWay under_way{.given = waiting.given};
     // The plan has given the place to another.
-    give_up([&, &fetch = fetch](const UnderWay& other) { return in_the_way(other, fetch); }, false);
+    if (!give_up([&, &fetch = fetch](const UnderWay& other) { return in_the_way(other, fetch); }, false)) return false;
     if (has_device() && resident == nullptr) {
         under_way.passage_offset = passage_.take(fetch.bytes);
         // Whoever is given up here is not what compute waits for: it stands still until this one is there.
-        if (!under_way.passage_offset && (fetch.unit == demanded_ || (fetch.awaited && use == FetchUse::compute))) {
+        if (!under_way.passage_offset && waiting.takes_room()) {
             give_up([](const UnderWay&) { return true; }, true);
             under_way.passage_offset = passage_.take(fetch.bytes);
         }
@@ -196,17 +197,24 @@ bool WeightStreamer::start(const Waiting& waiting) {
     return true;
 }
 
-// Those that wait for an update that has not begun. `again`: they are to be made again later.
-void WeightStreamer::give_up(const std::function<bool(const UnderWay&)>& wanted, bool again) {
+// Those that wait for an update that has not begun. `again`: they are to be made again later. False: compute has begun
+// with one of them, which stays; the order that says so is on its way.
+bool WeightStreamer::give_up(const std::function<bool(const UnderWay&)>& wanted, bool again) {
+    bool all = true;
     for (std::size_t at = under_way_.size(); at-- > 0;) {
         const UnderWay each = under_way_[at];
         if (!each.to_update || each.updating || !wanted(each)) continue;
-        if (again) waiting_.push_back(each.given);
-        deps_.given_up(each.given.fetch.unit);
+        if (!deps_.withdraw(each.given.fetch)) {
+            all = false;
+            continue;
+        }
+        if (again) waiting_.push_back({each.given});
         end(each.given.fetch.unit);
     }
-    std::stable_sort(waiting_.begin(), waiting_.end(),
-                     [](const Waiting& left, const Waiting& right) { return left.fetch.number < right.fetch.number; });
+    std::stable_sort(waiting_.begin(), waiting_.end(), [](const Waiting& left, const Waiting& right) {
+        return left.given.fetch.number < right.given.fetch.number;
+    });
+    return all;
 }
 
 std::byte* WeightStreamer::host_place(const UnderWay& under_way) const {
@@ -220,7 +228,7 @@ void WeightStreamer::read_done(std::uint32_t unit) {
     UnderWay& read = under_way(unit);
     if (read.given.use != FetchUse::compute) {
         read.to_update = true;
-        return deps_.to_update(read.given.fetch, host_place(read));
+        return deps_.offer(read.given.fetch, host_place(read));
     }
     if (read.passage_offset) return to_copy_.push_back(unit);
     deps_.arrived(read.given.fetch, {});

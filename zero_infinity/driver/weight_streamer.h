@@ -30,8 +30,9 @@ struct WeightStreamerDeps {
     // Compute may read it once the ticket is reached, which is so from the start where it reads host memory.
     std::function<void(const Fetch&, Ticket there)> arrived;
     // The unit's trainable weights may be updated there: ModelLayout::group_tiles(), but for what is frozen.
-    std::function<void(const Fetch&, std::byte* weights)> to_update;
-    std::function<void(std::uint32_t unit)> given_up;  // they may not: they come again
+    std::function<void(const Fetch&, std::byte* weights)> offer;
+    // They may not any more, and come again where they are wanted. False: compute has taken them, and will say so.
+    std::function<bool(const Fetch&)> withdraw;
 };
 
 // On the driver's thread.
@@ -45,7 +46,7 @@ class WeightStreamer {
     // taken from updating() until written(). Until then it is given up for a later fetch to its place, and for one
     // that compute waits for: then it is made again.
     void fetch(const Fetch& fetch, FetchUse use, Ticket after);
-    void updating(std::uint32_t unit);  // compute has begun with it. REQUIRES: it was told to_update
+    void updating(std::uint32_t unit);  // compute has begun with it. REQUIRES: it was offered
     void updated(std::uint32_t unit);   // compute may read it, too, where that is its use. REQUIRES: updating()
     void written(std::uint32_t unit);   // from where it lies. REQUIRES: updating()
     // Compute waits for its fetch: it goes before others, which give up what they have for an update.
@@ -53,21 +54,29 @@ class WeightStreamer {
     void pump();                  // take_in(), then starts what may be started
     void take_in();               // device copies that have ended
     bool quiet() const noexcept;  // reads and copies that were begun have ended: what must be so before the end
-    bool copying() const noexcept { return !copies_.empty(); }    // device copies are under way: pump again soon
-    bool fetched() const noexcept;  // all that was asked for is there; some may be written
-    bool idle() const noexcept;     // and nothing is written
+    bool copying() const noexcept { return !copies_.empty(); }  // device copies are under way: pump again soon
+    bool fetched() const noexcept;                              // all that was asked for is there; some may be written
+    bool idle() const noexcept;                                 // and nothing is written
     std::optional<std::chrono::nanoseconds> oldest_copy() const;  // since when the first copy under way runs
     const std::optional<store::StoreError>& error() const noexcept { return error_; }
 
    private:
     class UnitRead;  // the reads of one unit's tiles
-    struct Waiting {
+    // As it was asked for.
+    struct Given {
         Fetch fetch;
         FetchUse use = FetchUse::compute;
         Ticket after;
     };
+    struct Waiting {
+        Given given;
+        bool demanded = false;  // compute stands still for it
+        // Where host memory has no room, it takes that of others. An awaited one for an update does not yet: compute
+        // may stand still for another of the same visit, which this one would take the room of.
+        bool takes_room() const noexcept { return demanded || (given.fetch.awaited && given.use == FetchUse::compute); }
+    };
     struct UnderWay {
-        Waiting given;
+        Given given;
         bool to_update = false;  // it is there
         bool updating = false;   // nobody else may have its memory until it was written
         bool updated = false;
@@ -89,7 +98,7 @@ class WeightStreamer {
     bool in_the_way(const UnderWay& other, const Fetch& fetch) const noexcept;
     bool may_start(std::size_t waiting) const;
     bool start(const Waiting& waiting);
-    void give_up(const std::function<bool(const UnderWay&)>& wanted, bool again);
+    bool give_up(const std::function<bool(const UnderWay&)>& wanted, bool again);
     std::byte* host_place(const UnderWay& under_way) const;
     void read_done(std::uint32_t unit);
     void copy(std::uint32_t unit, const std::byte* from);
@@ -103,8 +112,7 @@ class WeightStreamer {
 
     WeightStreamerDeps deps_;
     HostPassage passage_;
-    std::deque<Waiting> waiting_;            // in the order in which they were asked for
-    std::optional<std::uint32_t> demanded_;  // compute waits for it
+    std::deque<Waiting> waiting_;  // in the order in which they were asked for
     std::vector<UnderWay> under_way_;
     std::vector<std::unique_ptr<UnitRead>> reads_;  // by unit; null without tiles
     std::vector<std::uint32_t> to_copy_;            // units that were read, in order
