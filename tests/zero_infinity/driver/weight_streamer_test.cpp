@@ -148,5 +148,40 @@ TEST_F(WeightStreamerTest, WhatIsOfferedIsGivenUpForWhatComputeWaitsFor) {
     EXPECT_NE(taken(large, 1).data(), nullptr);
 }
 
+// The order in which the device and the store come to their ends is theirs.
+TEST_F(WeightStreamerTest, WhatWasUpdatedIsKeptUntilItIsWrittenAndCopied) {
+    for (const bool written_first : {false, true}) {
+        SCOPED_TRACE(written_first);
+        const std::uint64_t number = written_first ? 3 : 1;
+        streamer.fetch(fetch_of(large, number, false), FetchUse::both, {});
+        run();
+        taken(large, number);
+        streamer.updating(large);
+        if (written_first) streamer.written(large);
+        streamer.updated(large);
+        run();
+        EXPECT_TRUE(mailbox.has({large, number}));
+        streamer.fetch(fetch_of(small, number + 1, false), FetchUse::compute, {});
+        run();
+        EXPECT_EQ(mailbox.has({small, number + 1}), written_first);
+        if (!written_first) streamer.written(large);
+        run();
+        EXPECT_TRUE(mailbox.has({small, number + 1}));
+    }
+}
+
+TEST_F(WeightStreamerTest, AStateThatCannotFollowIsNamed) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    streamer.fetch(fetch_of(large, 1, false), FetchUse::update, {});
+    run();
+    EXPECT_DEATH(streamer.updated(large), "the fetch of unit 4 goes from 'offered' to 'written behind'");
+    EXPECT_DEATH(streamer.written(large), "unit 4 was written while its fetch is offered");
+    streamer.updating(large);
+    EXPECT_DEATH(streamer.updating(large), "the fetch of unit 4 goes from 'updating' to 'updating'");
+    streamer.updated(large);
+    streamer.written(large);
+    EXPECT_DEATH(streamer.updating(large), "unit 4 has no fetch under way");
+}
+
 }  // namespace
 }  // namespace penstock::testing
