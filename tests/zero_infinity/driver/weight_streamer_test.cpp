@@ -1,4 +1,4 @@
-// Fetches to a device with memory of its own, through a passage with room for one unit at a time: who has the passage,
+// Fetches to a device with memory of its own, through a passage with room for little more than one unit: who has it,
 // when the driver is late with what compute has said.
 #include "zero_infinity/driver/weight_streamer.h"
 
@@ -21,8 +21,8 @@ namespace {
 using zero::Fetch;
 using zero::FetchUse;
 
-constexpr std::uint32_t small = 1;  // of the rig's units: both go through the passage, but not beside each other
-constexpr std::uint32_t large = 4;
+// Of the rig's units: the large one leaves room in the passage for the tiny one, but not for the small one.
+constexpr std::uint32_t small = 1, large = 4, tiny = 5;
 
 // The streamer alone, over the store and on the thread of a rig whose driver has ended. The test is the driver, which
 // takes one order at a time, and compute.
@@ -33,9 +33,10 @@ class WeightStreamerTest : public ::testing::Test {
     ~WeightStreamerTest() override { run(); }
 
     const zero::ModelLayout& layout() const { return rig_.layout(); }
-    std::uint64_t passage_bytes() const { return pool::whole_granules(layout().group_bytes(large)); }
+    std::uint64_t place_bytes() const { return pool::whole_granules(layout().group_bytes(large)); }
+    std::uint64_t passage_bytes() const { return place_bytes() + pool::whole_granules(layout().group_bytes(tiny)); }
     Fetch fetch_of(std::uint32_t unit, std::uint64_t number, bool awaited) const {
-        return {number, unit, unit == small ? 0 : passage_bytes(), layout().group_bytes(unit), awaited};
+        return {number, unit, unit == small ? 0 : place_bytes(), layout().group_bytes(unit), awaited};
     }
     // Until nothing moves any more.
     void run() {
@@ -85,7 +86,7 @@ class WeightStreamerTest : public ::testing::Test {
         layout(),
         residents_,
         {passage_.data(), passage_bytes()},
-        zero::WeightMemory::DeviceMemory{&device_residents_, device_->allocate(2 * passage_bytes(), "window")}};
+        zero::WeightMemory::DeviceMemory{&device_residents_, device_->allocate(2 * place_bytes(), "window")}};
 
    protected:
     zero::Mailbox mailbox{layout().unit_count(), layout().tiles().size()};
@@ -122,9 +123,8 @@ TEST_F(WeightStreamerTest, AnAwaitedFetchIsNotGivenThePlaceThatComputeHasTaken) 
 
 // Nor whom the plan has given it to.
 TEST_F(WeightStreamerTest, AFetchToThePlaceThatComputeHasTakenWaits) {
-    Fetch there = fetch_of(small, 2, true);
-    there.offset_bytes = fetch_of(large, 1, false).offset_bytes;
-    expect_waits_for_compute(there);
+    ASSERT_EQ(fetch_of(tiny, 2, true).offset_bytes, fetch_of(large, 9, false).offset_bytes);
+    expect_waits_for_compute(fetch_of(tiny, 2, true));
 }
 
 // What compute has yet to take, a prefetch does not get either: it would have to be read again.
