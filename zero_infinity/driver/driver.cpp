@@ -83,8 +83,7 @@ void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles reside
     s.next_in_order = 0;
     for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;
     s.update_open = true;
-    s.begun = s.send(
-        {.kind = Order::Kind::begin_update, .units = s.update_order, .residents = residents, .gradients = gradients});
+    s.begun = s.send(orders::BeginUpdate{.units = s.update_order, .residents = residents, .gradients = gradients});
 }
 
 bool Driver::awaits_update(std::uint32_t unit) const noexcept {
@@ -131,7 +130,7 @@ void Driver::put_back(const StagedTile& tile) {
                    "tile {} is put back, but was not handed out", tile.number);
     ++s.in_hand->put_back;
     s.traced(s.tile_started, {.lane = TraceLane::update, .unit = tile.tile.unit, .tile = tile.tile.tile});
-    s.send({.kind = Order::Kind::put_back, .number = tile.number, .weights = tile.view.weights});
+    s.send(orders::PutBack{.number = tile.number, .weights = tile.view.weights});
 }
 
 void Driver::take_back(const std::vector<std::uint32_t>& units) {
@@ -139,7 +138,7 @@ void Driver::take_back(const std::vector<std::uint32_t>& units) {
     PENSTOCK_CHECK(s.phase == State::Phase::between && !s.update_open,
                    "tiles are taken back within a pass or an update");
     s.window.forget();
-    s.send({.kind = Order::Kind::take_back, .units = units});
+    s.send(orders::TakeBack{units});
 }
 
 void Driver::renew_residents() {
@@ -155,7 +154,7 @@ void Driver::begin_commit(const store::ClientState& client) {
     State& s = *state_;
     PENSTOCK_CHECK(!next_awaiting(), "a commit, but unit {} awaits its update", *next_awaiting());
     PENSTOCK_CHECK(!commits(), "a commit while one is under way");
-    s.begun = s.send({.kind = Order::Kind::commit, .client = std::make_shared<const store::ClientState>(client)});
+    s.begun = s.send(orders::MakeDurable{std::make_shared<const store::ClientState>(client)});
     ++s.commits;
     s.committing = true;
 }
@@ -163,7 +162,7 @@ void Driver::begin_commit(const store::ClientState& client) {
 void Driver::write_back() {
     State& s = *state_;
     PENSTOCK_CHECK(!next_awaiting() && !commits(), "tiles are written back, but a unit awaits its update, or a commit");
-    s.begun = s.send({.kind = Order::Kind::write_back});
+    s.begun = s.send(orders::WriteBack{});
     ++s.write_backs;
     s.wait(TraceLane::wait_commit, s.waits.commit,
            [&](const Progress& progress) { return progress.written_back == s.write_backs; });
@@ -194,20 +193,20 @@ void Driver::commit(const store::ClientState& client) {
 }
 
 void Driver::read(store::TileId tile, std::span<std::byte> memory) {
-    state_->transfer({.kind = Order::Kind::read, .tile = tile, .memory = memory});
+    state_->transfer(orders::ReadAlone{tile, memory});
 }
 
 void Driver::write(store::TileId tile, std::span<std::byte> memory) {
     State& s = *state_;
     s.window.forget();
-    s.transfer({.kind = Order::Kind::write, .tile = tile, .memory = memory});
+    s.transfer(orders::WriteAlone{tile, memory});
     if (s.memory.device_residents().has(tile)) s.renew_device_residents();
 }
 
 store::SpillBlock Driver::allocate_spill(std::uint64_t bytes) {
     State& s = *state_;
     PENSTOCK_CHECK(s.deps.spill != nullptr, "something is spilled, but the driver has no spill");
-    const std::uint64_t number = s.send({.kind = Order::Kind::allocate_spill, .bytes = bytes});
+    const std::uint64_t number = s.send(orders::AllocateSpill{bytes});
     store::SpillBlock block;
     s.mailbox.wait([&](const Progress& progress) {
         block = progress.allocated;
@@ -217,17 +216,17 @@ store::SpillBlock Driver::allocate_spill(std::uint64_t bytes) {
 }
 
 void Driver::spill_out(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) {
-    state_->send_spill({.kind = Order::Kind::spill_out,
+    state_->send_spill({.block = block,
+                        .way = SpillErrand::Way::out,
                         .memory = memory,
-                        .block = block,
                         .urgency = aio::Urgency::write_back,
                         .unit = unit});
 }
 
 void Driver::spill_in(store::SpillBlock block, std::span<std::byte> memory, std::uint32_t unit) {
-    state_->send_spill({.kind = Order::Kind::spill_in,
+    state_->send_spill({.block = block,
+                        .way = SpillErrand::Way::in,
                         .memory = memory,
-                        .block = block,
                         .urgency = aio::Urgency::prefetch,
                         .unit = unit});
 }
@@ -236,7 +235,7 @@ void Driver::wait_for_spill(store::SpillBlock block) {
     State& s = *state_;
     const std::uint64_t errands = block.index < s.spill_errands.size() ? s.spill_errands[block.index] : 0;
     if (s.mailbox.has_spilled(block, errands)) return;
-    s.send({.kind = Order::Kind::await_spill, .block = block});
+    s.send(orders::AwaitSpill{block});
     const auto start = Clock::now();
     const TraceStart from = trace_start(s.deps.trace);
     s.mailbox.wait_for_spill(block, errands);
@@ -250,9 +249,8 @@ void Driver::begin_snapshot(const std::string& path, const store::ClientState* c
     PENSTOCK_CHECK(state_->mailbox.progress().ended_copies == state_->copies, "a copy to {} while another is under way",
                    path);
     ++state_->copies;
-    state_->send({.kind = Order::Kind::snapshot,
-                  .client = client == nullptr ? nullptr : std::make_shared<const store::ClientState>(*client),
-                  .path = path});
+    state_->send(
+        orders::Snapshot{path, client == nullptr ? nullptr : std::make_shared<const store::ClientState>(*client)});
     if (state_->in_memory) finish_snapshot([](const SnapshotProgress&) { return true; });
 }
 
@@ -269,7 +267,7 @@ void Driver::finish_snapshot(const std::function<bool(const SnapshotProgress&)>&
     bool stopped = false;
     while (!state_->mailbox.wait_for(std::chrono::milliseconds(100), ended)) {
         if (stopped || wanted(snapshot_progress())) continue;
-        state_->send({.kind = Order::Kind::end_snapshot});
+        state_->send(orders::EndSnapshot{});
         stopped = true;
     }
 }

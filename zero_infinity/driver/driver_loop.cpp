@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace penstock::zero {
 namespace {
@@ -22,10 +23,10 @@ WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
                 [mailbox = deps.mailbox](const Fetch& fetch, Ticket there) {
                     mailbox->arrived({fetch.unit, fetch.number, there});
                 },
-            .to_update = [mailbox = deps.mailbox](
-                             const Fetch& fetch,
-                             std::byte* weights) { mailbox->to_update(fetch.unit, fetch.number, weights); },
-            .given_up = [mailbox = deps.mailbox](std::uint32_t unit) { mailbox->to_update(unit, 0, nullptr); }};
+            .offer = [mailbox = deps.mailbox](
+                         const Fetch& fetch, std::byte* weights) { mailbox->offer(fetch.unit, fetch.number, weights); },
+            .withdraw = [mailbox =
+                             deps.mailbox](const Fetch& fetch) { return mailbox->withdraw(fetch.unit, fetch.number); }};
 }
 
 // What is resident was never fetched.
@@ -46,6 +47,14 @@ UpdatePipelineDeps pipeline_deps(const DriverLoopDeps& deps, SpillLane& spills, 
                     if (memory->resident(unit) == nullptr) weights.written(unit);
                 }};
 }
+
+// What is done with each kind of order: a kind without a case does not compile.
+template <typename... Each>
+struct Cases : Each... {
+    using Each::operator()...;
+};
+template <typename... Each>
+Cases(Each...) -> Cases<Each...>;
 
 long long whole_seconds(std::chrono::nanoseconds time) {
     return std::chrono::duration_cast<std::chrono::seconds>(time).count();
@@ -100,7 +109,7 @@ void DriverLoop::run() noexcept {
 void DriverLoop::turn() {
     deps_.mailbox->take(orders_);
     for (Order& order : orders_) {
-        stopping_ = stopping_ || order.kind == Order::Kind::stop;  // before what it came behind
+        stopping_ = stopping_ || is<orders::Stop>(order);  // before what it came behind
         to_obey_.push_back(std::move(order));
     }
     if (stopping_) return;
@@ -125,69 +134,39 @@ void DriverLoop::obey_orders() {
 // A pass may end before all that was fetched for it has come: nobody else touches those tiles meanwhile.
 bool DriverLoop::may_obey() const {
     if (to_obey_.empty()) return false;
-    const Order::Kind kind = to_obey_.front().kind;
-    if (failure_) return true;
-    if (kind == Order::Kind::begin_update) return weights_.fetched();
-    const bool alone = kind == Order::Kind::read || kind == Order::Kind::write || kind == Order::Kind::take_back;
+    if (failure_) return true;  // what it would wait for may never come
+    const Order& next = to_obey_.front();
+    if (is<orders::BeginUpdate>(next)) return weights_.fetched();
+    const bool alone = is<orders::ReadAlone>(next) || is<orders::WriteAlone>(next) || is<orders::TakeBack>(next);
     return !alone || weights_.idle();
 }
 
 void DriverLoop::obey(const Order& order) {
-    switch (order.kind) {
-        case Order::Kind::fetch:
-            weights_.fetch(order.fetch, order.use, order.after);
-            break;
-        case Order::Kind::await:
-            weights_.await(order.fetch.unit);
-            break;
-        case Order::Kind::await_update:
-            weights_.await(order.fetch.unit);
-            update_.demand(order.fetch.unit);
-            break;
-        case Order::Kind::begin_update:
-            update_.begin(order.units, order.residents, order.gradients);
-            break;
-        case Order::Kind::take_back:
-            update_.take_back(order.units);
-            break;
-        case Order::Kind::begin_unit:
-            weights_.updating(order.fetch.unit);
-            break;
-        case Order::Kind::end_unit:
-            weights_.updated(order.fetch.unit);
-            break;
-        case Order::Kind::put_back:
-            update_.put_back(order.number, order.weights);
-            break;
-        case Order::Kind::write_back:
-            write_back_wanted_ = true;
-            break;
-        case Order::Kind::commit:
-            commit_wanted_ = order.client;
-            break;
-        case Order::Kind::read:
-        case Order::Kind::write:
-            if (!failure_) begin_transfer(order);
-            break;
-        case Order::Kind::snapshot:
-            snapshots_.begin(order.path, order.client.get());
-            break;
-        case Order::Kind::end_snapshot:
-            snapshots_.stop();
-            break;
-        case Order::Kind::allocate_spill:
-            progress_.allocated = spills_.spill().allocate(order.bytes);
-            break;
-        case Order::Kind::spill_out:
-        case Order::Kind::spill_in:
-            send_spill(order);
-            break;
-        case Order::Kind::await_spill:
-            spills_.await(order.block);
-            break;
-        case Order::Kind::stop:
-            break;
-    }
+    using namespace orders;
+    const Cases each{
+        [&](const Bring& of) { weights_.fetch(of.fetch, of.use, of.after); },
+        [&](const Await& of) { weights_.await(of.unit); },
+        [&](const BeginUpdate& of) { update_.begin(of.units, of.residents, of.gradients); },
+        [&](const AwaitUpdate& of) {
+            weights_.await(of.unit);
+            update_.demand(of.unit);
+        },
+        [&](const BeginUnit& of) { weights_.updating(of.unit); },
+        [&](const PutBack& of) { update_.put_back(of.number, of.weights); },
+        [&](const EndUnit& of) { weights_.updated(of.unit); },
+        [&](const TakeBack& of) { update_.take_back(of.units); },
+        [&](const WriteBack&) { write_back_wanted_ = true; },
+        [&](const MakeDurable& of) { commit_wanted_ = of.client; },
+        [&](const Snapshot& of) { snapshots_.begin(of.path, of.client.get()); },
+        [&](const EndSnapshot&) { snapshots_.stop(); },
+        [&](const ReadAlone& of) { read_tile(of); },
+        [&](const WriteAlone& of) { write_tile(of); },
+        [&](const AllocateSpill& of) { progress_.allocated = spills_.spill().allocate(of.bytes); },
+        [&](const SendSpill& of) { send_spill(of); },
+        [&](const AwaitSpill& of) { spills_.await(of.block); },
+        [](const Stop&) {},  // turn() has seen it
+    };
+    std::visit(each, order);
 }
 
 void DriverLoop::pump() {
@@ -205,6 +184,8 @@ void DriverLoop::pump() {
     pump_transfer();
 }
 
+// A commit waits for what the update still writes, then for what was held back in host memory, which is an update of
+// its own to the pipeline. Called again and again until all of it is written: what is wanted stays wanted meanwhile.
 void DriverLoop::pump_commit() {
     if (commit_under_way_ && commit_.idle()) {
         commit_under_way_ = false;
@@ -225,24 +206,29 @@ void DriverLoop::pump_commit() {
     commit_under_way_ = true;
 }
 
-// What host memory holds is newer than the store, or as new.
-void DriverLoop::begin_transfer(const Order& order) {
-    std::byte* resident = deps_.memory->residents().tile(order.tile);
-    if (order.kind == Order::Kind::read && resident != nullptr) {
-        std::copy_n(resident, order.memory.size(), order.memory.data());
-        ++progress_.transfers;
-        return;
-    }
-    if (resident != nullptr) std::copy_n(order.memory.data(), order.memory.size(), resident);
-    if (deps_.in_memory) {
-        ++progress_.transfers;
-        return;
-    }
-    if (order.kind == Order::Kind::read)
+// Resident bytes are as new as the store's, or newer.
+void DriverLoop::read_tile(const orders::ReadAlone& order) {
+    if (failure_) return;
+    const std::byte* resident = deps_.memory->residents().tile(order.tile);
+    if (resident == nullptr && !deps_.in_memory) {
         deps_.store->read(transfer_, order.tile, order.memory, aio::Urgency::demand);
-    else
+        transfer_under_way_ = true;
+        return;
+    }
+    if (resident != nullptr) std::copy_n(resident, order.memory.size(), order.memory.data());
+    ++progress_.transfers;
+}
+
+void DriverLoop::write_tile(const orders::WriteAlone& order) {
+    if (failure_) return;
+    std::byte* resident = deps_.memory->residents().tile(order.tile);
+    if (resident != nullptr) std::copy_n(order.memory.data(), order.memory.size(), resident);
+    if (!deps_.in_memory) {
         deps_.store->write(transfer_, order.tile, order.memory, aio::Urgency::demand);
-    transfer_under_way_ = true;
+        transfer_under_way_ = true;
+        return;
+    }
+    ++progress_.transfers;
 }
 
 void DriverLoop::pump_transfer() {
@@ -252,14 +238,13 @@ void DriverLoop::pump_transfer() {
     if (!failure_) ++progress_.transfers;
 }
 
-void DriverLoop::send_spill(const Order& order) {
+void DriverLoop::send_spill(const orders::SendSpill& order) {
     deps_.mailbox->expect_spill(order.block);
-    spills_.send(order.block,
-                 {.way = order.kind == Order::Kind::spill_out ? SpillErrand::Way::out : SpillErrand::Way::in,
-                  .memory = order.memory,
-                  .urgency = order.urgency,
-                  .listener = &for_compute_,
-                  .unit = order.unit});
+    spills_.send(order.block, {.way = order.way,
+                               .memory = order.memory,
+                               .urgency = order.urgency,
+                               .listener = &for_compute_,
+                               .unit = order.unit});
 }
 
 void DriverLoop::pump_snapshot() {

@@ -66,9 +66,10 @@ class DriverLoop {
     void obey(const Order& order);
     void pump();
     void pump_commit();
-    void begin_transfer(const Order& order);
+    void read_tile(const orders::ReadAlone& order);
+    void write_tile(const orders::WriteAlone& order);
     void pump_transfer();
-    void send_spill(const Order& order);
+    void send_spill(const orders::SendSpill& order);
     void pump_snapshot();
     void pass_on_notes();
     void advance(std::chrono::nanoseconds timeout);
@@ -78,29 +79,41 @@ class DriverLoop {
     void fail(ExitCode code, const std::string& message);
     void fail(const std::optional<store::StoreError>& error);
 
+    // Constant after construction.
     DriverLoopDeps deps_;
+
+    // The driver's thread's, from when it starts until it was joined. What moves bytes, in the order in which it may
+    // go: the pipeline uses the lane and the streamer.
     SpillLane spills_;
     WeightStreamer weights_;
     UpdatePipeline update_;
     SnapshotCopier snapshots_;
-    std::vector<Order> orders_;  // as they were taken
-    std::deque<Order> to_obey_;
-    Progress progress_;
+    ForCompute for_compute_;
+
+    std::vector<Order> orders_;             // as they were taken; kept for its memory
+    std::deque<Order> to_obey_;             // the first may have to wait for what is under way
+    Progress progress_;                     // published after each turn
+    std::optional<DriverFailure> failure_;  // the first one; likewise
+    bool stopping_ = false;
+
     Commit commit_;
-    bool write_back_wanted_ = false;
     std::shared_ptr<const store::ClientState> commit_wanted_;  // which writes back, too
+    bool write_back_wanted_ = false;
     bool commit_under_way_ = false;
     TraceStart commit_started_;
-    Transfer transfer_;
+
+    Transfer transfer_;  // of one tile by itself
     bool transfer_under_way_ = false;
-    ForCompute for_compute_;
+
     std::size_t notes_passed_ = 0;
     std::size_t spill_notes_passed_ = 0;
-    std::optional<DriverFailure> failure_;
-    bool stopping_ = false;
     std::chrono::steady_clock::time_point next_check_;
+
+    // Any thread's.
     std::atomic<bool> stuck_{false};
-    std::thread thread_;  // started last
+
+    // The owner's.
+    std::thread thread_;  // started last: it uses all above
 };
 
 }  // namespace penstock::zero

@@ -44,8 +44,8 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
              {options.staging_tiles, options.gradient_tile_bytes}, window_sizes(deps, options), deps.fill),
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
-      awaiting(deps.layout->unit_count()),
       fetched_by_compute(deps.layout->unit_count()),
+      awaiting(deps.layout->unit_count()),
       loop({.io = deps.io,
             .store = deps.store,
             .device = deps.device,
@@ -61,8 +61,8 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
     deps.fill = nullptr;  // what it holds is not needed any more
 }
 
-std::uint64_t Driver::State::send(const Order& order) {
-    const std::uint64_t number = mailbox.send(order);
+std::uint64_t Driver::State::send(Order order) {
+    const std::uint64_t number = mailbox.send(std::move(order));
     deps.io->wake();
     return number;
 }
@@ -78,23 +78,21 @@ void Driver::State::send_fetches(std::span<const Fetch> fetches) {
     for (const Fetch& fetch : fetches) {
         const FetchUse use = is_to_come(fetch.unit) ? FetchUse::both : FetchUse::compute;
         if (use == FetchUse::compute) fetched_by_compute[fetch.unit] = fetch.number;
-        mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .use = use, .after = left});
+        mailbox.send(orders::Bring{fetch, use, left});
     }
     deps.io->wake();
 }
 
 void Driver::State::send_fetches_of_update(std::span<const Fetch> fetches) {
-    for (const Fetch& fetch : fetches)
-        mailbox.send({.kind = Order::Kind::fetch, .fetch = fetch, .use = FetchUse::update});
+    for (const Fetch& fetch : fetches) mailbox.send(orders::Bring{fetch, FetchUse::update});
     deps.io->wake();
 }
 
 // It lies where compute has read it.
 void Driver::State::send_fetch_in_place(std::uint32_t unit) {
     const WindowPlan::Place place = *window.place(unit);
-    mailbox.send({.kind = Order::Kind::fetch,
-                  .fetch = {place.fetch, unit, place.offset_bytes, window.units()[unit].bytes, true},
-                  .use = FetchUse::in_place});
+    mailbox.send(orders::Bring{.fetch = {place.fetch, unit, place.offset_bytes, window.units()[unit].bytes, true},
+                               .use = FetchUse::in_place});
     deps.io->wake();
 }
 
@@ -123,16 +121,17 @@ void Driver::State::take_in_hand(std::uint32_t unit) {
         std::erase(ahead, Visit{{unit}});
         send_fetches_of_update(window.visit({{unit}}, ahead));
     }
-    send({.kind = Order::Kind::await_update, .fetch = {.unit = unit}});
+    send(orders::AwaitUpdate{unit});
     const auto place = window.place(unit);
     in_hand->fetched = place && (phase == Phase::passing || resident == nullptr || in_place);
     if (!in_hand->fetched) return;
     const auto start = Clock::now();
     const TraceStart traced_from = trace_start(deps.trace);
+    // It is compute's from here on, though to the driver it is still on offer until it reads BeginUnit.
     in_hand->weights = mailbox.wait_to_update({unit, place->fetch});
     traced(traced_from, {.lane = TraceLane::wait_tiles, .unit = unit});
     waits.tiles += Clock::now() - start;
-    send({.kind = Order::Kind::begin_unit, .fetch = {.unit = unit}});
+    send(orders::BeginUnit{unit});
 }
 
 // Its last tile was put back: compute may read it.
@@ -140,7 +139,7 @@ void Driver::State::unit_updated() {
     const InHand done = *std::exchange(in_hand, std::nullopt);
     awaiting[done.unit] = false;
     if (!done.fetched) return;
-    send({.kind = Order::Kind::end_unit, .fetch = {.unit = done.unit}});
+    send(orders::EndUnit{done.unit});
     if (phase != Phase::passing) return window.end_visit();
     if (update_at == UpdateAt::departure) {
         updated_in_pass = true;
@@ -165,7 +164,7 @@ void Driver::State::wait_for_weights() {
     std::vector<ArrivedFetch> wanted = visited;
     std::erase_if(wanted, [&](const ArrivedFetch& each) { return mailbox.has(each); });
     if (!wanted.empty()) {
-        for (const ArrivedFetch& each : wanted) send({.kind = Order::Kind::await, .fetch = {.unit = each.unit}});
+        for (const ArrivedFetch& each : wanted) send(orders::Await{each.unit});
         const auto start = Clock::now();
         const TraceStart traced_from = trace_start(deps.trace);
         mailbox.wait_for(wanted);
@@ -185,16 +184,16 @@ void Driver::State::compute_after(Ticket there) {
 }
 
 // Of one tile, by itself.
-void Driver::State::transfer(const Order& order) {
+void Driver::State::transfer(Order order) {
     PENSTOCK_CHECK(phase == Phase::between && !update_open,
                    "a tile is read or written by itself within a pass or an update");
-    begun = send(order);
+    begun = send(std::move(order));
     const std::uint64_t wanted = ++transfers;
     std::chrono::nanoseconds waited{0};  // of nobody's step
     wait(TraceLane::wait_tiles, waited, [&](const Progress& progress) { return progress.transfers == wanted; });
 }
 
-void Driver::State::send_spill(const Order& order) {
+void Driver::State::send_spill(const orders::SendSpill& order) {
     PENSTOCK_CHECK(deps.spill != nullptr, "something is spilled, but the driver has no spill");
     if (order.block.index >= spill_errands.size()) spill_errands.resize(order.block.index + 1);
     ++spill_errands[order.block.index];

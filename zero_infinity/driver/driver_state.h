@@ -33,7 +33,7 @@ struct Driver::State {
 
     State(const DriverDeps& given, const DriverOptions& options);
 
-    std::uint64_t send(const Order& order);
+    std::uint64_t send(Order order);
     template <typename Reached>
     void wait(TraceLane lane, std::chrono::nanoseconds& waited, Reached reached);
     void traced(const TraceStart& start, const TraceSpan& span) noexcept {
@@ -53,40 +53,51 @@ struct Driver::State {
     void wait_for_writes();
     void wait_for_weights();
     void compute_after(Ticket there);
-    void transfer(const Order& order);
-    void send_spill(const Order& order);
+    void transfer(Order order);
+    void send_spill(const orders::SendSpill& order);
     void renew_device_residents();
 
+    // Constant after construction. Both threads read these.
     DriverDeps deps;
     const bool in_memory;  // the store has no tiles
     const std::chrono::seconds deadline;
     const DriverMemory memory;
-    Mailbox mailbox;
-    WindowPlan window;
 
-    WaitTimes waits;
-    Phase phase = Phase::between;
-    Visit visit;                              // where compute is
-    std::vector<std::uint32_t> update_order;  // units of the update under way; those before next_in_order are done with
-    std::size_t next_in_order = 0;
-    UpdateAt update_at = UpdateAt::arrival;
-    std::vector<bool> awaiting;                     // by unit
+    // Both threads', under a lock of its own.
+    Mailbox mailbox;
+
+    // All that follows but the loop is the compute thread's. What is fetched:
+    WindowPlan window;
     std::vector<std::uint64_t> fetched_by_compute;  // by unit: the newest fetch that is as compute reads it
     std::vector<std::uint32_t> stale;               // on the device, where they were updated behind compute
-    std::optional<InHand> in_hand;
+    bool window_spent = false;     // by updates: what lies there is not as compute's next pass wants it
+    bool updated_in_pass = false;  // units of it, where they lie
+
+    // Where compute is.
+    Phase phase = Phase::between;
+    Visit visit;
+    WaitTimes waits;
     TraceStart visit_started, tile_started;
-    bool update_open = false;       // updates' writes may be under way
-    bool window_spent = false;      // by updates: what lies there is not as compute's next pass wants it
-    bool updated_in_pass = false;   // units of it, where they lie
-    std::uint64_t begun = 0;        // number of the order that began the update: older progress is of another
-    std::uint64_t write_backs = 0;  // begun
-    std::uint64_t commits = 0;      // begun
+
+    // The update under way.
+    std::vector<std::uint32_t> update_order;  // its units; those before next_in_order are done with
+    std::size_t next_in_order = 0;
+    UpdateAt update_at = UpdateAt::arrival;
+    std::vector<bool> awaiting;  // by unit
+    std::optional<InHand> in_hand;
+    bool update_open = false;  // updates' writes may be under way
+
+    // What was sent for, to be compared with Progress, which counts what has ended.
+    std::uint64_t begun = 0;  // number of the order that began what is waited for: older progress is of another
+    std::uint64_t write_backs = 0;
+    std::uint64_t commits = 0;
     bool committing = false;
-    std::uint64_t transfers = 0, copies = 0;   // begun
-    std::vector<std::uint64_t> spill_errands;  // by block: sent
+    std::uint64_t transfers = 0, copies = 0;
+    std::vector<std::uint64_t> spill_errands;  // by block
     bool device_stuck = false;
 
-    DriverLoop loop;  // its thread starts last and ends first
+    // The driver's thread.
+    DriverLoop loop;  // starts last and ends first
 };
 
 template <typename Reached>

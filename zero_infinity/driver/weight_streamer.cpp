@@ -105,30 +105,26 @@ WeightStreamer::~WeightStreamer() {
 }
 
 void WeightStreamer::fetch(const Fetch& fetch, FetchUse use, Ticket after) {
-    waiting_.push_back({fetch, use, after});
+    waiting_.push_back({{fetch, use, after}});
 }
 
 bool WeightStreamer::quiet() const noexcept {
-    const auto still = [&](const UnderWay& each) {
-        return (each.to_update && !each.copying) ||
-               std::find(to_copy_.begin(), to_copy_.end(), each.given.fetch.unit) != to_copy_.end();
-    };
-    return std::all_of(under_way_.begin(), under_way_.end(), still);
+    return std::none_of(under_way_.begin(), under_way_.end(), [](const UnderWay& each) { return moves(each.state); });
 }
 
 bool WeightStreamer::fetched() const noexcept {
-    return waiting_.empty() &&
-           std::all_of(under_way_.begin(), under_way_.end(), [](const UnderWay& each) { return each.to_update; });
+    return waiting_.empty() && std::all_of(under_way_.begin(), under_way_.end(),
+                                           [](const UnderWay& each) { return for_update(each.state); });
 }
 
 bool WeightStreamer::idle() const noexcept {
-    return fetched() &&
-           std::none_of(under_way_.begin(), under_way_.end(), [](const UnderWay& each) { return each.updating; });
+    return waiting_.empty() && std::all_of(under_way_.begin(), under_way_.end(),
+                                           [](const UnderWay& each) { return each.state == FetchState::offered; });
 }
 
 void WeightStreamer::await(std::uint32_t unit) {
-    demanded_ = unit;
-    for (Waiting& each : waiting_) each.fetch.awaited = each.fetch.awaited || each.fetch.unit == unit;
+    for (Waiting& each : waiting_)
+        if (each.given.fetch.unit == unit) each.demanded = each.given.fetch.awaited = true;
     if (reads_[unit] != nullptr) reads_[unit]->await();
 }
 
@@ -138,7 +134,8 @@ void WeightStreamer::pump() {
         const Waiting each = waiting_[next];
         if (may_start(next) && start(each))  // others may have come back
             std::erase_if(waiting_, [&](const Waiting& other) {
-                return other.fetch.number == each.fetch.number && other.use == each.use;  // in place has compute's
+                return other.given.fetch.number == each.given.fetch.number &&
+                       other.given.use == each.given.use;  // in place has compute's
             });
         else
             ++next;
@@ -146,67 +143,82 @@ void WeightStreamer::pump() {
     while (!to_copy_.empty()) {
         const std::uint32_t unit = to_copy_.front();
         to_copy_.erase(to_copy_.begin());
-        copy(unit, host_place(under_way(unit)));
+        copy_in(under_way(unit));
     }
 }
 
 // What was copied back from a device is in host memory alone from then on: its place there is free for the next one.
 bool WeightStreamer::in_the_way(const UnderWay& other, const Fetch& fetch) const noexcept {
-    const bool in_host_memory = has_device() && other.given.use == FetchUse::in_place && other.to_update;
+    const bool in_host_memory = has_device() && other.given.use == FetchUse::in_place && for_update(other.state);
     return in_host_memory ? other.given.fetch.unit == fetch.unit : collide(other.given.fetch, fetch);
 }
 
 bool WeightStreamer::may_start(std::size_t waiting) const {
-    const Fetch& fetch = waiting_[waiting].fetch;
+    const Fetch& fetch = waiting_[waiting].given.fetch;
     const auto stays = [&](const UnderWay& other) {
-        return (!other.to_update || other.updating) && in_the_way(other, fetch);
+        return other.state != FetchState::offered && in_the_way(other, fetch);
     };
     return std::none_of(under_way_.begin(), under_way_.end(), stays) &&
            std::none_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting),
-                        [&](const Waiting& earlier) { return collide(earlier.fetch, fetch); });
+                        [&](const Waiting& earlier) { return collide(earlier.given.fetch, fetch); });
 }
 
-// False: there is no room in host memory for it to pass through.
+// False: there is no room in host memory for it to pass through, or compute is still at its place.
 bool WeightStreamer::start(const Waiting& waiting) {
-    const auto [fetch, use, after] = waiting;
-    const std::byte* resident = deps_.memory->resident(fetch.unit);
-    UnderWay under_way{.given = waiting};
+    const Fetch& fetch = waiting.given.fetch;
     // The plan has given the place to another.
-    give_up([&, &fetch = fetch](const UnderWay& other) { return in_the_way(other, fetch); }, false);
-    if (has_device() && resident == nullptr) {
-        under_way.passage_offset = passage_.take(fetch.bytes);
+    if (!give_up([&](const UnderWay& other) { return in_the_way(other, fetch); }, false)) return false;
+    UnderWay started{.given = waiting.given, .state = first_state(waiting.given)};
+    if (has_device() && deps_.memory->resident(fetch.unit) == nullptr) {
+        started.passage_offset = passage_.take(fetch.bytes);
         // Whoever is given up here is not what compute waits for: it stands still until this one is there.
-        if (!under_way.passage_offset && (fetch.unit == demanded_ || (fetch.awaited && use == FetchUse::compute))) {
+        if (!started.passage_offset && waiting.takes_room()) {
             give_up([](const UnderWay&) { return true; }, true);
-            under_way.passage_offset = passage_.take(fetch.bytes);
+            started.passage_offset = passage_.take(fetch.bytes);
         }
-        if (!under_way.passage_offset) return false;
+        if (!started.passage_offset) return false;
     }
-    under_way_.push_back(under_way);
-    if (resident != nullptr) {
-        use == FetchUse::compute ? copy(fetch.unit, resident) : read_done(fetch.unit);
-        return true;
-    }
-    if (use == FetchUse::in_place) {
-        has_device() ? copy_back(fetch.unit) : read_done(fetch.unit);
-        return true;
-    }
-    const aio::Urgency urgency = fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch;
-    if (!reads_[fetch.unit]->start(host_place(under_way), use, urgency)) read_done(fetch.unit);
+    under_way_.push_back(started);
+    begin(under_way_.back());
     return true;
 }
 
-// Those that wait for an update that has not begun. `again`: they are to be made again later.
-void WeightStreamer::give_up(const std::function<bool(const UnderWay&)>& wanted, bool again) {
+FetchState WeightStreamer::first_state(const Given& given) const {
+    const bool resident = deps_.memory->resident(given.fetch.unit) != nullptr;
+    if (given.use == FetchUse::compute && resident) return FetchState::to_copy;
+    if (given.use == FetchUse::in_place && has_device() && !resident) return FetchState::copying_back;
+    return FetchState::reading;
+}
+
+// What host memory has already is read at once: of residents, and in place.
+void WeightStreamer::begin(UnderWay& started) {
+    const Fetch& fetch = started.given.fetch;
+    const FetchUse use = started.given.use;
+    if (started.state == FetchState::to_copy) return copy_in(started);
+    if (started.state == FetchState::copying_back) return copy_back(started);
+    const bool there = use == FetchUse::in_place || deps_.memory->resident(fetch.unit) != nullptr;
+    const aio::Urgency urgency = fetch.awaited ? aio::Urgency::demand : aio::Urgency::prefetch;
+    if (there || !reads_[fetch.unit]->start(host_place(started), use, urgency)) read_done(fetch.unit);
+}
+
+// Those that wait for an update that has not begun. `again`: they are to be made again later. False: compute has begun
+// with one of them, which stays; the order that says so is on its way.
+bool WeightStreamer::give_up(const std::function<bool(const UnderWay&)>& wanted, bool again) {
+    bool all = true;
     for (std::size_t at = under_way_.size(); at-- > 0;) {
-        const UnderWay each = under_way_[at];
-        if (!each.to_update || each.updating || !wanted(each)) continue;
-        if (again) waiting_.push_back(each.given);
-        deps_.given_up(each.given.fetch.unit);
-        end(each.given.fetch.unit);
+        UnderWay& each = under_way_[at];
+        if (each.state != FetchState::offered || !wanted(each)) continue;
+        if (!deps_.withdraw(each.given.fetch)) {
+            all = false;
+            continue;
+        }
+        if (again) waiting_.push_back({each.given});
+        end(each);
     }
-    std::stable_sort(waiting_.begin(), waiting_.end(),
-                     [](const Waiting& left, const Waiting& right) { return left.fetch.number < right.fetch.number; });
+    std::stable_sort(waiting_.begin(), waiting_.end(), [](const Waiting& left, const Waiting& right) {
+        return left.given.fetch.number < right.given.fetch.number;
+    });
+    return all;
 }
 
 std::byte* WeightStreamer::host_place(const UnderWay& under_way) const {
@@ -216,59 +228,70 @@ std::byte* WeightStreamer::host_place(const UnderWay& under_way) const {
 }
 
 void WeightStreamer::read_done(std::uint32_t unit) {
-    if (error_) return end(unit);
     UnderWay& read = under_way(unit);
+    if (error_) return end(read);
     if (read.given.use != FetchUse::compute) {
-        read.to_update = true;
-        return deps_.to_update(read.given.fetch, host_place(read));
+        pass_to(read, FetchState::offered);
+        return deps_.offer(read.given.fetch, host_place(read));
     }
-    if (read.passage_offset) return to_copy_.push_back(unit);
+    if (read.passage_offset) {
+        pass_to(read, FetchState::to_copy);
+        return to_copy_.push_back(unit);  // not from here: within the store's callback nothing may throw
+    }
     deps_.arrived(read.given.fetch, {});
-    end(unit);
+    end(read);
 }
 
 void WeightStreamer::updating(std::uint32_t unit) {
-    PENSTOCK_CHECK(under_way(unit).to_update, "unit {} is updated, but was not fetched for it", unit);
-    under_way(unit).updating = true;
+    pass_to(under_way(unit), FetchState::updating);
 }
 
-// Which of the two comes first is the device's to say.
+// The memory is needed until it is written, and copied where compute reads it on a device. Which of the two ends first
+// is for the devices to say, and the writes may have ended already.
 void WeightStreamer::updated(std::uint32_t unit) {
-    UnderWay& read = under_way(unit);
-    PENSTOCK_CHECK(read.updating, "unit {} was updated, but nobody has begun", unit);
-    read.updated = true;
-    if (deps_.memory->resident(unit) != nullptr) read.written = true;  // it stays where it is
-    if (read.given.use == FetchUse::both && !error_) {
-        read.copying = has_device();
-        has_device() ? copy(unit, host_place(read)) : deps_.arrived(read.given.fetch, {});
+    UnderWay& each = under_way(unit);
+    if (deps_.memory->resident(unit) != nullptr) each.written = true;  // it stays where it is
+    const bool read_next = each.given.use == FetchUse::both && !error_;
+    if (read_next && has_device()) {
+        pass_to(each, FetchState::passing_on);
+        return copy_in(each);
     }
-    if (under_way(unit).ended()) end(unit);
+    pass_to(each, FetchState::written_behind);
+    if (read_next) deps_.arrived(each.given.fetch, {});
+    end_if_written(each);
 }
 
 void WeightStreamer::written(std::uint32_t unit) {
-    const auto each = find(unit);
-    if (each == under_way_.end()) return;  // its copy to the device has failed
+    UnderWay* each = find(unit);
+    if (each == nullptr) return;  // its copy to the device has failed
+    PENSTOCK_CHECK(each->state > FetchState::offered, "unit {} was written while its fetch is {}", unit,
+                   word_of(each->state));
     each->written = true;
-    if (each->ended()) end(unit);
+    end_if_written(*each);
 }
 
-void WeightStreamer::copy(std::uint32_t unit, const std::byte* from) {
-    const auto [fetch, use, after] = under_way(unit).given;
-    const Ticket there = begin_copy(unit, TraceLane::copy_in, fetch.bytes, [&, &fetch = fetch, &after = after] {
-        return deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), from, fetch.bytes, after);
+void WeightStreamer::end_if_written(UnderWay& each) {
+    if (each.state == FetchState::written_behind && each.written) end(each);
+}
+
+void WeightStreamer::copy_in(UnderWay& each) {
+    if (each.state == FetchState::to_copy) pass_to(each, FetchState::copying);
+    const Fetch& fetch = each.given.fetch;
+    const Ticket there = begin_copy(fetch.unit, TraceLane::copy_in, fetch.bytes, [&] {
+        return deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), host_place(each), fetch.bytes,
+                                     each.given.after);
     });
     if (!error_) deps_.arrived(fetch, there);  // the device itself waits for it
 }
 
 // What compute has read on the device is what NVMe has. Nothing overwrites it meanwhile: whatever wants its place
 // waits for this fetch.
-void WeightStreamer::copy_back(std::uint32_t unit) {
-    const std::uint64_t bytes = reads_[unit]->bytes_to_update();
-    if (bytes == 0) return read_done(unit);
-    const UnderWay& fetched = under_way(unit);
-    begin_copy(unit, TraceLane::copy_out, bytes, [&] {
-        return deps_.device->copy_out(host_place(fetched), deps_.memory->window(fetched.given.fetch.offset_bytes),
-                                      bytes);
+void WeightStreamer::copy_back(UnderWay& each) {
+    const Fetch& fetch = each.given.fetch;
+    const std::uint64_t bytes = reads_[fetch.unit]->bytes_to_update();
+    if (bytes == 0) return read_done(fetch.unit);
+    begin_copy(fetch.unit, TraceLane::copy_out, bytes, [&] {
+        return deps_.device->copy_out(host_place(each), deps_.memory->window(fetch.offset_bytes), bytes);
     });
 }
 
@@ -302,23 +325,33 @@ void WeightStreamer::copied(const Copy& copy) {
               {.lane = copy.lane, .unit = copy.unit, .bytes = copy.bytes});
     if (copy.lane == TraceLane::copy_out) return read_done(copy.unit);
     UnderWay& ended = under_way(copy.unit);
-    ended.copying = false;
-    if (ended.given.use == FetchUse::compute || ended.ended()) end(copy.unit);
+    if (ended.state == FetchState::copying) return end(ended);
+    pass_to(ended, FetchState::written_behind);
+    end_if_written(ended);
 }
 
-void WeightStreamer::end(std::uint32_t unit) {
-    const UnderWay ended = under_way(unit);
-    if (ended.passage_offset) passage_.give_back(*ended.passage_offset);
-    std::erase_if(under_way_, [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
+void WeightStreamer::pass_to(UnderWay& each, FetchState next) {
+    PENSTOCK_CHECK(may_follow(each.state, next), "the fetch of unit {} goes from '{}' to '{}'", each.given.fetch.unit,
+                   word_of(each.state), word_of(next));
+    each.state = next;
 }
 
-std::vector<WeightStreamer::UnderWay>::iterator WeightStreamer::find(std::uint32_t unit) {
-    return std::find_if(under_way_.begin(), under_way_.end(),
-                        [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
+void WeightStreamer::end(UnderWay& each) {
+    pass_to(each, FetchState::done);
+    if (each.passage_offset) passage_.give_back(*each.passage_offset);
+    under_way_.erase(under_way_.begin() + (&each - under_way_.data()));
+}
+
+WeightStreamer::UnderWay* WeightStreamer::find(std::uint32_t unit) {
+    const auto found = std::find_if(under_way_.begin(), under_way_.end(),
+                                    [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
+    return found == under_way_.end() ? nullptr : &*found;
 }
 
 WeightStreamer::UnderWay& WeightStreamer::under_way(std::uint32_t unit) {
-    return *find(unit);
+    UnderWay* found = find(unit);
+    PENSTOCK_CHECK(found != nullptr, "unit {} has no fetch under way", unit);
+    return *found;
 }
 
 std::optional<std::chrono::nanoseconds> WeightStreamer::oldest_copy() const {

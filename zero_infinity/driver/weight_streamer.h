@@ -6,6 +6,7 @@
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver_memory.h"
+#include "zero_infinity/driver/fetch_state.h"
 #include "zero_infinity/driver/host_passage.h"
 #include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/plan/window_plan.h"
@@ -30,8 +31,9 @@ struct WeightStreamerDeps {
     // Compute may read it once the ticket is reached, which is so from the start where it reads host memory.
     std::function<void(const Fetch&, Ticket there)> arrived;
     // The unit's trainable weights may be updated there: ModelLayout::group_tiles(), but for what is frozen.
-    std::function<void(const Fetch&, std::byte* weights)> to_update;
-    std::function<void(std::uint32_t unit)> given_up;  // they may not: they come again
+    std::function<void(const Fetch&, std::byte* weights)> offer;
+    // They may not any more, and come again where they are wanted. False: compute has taken them, and will say so.
+    std::function<bool(const Fetch&)> withdraw;
 };
 
 // On the driver's thread.
@@ -45,7 +47,7 @@ class WeightStreamer {
     // taken from updating() until written(). Until then it is given up for a later fetch to its place, and for one
     // that compute waits for: then it is made again.
     void fetch(const Fetch& fetch, FetchUse use, Ticket after);
-    void updating(std::uint32_t unit);  // compute has begun with it. REQUIRES: it was told to_update
+    void updating(std::uint32_t unit);  // compute has begun with it. REQUIRES: it was offered
     void updated(std::uint32_t unit);   // compute may read it, too, where that is its use. REQUIRES: updating()
     void written(std::uint32_t unit);   // from where it lies. REQUIRES: updating()
     // Compute waits for its fetch: it goes before others, which give up what they have for an update.
@@ -53,28 +55,34 @@ class WeightStreamer {
     void pump();                  // take_in(), then starts what may be started
     void take_in();               // device copies that have ended
     bool quiet() const noexcept;  // reads and copies that were begun have ended: what must be so before the end
-    bool copying() const noexcept { return !copies_.empty(); }    // device copies are under way: pump again soon
-    bool fetched() const noexcept;  // all that was asked for is there; some may be written
-    bool idle() const noexcept;     // and nothing is written
+    bool copying() const noexcept { return !copies_.empty(); }  // device copies are under way: pump again soon
+    bool fetched() const noexcept;                              // all that was asked for is there; some may be written
+    bool idle() const noexcept;                                 // and nothing is written
     std::optional<std::chrono::nanoseconds> oldest_copy() const;  // since when the first copy under way runs
     const std::optional<store::StoreError>& error() const noexcept { return error_; }
 
    private:
     class UnitRead;  // the reads of one unit's tiles
-    struct Waiting {
+    // As it was asked for.
+    struct Given {
         Fetch fetch;
         FetchUse use = FetchUse::compute;
         Ticket after;
     };
+    struct Waiting {
+        Given given;
+        bool demanded = false;  // compute stands still for it
+        // Where host memory has no room, it takes that of others. An awaited one for an update does not yet: compute
+        // may stand still for another of the same visit, which this one would take the room of.
+        bool takes_room() const noexcept { return demanded || (given.fetch.awaited && given.use == FetchUse::compute); }
+    };
     struct UnderWay {
-        Waiting given;
-        bool to_update = false;  // it is there
-        bool updating = false;   // nobody else may have its memory until it was written
-        bool updated = false;
+        Given given;
+        FetchState state = FetchState::reading;
+        // Its writes have ended. Apart from the state, because they end when the store says so: while compute updates
+        // the last tile, while the copy to the device is under way, or behind both.
         bool written = false;
-        bool copying = false;
-        bool ended() const noexcept { return updated && written && !copying; }
-        std::optional<std::uint64_t> passage_offset;  // in host memory, on its way to the device
+        std::optional<std::uint64_t> passage_offset = {};  // in host memory, on its way to the device
     };
     struct Copy {
         std::uint32_t unit = 0;
@@ -86,30 +94,40 @@ class WeightStreamer {
     };
 
     bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }
+    FetchState first_state(const Given& given) const;
     bool in_the_way(const UnderWay& other, const Fetch& fetch) const noexcept;
     bool may_start(std::size_t waiting) const;
     bool start(const Waiting& waiting);
-    void give_up(const std::function<bool(const UnderWay&)>& wanted, bool again);
+    void begin(UnderWay& started);
+    bool give_up(const std::function<bool(const UnderWay&)>& wanted, bool again);
     std::byte* host_place(const UnderWay& under_way) const;
     void read_done(std::uint32_t unit);
-    void copy(std::uint32_t unit, const std::byte* from);
-    void copy_back(std::uint32_t unit);
+    void copy_in(UnderWay& each);
+    void copy_back(UnderWay& each);
     template <typename Begin>
     Ticket begin_copy(std::uint32_t unit, TraceLane lane, std::uint64_t bytes, Begin begin);
     void copied(const Copy& copy);
-    void end(std::uint32_t unit);
-    std::vector<UnderWay>::iterator find(std::uint32_t unit);
-    UnderWay& under_way(std::uint32_t unit);  // REQUIRES: it is
+    void pass_to(UnderWay& each, FetchState next);  // the only place that changes a state. REQUIRES: may_follow()
+    void end(UnderWay& each);                       // which is gone then
+    void end_if_written(UnderWay& each);
+    UnderWay* find(std::uint32_t unit);       // null: it has none
+    UnderWay& under_way(std::uint32_t unit);  // REQUIRES: it has one
 
+    // Fixed at construction.
     WeightStreamerDeps deps_;
-    HostPassage passage_;
-    std::deque<Waiting> waiting_;            // in the order in which they were asked for
-    std::optional<std::uint32_t> demanded_;  // compute waits for it
-    std::vector<UnderWay> under_way_;
     std::vector<std::unique_ptr<UnitRead>> reads_;  // by unit; null without tiles
-    std::vector<std::uint32_t> to_copy_;            // units that were read, in order
-    std::vector<Copy> copies_;                      // under way, in the order in which they began
-    std::optional<store::StoreError> error_;
+
+    // A fetch is in one of the two lists, never in both: in the first until it has its memory, in the second until it
+    // is done. It goes back from the second to the first when it is given up for another.
+    std::deque<Waiting> waiting_;      // in the order in which they were asked for
+    std::vector<UnderWay> under_way_;  // one of a unit at most, and so never moved by growing
+    HostPassage passage_;              // what those under way have of host memory
+
+    // Of those under way, by unit.
+    std::vector<std::uint32_t> to_copy_;  // in the order in which they were read, which is not that of their beginning
+    std::vector<Copy> copies_;            // under way, in the order in which they began
+
+    std::optional<store::StoreError> error_;  // the first one: nothing begins after it
 };
 
 }  // namespace penstock::zero

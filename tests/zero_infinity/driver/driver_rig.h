@@ -126,7 +126,7 @@ class DriverRig {
     // has ended.
     std::uint64_t wrong_in_store(std::uint64_t updates) { return wrong_in(*store_, updates); }
     std::uint64_t wrong_in_snapshot(const std::string& path, std::uint64_t updates);  // the same of a kept store
-    const aio::Io& io() const { return *io_; }
+    aio::Io& io() { return *io_; }
     void wake_io() { io_->wake(); }  // it looks at the faults again
     store::TensorStore& store() { return *store_; }
     const store::Spill& spill() const { return *spill_; }
