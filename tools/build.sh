@@ -5,13 +5,14 @@
 
 readonly presets=(release library cuda release-dev dev tsan fuzz)
 
-# build [PRESET [TARGET...]]: without targets the programs for release, everything for the others.
+# build [PRESET [TARGET...]]: without targets the programs for release and fuzz, everything for the others.
 build() {
   local preset=${1:-release} folder targets=("${@:2}")
   folder=build/$preset
   [[ " ${presets[*]} " == *" $preset "* ]] || die "no preset '$preset'; there are ${presets[*]}"
   ((${#targets[@]})) || case $preset in
     release) targets=(penstock penstock-bench penstock_library penstock_python) ;;
+    fuzz) targets=(penstock_fuzz) ;;
     *) targets=(all) ;;
   esac
   configure "$preset" "$folder"
