@@ -19,6 +19,5 @@ BenchRun add_transfer_verb(CLI::App& app);   // NVMe -> host -> device and back
 BenchRun add_optimizer_verb(CLI::App& app);  // optimizers and codecs against a triad; --peers
 BenchRun add_swap_verb(CLI::App& app);       // the store against plain transfers
 BenchRun add_step_verb(CLI::App& app);       // whole training steps against what device and compute allow
-BenchRun add_pieces_verb(CLI::App& app);     // small pieces, by Google Benchmark
 
 }  // namespace penstock::bench

@@ -249,9 +249,8 @@ typedef struct penstock_session_options {
 typedef struct penstock_session penstock_session;
 
 // Checks the budget, locks the directories; then goes on from the newest committed generation, or writes the first
-// weights into a new store and commits generation 0. Blocks. PENSTOCK_USAGE: also a store of another model, optimizer
-// or codec. PENSTOCK_DOES_NOT_FIT: with a table of what takes how much and the lightest options that fit. On failure
-// *session is NULL.
+// weights into a new store and commits generation 0. Blocks. USAGE: also a store of another model, optimizer or codec.
+// DOES_NOT_FIT: with a table of what takes how much and the lightest options that fit. On failure *session is NULL.
 penstock_status penstock_session_open(const penstock_model* model, const penstock_session_options* options,
                                       penstock_session** session, penstock_error* error);
 // Gives the store and its directories back: another session may open them. What was updated and not committed is gone:

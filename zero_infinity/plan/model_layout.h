@@ -105,8 +105,8 @@ class ModelLayout {
     // What the store holds: units in order, each with its weights, states and frozen weights.
     std::span<const store::ObjectSpec> objects() const noexcept { return objects_; }
     const UnitObjects& objects(std::uint32_t unit) const { return unit_objects_.at(unit); }
-    // How a store of another fingerprint differs, in words: "'head.weights' has 4096 bytes there and 2048 here", or that it
-    // is nothing which objects show.
+    // How a store of another fingerprint differs, in words: "'head.weights' has 4096 bytes there and 2048 here", or
+    // that objects do not show it.
     std::string difference(std::span<const store::ObjectSpec> stored) const;
     // Throws Error (storage) unless a store has all of them where this layout has them: it was made for another model.
     void check_stored(const store::Layout& stored) const;

@@ -15,7 +15,7 @@ VERBS = {"train": "train a model of the program's own, or resume its training",
          "bench": "measure this machine and Penstock on it",
          "keys": "print the reference of all configuration keys"}
 # What the wheel's lacks and refuses with what has it (trainer/engine_verbs_none.cpp, bench/absent_verbs.cpp).
-NOT_IN_THE_WHEEL = (("train",), ("plan",), ("bench", "step"), ("bench", "pieces"))
+NOT_IN_THE_WHEEL = (("train",), ("plan",), ("bench", "step"))
 NAME, VARIABLE = "penstock", "PENSTOCK_PROGRAM"
 NOT_FOUND = 127  # as shells say
 OWN_COMMAND = b"penstock.__main__"  # in the script that installers write for the command `penstock`

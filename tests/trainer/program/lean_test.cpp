@@ -36,8 +36,7 @@ TEST_F(Lean, WhatItLacksIsRefusedInOneLineWhateverFollows) {
                                                       {"help", "train"},
                                                       {"plan", "--model", "hidden=64"},
                                                       {"bench", "step", "--dir", "."},
-                                                      {"bench", "--json", "step", "--help"},
-                                                      {"bench", "pieces", "--filter", "lease"}}) {
+                                                      {"bench", "--json", "step", "--help"}}) {
         SCOPED_TRACE(::testing::PrintToString(arguments));
         const Ended ended = lean(arguments);
         EXPECT_EQ(ended.code, 2);
