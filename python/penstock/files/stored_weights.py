@@ -123,7 +123,7 @@ def find(path: Path, tag: str | None = None) -> Found:
         tag = (path / LATEST).read_text().strip()
     of_trainer = _checkpoints_of_trainer(path)
     if of_trainer and tag in (None, *of_trainer):
-        return find(path / (tag or list(of_trainer)[-1]))
+        return find(path / (tag or of_trainer[-1]))
     checkpoint = path if tag is None else path / tag
     if (checkpoint / ENGINE).is_file():
         return _of_checkpoint(checkpoint, _read(checkpoint))
@@ -157,11 +157,11 @@ def _snapshots_of_trainer(checkpoint: Path) -> list[Path]:
     return sorted(each for each in checkpoint.glob("penstock-step-*") if (each / NAME).is_file())
 
 
-def _checkpoints_of_trainer(output: Path) -> dict[str, Path]:
-    """By name, the newest last, as Trainer counts them."""
-    steps = {int(step): each for each in output.glob("checkpoint-*") if (step := each.name.partition("-")[2]).isdecimal()
-             and ((each / LATEST).is_file() or _snapshots_of_trainer(each))}
-    return {steps[step].name: steps[step] for step in sorted(steps)}
+def _checkpoints_of_trainer(output: Path) -> list[str]:
+    """Their names, the newest last, as Trainer counts them."""
+    names = [each.name for each in output.glob("checkpoint-*") if each.name.partition("-")[2].isdecimal()
+             and ((each / LATEST).is_file() or _snapshots_of_trainer(each))]
+    return sorted(names, key=lambda name: int(name.partition("-")[2]))
 
 
 def _read(checkpoint: Path) -> Any:
