@@ -133,6 +133,7 @@ class Core(Protocol):
     begun: int | None  # the step whose units are updated one by one, until its update()
     lays: bool  # it has room where things are laid aside
     opening: int  # of the store: 0 first; another one after go_back()
+    changes: int  # one more with each update, write and return to a snapshot
     kept: bool  # another process can go on from what was committed
     gradients_leave: bool  # for NVMe, or may: then gradient() raises UsageError of what has no address
 

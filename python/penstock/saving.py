@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from .core import Core
 
@@ -12,12 +14,19 @@ class Saving:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._then: Callable[[], None] | None = None  # of the one under way
+        self._newest: _Copied | None = None  # once it is whole
 
     def begin(self, path: str, then: Callable[[], None]) -> None:
         """Into the new directory `path`. `then` is called by a later call here. REQUIRES: no pass, and finish() was called:
         none is under way."""
+        self._newest = None
         self._core.begin_snapshot(path)
-        self._then = then
+        self._path, self._changes, self._then = Path(path), self._core.changes, then
+
+    def has_copy(self, path: Path) -> bool:
+        """`path` is the snapshot that was made last, untouched since, and nothing has changed since: another one would be
+        equal."""
+        return self._newest is not None and self._newest == _copied(path, self._core.changes)
 
     def finish_if_copied(self) -> None:
         """Does not wait. Raises as finish()."""
@@ -30,4 +39,20 @@ class Saving:
         then, self._then = self._then, None
         if then is not None:
             self._core.finish_snapshot()
+            self._newest = _copied(self._path, self._changes)
             then()
+
+
+@dataclass(frozen=True)
+class _Copied:
+    path: Path
+    changes: int  # the core's
+    directory: tuple[int, int]  # its number and when a name within it has changed
+
+
+def _copied(path: Path, changes: int) -> _Copied | None:
+    try:
+        there = path.stat()
+    except OSError:
+        return None
+    return _Copied(path, changes, (there.st_ino, there.st_mtime_ns))

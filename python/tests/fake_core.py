@@ -34,7 +34,7 @@ class FakeCore:
         self.folder = Path(folder) if folder else None
         self.user_state: dict[str, str] = {}
         self.begun: int | None = None
-        self.lays, self.opening, self.gradients_leave = False, 0, False
+        self.lays, self.opening, self.changes, self.gradients_leave = False, 0, 0, False
         self.kept = True
         self.resumed: Mapping[str, str] | None = None
         self.store: dict[str, dict[Any, Any]] = {"weight": {}, "master": {}, "moment0": {}, "moment1": {}, "steps": {},
@@ -135,6 +135,7 @@ class FakeCore:
         raise UsageError("complete(), but no step was begun")
 
     def update(self, request: UpdateRequest) -> UpdateReport:
+        self.changes += 1
         self._check(self.kind is None, "update() within a pass")
         self._check(not self.model.forwards_alone, "update() of a model for forwards alone")
         bad = self.first_non_finite_gradient()
@@ -175,6 +176,7 @@ class FakeCore:
         return self.store[what][unit, index].clone()
 
     def write(self, unit: int, index: int, what: What, values: torch.Tensor) -> None:
+        self.changes += 1
         self._check(self.kind is None, "write() within a pass")
         if self.model.forwards_alone:
             raise UsageError("writing: the store is only read")
@@ -200,6 +202,7 @@ class FakeCore:
         pass
 
     def go_back(self, path: str) -> Mapping[str, str]:
+        self.changes += 1
         try:
             self._load(Path(path) / "generation.pt")
         except FileNotFoundError as error:

@@ -6,6 +6,7 @@ import collections
 import os
 import random
 import shutil
+from pathlib import Path
 
 import numpy
 import pytest
@@ -93,6 +94,73 @@ def test_one_of_them_is_whole_wherever_its_replacement_is_cut(cut, after, tmp_pa
     assert of == (1 if (cut, after) in (("replace", True), ("rmtree", False), ("rmtree", True)) else 0)
     engine.save_checkpoint(tmp_path / "c", "best", {"of": 2})
     assert engine.load_checkpoint(tmp_path / "c")[1] == {"of": 2} and len(os.listdir(tmp_path / "c" / "best")) == 2
+
+
+def test_the_same_step_saved_again_is_not_copied_again(tmp_path, monkeypatch):
+    """Trainer's save calls save_checkpoint() for the weights and once more for the optimizer."""
+    engine = start(tmp_path / "a", "none")
+    losses_of(engine, 1)
+    place = Path(engine.save_checkpoint(tmp_path / "c", "one", {"of": 1}))
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.core, "begin_snapshot", None)
+        engine.save_checkpoint(tmp_path / "c", "one", {"of": 2})
+    assert sorted(os.listdir(place)) == ["engine.pt", "store"]
+    saved = weights(engine)
+    losses_of(engine, 2)
+    assert engine.load_checkpoint(tmp_path / "c")[1] == {"of": 2} and equal(weights(engine), saved)
+
+
+def states(engine):
+    return {(name, what): engine.weight(name, what).clone() for name, _ in engine.named_weights()
+            for what in ("weight", "master", "moment0")}
+
+
+def a_step(engine, place):
+    losses_of(engine, 2)
+
+
+def a_weight_written(engine, place):
+    name, value = next(iter(engine.named_weights()))
+    engine.set_weight(name, value + 1)
+
+
+def a_moment_written(engine, place):
+    name, value = next(iter(engine.named_weights()))
+    engine.set_weight(name, torch.full_like(value, 0.5), "moment0")
+
+
+def a_weight_written_in_place(engine, place):
+    parameter = next(iter(engine.module.parameters()))
+    with torch.no_grad(), engine.gathered(parameter, modify=True):
+        parameter.add_(1)
+
+
+def another_loaded(engine, place):
+    engine.load_checkpoint(place.parent, "before")
+
+
+def gone(engine, place):
+    shutil.rmtree(place / "store")
+
+
+def a_file_of_it_gone(engine, place):
+    next(each for each in (place / "store").iterdir() if each.is_file()).unlink()
+
+
+@pytest.mark.parametrize("between", [a_step, a_weight_written, a_weight_written_in_place, a_moment_written,
+                                     another_loaded, gone, a_file_of_it_gone],
+                         ids=lambda each: each.__name__)
+def test_what_has_changed_since_is_copied(between, tmp_path):
+    engine = start(tmp_path / "a", "none")
+    engine.save_checkpoint(tmp_path / "c", "before")
+    losses_of(engine, 1)
+    place = Path(engine.save_checkpoint(tmp_path / "c", "one"))
+    between(engine, place)
+    now = states(engine)
+    engine.save_checkpoint(tmp_path / "c", "one")
+    losses_of(engine, 3)
+    engine.load_checkpoint(tmp_path / "c", "one")
+    assert equal(states(engine), now)
 
 
 def test_files_of_the_users_beside_a_checkpoint_stay(tmp_path):

@@ -70,7 +70,7 @@ class DirectoryCore:
     begun: int | None = None
     resumed: Mapping[str, str] | None = None
     lays = gradients_leave = kept = False
-    opening = 0
+    opening = changes = 0
 
     def __init__(self, model: ModelSpec, first: ReadWeight) -> None:
         self.units: Sequence[UnitSpec] = model.units

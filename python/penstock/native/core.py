@@ -30,6 +30,7 @@ class NativeCore(Described):
 
     begun: int | None = None
     opening = -1
+    changes = 0
     _first_notes: list[str]
     _stream: int  # torch's default one is 0
 
@@ -141,6 +142,7 @@ class NativeCore(Described):
                 self._call["complete"](self._pointer, part)
 
     def update(self, request: UpdateRequest) -> UpdateReport:
+        self.changes += 1
         if request.extra is not None and (self._extra is None or not torch.equal(request.extra, self._extra)):
             given = request.extra.float()
             self._call["write"](self._pointer, len(self._parts), 0, c.WHAT["weight"], given.data_ptr(), given.nbytes)
@@ -163,6 +165,7 @@ class NativeCore(Described):
         return values
 
     def write(self, unit: int, index: int, what: What, values: torch.Tensor) -> None:
+        self.changes += 1
         given = values.detach().reshape(-1).to(HOST, torch.float32, memory_format=torch.contiguous_format)
         self._call["write"](self._pointer, *self._place_of[unit, index], c.WHAT[what], given.data_ptr(), given.nbytes)
 
@@ -187,6 +190,7 @@ class NativeCore(Described):
         """The store is opened again; tensors that were handed out are not the model's any more. Nothing has happened where
         the snapshot is of another model."""
         self._check_of_this_model(path)
+        self.changes += 1
         if self.begun is None:  # else it was interrupted, and is lost
             self.clear_gradients()
             self.settle()
