@@ -13,6 +13,7 @@
 #include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/driver/mailbox.h"
 #include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/step_order.h"
 #include "zero_infinity/plan/window_plan.h"
 #include "zero_infinity/trace/trace_recorder.h"
 
@@ -60,12 +61,6 @@ struct WaitTimes {
     std::chrono::nanoseconds commit{0};   // for the last writes and the manifest
     std::chrono::nanoseconds spills{0};   // for bytes that were spilled, or for their memory
     std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit + spills; }
-};
-
-// When a unit that awaits its update is updated within a pass.
-enum class UpdateAt : std::uint8_t {
-    arrival,    // at a visit, before compute reads it
-    departure,  // at a visit, after compute has read it
 };
 
 // All calls on the compute thread. Any of them throws Error once an operation has failed (storage) or a device is stuck

@@ -1,12 +1,20 @@
 #include "zero_infinity/forecast/step_replay.h"
 
 #include "aio/words/check.h"
-#include "zero_infinity/plan/update_sequence.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace penstock::zero {
+
+namespace {
+
+std::vector<bool> deferred_units_of(const StepSetting& setting) {
+    std::vector<bool> none(setting.layout->unit_count());
+    return setting.order == UpdateOrder::balanced ? setting.deferred : none;
+}
+
+}  // namespace
 
 StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
                        const DeviceRates& rates)
@@ -19,7 +27,7 @@ StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> 
       fetched_(layout_.unit_count()),
       shelf_(setting.laid, setting.training.size(), device_, layout_.tiles().size() + 2 * layout_.unit_count(),
              [this](const ShelfReplay::Reached& reached) { wait(report_.wait_spills, reached); }),
-      awaiting_(layout_.unit_count()),
+      order_(layout_, {setting.order, deferred_units_of(setting), true}, *this),
       tiles_(layout_.tiles().size(), TileState::at_rest),
       begun_(layout_.unit_count()),
       free_slots_(setting.staging_tiles) {
@@ -36,7 +44,7 @@ void StepReplay::pass(double seconds) {
     device_.advance(seconds);
     now_ += seconds;
     while (const auto transfer = device_.take_ended()) ended(*transfer);
-    if (committing_ && !committed_at_ && unwritten_tiles_ == 0) {
+    if (order_.committing() && !committed_at_ && unwritten_tiles_ == 0) {
         committed_at_ = now_ + host_.commit;
         device_.hold(host_.commit);
     }
@@ -149,31 +157,18 @@ void StepReplay::await_weights(std::uint32_t unit) {
 
 // ---------------------------------------------------------------- the update
 
-void StepReplay::begin_update(std::vector<std::uint32_t> units, At at) {
+void StepReplay::begin(const BegunUpdate& update) {
     if (!passing_) {
         window_.forget();
         window_spent_ = false;
     }
-    departs_ = at == At::departure;
-    sequence_ = std::move(units);
     begun_.assign(begun_.size(), false);
-    for (const std::uint32_t unit : sequence_) {
-        awaiting_[unit] = true;
+    for (const std::uint32_t unit : update.units) {
         unwritten_tiles_ += layout_.unit(unit).tile_count();
         for (std::uint32_t tile = 0; tile < layout_.unit(unit).tile_count(); ++tile)
             waiting_tiles_.push_back(layout_.number({unit, tile}));
     }
     pump_states();
-}
-
-// Once the step before is committed.
-void StepReplay::update_within() {
-    double waited = 0;  // within the pass
-    if (committing_) finish_update(waited);
-    within_ = true;
-    const std::vector<std::uint32_t> units = in_order_of_leaving(layout_, setting_.training);
-    begin_update(setting_.order == UpdateOrder::balanced ? those_of(units, setting_.deferred, false) : units,
-                 At::departure);
 }
 
 void StepReplay::pump_states() {
@@ -185,7 +180,7 @@ void StepReplay::pump_states() {
         waiting_tiles_.pop_front();
         --free_slots_;
         const auto& states = layout_.objects(tile.unit).states;
-        double bytes = departs_ ? 0 : spilled_gradient(tile);
+        double bytes = departs() ? 0 : spilled_gradient(tile);
         if (states && layout_.states_tier(tile) == Tier::nvme)
             bytes += static_cast<double>(layout_.extent_bytes({*states, tile.tile}));
         tiles_[number] = bytes > 0 ? TileState::reading : TileState::staged;
@@ -204,12 +199,6 @@ void StepReplay::demand(std::uint32_t unit) {
                           [&](std::uint64_t number) { return layout_.tiles()[number].unit == unit; });
 }
 
-std::optional<std::uint32_t> StepReplay::next_awaiting() const {
-    for (const std::uint32_t unit : sequence_)
-        if (awaiting_[unit]) return unit;
-    return std::nullopt;
-}
-
 void StepReplay::take_in_hand(std::uint32_t unit) {
     window_spent_ = window_spent_ || !passing_;
     if (!streamed(unit)) return;
@@ -217,8 +206,8 @@ void StepReplay::take_in_hand(std::uint32_t unit) {
     const bool there = place && fetched_[unit].fetch == place->fetch && fetched_[unit].of_compute;
     if (!passing_ && !there) {
         std::vector<Visit> ahead;
-        for (const std::uint32_t other : sequence_)
-            if (awaiting_[other] && other != unit && streamed(other)) ahead.push_back({{other}});
+        for (const std::uint32_t other : order_.units())
+            if (order_.awaits(other) && other != unit && streamed(other)) ahead.push_back({{other}});
         begin_fetches(window_.visit({{unit}}, ahead), true);
     }
     await_weights(unit);
@@ -226,7 +215,7 @@ void StepReplay::take_in_hand(std::uint32_t unit) {
     unwritten_.push_back({unit, window_.place(unit)->offset_bytes, bytes, layout_.unit(unit).tile_count()});
 }
 
-void StepReplay::update_unit(std::uint32_t unit) {
+void StepReplay::update(std::uint32_t unit) {
     const double start = now_;
     const double waited_for_weights = report_.wait_weights;
     take_in_hand(unit);
@@ -235,7 +224,7 @@ void StepReplay::update_unit(std::uint32_t unit) {
     demand(unit);
     const std::uint32_t count = layout_.unit(unit).tile_count();
     const auto numel = static_cast<double>(layout_.unit(unit).shard_numel());
-    if (departs_) work(seconds_[unit].norm, Dealt::by_piece);
+    if (departs()) work(seconds_[unit].norm, Dealt::by_piece);
     for (std::uint32_t tile = 0; tile < count; ++tile) {
         const std::uint64_t number = layout_.number({unit, tile});
         wait(report_.wait_tiles, [&] { return tiles_[number] == TileState::staged; });
@@ -244,8 +233,7 @@ void StepReplay::update_unit(std::uint32_t unit) {
         write_tile(number, unit);
     }
     report_.updating += seconds_[unit].update;
-    awaiting_[unit] = false;
-    fetched_[unit].of_compute = passing_ && !departs_;
+    fetched_[unit].of_compute = passing_ && !departs();
     if (!passing_ && streamed(unit)) window_.end_visit();
     report_.update += now_ - start;
 }
@@ -253,7 +241,7 @@ void StepReplay::update_unit(std::uint32_t unit) {
 void StepReplay::write_tile(std::uint64_t number, std::uint32_t unit) {
     const std::uint32_t tile = layout_.tiles()[number].tile;
     const auto bytes = [&](const std::optional<std::uint32_t>& object, Tier tier) -> double {
-        if (!object || (tier == Tier::host && !commits_)) return 0;
+        if (!object || (tier == Tier::host && !order_.commits())) return 0;
         return static_cast<double>(layout_.extent_bytes({*object, tile}));
     };
     const UnitObjects& objects = layout_.objects(unit);
@@ -264,30 +252,28 @@ void StepReplay::write_tile(std::uint64_t number, std::uint32_t unit) {
     device_.begin({Direction::write, number, written});
 }
 
-void StepReplay::update_units_at_rest() {
-    while (const auto unit = next_awaiting()) update_unit(*unit);
-}
-
-bool StepReplay::leaves_any() const {
-    for (const std::uint32_t unit : in_order_of_visits(layout_, {}))
-        if (leaves(unit)) return true;
-    return false;
-}
-
-void StepReplay::end_of_units() {
-    committing_ = commits_;
+void StepReplay::begin_commit() {
     committed_at_.reset();
     pass(0);
 }
 
-// Nothing is written any more, and where it commits, it is committed.
-void StepReplay::finish_update(double& waited) {
-    wait(waited, [&] { return unwritten_tiles_ == 0; });
-    if (!committing_) return;
+// Within a pass its waits are the pass's.
+void StepReplay::finish_commit() {
+    finish_writes();
+    pass(0);
     const double left = std::max(0.0, *committed_at_ - now_);
-    waited += left;
+    if (!passing_) report_.commit += left;
     work(left, Dealt::by_piece);
-    committing_ = false;
+}
+
+void StepReplay::finish_writes() {
+    double waited = 0;
+    wait(waited, [&] { return unwritten_tiles_ == 0; });
+    if (!passing_) report_.commit += waited;
+}
+
+void StepReplay::undo(const std::vector<std::uint32_t>& /*units*/) {
+    PENSTOCK_CHECK(false, "a forecast's step is clipped after all");
 }
 
 double StepReplay::spilled_gradient(UnitTile tile) const {
@@ -302,7 +288,7 @@ void StepReplay::sum_gradient(std::uint32_t unit) {
     if (spilled_gradient(unit) == 0) return;
     bring_gradient(unit);
     if (last_pass() && setting_.order == UpdateOrder::in_backward) return;
-    if (!departs_ || !awaiting_[unit]) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
+    if (!departs() || !order_.awaits(unit)) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
     leaving_.push_back(unit);
     move_gradient(Direction::write, unit);
 }
@@ -329,29 +315,12 @@ std::uint64_t StepReplay::move_gradient(Direction direction, std::uint32_t unit)
 void StepReplay::norm() {
     const double before = now_;
     for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit)
-        if ((!within_ || leaves(unit)) && spilled_gradient(unit) == 0) work(seconds_[unit].norm, Dealt::by_piece);
+        if ((!order_.updates_within() || leaves(unit)) && spilled_gradient(unit) == 0)
+            work(seconds_[unit].norm, Dealt::by_piece);
     report_.backward += now_ - before;
 }
 
 // ---------------------------------------------------------------- the step
-
-// What was deferred is updated, and once all of it is committed, those of this step may be.
-void StepReplay::arrive(const Visit& visit) {
-    for (const std::uint32_t unit : visit.units) {
-        if (departs_ || !awaiting_[unit]) continue;
-        update_unit(unit);
-        if (!next_awaiting()) end_of_units();
-    }
-    const bool committed = !committing_ || (committed_at_ && *committed_at_ <= now_);
-    if (within_backward() && last_pass() && !within_ && !next_awaiting() && committed) update_within();
-}
-
-void StepReplay::depart(std::uint32_t unit) {
-    if (!within_backward() || !last_pass() || layout_.unit(unit).spec().resident || (!within_ && next_awaiting()))
-        return;
-    if (!within_) update_within();
-    if (awaiting_[unit]) update_unit(unit);
-}
 
 // By unit: the visit that is its backward.
 std::vector<std::size_t> StepReplay::last_visits() const {
@@ -388,14 +357,14 @@ void StepReplay::make_pass() {
         const double start = now_;
         const double updating = report_.update;
         visit(visits[i], visits.subspan(i + 1));
-        arrive(visits[i]);
+        order_.arrive(units);
         const bool backward =
             setting_.visit_seconds.empty() ? !units.empty() && last[units.front()] == i : i >= setting_.forward_visits;
         compute(i, backward);
         for (const std::uint32_t unit : units)
             if (last[unit] == i) sum_gradient(unit);
         for (const std::uint32_t unit : units)
-            if (last[unit] == i) depart(unit);
+            if (last[unit] == i && last_pass()) order_.depart(unit);
         (backward ? report_.backward : report_.forward) += now_ - start - (report_.update - updating);
     }
     window_.end_visit();
@@ -403,30 +372,12 @@ void StepReplay::make_pass() {
 }
 
 // What the pass has left of this step's update, or of the one before; and all of it, or what is not deferred.
-void StepReplay::make_update() {
-    if (!within_) {
-        if (next_awaiting()) {
-            update_units_at_rest();
-            end_of_units();
-        }
-        finish_update(report_.commit);
-    }
+void StepReplay::make_update(bool commits) {
+    order_.finish();
     norm();
-    if (within_) {
-        update_units_at_rest();
-    } else if (!leaves_any()) {
-        begin_update(in_order_of_visits(layout_, {}), At::arrival);
-        update_units_at_rest();
-    }
-    if (!leaves_any()) {
-        end_of_units();
-        return finish_update(report_.commit);
-    }
-    const std::vector<std::uint32_t> units = in_order_of_visits(layout_, setting_.training);
-    begin_update(within_ ? those_of(units, setting_.deferred, true) : units, At::arrival);
-    for (const std::uint32_t unit : sequence_)
-        if (layout_.unit(unit).spec().resident) update_unit(unit);
-    if (!next_awaiting()) end_of_units();
+    const Ended ended =
+        order_.begun() ? order_.end_begun(false) : order_.end(commits, std::vector<bool>(layout_.unit_count(), true));
+    if (ended == Ended::whole) order_.finish();
 }
 
 StepForecast StepReplay::step(bool commits) {
@@ -436,14 +387,12 @@ StepForecast StepReplay::step(bool commits) {
     const double writing = device_.busy_seconds(Direction::write);
     const double start = now_;
     report_ = {};
-    commits_ = commits;
-    within_ = false;
     work(host_.rest, Dealt::beforehand);
     for (pass_ = 1; pass_ <= setting_.passes; ++pass_) {
-        if (within_backward() && last_pass() && !next_awaiting() && !committing_) update_within();
+        if (last_pass() && order_.may_begin(false)) order_.begin(commits);
         make_pass();
     }
-    make_update();
+    make_update(commits);
     for (const UnitSeconds& unit : seconds_) report_.compute += unit.norm;
     report_.seconds = now_ - start;
     report_.read_bytes = device_.moved(Direction::read) - read;

@@ -4,6 +4,7 @@
 #include "zero_infinity/forecast/shelf_replay.h"
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/forecast/virtual_device.h"
+#include "zero_infinity/plan/step_order.h"
 #include "zero_infinity/plan/window_plan.h"
 
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace penstock::zero {
 enum class Dealt : std::uint8_t { beforehand, by_piece };
 
 // What it is given outlives it.
-class StepReplay {
+class StepReplay final : StepHands {
    public:
     StepReplay(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
                const DeviceRates& rates);
@@ -49,13 +50,12 @@ class StepReplay {
 
     bool streamed(std::uint32_t unit) const { return window_.units()[unit].bytes > 0; }
     bool last_pass() const { return pass_ == setting_.passes; }  // of the step
-    bool within_backward() const { return is_within_backward(setting_.order); }
-    bool is_to_come(std::uint32_t unit) const { return awaiting_[unit] && !departs_; }
+    bool is_to_come(std::uint32_t unit) const { return order_.owes(unit); }
+    bool departs() const { return order_.at() == UpdateAt::departure; }
     bool leaves(std::uint32_t unit) const {
         return setting_.order == UpdateOrder::balanced ? setting_.deferred[unit]
                                                        : setting_.order == UpdateOrder::deferred;
     }
-    bool leaves_any() const;
 
     // Virtual time.
     void pass(double seconds);
@@ -70,20 +70,21 @@ class StepReplay {
     void pump_fetches();
     void await_weights(std::uint32_t unit);
 
-    // The update.
-    enum class At : std::uint8_t { arrival, departure };
-    void begin_update(std::vector<std::uint32_t> units, At at);
-    void update_within();
-    void update_units_at_rest();
-    void update_unit(std::uint32_t unit);
+    // The update, as the order of steps has it made.
+    std::span<const Visit> expected() const override { return setting_.training; }
+    void begin(const BegunUpdate& update) override;
+    void update(std::uint32_t unit) override;
+    void end_of_residents() override {}
+    void end_of_step() override {}
+    void begin_commit() override;
+    void finish_commit() override;
+    void finish_writes() override;
+    void undo(const std::vector<std::uint32_t>& units) override;
     void take_in_hand(std::uint32_t unit);
     void write_tile(std::uint64_t number, std::uint32_t unit);
     void pump_states();
     bool is_written(std::uint32_t unit) const;
     void demand(std::uint32_t unit);
-    std::optional<std::uint32_t> next_awaiting() const;
-    void end_of_units();
-    void finish_update(double& waited);
     std::uint64_t spilled_gradient(std::uint32_t unit) const {
         return setting_.spilled_gradients.empty() ? 0 : setting_.spilled_gradients[unit];
     }
@@ -93,12 +94,10 @@ class StepReplay {
     std::uint64_t move_gradient(Direction direction, std::uint32_t unit);
     void norm();
 
-    void arrive(const Visit& visit);
-    void depart(std::uint32_t unit);
     std::vector<std::size_t> last_visits() const;
     void compute(std::size_t index, bool backward);
     void make_pass();
-    void make_update();
+    void make_update(bool commits);
 
     const StepSetting& setting_;
     const ModelLayout& layout_;
@@ -120,19 +119,14 @@ class StepReplay {
     std::optional<std::uint32_t> returning_;  // whose are being read
     ShelfReplay shelf_;
 
-    bool commits_ = true;
-    std::uint64_t pass_ = 1;  // of the step
-    bool within_ = false;    // units of this step are updated when backward leaves them
-    bool departs_ = false;   // those that await their update are
-    std::vector<std::uint32_t> sequence_;
-    std::vector<bool> awaiting_;
+    StepOrder order_;
+    std::uint64_t pass_ = 1;        // of the step
     std::vector<TileState> tiles_;  // by number
     std::vector<bool> begun_;       // by unit, in this update
     std::deque<std::uint64_t> waiting_tiles_;
     std::uint32_t free_slots_;
     std::uint64_t unwritten_tiles_ = 0;
     std::optional<double> committed_at_;  // the commit under way, once nothing is written any more
-    bool committing_ = false;
 };
 
 }  // namespace penstock::zero

@@ -32,6 +32,9 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     s.work = std::make_unique<SessionWork>(*s.plan, *s.machine, s.opened, *s.pool);
     s.opened.fill = nullptr;  // which has done its work, and holds a snapshot
     s.step_update.emplace(*s.plan, *s.work, *s.skipped_steps);
+    s.step_order.emplace(s.plan->layout,
+                         StepRules{s.plan->options.update_order, s.plan->deferred, may_update_again(s.plan->options)},
+                         s);
     s.expect_pass(Pass::training, s.plan->model.training);
     s.expect_pass(Pass::inference, s.plan->model.inference);
     s.notes = notes_of(*s.plan, *s.machine, s.opened, *s.pool, unregistered);
@@ -84,7 +87,7 @@ Purpose CoreSession::purpose() const noexcept {
 }
 
 bool CoreSession::owes_update(std::uint32_t unit) const noexcept {
-    return state_->owes_update(unit);
+    return state_->step_order->owes(unit);
 }
 
 void CoreSession::expect(Pass pass, const PassVisits& visits) {
@@ -117,9 +120,7 @@ void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held)
         s.stage = Stage::in_pass;
         throw;
     }
-    for (const std::uint32_t unit : whole.units)
-        if (!s.is_within() && s.work->driver.awaits_update(unit)) s.update_unit(unit);
-    if (s.may_update_within()) s.update_within();
+    s.step_order->arrive(whole.units);
     s.stage = Stage::in_pass;
 }
 
@@ -203,8 +204,9 @@ Shelf* CoreSession::shelf() noexcept {
 void CoreSession::begin_step(const UpdateRequest& request) {
     State& s = *state_;
     const Stage before = s.stage;
-    PENSTOCK_CHECK((before == Stage::ready || (before == Stage::in_pass && s.pass == Pass::training)) && !s.step_within,
-                   "a step begins within a pass or step");
+    PENSTOCK_CHECK(
+        (before == Stage::ready || (before == Stage::in_pass && s.pass == Pass::training)) && !s.step_order->begun(),
+        "a step begins within a pass or step");
     PENSTOCK_CHECK(may_begin_step(request), "step {} cannot be updated before its norm is known", request.values.step);
     s.perform([&] { s.begin_step(request); });
     s.stage = before;
@@ -213,22 +215,12 @@ void CoreSession::begin_step(const UpdateRequest& request) {
 void CoreSession::complete(std::uint32_t unit) {
     State& s = *state_;
     const bool leaves = gradient_memory() == GradientMemory::nvme;
-    PENSTOCK_CHECK(s.stage == Stage::in_pass && (s.step_within || leaves), "unit {} is complete, but no step was begun",
-                   unit);
-    const auto leave = [&] {
-        if (leaves) s.change_sums([&] { s.work->gradients.complete(unit); });
-    };
-    if (!s.step_within) return leave();
-    if (s.plan->layout.unit(unit).spec().resident) return;
-    if (!s.is_within() && s.work->driver.next_awaiting()) return leave();  // of the step before: not in this pass
+    PENSTOCK_CHECK(s.stage == Stage::in_pass && (s.step_order->begun() || leaves),
+                   "unit {} is complete, but no step was begun", unit);
     s.stage = Stage::failed;
-    if (!s.is_within()) s.update_within();
+    const Departure departure = s.step_order->depart(unit);
     s.stage = Stage::in_pass;
-    if (!s.work->driver.awaits_update(unit)) return leave();
-    s.stage = Stage::failed;
-    s.update_unit(unit);
-    s.step_within->updated.push_back(unit);
-    s.stage = Stage::in_pass;
+    if (departure == Departure::left && leaves) s.change_sums([&] { s.work->gradients.complete(unit); });
 }
 
 UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
@@ -237,17 +229,17 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
     PENSTOCK_CHECK(purpose() == Purpose::training, "an update of a model that is kept for forwards alone");
     s.check_user_keys();
     s.perform([&] {
-        s.finish_update();
+        s.step_order->finish();
         s.add_borrowed();
     });
-    if (s.step_within) {
-        const UpdateRequest& begun = s.step_within->request;
+    if (s.step_order->begun()) {
+        const UpdateRequest& begun = s.requested.request;
         PENSTOCK_CHECK(begun.values.step == request.values.step && begun.clip == request.clip &&
                            request.overflow == UpdateRequest::Overflow::refused,
                        "an update of step {}, but step {} was begun", request.values.step, begun.values.step);
-        if (!s.is_within()) s.step_within.reset();  // none of its units could be updated within its pass
+        if (!s.step_order->updates_within()) s.step_order->drop();  // none of its units could be, within its pass
     }
-    if (!s.step_within) s.step_update->check(request);
+    if (!s.step_order->begun()) s.step_update->check(request);
     UpdateReport report;
     report.gradient_norm = gradient_norm() / request.loss_scale;
     if (!std::isfinite(report.gradient_norm)) {
@@ -255,28 +247,23 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
             clear_gradients();
             return report;
         }
-        if (s.step_within) s.stage = Stage::failed;
+        if (s.step_order->begun()) s.stage = Stage::failed;
         throw Error(
             ExitCode::non_finite,
             non_finite_gradient(request.values.step, s.work->gradients.first_non_finite().value_or("their sum")));
     }
     s.newest = client(report.gradient_norm);
-    report.committed_before = s.committed;
+    report.committed_before = s.step_order->committed();
     report.updated = true;
-    const bool deferred = s.defers();
     s.perform([&] {
         const auto update_start = Clock::now();
-        if (s.step_within)
-            report.updated_again = s.finish_step(request, report.gradient_norm);
-        else
-            s.begin_update(request, report.gradient_norm);
-        report.update = Clock::now() - update_start;
-        if (deferred || report.updated_again) return;
-        while (const auto unit = s.work->driver.next_awaiting()) s.update_unit(*unit);
+        const Ended ended = s.end_step(request, report.gradient_norm);
         const auto commit_start = Clock::now();
-        s.finish_update();
-        report.committed = s.committed;
         report.update = commit_start - update_start;
+        report.updated_again = ended == Ended::again;
+        if (ended != Ended::whole) return;
+        s.step_order->finish();
+        report.committed = s.step_order->committed();
         report.commit = Clock::now() - commit_start;
     });
     return report;
@@ -287,16 +274,12 @@ bool CoreSession::may_begin_step(const UpdateRequest& request) const {
     const CoreOptions& options = s.plan->options;
     if (options.purpose == Purpose::forwards) return false;
     if (request.overflow != UpdateRequest::Overflow::refused || request.loss_scale <= 0) return false;
-    if (request.clip == 0) return is_within_backward(options.update_order);
-    const bool speculates =
-        options.update_order == UpdateOrder::speculative || options.update_order == UpdateOrder::balanced;
-    return speculates && may_update_again(options) && s.all_is_committed_or_will_be();
+    return s.step_order->may_begin(request.clip != 0);
 }
 
 bool CoreSession::committed() {
     State& s = *state_;
-    if (s.work->driver.commits() && s.work->driver.commit_ended()) s.finish_commit();
-    return s.committed;
+    return s.step_order->committed() || (s.step_order->committing() && s.work->driver.commit_ended());
 }
 
 void CoreSession::settle() {
@@ -319,14 +302,14 @@ void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
 
 void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
     State& s = *state_;
-    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_within && purpose() == Purpose::training,
+    PENSTOCK_CHECK(s.stage == Stage::ready && !s.step_order->begun() && purpose() == Purpose::training,
                    "weights are written within a pass or step, after an exception, or in a store that is only read");
-    s.perform([&] { s.finish_update(); });
+    s.perform([&] { s.step_order->finish(); });
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
         s.perform([&] { s.work->driver.read(tile, memory); });
     };
     const auto write = [&](store::TileId tile, std::span<std::byte> memory) {
-        s.committed = false;
+        s.step_order->changed();
         s.perform([&] {
             s.barrier.before_write();
             s.work->driver.write(tile, memory);

@@ -155,8 +155,8 @@ class CoreSession {
     bool may_begin_step(const UpdateRequest& request) const;
     // The next training pass, or the one that is under way, is the last one before update() with this same request, and
     // complete() updates units within it: once what was deferred of the step before is updated, by visits of that pass,
-    // and committed. What fails then ends the session. Throws Error: usage (groups that are not the model's), storage.
-    // REQUIRES: no pass but a training one; may_begin_step().
+    // and committed (plan/step_order.h). What fails then ends the session. Throws Error: usage (groups that are not the
+    // model's), storage. REQUIRES: no pass but a training one; may_begin_step().
     void begin_step(const UpdateRequest& request);
     // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
     // reads them no more: the unit is updated now. Waits for the commit of the step before. Those that it is not said

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/words/check.h"
+#include "zero_infinity/plan/step_order.h"
 #include "zero_infinity/plan/visit_order.h"
 #include "zero_infinity/ranks/commit_barrier.h"
 #include "zero_infinity/session/core_session.h"
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +22,7 @@ namespace penstock::zero {
 
 // The stages that were reached, each whole. They are given back in reverse; but kept for ever when something is under
 // way that does not come back: until the process ends the device may write into them.
-struct CoreSession::State {
+struct CoreSession::State final : StepHands {
     explicit State(Communicator* given) : communicator(given != nullptr ? given : &alone), barrier(*communicator) {}
     ~State();
     void end() noexcept;
@@ -31,25 +33,28 @@ struct CoreSession::State {
     void expect_pass(Pass pass, const PassVisits& visits);
     void check_user_keys() const;
     void add_borrowed();
-    void begin_update(const UpdateRequest& request, double norm);
-    std::vector<std::uint32_t> units_to_update(std::vector<std::uint32_t> units) const;
-    void update_unit(std::uint32_t unit);
-    void begin_writes(const std::vector<std::uint32_t>& units, UpdateAt at, GradientsFrom gradients);
-    bool is_within() const noexcept { return step_within && step_within->updates; }
-    bool defers() const noexcept;
-    bool owes_update(std::uint32_t unit) const noexcept { return !is_within() && work->driver.awaits_update(unit); }
-    void make_update_that_is_owed(std::uint32_t unit);
-    bool all_is_committed_or_will_be() const noexcept;
     void begin_step(const UpdateRequest& request);
-    bool may_update_within() const;
-    void update_within();
-    void finish_update();
-    bool finish_step(const UpdateRequest& request, double gradient_norm);
-    void end_of_units();
+    Ended end_step(const UpdateRequest& request, double gradient_norm);
+    void request_step(const UpdateRequest& request, double gradient_norm);
+    std::vector<bool> units_to_update() const;
+    void make_update_that_is_owed(std::uint32_t unit);
     double norm_of_gradients();
+    void forget_norm() noexcept {
+        norm.reset();
+        sums_lent = false;
+    }
     store::ClientState client_with(const store::ClientState& user_of_step) const;
-    void begin_commit(const store::ClientState& user_of_step);
-    void finish_commit();
+
+    // What the order of steps has it do.
+    std::span<const Visit> expected() const override { return order.expected(Pass::training); }
+    void begin(const BegunUpdate& update) override;
+    void update(std::uint32_t unit) override;
+    void end_of_residents() override { work->driver.renew_residents(); }
+    void end_of_step() override { step_update->end(); }
+    void begin_commit() override;
+    void finish_commit() override;
+    void finish_writes() override { work->driver.end_update(); }
+    void undo(const std::vector<std::uint32_t>& units) override { work->driver.take_back(units); }
 
     // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
     template <typename Call>
@@ -90,21 +95,19 @@ struct CoreSession::State {
     std::optional<double> norm;  // of the sums as they are
     bool sums_lent = false;      // a client may change them unseen
     std::chrono::nanoseconds updating{0};
+    struct Requested {  // what updates of the step under way are made with
+        UpdateRequest request;
+        std::vector<GroupValues> groups;  // the request's
+        double gradient_norm = 0;         // once it is known
+    };
+    Requested requested;
     store::ClientState newest;       // what the client gave for the newest step
     store::ClientState newest_user;  // as it was then
-    bool commits = false;            // once its last unit is updated
-    struct StepWithin {              // begun before its gradients
-        UpdateRequest request;
-        std::vector<GroupValues> groups;     // the request's
-        bool updates = false;                // its units: those of the step before are all updated, and committed
-        std::vector<std::uint32_t> updated;  // by complete()
-    };
-    std::optional<StepWithin> step_within;
-    bool committed = true;  // all that there is of it
     store::ClientState user;
     std::string went_on_from;                   // went_on_from_key's value
     std::optional<SkippedSteps> skipped_steps;  // from the plan on
     std::optional<StepUpdate> step_update;
+    std::optional<StepOrder> step_order;
 };
 
 }  // namespace penstock::zero
