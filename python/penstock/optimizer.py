@@ -23,9 +23,6 @@ from .stand_for import StandsFor
 from .visits import Visits
 
 ClientState = Callable[[], Mapping[str, str]]
-# So many steps that were clipped one after another, and the next one most likely is, too: it is not speculated on, which
-# costs less than to speculate in vain. One alone says little.
-A_RUN_OF_CLIPS = 2
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -46,7 +43,6 @@ class Optimizer(torch.optim.Optimizer):
         self.report: UpdateReport | None = None
         self.norm: float | None = None  # of the newest one that updated
         self.clip = 0.0
-        self.clipped_in_a_row = A_RUN_OF_CLIPS  # of the newest steps; a training begins as if in a run
         self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
         self.client_state: ClientState = dict
         self.extra: Callable[[], torch.Tensor | None] = lambda: None
@@ -98,8 +94,6 @@ class Optimizer(torch.optim.Optimizer):
         """Before the last backward of a step: whether its units are updated within it."""
         if self._core.begun is not None:
             return True
-        if self.clip > 0 and self.clipped_in_a_row >= A_RUN_OF_CLIPS:
-            return False
         return self._core.begin_step(self._request())
 
     def _check_groups(self) -> None:
@@ -144,8 +138,6 @@ class Optimizer(torch.optim.Optimizer):
             raise
         self._binding.gradients.end_completing()
         if self.report.updated:
-            clipped = self.clip > 0 and is_clipped(self.report.gradient_norm or 0, self.clip)
-            self.clipped_in_a_row = self.clipped_in_a_row + 1 if clipped else 0
             self.updates, self.norm = step, self.report.gradient_norm
             self._binding.updated()
             self._state.after_update()
@@ -247,7 +239,7 @@ class Optimizer(torch.optim.Optimizer):
                 self._state[parameters[index]].take(values)
             if self.updates > 0:
                 self._state.begin_anew(each for index, each in enumerate(parameters) if index not in state)
-            self._is_at(updates)  # gradients stay, as in torch
+            self.updates = updates  # gradients stay, as in torch
 
     def go_back(self, updates: int) -> None:
         """The store is that step's snapshot, which snapshot_path finds."""
@@ -264,16 +256,12 @@ class Optimizer(torch.optim.Optimizer):
     def gone_back(self, updates: int) -> None:
         """The store is at that step, and no gradient is there."""
         self._binding.gradients.fed.clear()
-        self._is_at(updates)
+        self.updates = updates
 
     def released(self) -> None:
         """The optimizer that was given is its own again."""
         if self._stands is not None:
             self._stands.end()
-
-    def _is_at(self, updates: int) -> None:
-        """As a training begins at that step."""
-        self.updates, self.clipped_in_a_row = updates, A_RUN_OF_CLIPS
 
 
 class NothingToTrain(Optimizer):
@@ -308,8 +296,3 @@ class NothingToTrain(Optimizer):
 
 
 Optimizer.step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # step() says itself that it was called
-
-
-def is_clipped(norm: float, limit: float) -> bool:
-    """As the core and torch decide: by the factor limit / (norm + 1e-6)."""
-    return limit / (norm + 1e-6) < 1

@@ -11,7 +11,6 @@ import small_models as small
 from compare import adamw
 from cores import test_core as OpenCore
 from penstock.loss_scale import IN_VAIN, LossScale
-from penstock.optimizer import A_RUN_OF_CLIPS, is_clipped
 from resumed import losses_of, start
 
 
@@ -95,36 +94,3 @@ def test_overflows_above_the_least_scale_are_no_error():
     for _ in range(16):
         step(engine, math.nan)
     assert engine.optimizer.loss_scale.value == 1
-
-
-def test_a_clipped_step_is_one_whose_factor_is_below_one():
-    for limit in (1e-3, 0.5, 1.0, 7.0):
-        for norm in (limit * 0.5, limit - 2e-6, limit - 1e-6, limit - 5e-7, limit, limit + 1e-6, 2 * limit):
-            assert is_clipped(norm, limit) == (limit / (norm + 1e-6) < 1), (norm, limit)
-    assert is_clipped(1.0, 1.0) and not is_clipped(1.0, 1.0 + 1e-6)
-
-
-@pytest.mark.afterwards
-def test_a_norm_at_the_limit_counts_as_clipped_as_the_core_has_clipped_it():
-    engine = start(None, "none")
-    engine.optimizer.clipped_in_a_row = 0
-    engine.backward(small.loss(engine, small.ids()))
-    engine.visits.end()
-    engine.optimizer.clip = engine.core.gradient_norm()
-    engine.step()
-    assert engine.optimizer.clipped_in_a_row == 1
-
-
-@pytest.mark.parametrize("by_optimizer", [False, True])
-def test_a_store_that_went_back_speculates_as_at_a_beginning(by_optimizer, tmp_path):
-    engine = start(tmp_path / "a", "none", settings=penstock.Settings(clip=1e9))
-    losses_of(engine, 1)
-    path = engine.save_checkpoint(tmp_path / "c")
-    losses_of(engine, 2)
-    assert engine.optimizer.clipped_in_a_row == 0
-    if by_optimizer:
-        engine.optimizer.snapshot_path = lambda _: f"{path}/store"
-        engine.optimizer.go_back(1)
-    else:
-        engine.load_checkpoint(tmp_path / "c")
-    assert engine.optimizer.clipped_in_a_row == A_RUN_OF_CLIPS

@@ -352,7 +352,7 @@ bool CSession::begin_step(const penstock_step& given) {
     require_no_step_begun("a step begins");
     const Step step = taken(given);
     const UpdateRequest request = step.request();
-    if (!session_->may_begin_step(request)) return false;
+    if (!session_->is_worth_beginning(request)) return false;
     session_->begin_step(request);
     begun_ = BegunStep{.groups = step.given_groups,
                        .number = request.values.step,

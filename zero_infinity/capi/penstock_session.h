@@ -439,12 +439,12 @@ typedef struct penstock_step_report {
 } penstock_step_report;
 
 // Before the training pass that brings a step's last gradients, or within it, unless AFTER_BACKWARD or DEFERRED: units
-// may be updated within it (*begun is 1), or may not, as this step clips, may be skipped, or follows one that is not
-// going to be committed (*begun is 0): nothing has happened then, and update() does it all. Units that the step before
-// has deferred are updated before, by visits of that pass. Gradients of passes before count. From here to update(),
-// which is for this same step with the same groups, clip and scale, there is no settle, read, write and snapshot; once
-// a unit is complete, no other pass, and nothing is cleared. A session that is closed instead has lost the step, and
-// those before it that were not committed.
+// may be updated within it (*begun is 1), or not (*begun is 0): nothing has happened then, update() does it all. Not of
+// a step that clips, unless SPECULATIVE or BALANCED, that may be skipped, or that follows one that is not going to be
+// committed; nor of one that clips at first, or after two in a row that were clipped. Units that the step before has
+// deferred are updated before, by visits of that pass. Gradients of passes before count. Up to update() of this same
+// step with the same groups, clip and scale there is no settle, read, write and snapshot; once a unit is complete, no
+// other pass, and nothing is cleared. A session that is closed instead has lost it, and what was not committed before.
 penstock_status penstock_session_begin_step(penstock_session* session, const penstock_step* step, int* begun,
                                             penstock_error* error);
 // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute reads

@@ -124,7 +124,7 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     const auto updating = deps_.core->counters().updating;
     const std::string generator_before = generator_state(deps_.device);
     const zero::UpdateRequest request{.values = values, .clip = options_.gradient_clipping};
-    step_begun_ = deps_.core->may_begin_step(request) && (request.clip == 0 || clipped_in_a_row_ < a_run_of_clips);
+    step_begun_ = deps_.core->is_worth_beginning(request);
     if (step_begun_) deps_.core->begin_step(request);
     forward_and_backward(micro_batches, values.step, report);
     watch_generators(generator_before);
@@ -136,8 +136,6 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
         if (!generator_.empty()) given[generator_key] = generator_;
         return given;
     });
-    const bool clipped = zero::clip_factor(updated.gradient_norm, request.clip) != 1;
-    clipped_in_a_row_ = clipped ? std::min(clipped_in_a_row_ + 1, a_run_of_clips) : 0;
     report.committed = updated.committed;
     report.committed_before = updated.committed_before;
     report.updated_again = updated.updated_again;

@@ -35,10 +35,6 @@ struct EngineDeps {
 // The client state's key that is the engine's own; those of the session: session_info.h.
 inline constexpr const char* generator_key = "penstock.generator";
 
-// So many steps that were clipped one after another, and the next one most likely is, too: UpdateOrder::speculative and
-// balanced defer it, which costs less than to speculate in vain. One alone says little.
-inline constexpr int a_run_of_clips = 2;
-
 struct StepReport {
     double loss = 0;           // mean over the micro-batches
     double gradient_norm = 0;  // before clipping
@@ -120,7 +116,6 @@ class Engine {
     GraphKeeper keeper_;
     std::vector<Bundle> upstream_;            // [micro-batch]: gradients of the boundary that backward is at
     std::vector<Paths> paths_;                // [unit]
-    int clipped_in_a_row_ = a_run_of_clips;   // of the newest steps; a training begins as if in a run
     bool step_begun_ = false;                 // CoreSession's: its units are updated within backward
     std::uint32_t bound_ = 0;                 // the unit that compute is at, or was at last
     std::vector<std::uint32_t> complete_at_;  // [unit]: where backward gives it its last gradient

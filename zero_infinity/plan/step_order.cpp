@@ -27,6 +27,10 @@ bool StepOrder::may_begin(bool clips) const noexcept {
     return speculates && rules_.undoes && (committed_ || committing_ || (commits_ && next()));
 }
 
+void StepOrder::note_clip(bool clipped) noexcept {
+    clipped_in_a_row_ = clipped ? std::min(clipped_in_a_row_ + 1, a_run_of_clips) : 0;
+}
+
 void StepOrder::begin(bool commits) {
     PENSTOCK_CHECK(!within_, "a step is begun within another one");
     within_ = Within{.commits = commits};

@@ -72,6 +72,10 @@ struct StepRules {
     bool undoes = false;         // what was committed before a step is whole until the step's commit (may_update_again)
 };
 
+// So many steps that were clipped one after another, and the next one most likely is, too: to update it again would
+// cost more than to defer it. One alone says little.
+inline constexpr int a_run_of_clips = 2;
+
 // One thread. The layout and the hands outlive it.
 //
 //   a step of order    begin()  pass: arrive() depart()      finish()  end()
@@ -99,8 +103,12 @@ class StepOrder {
     bool committing() const noexcept { return committing_; }
     bool committed() const noexcept { return committed_; }  // all that there is of it
 
-    // A step that is begun before its gradients: whether one may be, with clipping or without; and whether one is.
+    // A step that is begun before its gradients: whether one may be, with clipping or without; whether it is worth it,
+    // because it will most likely not be clipped; and whether one is.
     bool may_begin(bool clips) const noexcept;
+    bool is_worth_beginning(bool clips) const noexcept {
+        return may_begin(clips) && (!clips || clipped_in_a_row_ < a_run_of_clips);
+    }
     void begin(bool commits);
     bool begun() const noexcept { return within_.has_value(); }
     bool updates_within() const noexcept { return within_ && within_->updates; }
@@ -116,6 +124,7 @@ class StepOrder {
     // The gradients of a step are all there, and their norm is known. REQUIRES: finish() was called.
     Ended end(bool commits, const std::vector<bool>& changed);  // by unit: an update would change it
     Ended end_begun(bool clipped);
+    void note_clip(bool clipped) noexcept;           // of the step that is ended next
     void commit();                                   // of what is not committed
     void changed() noexcept { committed_ = false; }  // by somebody else than an update
 
@@ -147,6 +156,7 @@ class StepOrder {
     UpdateAt at_ = UpdateAt::arrival;
     bool commits_ = false;
 
+    int clipped_in_a_row_ = a_run_of_clips;  // of the newest steps; a training begins as if in a run
     bool committing_ = false;
     bool committed_ = true;
     std::optional<Within> within_;  // from begin() to end_begun()

@@ -270,11 +270,11 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
 }
 
 bool CoreSession::may_begin_step(const UpdateRequest& request) const {
-    const State& s = *state_;
-    const CoreOptions& options = s.plan->options;
-    if (options.purpose == Purpose::forwards) return false;
-    if (request.overflow != UpdateRequest::Overflow::refused || request.loss_scale <= 0) return false;
-    return s.step_order->may_begin(request.clip != 0);
+    return state_->may_know_early(request) && state_->step_order->may_begin(request.clip != 0);
+}
+
+bool CoreSession::is_worth_beginning(const UpdateRequest& request) const {
+    return state_->may_know_early(request) && state_->step_order->is_worth_beginning(request.clip != 0);
 }
 
 bool CoreSession::committed() {

@@ -153,6 +153,9 @@ class CoreSession {
     // does not clip; or speculative, all of the newest step being committed, or deferred, and committed then. No
     // gradient may be skipped.
     bool may_begin_step(const UpdateRequest& request) const;
+    // The same, and that it pays: of a request that clips not at first and not after two clipped steps in a row
+    // (a_run_of_clips), for the next one would most likely be updated again.
+    bool is_worth_beginning(const UpdateRequest& request) const;
     // The next training pass, or the one that is under way, is the last one before update() with this same request, and
     // complete() updates units within it: once what was deferred of the step before is updated, by visits of that pass,
     // and committed (plan/step_order.h). What fails then ends the session. Throws Error: usage (groups that are not the

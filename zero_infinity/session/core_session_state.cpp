@@ -1,6 +1,7 @@
 #include "zero_infinity/session/core_session_state.h"
 
 #include "aio/words/error.h"
+#include "zero_infinity/optimizer/gradient.h"
 
 #include <fmt/format.h>
 
@@ -81,6 +82,7 @@ void CoreSession::State::begin_step(const UpdateRequest& request) {
 
 Ended CoreSession::State::end_step(const UpdateRequest& request, double gradient_norm) {
     newest_user = user;
+    step_order->note_clip(clip_factor(gradient_norm, request.clip) != 1);
     if (step_order->begun()) {
         forget_norm();
         return step_order->end_begun(step_update->clip(request, gradient_norm));

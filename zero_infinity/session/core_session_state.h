@@ -33,6 +33,11 @@ struct CoreSession::State final : StepHands {
     void expect_pass(Pass pass, const PassVisits& visits);
     void check_user_keys() const;
     void add_borrowed();
+    // No gradient of it may be skipped, which is known at the end alone.
+    bool may_know_early(const UpdateRequest& request) const noexcept {
+        return plan->options.purpose == Purpose::training && request.overflow == UpdateRequest::Overflow::refused &&
+               request.loss_scale > 0;
+    }
     void begin_step(const UpdateRequest& request);
     Ended end_step(const UpdateRequest& request, double gradient_norm);
     void request_step(const UpdateRequest& request, double gradient_norm);

@@ -12,6 +12,10 @@ namespace {
 class BegunStepTest : public CallerTest {};
 
 // Its units updated within its pass, or by update() where it may not be begun; the same bits.
+bool may_defer(penstock_update_order order) {
+    return order == PENSTOCK_DEFERRED || order == PENSTOCK_SPECULATIVE || order == PENSTOCK_BALANCED;
+}
+
 TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
     const auto trained = [&](const char* name, penstock_update_order order, double clip, std::vector<int> begun) {
         SessionCaller caller(path() + name);
@@ -26,7 +30,8 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
             EXPECT_EQ(is_begun, begun[number - 1]) << name << ", step " << number;
             caller.backward(number == 2 ? 2000 : 2, is_begun != 0);
             EXPECT_OK(caller.update(number));
-            EXPECT_EQ(caller.report.committed, caller.report.updated_again == 0);
+            const bool left = may_defer(order) && is_begun == 0;  // to the next pass
+            EXPECT_EQ(caller.report.committed, !left && caller.report.updated_again == 0);
             EXPECT_EQ(caller.report.updated_again, is_begun != 0 && clip > 0 && number == 2 ? 1 : 0);
             for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
                 for (const std::uint32_t unit : {0U, 1U, 2U}) found.push_back(caller.read(unit, 0, what));
@@ -40,8 +45,8 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
     const auto clipped = trained("clipped", PENSTOCK_AFTER_BACKWARD, 1000, {0, 0, 0});
     EXPECT_NE(clipped, unclipped);
     EXPECT_EQ(trained("in backward, clipped", PENSTOCK_IN_BACKWARD, 1000, {0, 0, 0}), clipped);
-    EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE, 1000, {1, 1, 1}), clipped);
-    EXPECT_EQ(trained("balanced", PENSTOCK_BALANCED, 1000, {1, 1, 1}), clipped);
+    EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE, 1000, {0, 1, 1}), clipped) << "at first as after clips";
+    EXPECT_EQ(trained("balanced", PENSTOCK_BALANCED, 1000, {0, 1, 1}), clipped);
 }
 
 TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBeBegun) {

@@ -264,6 +264,24 @@ TEST(StepOrder, WhatMayHaveToBeUndoneIsNotBegunWhereTheStepBeforeIsNotCommitted)
     EXPECT_TRUE(Scene(3, {.order = UpdateOrder::balanced, .deferred = {}, .undoes = true}).order->may_begin(true));
 }
 
+TEST(StepOrder, InARunOfClipsItIsNotWorthIt) {
+    Scene scene(3, {.order = UpdateOrder::speculative, .deferred = {}, .undoes = true});
+    const zero::StepOrder& order = *scene.order;
+    EXPECT_FALSE(order.is_worth_beginning(true)) << "a training begins as if in one";
+    EXPECT_TRUE(order.may_begin(true) && order.is_worth_beginning(false));
+    scene.order->note_clip(false);
+    EXPECT_TRUE(order.is_worth_beginning(true));
+    scene.order->note_clip(true);
+    EXPECT_TRUE(order.is_worth_beginning(true)) << "one says little";
+    scene.order->note_clip(true);
+    scene.order->note_clip(true);
+    EXPECT_FALSE(order.is_worth_beginning(true));
+    scene.order->note_clip(false);
+    EXPECT_TRUE(order.is_worth_beginning(true));
+    scene.order->changed();
+    EXPECT_FALSE(order.is_worth_beginning(true)) << "it may not be begun";
+}
+
 TEST(StepOrder, AStepIsNotBegunTwice) {
     Scene scene(2, {.order = UpdateOrder::in_backward, .deferred = {}, .undoes = false});
     scene.order->begin(true);
