@@ -12,6 +12,7 @@
 #include "zero_infinity/forecast/virtual_device.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/plan/step_order.h"
 #include "zero_infinity/plan/traffic.h"
 
 #include <cstddef>
@@ -71,6 +72,7 @@ struct StepSetting {
     // one before wrote, and the update reads them, unless it is made within backward. Empty: none leave.
     std::vector<std::uint64_t> spilled_gradients = {};
     LaidAside laid = {};
+    StepWatch steps = {};
 };
 
 // Of a step among its like, a mean over the steps of one commit. The parts are those of StepReport and WaitTimes, and

@@ -27,7 +27,7 @@ StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> 
       fetched_(layout_.unit_count()),
       shelf_(setting.laid, setting.training.size(), device_, layout_.tiles().size() + 2 * layout_.unit_count(),
              [this](const ShelfReplay::Reached& reached) { wait(report_.wait_spills, reached); }),
-      order_(layout_, {setting.order, deferred_units_of(setting), true}, *this),
+      order_(layout_, {setting.order, deferred_units_of(setting), true}, watched(setting.steps, *this)),
       tiles_(layout_.tiles().size(), TileState::at_rest),
       begun_(layout_.unit_count()),
       free_slots_(setting.staging_tiles) {

@@ -57,6 +57,7 @@ void StepOrder::arrive(std::span<const std::uint32_t> units) {
         if (owes(unit)) update_unit(unit);
     const bool first_comes = within_ && std::find(units.begin(), units.end(), within_->first) != units.end();
     if (first_comes && !updates_within() && !next()) update_within();
+    hands_.arrived(units);
 }
 
 Departure StepOrder::depart(std::uint32_t unit) {

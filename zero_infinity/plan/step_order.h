@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -47,10 +48,17 @@ class StepHands {
     virtual void finish_commit() = 0;                     // blocks until it is durable
     virtual void finish_writes() = 0;                     // blocks until all that updates write is written
     virtual void undo(const std::vector<std::uint32_t>& units) = 0;  // they are as they were committed
+    virtual void arrived(std::span<const std::uint32_t>) {}          // what was to be done before these compute is done
 
    protected:
     ~StepHands() = default;
 };
+
+// Puts somebody between a step order and its hands, who hears what it decides. Empty: nobody.
+using StepWatch = std::function<StepHands&(StepHands&)>;
+inline StepHands& watched(const StepWatch& watch, StepHands& hands) {
+    return watch ? watch(hands) : hands;
+}
 
 // What becomes of a unit's gradient when the last addend has come to it.
 enum class Departure : std::uint8_t {

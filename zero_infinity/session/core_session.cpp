@@ -34,7 +34,7 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     s.step_update.emplace(*s.plan, *s.work, *s.skipped_steps);
     s.step_order.emplace(s.plan->layout,
                          StepRules{s.plan->options.update_order, s.plan->deferred, may_update_again(s.plan->options)},
-                         s);
+                         watched(seams.steps, s));
     s.expect_pass(Pass::training, s.plan->model.training);
     s.expect_pass(Pass::inference, s.plan->model.inference);
     s.notes = notes_of(*s.plan, *s.machine, s.opened, *s.pool, unregistered);

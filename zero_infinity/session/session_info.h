@@ -7,6 +7,7 @@
 #include "swap/format/manifest.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver.h"
+#include "zero_infinity/plan/step_order.h"
 #include "zero_infinity/plan/traffic.h"
 #include "zero_infinity/plan/visit_order.h"
 #include "zero_infinity/ranks/communicator.h"
@@ -43,6 +44,7 @@ struct SessionSeams {
     Communicator* communicator = nullptr;  // null: one rank alone
     // The way to the devices of the store with this first directory; called once, in the constructor.
     std::function<aio::ChosenBackend(const store::StoreDirectory&)> backend = {};
+    StepWatch steps = {};  // outlives the session
 };
 
 // What stays as it is while the session lives.
