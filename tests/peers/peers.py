@@ -13,12 +13,12 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 from safetensors.torch import load_file
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -111,8 +111,7 @@ class Training:
             return wait(process, until)
         finally:
             if process.poll() is None or until is not None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                kill(process)
 
     def losses(self):
         states = sorted(self.out.glob("checkpoint-*/trainer_state.json"), key=os.path.getmtime)
@@ -127,6 +126,24 @@ class Training:
         lines = self.out.with_suffix(".log").read_text(errors="replace").splitlines()
         named = [line for line in lines if "Error: " in line and "ChildFailed" not in line]
         return (named or lines or ["no word"])[-1 if not named else 0].strip()
+
+
+def kill(process):
+    """The launcher and whom it has started: torchrun's workers are a process group of their own."""
+    try:
+        started = psutil.Process(process.pid)
+        all_of_it = [*started.children(recursive=True), started]
+    except psutil.NoSuchProcess:
+        all_of_it = []
+    for each in all_of_it:
+        try:
+            each.kill()
+        except psutil.NoSuchProcess:
+            pass
+    process.wait()
+    alive = psutil.wait_procs(all_of_it, timeout=60)[1]
+    if alive:
+        raise SystemExit(f"{alive} go on after SIGKILL, and would train beside the one that goes on")
 
 
 def wait(process, until):
