@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config import read_config
-from ..native import config as config_library
 from .given import configuration, said, unfilled, with_defaults
 from .placement import Placement, placement_of
-from .start import ELSE, own_keys
+from .start import ELSE
+from .values import resolve
 
 PLACES = {"nvme": "on NVMe", "cpu": "in host memory"}
 
@@ -51,12 +51,11 @@ def shown(file: str, known: Mapping[str, Any]) -> Shown:
     for key in left:
         given = said(_filled(given, key.split("."), None))
     full = {key: each for key, each in with_defaults(given).items() if key not in left}
-    keys = own_keys(full)
-    resolved = config_library.resolve(json.dumps(keys), file, known)
+    resolved = resolve(json.dumps(full), file, known)
     resolved["missing"] = [*left, *resolved["missing"]]
     whole = not resolved["wrong"] and not resolved["missing"]
     zero = full.get("zero_optimization") or {}
-    place = placement_of(given, read_config(keys, known, else_=ELSE)) if whole else None
+    place = placement_of(given, read_config(full, known, resolve, else_=ELSE)) if whole else None
     unsaid = {key: each for key, each in full.items() if key not in given}
     return Shown(resolved, unsaid, place, int(zero.get("stage") or 0))
 
