@@ -86,3 +86,34 @@ def test_of_what_others_wrote_nothing_more_is_wrong(file, written):
     config = json.loads("".join(line for line in file.read_text().splitlines() if not line.startswith("//")))
     of_the_core = config_library.resolve(json.dumps(configuration(config)), "ds.json")
     assert shown_of(written(config), {}).resolved["wrong"] == of_the_core["wrong"]
+
+
+HUGGING_FACE = {
+    "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto",
+    "bf16": {"enabled": "auto"}, "zero_optimization": {
+        "stage": 3, "stage3_param_persistence_threshold": "auto", "offload_param": {"device": "nvme", "nvme_path": "/nvme"},
+        "offload_optimizer": {"device": "cpu"}}}
+
+
+def shown(config, written, capsys, *more):
+    code = main(["config", "show", written(config), "--as", "deepspeed", *more])
+    return code, capsys.readouterr().out
+
+
+def test_where_weights_go_is_shown_although_numbers_are_auto(written, capsys):
+    code, told = shown(HUGGING_FACE, written, capsys, "--all")
+    assert code == 2 and "must be known (--known, or transformers and Accelerate, which fill it in):\n  gradient_clipping" in told
+    assert "weights (stage 3, offload_param): on NVMe\n" in told and "directory: /nvme," in told
+    assert "masters and moments (offload_optimizer): in host memory\n" in told
+    assert 'how small, stage3_param_persistence_threshold, is "auto", Trainer\'s' in told
+    by_default = told.partition("by default:")[2]
+    assert "memory.host_budget" in by_default
+    assert not any(key in by_default for key in ("offload_param", "gradient_clipping", "bf16.enabled", "memory.device ="))
+
+
+def test_a_place_that_is_auto_is_trainers(written, capsys):
+    zero = {**HUGGING_FACE["zero_optimization"], "stage": "auto", "offload_optimizer": {"device": "auto"}}
+    _, told = shown({**HUGGING_FACE, "zero_optimization": zero}, written, capsys)
+    assert "weights (stage auto, offload_param): on NVMe\n" in told
+    assert 'masters and moments (offload_optimizer): "auto", Trainer\'s or Accelerate\'s' in told
+    assert 'parameters between steps: "auto"' in told
