@@ -27,6 +27,8 @@ Directories = Store | str | os.PathLike[str] | None
 
 NEVER = 10**12  # steps, the most that the key takes
 BY_CALLER = "the value that the caller knows"  # the rule of an "auto" that somebody knew
+TUNING = ("aio.", "zero_optimization.")  # what has no effect of these sections would tune DeepSpeed's own machinery
+BUT = ("leaf_module",)  # says something of the model
 UNSAID = ("gradient_clipping",)  # whose default changes numbers and is not DeepSpeed's
 
 
@@ -67,6 +69,13 @@ class Config:
         """The keys that somebody gave, in the text or as known."""
         return frozenset(each["key"] for each in self.resolved["obeyed"] if each["from"] in ("file", "caller"))
 
+    def _without_effect_in_short(self) -> list[str]:
+        """What somebody would miss by its name, the others by their number."""
+        tuning = [key for key in self.without_effect if key.startswith(TUNING) and not key.endswith(BUT)]
+        sections = " and ".join(sorted({key.partition(".")[0] for key in tuning}))
+        return [*(key for key in self.without_effect if key not in tuning),
+                *([f"{len(tuning)} of {sections} that would tune DeepSpeed itself"] if tuning else [])]
+
     def monitors(self) -> Monitors:
         """New ones, not yet open."""
         return Monitors.of(self.resolved["values"])
@@ -97,11 +106,11 @@ class Config:
         parts = {"nobody says": ruled,
                  "read as something else": [f"{each['key']} ({each['became']})"
                                             for each in self.resolved["translated"]],
-                 "without effect": [*self.without_effect, *elsewhere]}
+                 "without effect": [*self._without_effect_in_short(), *elsewhere]}
         told = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in parts.items() if keys)
         if not told:
             return None
-        return (f"{self.resolved['name']}: {told}. `python -m penstock config show FILE --all` says more, of a program of "
+        return (f"{self.resolved['name']}: {told}. `python -m penstock config show FILE --all` says why of each key, of a program of "
                 "DeepSpeed's with --as deepspeed")
 
 

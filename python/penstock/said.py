@@ -3,9 +3,11 @@ same value."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .argument_names import check_names, names_of
+from .errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,23 @@ class Said:
         if self.said is not None:  # replace() gives all of them
             given = self.said | {each.name for each in fields(self) if getattr(self, each.name) != each.default}
         object.__setattr__(self, "said", given - {"said"})
+        kind: Any = type(self)
+        for name, words in _words_of(kind).items():
+            value = getattr(self, name)
+            if value not in words:
+                *first, last = map(repr, words)
+                raise UsageError(f"{kind.__name__}({name}={value!r}): there are {', '.join(first)} and {last}")
 
     def says(self, name: str) -> bool:
         return name in (self.said or ())
+
+
+@cache
+def _words_of(kind: type[Said]) -> dict[str, tuple[Any, ...]]:
+    """By field, of those whose type is a Literal, or that or None."""
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        parts = (hint,) if get_origin(hint) is Literal else get_args(hint)
+        if parts and all(get_origin(each) is Literal or each is type(None) for each in parts):
+            found[name] = tuple(word for each in parts for word in get_args(each) or (None,))
+    return found

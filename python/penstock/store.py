@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
@@ -94,6 +94,13 @@ class Store(Said):
     threads: int = 0
     deadline_seconds: float = 120.0
     progress: ShowProgress | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, (int, float)) and value < 0:  # of which the core would make a very large one
+                raise UsageError(f"Store({each.name}={value}): a number from 0")
 
     @staticmethod
     def in_memory(**said: Any) -> Store:

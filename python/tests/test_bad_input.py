@@ -55,6 +55,21 @@ def test_an_argument_that_is_not_there_names_the_nearest(call, name, text):
     assert issubclass(penstock.ArgumentError, TypeError)
 
 
+@pytest.mark.parametrize("name", ["weights", "states", "update_order", "verify", "gradients", "gradient_type"])
+def test_a_word_that_a_store_does_not_have_is_refused_with_those_that_it_has(name):
+    with pytest.raises(penstock.UsageError, match=rf"^Store\({name}='disk'\): there are '\w+'.* and "):
+        penstock.Store("somewhere", **{name: "disk"})
+    own = getattr(penstock.Store("somewhere"), name)
+    assert getattr(penstock.Store("somewhere", **{name: own}), name) == own
+
+
+@pytest.mark.parametrize("name", ["host_budget_bytes", "prefetch_depth", "staging_tiles", "commit_steps", "threads",
+                                  "activation_budget_bytes", "device_budget_bytes", "deadline_seconds"])
+def test_a_number_below_zero_is_no_setting_of_a_store(name):
+    with pytest.raises(penstock.UsageError, match=rf"^Store\({name}=-3\): a number from 0$"):
+        penstock.Store("somewhere", **{name: -3})
+
+
 def test_a_second_engine_of_a_model_is_refused():
     engine, _ = managed()
     with pytest.raises(penstock.ModelError, match="managed by another engine"):

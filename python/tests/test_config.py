@@ -246,13 +246,14 @@ def test_values_that_nobody_asks_for_are_refused_by_name():
 
 def test_what_is_not_as_it_is_written_is_told_once_and_in_one_line(caplog):
     config = {"bf16": {"enabled": "auto"}, "memory_breakdown": True, "aio": {"block_size": 4096},
-              "zero_optimization": {"stage": 2, "overlap_comm": True}}
+              "zero_optimization": {"stage": 2, "overlap_comm": True, "leaf_module": {"classes": ["Experts"]}}}
     open_engine(config)
     (told,) = [each.getMessage() for each in caplog.records if each.name == "penstock"]
     assert "\n" not in told
-    for part in ("bf16.enabled = false", "gradient_clipping = 1.0", "zero_optimization.stage (where", "aio.block_size",
-                 "memory_breakdown", "zero_optimization.overlap_comm", "config show"):
+    for part in ("bf16.enabled = false", "gradient_clipping = 1.0", "zero_optimization.stage (where", "config show",
+                 "without effect: memory_breakdown, zero_optimization.leaf_module, 2 of aio and zero_optimization that would tune "):
         assert part in told, told
+    assert "block_size" not in told and "overlap_comm" not in told
     caplog.clear()
     open_engine({"gradient_clipping": 1.0, "bf16": {"enabled": False}})
     assert not [each for each in caplog.records if each.name == "penstock"]

@@ -226,11 +226,37 @@ def test_a_drive_that_is_full_is_said_and_nothing_is_left(tmp_path, monkeypatch,
             raise OSError(28, "No space left on device")
         return write(*args)
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(penstock.StorageError, match="nothing is written .*No space left"):
+    with pytest.raises(penstock.StorageError, match="nothing is written .*No space left.*; see that there is room"):
         engine.save_pretrained(tmp_path / "out", max_shard_bytes=700)
     assert not os.listdir(tmp_path)
     engine.save_pretrained(tmp_path / "out")
     assert equal(engine.state_dict(), read(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("call", [lambda engine, place: engine.save_pretrained(place / "out", overwrite=True),
+                                  lambda engine, place: engine.save_16bit_model(place / "out")], ids=["directory", "file"])
+def test_an_export_while_another_one_writes_there_is_refused_and_disturbs_nothing(call, tmp_path, monkeypatch):
+    engine, write, refused = managed(), os.pwrite, []
+
+    def writing(*args):
+        monkeypatch.setattr(os, "pwrite", write)
+        with pytest.raises(penstock.StorageError, match="out.*: another export is writing there now; wait until it ends") as told:
+            call(engine, tmp_path)
+        refused.append(told)
+        return write(*args)
+    monkeypatch.setattr(os, "pwrite", writing)
+    call(engine, tmp_path)
+    assert refused and equal(engine.state_dict(), read(tmp_path / "out"))
+    assert os.listdir(tmp_path) == ["out"] and not any(each.startswith(".") for each in os.listdir(tmp_path / "out"))
+    call(engine, tmp_path)
+
+
+def test_the_remedy_is_room_only_where_room_is_missing(tmp_path, monkeypatch):
+    def gone(*_):
+        raise FileNotFoundError(2, "No such file or directory")
+    monkeypatch.setattr(os, "pwrite", gone)
+    with pytest.raises(penstock.StorageError, match="nothing is written .*No such file or directory.$"):
+        managed().save_pretrained(tmp_path / "out")
 
 
 def test_adapters_of_peft_are_left_to_peft(tmp_path):

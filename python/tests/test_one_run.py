@@ -72,7 +72,15 @@ def test_a_place_that_nobody_may_have_meant_is_told_of(tmp_path, caplog):
     line, = told(tmp_path / "typo" / "offload")
     assert line.startswith(f"{tmp_path / 'typo' / 'offload'} was not there") and "GB free" in line
     assert told(tmp_path / "typo" / "offload") == told(tmp_path / "typo" / "other") == []
-    assert new_places.notes_of(["/no-such-drive"]) != [] and new_places.notes_of(["no-such-folder"]) == []
+    assert new_places.notes_of(["/no-such-drive"], kept=False) != [] and new_places.notes_of(["no-such-folder"], kept=False) == []
+
+
+def test_a_place_that_cannot_be_made_is_not_told_to_be_made(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    for place, keep in ((tmp_path / "yy/zz", True), (tmp_path / "file/yy/zz", True), (tmp_path / "file/yy/zz", False)):
+        with pytest.raises(penstock.StorageError, match="cannot be created|can be made there"):
+            open_engine(place, keep=keep)
+    assert "is made" not in caplog.text and not (tmp_path / "yy").exists()
 
 
 def test_an_opening_says_where_things_lie(tmp_path, caplog):

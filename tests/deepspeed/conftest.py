@@ -66,4 +66,5 @@ def written(tmp_path):
 @pytest.fixture(autouse=True)
 def no_leftovers():
     yield
-    logging.getLogger("penstock").setLevel(logging.NOTSET)
+    for name in ("penstock", "penstock.deepspeed"):
+        logging.getLogger(name).setLevel(logging.NOTSET)

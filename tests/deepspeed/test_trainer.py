@@ -61,6 +61,13 @@ def test_trainer_by_a_json_of_autos(zero, tmp_path):
     assert losses(resumed)[-1] == losses(plain)[-1]
 
 
+def test_the_opening_says_where_things_lie_although_transformers_wants_few_words(tmp_path, caplog):
+    trainer = Trainer(llama(), arguments(tmp_path / "out", save_strategy="no", max_steps=1, deepspeed={
+        **AUTO, "zero_optimization": {"stage": 2}}), train_dataset=rows())
+    trainer.train()
+    assert [each.name for each in caplog.records if each.getMessage().startswith("weights in host memory, ")] == ["penstock"]
+
+
 @pytest.mark.parametrize("stage", [2, 3])
 def test_adapters_are_trained_saved_and_gone_on_with(stage, tmp_path):
     peft = pytest.importorskip("peft")

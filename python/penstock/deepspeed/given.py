@@ -17,7 +17,9 @@ STAGE_3 = "stage3_"
 SHORTER = frozenset(("prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold",
                      "max_live_parameters", "max_reuse_distance", "gather_16bit_weights_on_model_save"))
 LION_BETAS = [0.9, 0.999]
-NUMBERS = ("gradient_clipping", "bf16.enabled", "bfloat16.enabled", "fp16.enabled")  # whose "auto" nobody may guess
+# Whose "auto" nobody may guess.
+NUMBERS = ("gradient_clipping", "bf16.enabled", "bfloat16.enabled", "fp16.enabled")
+PLACES = ("zero_optimization.stage", "zero_optimization.offload_param.device", "zero_optimization.offload_optimizer.device")
 
 
 def configuration(given: Any) -> dict[str, Any]:
@@ -47,7 +49,8 @@ def configuration(given: Any) -> dict[str, Any]:
 def said(config: Mapping[str, Any]) -> dict[str, Any]:
     """Accelerate writes null for what it does not say; a warm-up of 0 steps, which older transformers fill in,
     DeepSpeed takes for 2. Keys of stage 3 have their longer names."""
-    kept = {key: said(each) if isinstance(each, Mapping) else each for key, each in config.items() if each is not None}
+    kept = {key: said(each) if isinstance(each, Mapping) else os.fspath(each) if isinstance(each, os.PathLike) else each
+            for key, each in config.items() if each is not None}
     if kept.get("warmup_num_steps") == 0:
         kept["warmup_num_steps"] = 2
     return {STAGE_3 + key if key in SHORTER and STAGE_3 + key not in kept else key: each for key, each in kept.items()}
@@ -60,18 +63,21 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"configuration: \"auto\" is no value, and nobody has filled in {', '.join(left)}: write it "
                          "there; transformers and Accelerate fill it in for scripts of theirs")
     full = {**UNSAID, **config}
-    optimizer = full.get("optimizer") or {}
-    if str(optimizer.get("type", "")).lower() == "lion" and "betas" not in (optimizer.get("params") or {}):
-        full["optimizer"] = {**optimizer, "params": {**(optimizer.get("params") or {}), "betas": LION_BETAS}}
+    params = section(full, "optimizer", "params")
+    if str(section(full, "optimizer").get("type")).lower() == "lion" and "betas" not in params:
+        full["optimizer"] = {**full["optimizer"], "params": {**params, "betas": LION_BETAS}}
     return full
 
 
 def unfilled(config: Mapping[str, Any]) -> list[str]:
-    """Keys that decide numbers, and are "auto" still."""
-    return [key for key in NUMBERS if _at(config, key) == "auto"]
+    """Keys that decide numbers or places, and are "auto" still."""
+    paths = {key: key.split(".") for key in (*NUMBERS, *PLACES)}
+    return [key for key, path in paths.items() if section(config, *path[:-1]).get(path[-1]) == "auto"]
 
 
-def _at(config: Mapping[str, Any], key: str) -> Any:
-    section, _, name = key.partition(".")
-    there = config.get(section)
-    return there.get(name) if name and isinstance(there, Mapping) else there
+def section(config: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """Empty where it is not there. So is what should be one and is not: the core says that."""
+    for name in names:
+        there = config.get(name)
+        config = there if isinstance(there, Mapping) else {}
+    return config

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -12,6 +12,8 @@ from ..config import Config
 from ..errors import UsageError
 from ..store import Store, Tier
 from .accelerator import get_accelerator
+from .given import section
+from .values import OFFLOADS, THRESHOLD
 
 PERSISTENCE = 100_000  # elements: DeepSpeed's default of stage3_param_persistence_threshold
 
@@ -26,27 +28,27 @@ class Placement:
         return [name.replace("[", "[[]") for name, each in model.named_parameters() if each.numel() <= self.readable]
 
 
-def placement_of(config: Mapping[str, Any], read: Config) -> Placement:
+def placement_of(config: Mapping[str, Any], read: Config | None = None) -> Placement:
     """`run.swap_directory` is Penstock's own key, of a store that is kept. DeepSpeed's nvme_path is a place for files
-    of one run."""
-    zero = config.get("zero_optimization") or {}
-    weights, states = device_of(zero, "offload_param"), device_of(zero, "offload_optimizer")
-    kept = (config.get("run") or {}).get("swap_directory")
+    of one run. `read` has what else the store is told; None: places alone are asked for."""
+    zero = section(config, "zero_optimization")
+    weights, states = (device_of(zero, each) for each in OFFLOADS)
+    kept = section(config, "run").get("swap_directory")
     named = nvme_paths(zero)
     if "nvme" in (weights, states) and not (named or kept):
         raise UsageError("zero_optimization: offload_param or offload_optimizer says nvme, and neither where: add "
                          "\"nvme_path\", a directory on the drive")
-    paths = [kept] if isinstance(kept, str) else list(kept or named or [tempfile.gettempdir()])
-    store = read.store_at(Store(
-        paths, keep=bool(kept), weights=_tier(weights), states=_tier(states), device=get_accelerator().device_name()))
-    assert isinstance(store, Store)
+    store = Store(_paths(kept) if kept else named or [tempfile.gettempdir()], keep=bool(kept), weights=_tier(weights),
+                  states=_tier(states), device=get_accelerator().device_name())
+    if read is not None:
+        store = read.store_at(store)  # type: ignore[assignment]
     return Placement(store, _readable(zero, weights))
 
 
-def device_of(zero: Mapping[str, Any], section: str) -> str:
+def device_of(zero: Mapping[str, Any], name: str) -> str:
     """"none", "cpu" or "nvme"; as older configurations say it, too."""
-    said = zero.get(section) or {}
-    older = "cpu_offload" if section == "offload_optimizer" else "cpu_offload_params"
+    said = section(zero, name)
+    older = "cpu_offload" if name == "offload_optimizer" else "cpu_offload_params"
     if not said and zero.get(older) is True:
         return "cpu"
     return said.get("device") or "none"
@@ -54,9 +56,13 @@ def device_of(zero: Mapping[str, Any], section: str) -> str:
 
 def nvme_paths(zero: Mapping[str, Any]) -> list[str]:
     """Each once."""
-    named = [(zero.get(each) or {}).get("nvme_path") for each in ("offload_param", "offload_optimizer")
-             if device_of(zero, each) == "nvme"]
-    return list(dict.fromkeys(str(each) for each in named if each))
+    named = [section(zero, each).get("nvme_path") for each in OFFLOADS if device_of(zero, each) == "nvme"]
+    return list(dict.fromkeys(each for each in named if each))
+
+
+def _paths(kept: Any) -> list[str]:
+    """A place may have its drive's bandwidth beside it."""
+    return [each["path"] if isinstance(each, Mapping) else each for each in ([kept] if isinstance(kept, (str, Mapping)) else kept)]
 
 
 def _tier(device: str) -> Tier:
@@ -67,7 +73,5 @@ def _readable(zero: Mapping[str, Any], weights: str) -> float:
     """Below stage 3 weights are there between steps; in stage 3 those that are small."""
     if int(zero.get("stage") or 0) < 3 and weights == "none":
         return float("inf")
-    said = zero.get("stage3_param_persistence_threshold")
-    if said not in (None, "auto") and not isinstance(said, (int, float)):
-        raise UsageError(f"zero_optimization.stage3_param_persistence_threshold: a number of elements, not {said!r}")
+    said = zero.get(THRESHOLD)
     return float(PERSISTENCE if said in (None, "auto") else said)

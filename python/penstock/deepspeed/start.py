@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,19 +17,17 @@ from ..run.progress import listen
 from ..version import version
 from . import comm
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
-from .given import configuration, with_defaults
+from .given import configuration, section, with_defaults
 from .idle import IdleEngine
 from .leaves import z3_leaf_module
 from .placement import placement_of
 from .registered import VERSION
 from .telling import log_dist
+from .values import own_keys, resolve
 from .zero import answer_of_parameters
 
 Given = tuple[Any, Any, Any, Any]
 ELSE = "leave it to transformers or Accelerate, which fill it in for scripts of theirs"
-IN_STORE = ("device", "nvme_path")
-ANSWERED = ("stage", "stage3_param_persistence_threshold", "stage3_gather_16bit_weights_on_model_save",
-            "stage3_gather_fp16_weights_on_model_save", "cpu_offload", "cpu_offload_params")
 
 
 def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any = None, model_parameters: Any = None,
@@ -44,11 +42,11 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     deepspeed_calls.check_arguments(mpu, mesh_param, None)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
     given = configuration(deepspeed_calls.config_of(config, config_params, args))
-    keys = own_keys(with_defaults(given))
+    full = with_defaults(given)
     if callable(optimizer) and not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(model_parameters if model_parameters is not None else list(model.parameters()))
     own = [name for name, each in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if each is not None]
-    read = read_config(keys, own=own, else_=ELSE)
+    read = read_config(full, own=own, else_=ELSE, resolve=resolve)
     answer_of_parameters()
     if optimizer is None and read.optimizer is None:
         idle = IdleEngine(model, given, read.settings, training_data, collate_fn)
@@ -58,7 +56,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     listen()
     engine, made, loader, scheduler = initialize_penstock(
         model, _without_empty_groups(optimizer), None if optimizer is not None else model_parameters, training_data,
-        lr_scheduler, config=keys, store=place.store, collate_fn=collate_fn,
+        lr_scheduler, config=own_keys(full), store=place.store, collate_fn=collate_fn,
         resident=place.resident(model), units=_leaves(model), engine_class=DeepSpeedEngine)
     assert isinstance(engine, DeepSpeedEngine)
     engine.config, engine.training_dataloader = given, loader
@@ -93,30 +91,14 @@ class DeepSpeedConfig:
 
     def __init__(self, config: Any, mpu: Any = None, mesh_device: Any = None) -> None:
         self._param_dict = configuration(config)
-        read = read_config(self._param_dict)
+        read = read_config(self._param_dict, resolve=resolve)
         settings = read.settings
         self.monitor_config = read.monitors()
         self.train_micro_batch_size_per_gpu = settings.micro_batch
         self.gradient_accumulation_steps = settings.accumulation
         self.train_batch_size = (settings.micro_batch or 1) * settings.accumulation
         self.gradient_clipping = settings.clip
-        self.zero_optimization_stage = int((self._param_dict.get("zero_optimization") or {}).get("stage") or 0)
-
-
-def own_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is answered here: directories and tiers stand in the Store, parameters that stay by their names."""
-    zero = {key: _without(each, IN_STORE) if isinstance(each, Mapping) else each
-            for key, each in _without(config.get("zero_optimization") or {}, ANSWERED).items()}
-    kept = _without(config, ("zero_optimization", "zero_allow_untested_optimizer"))
-    if "fp16" in kept and isinstance(kept["fp16"], Mapping):
-        kept["fp16"] = _without(kept["fp16"], ("auto_cast",))
-    if "run" in kept:
-        kept["run"] = _without(kept["run"], ("swap_directory",))
-    return {**kept, **({"zero_optimization": zero} if zero else {})}
-
-
-def _without(section: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    return {key: each for key, each in section.items() if key not in keys}
+        self.zero_optimization_stage = int(section(self._param_dict, "zero_optimization").get("stage", 0))
 
 
 def _without_empty_groups(optimizer: torch.optim.Optimizer | None) -> torch.optim.Optimizer | None:

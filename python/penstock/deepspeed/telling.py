@@ -9,7 +9,7 @@ from ..errors import UsageError
 from .accelerator import get_accelerator
 from .comm import get_rank
 
-LOGGER = logging.getLogger("penstock")
+LOGGER = logging.getLogger("penstock.deepspeed")  # transformers sets its level, which is not to be Penstock's
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
           "critical": logging.CRITICAL}
 _told: set[Any] = set()

@@ -16,7 +16,8 @@ from .. import zero
 from ..errors import UsageError
 from ..parameter import Managed, Released, engine_of
 from . import comm
-from .given import configuration
+from .given import configuration, section
+from .values import check_places
 
 
 class ZeroParamStatus(Enum):
@@ -51,6 +52,7 @@ class Init(contextlib.AbstractContextManager["Init"]):
         given = config_dict_or_path if config_dict_or_path is not None else config
         if module is None:  # one that is there stays where it is until an engine takes it
             read = {} if given is None else configuration(given)
+            check_places(read)
             self._inner = zero.Init(_directory_of(read), mpu=mpu, dtype=dtype or _type_of(read), **others)
 
     def __enter__(self) -> Init:
@@ -71,12 +73,12 @@ class Init(contextlib.AbstractContextManager["Init"]):
 def _type_of(config: Mapping[str, Any]) -> torch.dtype | None:
     """"auto" is nobody's word yet."""
     types = {"bf16": torch.bfloat16, "bfloat16": torch.bfloat16, "fp16": torch.float16}
-    return next((each for key, each in types.items() if (config.get(key) or {}).get("enabled") is True), None)
+    return next((each for key, each in types.items() if section(config, key).get("enabled") is True), None)
 
 
 def _directory_of(config: Mapping[str, Any]) -> str:
-    section = (config.get("zero_optimization") or {}).get("offload_param") or {}
-    path: Any = section.get("nvme_path") if section.get("device") == "nvme" else None
+    there = section(config, "zero_optimization", "offload_param")
+    path = there.get("nvme_path") if there.get("device") == "nvme" else None
     if not path:
         return tempfile.gettempdir()
     try:

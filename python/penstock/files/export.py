@@ -22,6 +22,7 @@ from .conversions import Step, out_of_model, problem_of
 from .safetensors_file import NAMES, SafetensorsWriter, TensorInfo
 from .shards import divided, name_of, write_index
 from .state_names import infos_of, kept_names, state_of
+from .unfinished import unfinished
 from .weights_dir import INDEX, SINGLE
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ def save_directory(weights: Weights, directory: str | os.PathLike[str], dtype: t
     if place.exists() and not (place.is_dir() and (overwrite and _has_weights(place) or not any(place.iterdir()))):
         raise StorageError(f"{place}: there is something already; name a new directory, remove it, or, of a directory of "
                            "weights, say overwrite (--overwrite)")
-    new = place.with_name(f".{place.name}.penstock-unfinished")
-    shutil.rmtree(new, ignore_errors=True)
-    try:
-        new.mkdir(parents=True)
+    with unfinished(place) as new:
         weights.write_configuration(new, dtype)
         export.write_shards(new, max_shard_bytes)
         for each in new.iterdir():
@@ -66,10 +64,6 @@ def save_directory(weights: Weights, directory: str | os.PathLike[str], dtype: t
         else:
             os.rename(new, place)
         sync(place.parent)
-    except OSError as error:
-        raise StorageError(f"{place}: nothing is written ({error}); see that there is room for the weights") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _has_weights(place: Path) -> bool:
@@ -92,17 +86,10 @@ def save_file(weights: Weights, directory: str | os.PathLike[str], filename: str
                          "with .safetensors, without a path")
     place = Path(directory) / name
     export = Export(weights, None)
-    new = place.with_name(f".{name}.penstock-unfinished")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        new.unlink(missing_ok=True)
-        export.write(new, export.steps)
-        os.replace(new, place)
+    with unfinished(place) as new:
+        export.write(new / name, export.steps)
+        os.replace(new / name, place)
         sync(place.parent)
-    except OSError as error:
-        raise StorageError(f"{place}: nothing is written ({error}); see that there is room for the weights") from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 class Export:

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from ..errors import StorageError, UsageError
+from ..errors import UsageError
 from .export import save_directory
 from .shards import divided, name_of, write_index
 from .stored_weights import StoredWeights
+from .unfinished import unfinished
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -99,20 +100,16 @@ def _fp32(value: torch.Tensor) -> torch.Tensor:
 def _save_pickles(weights: StoredWeights, directory: Path, names: list[str], most: int) -> None:
     """Named when they are whole."""
     shards = divided(_tied(weights, names), lambda tied: _bytes(weights, tied[0]), most)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
+    with unfinished(directory / PICKLE, "not all is written") as place:
         weight_map: dict[str, str] = {}
         for number, shard in enumerate(shards, 1):
             name = name_of(PICKLE, number, len(shards))
             read: dict[Any, torch.Tensor] = {}
-            new = directory / f".{name}.penstock-unfinished"
-            torch.save({each: _once(read, weights, each) for tied in shard for each in tied}, new)
-            os.replace(new, directory / name)
+            torch.save({each: _once(read, weights, each) for tied in shard for each in tied}, place / name)
+            os.replace(place / name, directory / name)
             weight_map.update({each: name for tied in shard for each in tied})
         if len(shards) > 1:
             write_index(directory / PICKLE_INDEX, {"total_size": sum(_bytes(weights, each) for each in names)}, weight_map)
-    except OSError as error:
-        raise StorageError(f"{directory}: not all is written ({error}); see that there is room for the weights") from error
 
 
 def _tied(weights: StoredWeights, names: list[str]) -> list[list[str]]:

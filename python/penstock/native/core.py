@@ -268,8 +268,9 @@ class NativeCore(Described):
         self._sums.clear()
 
     def _open(self, store: Store, first: ReadWeight | None) -> None:
-        new_places.tell(store.paths())
+        new = new_places.notes_of(store.paths(), store.keep)
         with one_run.opening(store) as placed:
+            new_places.tell(new)
             self._handle = self._opened(placed, first)
         self._told = 0
         self._fingerprint = dict(client_state(self._call, self._handle.pointer)).get(FINGERPRINT)

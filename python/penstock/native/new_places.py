@@ -13,15 +13,17 @@ from collections.abc import Iterable
 LOGGER = logging.getLogger("penstock")
 
 
-def tell(paths: Iterable[str]) -> None:
-    """A warning, because programs with a Trainer hear nothing else."""
-    for note in notes_of(paths):
+def tell(notes: Iterable[str]) -> None:
+    """Warnings, because programs with a Trainer hear nothing else."""
+    for note in notes:
         LOGGER.warning("%s", note)
 
 
-def notes_of(paths: Iterable[str]) -> list[str]:
-    """A line for each of them that is not there yet and is told of."""
-    return [_note(path) for path in map(os.path.abspath, paths) if not os.path.exists(path) and _is_told(path)]
+def notes_of(paths: Iterable[str], kept: bool) -> list[str]:
+    """A line for each of them that is not there yet and is told of: before it is made. Of a store that is `kept` the core
+    makes no parents, and where it cannot make the directory its error says all."""
+    return [_note(path) for path in map(os.path.abspath, paths) if not os.path.exists(path) and _is_told(path)
+            and (not kept or os.access(os.path.dirname(path), os.W_OK))]
 
 
 def _is_told(path: str) -> bool:
