@@ -374,6 +374,7 @@ void StepReplay::make_pass() {
 // What the pass has left of this step's update, or of the one before; and all of it, or what is not deferred.
 void StepReplay::make_update(bool commits) {
     order_.finish();
+    if (order_.begun() && !order_.updates_within()) order_.drop();
     norm();
     const Ended ended =
         order_.begun() ? order_.end_begun(false) : order_.end(commits, std::vector<bool>(layout_.unit_count(), true));

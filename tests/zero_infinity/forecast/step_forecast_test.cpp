@@ -230,6 +230,22 @@ TEST(StepForecast, OrdersThatOverlapAreFasterWhereTheDeviceAndComputeAreEvenlyBu
     EXPECT_LT(seconds[4], 24 * 4 * 1.1);
 }
 
+// Its deferred update is made at rest, so that no unit of the next step can be updated within backward.
+TEST(StepForecast, AUnitThatNoVisitNamesIsUpdatedWithAllOthersOfItsStep) {
+    for (const UpdateOrder order : orders) {
+        Chain chain(8);
+        for (std::uint32_t unit = 0; unit < 8; ++unit)
+            if (unit != 3) chain.spec.training.push_back({{unit}});
+        for (std::uint32_t unit = 8; unit-- > 0;)
+            if (unit != 3) chain.spec.training.push_back({{unit}});
+        zero::CoreOptions options = options_of(order);
+        options.deferred_share = 0.9;
+        const zero::SessionPlan plan(chain.spec, options, {});
+        const StepForecast step = forecast(plan, chain.seconds, {}, {.read = 1e6, .write = 1e6, .both = 1e6});
+        EXPECT_NEAR(step.updating, 8, 1e-9) << word_of(order);
+    }
+}
+
 // What is deferred is committed before anything of the next step is updated: where its last update comes just before
 // the turn, backward begins by waiting for that.
 TEST(StepForecast, ABalancedStepIsCommittedBeforeTheNextIsUpdated) {
