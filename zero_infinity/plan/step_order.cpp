@@ -85,6 +85,7 @@ void StepOrder::finish() {
 }
 
 Ended StepOrder::end(bool commits, const std::vector<bool>& changed) {
+    PENSTOCK_CHECK(!within_, "a step ends as if it had not been begun");
     std::vector<std::uint32_t> units =
         in_order_of_visits(layout_, defers() ? hands_.expected() : std::span<const Visit>());
     const std::vector<std::uint32_t> changing = those_of(units, changed, true);
@@ -98,6 +99,7 @@ Ended StepOrder::end(bool commits, const std::vector<bool>& changed) {
 }
 
 Ended StepOrder::end_begun(bool clipped) {
+    PENSTOCK_CHECK(updates_within(), "a step ends as if its units had been updated within its pass");
     committed_ = false;
     update_all();
     hands_.end_of_residents();

@@ -129,7 +129,8 @@ class StepOrder {
     // units of a begun step are updated, to which not all gradients have come.
     void finish();
     void drop() noexcept { within_.reset(); }  // the begun step. REQUIRES: finish() was called, and !updates_within()
-    // The gradients of a step are all there, and their norm is known. REQUIRES: finish() was called.
+    // The gradients of a step are all there, and their norm is known. REQUIRES: finish() was called; that no step is
+    // begun for end(), and updates_within() for end_begun(): see drop().
     Ended end(bool commits, const std::vector<bool>& changed);  // by unit: an update would change it
     Ended end_begun(bool clipped);
     void note_clip(bool clipped) noexcept;           // of the step that is ended next

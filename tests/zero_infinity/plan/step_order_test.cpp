@@ -282,10 +282,13 @@ TEST(StepOrder, InARunOfClipsItIsNotWorthIt) {
     EXPECT_FALSE(order.is_worth_beginning(true)) << "it may not be begun";
 }
 
-TEST(StepOrder, AStepIsNotBegunTwice) {
+TEST(StepOrder, AStepIsBegunOnceAndEndsAsItWasBegun) {
     Scene scene(2, {.order = UpdateOrder::in_backward, .deferred = {}, .undoes = false});
     scene.order->begin(true);
     EXPECT_DEATH(scene.order->begin(true), "begun within another one");
+    EXPECT_DEATH(scene.order->end(true, scene.all), "as if it had not been begun");
+    scene.order->end_begun(false);
+    EXPECT_DEATH(scene.order->end_begun(false), "as if its units had been updated");
 }
 
 // Of models, orders and calls from a seed, also passes that leave units out. Notes checks what it is told; here is
