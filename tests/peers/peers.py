@@ -146,10 +146,19 @@ def kill(process):
         raise SystemExit(f"{alive} go on after SIGKILL, and would train beside the one that goes on")
 
 
+def is_whole(path):
+    """A JSON file is written in place."""
+    try:
+        json.loads(path.read_text())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def wait(process, until):
     end = time.monotonic() + LIMIT_S
     while process.poll() is None and time.monotonic() < end:
-        if until is not None and until.exists():
+        if until is not None and is_whole(until):
             return "killed"
         time.sleep(0.01)
     return process.poll()
