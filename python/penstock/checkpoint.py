@@ -57,9 +57,8 @@ def save(engine: Engine, directory: Path, tag: str | int | None, client_state: d
               "engine": client_values.encode(_state(engine), "the engine's state")}
     place.mkdir(parents=True, exist_ok=True)
     engine.visits.end()
-    there = _used_name(place)
-    equal = there is not None and engine.saving.has_copy(place / there)  # Trainer saves a step twice in a row
-    name = there if there is not None and equal else _free_name(place, there)
+    copied = engine.saving.copy_in(place)  # Trainer saves a step twice in a row
+    name = copied or _free_name(place)
     written = {"snapshot": name, "model": engine.description.encode(), "values": values}
 
     def make_whole() -> None:
@@ -69,10 +68,10 @@ def save(engine: Engine, directory: Path, tag: str | int | None, client_state: d
             replace_text(directory / LATEST, tag)
         if not (directory / ZERO_TO_FP32).exists():
             replace(directory / ZERO_TO_FP32, _write_script)
-    if equal:
+    if copied is not None:
         make_whole()
-        return str(place)
-    engine.saving.begin(str(place / name), make_whole)
+    else:
+        engine.saving.begin(str(place / name), make_whole)
     if wait:
         engine.saving.finish()
     return str(place)
@@ -215,14 +214,10 @@ def _check_room(state: Mapping[str, str]) -> None:
                          f"{lengths[largest]} of them: let it hold less, as the sum of a history in place of all of it")
 
 
-def _used_name(place: Path) -> str | None:
-    """Of the snapshot of the checkpoint that is there."""
-    engine = place / "engine.pt"
-    return torch.load(engine, weights_only=True).get("snapshot", "store") if engine.exists() else None
-
-
-def _free_name(place: Path, used: str | None) -> str:
+def _free_name(place: Path) -> str:
     """For a snapshot; what an interrupted call has left is not the checkpoint's, and goes."""
+    engine = place / "engine.pt"
+    used = torch.load(engine, weights_only=True).get("snapshot", "store") if engine.exists() else None
     _remove_snapshots(place, but=used)
     if used is None:
         return "store"

@@ -23,10 +23,13 @@ class Saving:
         self._core.begin_snapshot(path)
         self._path, self._changes, self._then = Path(path), self._core.changes, then
 
-    def has_copy(self, path: Path) -> bool:
-        """`path` is the snapshot that was made last, untouched since, and nothing has changed since: another one would be
-        equal."""
-        return self._newest is not None and self._newest == _copied(path, self._core.changes)
+    def copy_in(self, directory: Path) -> str | None:
+        """The name of the snapshot there that another one would be equal to: it was made last and is as it was, and so is
+        the core."""
+        newest = self._newest
+        if newest is None or newest.path.parent != directory or newest != _copied(newest.path, self._core.changes):
+            return None
+        return newest.path.name
 
     def finish_if_copied(self) -> None:
         """Does not wait. Raises as finish()."""

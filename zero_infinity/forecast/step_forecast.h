@@ -72,7 +72,7 @@ struct StepSetting {
     // one before wrote, and the update reads them, unless it is made within backward. Empty: none leave.
     std::vector<std::uint64_t> spilled_gradients = {};
     LaidAside laid = {};
-    StepWatch steps = {};
+    StepWatch steps = {};  // outlives the replay
 };
 
 // Of a step among its like, a mean over the steps of one commit. The parts are those of StepReport and WaitTimes, and

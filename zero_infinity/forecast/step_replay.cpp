@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace penstock::zero {
-
 namespace {
 
 std::vector<bool> deferred_units_of(const StepSetting& setting) {
@@ -315,7 +314,7 @@ std::uint64_t StepReplay::move_gradient(Direction direction, std::uint32_t unit)
 void StepReplay::norm() {
     const double before = now_;
     for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit)
-        if ((!order_.updates_within() || leaves(unit)) && spilled_gradient(unit) == 0)
+        if ((!order_.updates_within() || order_.leaves(unit)) && spilled_gradient(unit) == 0)
             work(seconds_[unit].norm, Dealt::by_piece);
     report_.backward += now_ - before;
 }
@@ -374,7 +373,7 @@ void StepReplay::make_pass() {
 // What the pass has left of this step's update, or of the one before; and all of it, or what is not deferred.
 void StepReplay::make_update(bool commits) {
     order_.finish();
-    if (order_.begun() && !order_.updates_within()) order_.drop();
+    order_.drop_idle();
     norm();
     const Ended ended =
         order_.begun() ? order_.end_begun(false) : order_.end(commits, std::vector<bool>(layout_.unit_count(), true));

@@ -52,10 +52,6 @@ class StepReplay final : StepHands {
     bool last_pass() const { return pass_ == setting_.passes; }  // of the step
     bool is_to_come(std::uint32_t unit) const { return order_.owes(unit); }
     bool departs() const { return order_.at() == UpdateAt::departure; }
-    bool leaves(std::uint32_t unit) const {
-        return setting_.order == UpdateOrder::balanced ? setting_.deferred[unit]
-                                                       : setting_.order == UpdateOrder::deferred;
-    }
 
     // Virtual time.
     void pass(double seconds);

@@ -120,6 +120,7 @@ class StepOrder {
     void begin(bool commits);
     bool begun() const noexcept { return within_.has_value(); }
     bool updates_within() const noexcept { return within_ && within_->updates; }
+    bool leaves(std::uint32_t unit) const noexcept { return rules_.deferred[unit]; }  // to the next pass
 
     // Within a training pass, or another one: compute has arrived at units, and has done with one for good.
     void arrive(std::span<const std::uint32_t> units);
@@ -128,9 +129,12 @@ class StepOrder {
     // Between passes. finish(): all that there is of the newest step, its updates, writes and commit; nothing where
     // units of a begun step are updated, to which not all gradients have come.
     void finish();
-    void drop() noexcept { within_.reset(); }  // the begun step. REQUIRES: finish() was called, and !updates_within()
+    // A step of which no unit could be updated within its pass is not begun any more. REQUIRES: finish() was called.
+    void drop_idle() noexcept {
+        if (!updates_within()) within_.reset();
+    }
     // The gradients of a step are all there, and their norm is known. REQUIRES: finish() was called; that no step is
-    // begun for end(), and updates_within() for end_begun(): see drop().
+    // begun for end(), and updates_within() for end_begun(): see drop_idle().
     Ended end(bool commits, const std::vector<bool>& changed);  // by unit: an update would change it
     Ended end_begun(bool clipped);
     void note_clip(bool clipped) noexcept;           // of the step that is ended next

@@ -237,7 +237,7 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
         PENSTOCK_CHECK(begun.values.step == request.values.step && begun.clip == request.clip &&
                            request.overflow == UpdateRequest::Overflow::refused,
                        "an update of step {}, but step {} was begun", request.values.step, begun.values.step);
-        if (!s.step_order->updates_within()) s.step_order->drop();  // none of its units could be, within its pass
+        s.step_order->drop_idle();
     }
     if (!s.step_order->begun()) s.step_update->check(request);
     UpdateReport report;

@@ -1,7 +1,6 @@
 #include "zero_infinity/plan/step_order.h"
 
-#include "zero_infinity/optimizer/optimizers.h"
-#include "zero_infinity/optimizer/update.h"
+#include "tests/zero_infinity/plan/small_layout.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -23,25 +22,6 @@ using zero::Departure;
 using zero::Ended;
 using zero::UpdateOrder;
 using Units = std::vector<std::uint32_t>;
-
-zero::ModelLayout layout_of(std::size_t count, const Units& resident) {
-    const zero::ParameterGroups optimizers = zero::make_adamw({});
-    std::vector<zero::UnitSpec> units;
-    for (std::size_t i = 0; i < count; ++i) {
-        zero::UnitSpec unit;
-        unit.name = fmt::format("u{}", i);
-        unit.parameters.push_back({.name = "weight", .shape = {4096}});
-        unit.resident = std::find(resident.begin(), resident.end(), i) != resident.end();
-        units.push_back(std::move(unit));
-    }
-    return zero::ModelLayout({.units = units,
-                              .format = zero::state_format(zero::split_codec(), optimizers.others()),
-                              .optimizers = optimizers,
-                              .tile_numel = 4096,
-                              .partition = {},
-                              .residency = {},
-                              .unit_residency = {}});
-}
 
 // Writes down what it is told, and checks that it may be: of each unit it knows of which step it is.
 class Notes final : public zero::StepHands {
@@ -105,7 +85,7 @@ class Notes final : public zero::StepHands {
 // A step of forward and backward over units 0 to n - 1: the last one is visited once.
 struct Scene {
     Scene(std::size_t count, zero::StepRules rules, const Units& resident = {})
-        : layout(layout_of(count, resident)), notes(count), all(count, true) {
+        : layout(layout_of(std::vector<std::int64_t>(count, 4096), resident)), notes(count), all(count, true) {
         rules.deferred.resize(count);
         order.emplace(layout, std::move(rules), notes);
         for (std::uint32_t unit = 0; unit < count; ++unit) notes.visits.push_back({{unit}});
@@ -232,7 +212,7 @@ TEST(StepOrder, AStepIsNotUpdatedWithinAPassThatLeavesUnitsOfTheOneBefore) {
     EXPECT_FALSE(scene.order->updates_within());
     scene.order->finish();
     EXPECT_EQ(scene.notes.take(), "u1 end commit committed ");
-    scene.order->drop();
+    scene.order->drop_idle();
     EXPECT_EQ(scene.order->end(true, scene.all), Ended::deferred) << "as a whole";
     EXPECT_EQ(scene.notes.take(), "begin0,2,3,1 ! ");
 }
@@ -328,7 +308,7 @@ class RandomSteps {
         if (draw(6) != 0 && order.may_begin(clips)) order.begin(commits);
         visit_all(true);
         order.finish();
-        if (order.begun() && !order.updates_within()) order.drop();
+        order.drop_idle();
         const std::uint64_t before = scene_->notes.step;
         const Ended ended = order.begun() ? order.end_begun(clips && draw(2) == 0) : order.end(commits, scene_->all);
         EXPECT_LE(scene_->notes.step, before + 1);
