@@ -6,7 +6,7 @@
 #include "bench/step/device_rates.h"
 #include "bench/step/durable_writes.h"
 #include "bench/step/step_ideal.h"
-#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/plan/core_options.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 
 #include "tests/seeds.h"
 #include "zero_infinity/device/device.h"
-#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/plan/core_options.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include "trainer/config/derived_settings.h"
 #include "trainer/config/key_table.h"
 #include "zero_infinity/codec/codec.h"
-#include "zero_infinity/plan/unit.h"
+#include "zero_infinity/layout/unit.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 
 #include "aio/words/enum_words.h"
 #include "trainer/config/settings.h"
-#include "zero_infinity/plan/parameter_groups.h"
+#include "zero_infinity/layout/parameter_groups.h"
 
 #include <array>
 #include <cstdint>

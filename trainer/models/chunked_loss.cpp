@@ -1,7 +1,7 @@
 #include "trainer/models/chunked_loss.h"
 
 #include "aio/words/check.h"
-#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/plan/core_options.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>

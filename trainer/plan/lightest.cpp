@@ -1,7 +1,7 @@
 #include "trainer/plan/lightest.h"
 
 #include "trainer/models/gpt.h"
-#include "zero_infinity/session/lightest_plan.h"
+#include "zero_infinity/plan/lightest_plan.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include "trainer/plan/step_activations.h"
 #include "zero_infinity/measure/forecast_report.h"
 #include "zero_infinity/measure/machine_rates.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <cstdint>
 #include <functional>
@@ -58,7 +58,7 @@ struct RunPlan {
     std::string unmeasured;      // why times are not known
     double endurance_bytes = 0;  // 0: nobody knows
 
-    double bytes_per_parameter() const;  // and step
+    double bytes_per_parameter() const;      // and step
     std::uint64_t activation_bytes() const;  // inputs, and graphs that are kept, as far as these are known
     // Else as if none were kept, where a budget bounds them, and without what they take.
     bool graphs_are_known() const;

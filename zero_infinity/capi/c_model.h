@@ -2,8 +2,8 @@
 #pragma once
 
 #include "zero_infinity/capi/penstock_session.h"
-#include "zero_infinity/session/core_options.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/core_options.h"
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/step_pieces.h"
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_model.h"
 #include "zero_infinity/capi/c_text.h"
-#include "zero_infinity/session/lightest_plan.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/lightest_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zero_infinity/capi/penstock_session.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/weights/weight_source.h"
 
 #include <cstddef>

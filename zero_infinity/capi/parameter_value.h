@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zero_infinity/capi/penstock_session.h"
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/weights/read_out.h"
 
 #include <cstddef>

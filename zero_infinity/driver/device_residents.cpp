@@ -4,13 +4,6 @@
 
 namespace penstock::zero {
 
-std::uint64_t device_resident_bytes(const ModelLayout& layout) {
-    std::uint64_t bytes = 0;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).spec().resident) bytes += pool::whole_granules(layout.group_bytes(unit));
-    return bytes;
-}
-
 DeviceResidents::DeviceResidents(const ModelLayout& layout, const Residents& residents, Device& device)
     : layout_(&layout), residents_(&residents), device_(&device), groups_(layout.unit_count()) {
     if (device.shares_host_memory()) return;

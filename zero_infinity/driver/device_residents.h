@@ -4,7 +4,7 @@
 
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/residents.h"
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 
 #include <chrono>
 #include <cstddef>
@@ -12,9 +12,6 @@
 #include <vector>
 
 namespace penstock::zero {
-
-// Bytes of the device's budget that they take: of all units that are resident by themselves (UnitSpec::resident).
-std::uint64_t device_resident_bytes(const ModelLayout& layout);
 
 // Compute thread only.
 class DeviceResidents {

@@ -12,9 +12,9 @@
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/driver/mailbox.h"
-#include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/step_order.h"
-#include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/order/step_order.h"
+#include "zero_infinity/order/window_plan.h"
 #include "zero_infinity/trace/trace_recorder.h"
 
 #include <chrono>

@@ -6,8 +6,8 @@
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/device_residents.h"
 #include "zero_infinity/driver/residents.h"
+#include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/optimizer/update.h"
-#include "zero_infinity/plan/model_layout.h"
 
 #include <chrono>
 #include <cstddef>

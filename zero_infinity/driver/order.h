@@ -7,7 +7,7 @@
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/residents.h"
 #include "zero_infinity/driver/spill_lane.h"
-#include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/order/window_plan.h"
 #include "zero_infinity/trace/trace_recorder.h"
 
 #include <cstddef>

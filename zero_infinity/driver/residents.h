@@ -4,7 +4,7 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "swap/store/tensor_store.h"
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 
 #include <cstddef>
 #include <cstdint>

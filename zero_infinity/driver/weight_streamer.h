@@ -8,8 +8,8 @@
 #include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/driver/fetch_state.h"
 #include "zero_infinity/driver/host_passage.h"
-#include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/order/window_plan.h"
 #include "zero_infinity/trace/trace_recorder.h"
 
 #include <chrono>

@@ -2,7 +2,7 @@
 // cleared.
 #pragma once
 
-#include "zero_infinity/plan/unit.h"
+#include "zero_infinity/layout/unit.h"
 
 #include <ATen/core/Tensor.h>
 

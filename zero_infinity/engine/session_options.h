@@ -3,7 +3,7 @@
 #pragma once
 
 #include "aio/words/enum_words.h"
-#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/plan/core_options.h"
 
 #include <array>
 #include <cstdint>

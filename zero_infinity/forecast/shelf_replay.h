@@ -3,7 +3,7 @@
 
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/forecast/virtual_device.h"
-#include "zero_infinity/plan/shelf_order.h"
+#include "zero_infinity/order/shelf_order.h"
 
 #include <cstddef>
 #include <cstdint>

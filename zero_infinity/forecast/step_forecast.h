@@ -10,9 +10,9 @@
 #pragma once
 
 #include "zero_infinity/forecast/virtual_device.h"
+#include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/order/step_order.h"
 #include "zero_infinity/plan/memory_plan.h"
-#include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/step_order.h"
 #include "zero_infinity/plan/traffic.h"
 
 #include <cstddef>

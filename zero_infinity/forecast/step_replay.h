@@ -4,8 +4,8 @@
 #include "zero_infinity/forecast/shelf_replay.h"
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/forecast/virtual_device.h"
-#include "zero_infinity/plan/step_order.h"
-#include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/order/step_order.h"
+#include "zero_infinity/order/window_plan.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "zero_infinity/gradients/gradient_memory.h"
+#include "zero_infinity/plan/gradient_memory.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

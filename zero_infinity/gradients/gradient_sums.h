@@ -6,9 +6,9 @@
 #include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/gradients/spilled_sums.h"
+#include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/optimizer/gradient.h"
 #include "zero_infinity/plan/memory_plan.h"
-#include "zero_infinity/plan/model_layout.h"
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/threads/workers.h"
 

@@ -3,7 +3,7 @@
 
 #include "swap/spill/spill.h"
 #include "zero_infinity/driver/driver.h"
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 
 #include <cstddef>
 #include <cstdint>

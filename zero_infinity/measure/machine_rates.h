@@ -6,7 +6,7 @@
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/measure/measured_device.h"
 #include "zero_infinity/measure/measured_host.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 // What the processor takes for the work around compute: updates, norms, hashes.
 #pragma once
 
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/threads/workers.h"
 
 namespace penstock::zero {

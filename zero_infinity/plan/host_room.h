@@ -6,7 +6,7 @@
 // proportion to its bytes.
 #pragma once
 
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 
 #include <cstdint>
 #include <vector>

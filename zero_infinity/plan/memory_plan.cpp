@@ -122,6 +122,13 @@ std::uint64_t snapshot_bytes(const ModelLayout& layout) {
     return 2 * layout.largest_extent_bytes();
 }
 
+std::uint64_t device_resident_bytes(const ModelLayout& layout) {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        if (layout.unit(unit).spec().resident) bytes += pool::whole_granules(layout.group_bytes(unit));
+    return bytes;
+}
+
 MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) {
     if (request.host_budget_bytes == planned_host_budget) {
         MemoryRequest exact = request;

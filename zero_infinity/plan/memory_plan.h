@@ -3,8 +3,8 @@
 
 #include "aio/words/enum_words.h"
 #include "pinned_pool/budget.h"
-#include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/order/window_plan.h"
 
 #include <array>
 #include <cstdint>
@@ -62,6 +62,10 @@ enum class GradientMemory : std::uint8_t {
 // What copying a snapshot takes: two of the longest extents.
 std::uint64_t snapshot_bytes(const ModelLayout& layout);
 
+// What a device with memory of its own gives to the weights of units that are resident by themselves
+// (UnitSpec::resident).
+std::uint64_t device_resident_bytes(const ModelLayout& layout);
+
 // A host budget that is not given but planned: what all uses take with prefetch_depth visits ahead.
 inline constexpr std::uint64_t planned_host_budget = std::numeric_limits<std::uint64_t>::max();
 
@@ -91,8 +95,8 @@ struct MemoryPlan {
     WindowUse window;                     // in the memory that compute reads: the host's, or the device's own
     std::uint64_t host_window_bytes = 0;  // that window; or what weights pass through on their way to the device
     std::uint32_t staging_tiles = 0;
-    std::uint64_t gradient_tile_bytes = 0;  // MemoryRequest's: beside a tile's states
-    std::uint64_t pass_read_bytes = 0;      // from NVMe by one training pass
+    std::uint64_t gradient_tile_bytes = 0;      // MemoryRequest's: beside a tile's states
+    std::uint64_t pass_read_bytes = 0;          // from NVMe by one training pass
     std::uint64_t further_pass_read_bytes = 0;  // by one right behind it
     std::uint64_t device_gradient_bytes = 0;
     std::uint64_t device_bytes = 0;  // of the device's budget: gradients, resident weights, window

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "zero_infinity/codec/codec.h"
+#include "zero_infinity/layout/parameter_groups.h"
+#include "zero_infinity/layout/unit.h"
 #include "zero_infinity/optimizer/optimizer.h"
-#include "zero_infinity/plan/parameter_groups.h"
-#include "zero_infinity/plan/unit.h"
-#include "zero_infinity/plan/window_plan.h"
+#include "zero_infinity/order/window_plan.h"
 
 #include <string>
 #include <vector>

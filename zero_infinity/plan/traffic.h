@@ -1,10 +1,10 @@
 // Bytes of NVMe traffic per parameter and step, as one function of the four things that decide them.
 #pragma once
 
-#include "aio/words/enum_words.h"
 #include "zero_infinity/codec/codec.h"
+#include "zero_infinity/layout/tier.h"
+#include "zero_infinity/order/update_order.h"
 
-#include <array>
 #include <cstdint>
 
 namespace penstock::zero {
@@ -20,40 +20,6 @@ struct Durability {
 };
 inline constexpr Durability Durability::every_step{1};
 inline constexpr Durability Durability::scratch{0};
-
-enum class Tier : std::uint8_t { host, nvme };  // where a kind of bytes is kept between its uses
-constexpr auto words_of(Tier) noexcept {        // DeepSpeed's
-    return std::array{Word{Tier::host, "cpu"}, Word{Tier::nvme, "nvme"}};
-}
-
-struct Residency {
-    Tier weights = Tier::nvme;
-    Tier states = Tier::nvme;
-};
-
-// When a step's units are updated. The bits are the same.
-enum class UpdateOrder : std::uint8_t {
-    after_backward,  // all of them by update()
-    // Each at the visit that first needs it: the NVMe moves states while compute goes on, and weights are read once for
-    // both. A kill costs a finished step more: it is committed when the last of its units is updated, or settled.
-    deferred,
-    // Each when the last of its gradients has come, where it lies for backward, before there is a norm: for steps
-    // without clipping. The NVMe moves states while backward goes on, and weights are not read for it.
-    in_backward,
-    // The same with clipping: as if nothing were clipped, and where the norm says otherwise the step is updated again
-    // from what was committed before it, deferred, as is a step that nobody speculates on. For steps that are all
-    // committed, with weights and states on NVMe.
-    speculative,
-    // Some units within backward, as in_backward or speculative does, and the others deferred, so that forward and
-    // backward each have as much to move as they compute. Which ones the plan says: deferred_units(). A step that is
-    // not updated within backward is deferred as a whole.
-    balanced,
-};
-constexpr auto words_of(UpdateOrder) noexcept {
-    return std::array{Word{UpdateOrder::after_backward, "after_backward"}, Word{UpdateOrder::deferred, "deferred"},
-                      Word{UpdateOrder::in_backward, "in_backward"}, Word{UpdateOrder::speculative, "speculative"},
-                      Word{UpdateOrder::balanced, "balanced"}};
-}
 
 struct Traffic {
     double read_bytes = 0;  // per trainable parameter and step, a mean over the steps of one commit
@@ -78,19 +44,6 @@ struct Traffic {
 // of its parameters deferred.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency,
                 UpdateOrder order = UpdateOrder::after_backward, double deferred_share = 0, double gradient_bytes = 0);
-// Steps that are not updated within backward.
-constexpr bool may_defer(UpdateOrder order) noexcept {
-    return order == UpdateOrder::deferred || order == UpdateOrder::speculative || order == UpdateOrder::balanced;
-}
-constexpr bool is_within_backward(UpdateOrder order) noexcept {
-    return order == UpdateOrder::in_backward || order == UpdateOrder::speculative || order == UpdateOrder::balanced;
-}
-// Of one unit, whose order of a balanced step is one of these two.
-constexpr UpdateOrder order_of_unit(UpdateOrder order, bool deferred) noexcept {
-    if (order != UpdateOrder::balanced) return order;
-    return deferred ? UpdateOrder::deferred : UpdateOrder::in_backward;
-}
-
 // What forward takes of the compute of a training pass: backward recomputes it and takes twice as long besides; or has
 // its graph.
 inline constexpr double forward_part_recomputed = 1.0 / 4;

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "zero_infinity/codec/codec.h"
-#include "zero_infinity/plan/unit.h"
+#include "zero_infinity/layout/unit.h"
 
 #include <cstddef>
 #include <cstdint>

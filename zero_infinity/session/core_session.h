@@ -17,7 +17,8 @@
 //
 // Passes are given from outside. A unit may be visited any number of times and in any order; several passes may come
 // before one update, and their gradients add up; a pass may end early. The order of the last pass of a kind is what the
-// next one is prefetched by (plan/visit_order.h); another order is served by reads that compute waits for, and counted.
+// next one is prefetched by (order/visit_order.h); another order is served by reads that compute waits for, and
+// counted.
 //
 //   state     ready: begin_pass, gradients, update, settle, read_out, write_in, snapshots  → in_pass by begin_pass
 //             in_pass: visit, weights, gradients, begin_pass (ends the one before)    → ready by end_pass
@@ -28,10 +29,10 @@
 #include "swap/format/manifest.h"
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/gradients/gradient_sums.h"
-#include "zero_infinity/plan/visit_order.h"
-#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/order/visit_order.h"
+#include "zero_infinity/plan/core_options.h"
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/session_info.h"
-#include "zero_infinity/session/session_plan.h"
 #include "zero_infinity/session/shelf.h"
 #include "zero_infinity/session/step_pieces.h"
 #include "zero_infinity/weights/read_out.h"
@@ -158,8 +159,8 @@ class CoreSession {
     bool is_worth_beginning(const UpdateRequest& request) const;
     // The next training pass, or the one that is under way, is the last one before update() with this same request, and
     // complete() updates units within it: once what was deferred of the step before is updated, by visits of that pass,
-    // and committed (plan/step_order.h). What fails then ends the session. Throws Error: usage (groups that are not the
-    // model's), storage. REQUIRES: no pass but a training one; may_begin_step().
+    // and committed (order/step_order.h). What fails then ends the session. Throws Error: usage (groups that are not
+    // the model's), storage. REQUIRES: no pass but a training one; may_begin_step().
     void begin_step(const UpdateRequest& request);
     // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
     // reads them no more: the unit is updated now. Waits for the commit of the step before. Those that it is not said

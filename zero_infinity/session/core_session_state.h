@@ -2,8 +2,8 @@
 #pragma once
 
 #include "aio/words/check.h"
-#include "zero_infinity/plan/step_order.h"
-#include "zero_infinity/plan/visit_order.h"
+#include "zero_infinity/order/step_order.h"
+#include "zero_infinity/order/visit_order.h"
 #include "zero_infinity/ranks/commit_barrier.h"
 #include "zero_infinity/session/core_session.h"
 #include "zero_infinity/session/session_parts.h"

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "swap/store/open_store.h"
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/plan/core_options.h"
 #include "zero_infinity/plan/model_spec.h"
-#include "zero_infinity/session/core_options.h"
 #include "zero_infinity/weights/read_out.h"
 
 namespace penstock::zero {

@@ -4,7 +4,7 @@
 #include "swap/directory/recovery.h"
 #include "swap/snapshot/snapshot_copy.h"
 #include "swap/store/blocking.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/weights/fill_store.h"
 
 #include <fmt/format.h>

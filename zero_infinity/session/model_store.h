@@ -4,7 +4,7 @@
 
 #include "swap/store/open_store.h"
 #include "zero_infinity/driver/residents.h"
-#include "zero_infinity/session/core_options.h"
+#include "zero_infinity/plan/core_options.h"
 #include "zero_infinity/session/session_info.h"
 
 #include <string>

@@ -7,9 +7,9 @@
 #include "swap/format/manifest.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver.h"
-#include "zero_infinity/plan/step_order.h"
+#include "zero_infinity/order/step_order.h"
+#include "zero_infinity/order/visit_order.h"
 #include "zero_infinity/plan/traffic.h"
-#include "zero_infinity/plan/visit_order.h"
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/weights/weight_source.h"
 

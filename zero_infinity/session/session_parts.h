@@ -8,9 +8,9 @@
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/gradients/gradient_sums.h"
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/model_store.h"
 #include "zero_infinity/session/session_info.h"
-#include "zero_infinity/session/session_plan.h"
 #include "zero_infinity/session/shelf.h"
 #include "zero_infinity/threads/workers.h"
 

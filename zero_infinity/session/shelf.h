@@ -1,12 +1,12 @@
 // What a client lays aside in one half of a step and takes again in the other: units' inputs, between forward and
 // backward. It lies in memory of the pool, under a budget of its own; what finds no room there goes to NVMe and comes
-// back (plan/shelf_order.h says what and when).
+// back (order/shelf_order.h says what and when).
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
 #include "swap/spill/spill.h"
-#include "zero_infinity/plan/shelf_order.h"
-#include "zero_infinity/plan/spare_nodes.h"
+#include "zero_infinity/order/shelf_order.h"
+#include "zero_infinity/order/spare_nodes.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -58,10 +58,10 @@ class Shelf final : private ShelfHands {
     std::span<std::byte> lay(const Place& place);
     // Its memory, with what was laid there; blocks until it is. Good until drop(). What is taken next comes meanwhile.
     std::span<std::byte> take(std::uint64_t turn);
-    void put_back(std::uint64_t turn) { order_.put_back(turn); }  // which was taken: it is laid aside as before
-    void drop(std::uint64_t turn);                                // its place on NVMe is the next one's of that size
-    bool has(std::uint64_t turn) const { return order_.has(turn); }    // something is laid aside for it
-    void clear();                                                      // drops all; where a step ends early
+    void put_back(std::uint64_t turn) { order_.put_back(turn); }     // which was taken: it is laid aside as before
+    void drop(std::uint64_t turn);                                   // its place on NVMe is the next one's of that size
+    bool has(std::uint64_t turn) const { return order_.has(turn); }  // something is laid aside for it
+    void clear();                                                    // drops all; where a step ends early
     const ShelfFigures& figures() const noexcept { return figures_; }  // since the last clear()
     bool failed() const { return mover_.failed(); }                    // only destruction follows
 

@@ -2,7 +2,7 @@
 // own.
 #pragma once
 
-#include "zero_infinity/plan/unit.h"
+#include "zero_infinity/layout/unit.h"
 
 #include <cstddef>
 #include <cstdint>

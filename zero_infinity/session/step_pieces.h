@@ -1,9 +1,9 @@
 // Who updates what in one step: the layout's pieces, unless groups have values of their own or parameters are skipped.
 #pragma once
 
+#include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/layout/parameter_groups.h"
 #include "zero_infinity/optimizer/optimizer_piece.h"
-#include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/parameter_groups.h"
 #include "zero_infinity/session/skipped_steps.h"
 
 #include <cstddef>

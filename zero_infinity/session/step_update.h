@@ -2,9 +2,9 @@
 // come.
 #pragma once
 
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/core_session.h"
 #include "zero_infinity/session/session_parts.h"
-#include "zero_infinity/session/session_plan.h"
 #include "zero_infinity/session/skipped_steps.h"
 #include "zero_infinity/session/step_pieces.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "swap/store/tensor_store.h"
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/weights/stretches.h"
 #include "zero_infinity/weights/weight_source.h"
 

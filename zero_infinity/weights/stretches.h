@@ -1,7 +1,7 @@
 // Which elements of which parameters lie in a tile, and what memory takes one: pure arithmetic.
 #pragma once
 
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/weights/weight_source.h"
 
 #include <algorithm>

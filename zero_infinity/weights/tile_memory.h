@@ -4,8 +4,8 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/region.h"
+#include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/optimizer/update.h"
-#include "zero_infinity/plan/model_layout.h"
 
 #include <cstddef>
 #include <cstdint>

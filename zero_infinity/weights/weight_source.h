@@ -2,7 +2,7 @@
 // the caller.
 #pragma once
 
-#include "zero_infinity/plan/unit.h"
+#include "zero_infinity/layout/unit.h"
 
 #include <cstdint>
 #include <functional>

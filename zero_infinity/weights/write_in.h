@@ -2,7 +2,7 @@
 // model in training, moments of another optimizer, buffers. The counterpart of read_out.h.
 #pragma once
 
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/weights/read_out.h"
 #include "zero_infinity/weights/weight_source.h"
 

@@ -1,7 +1,7 @@
 // Units that are updated where backward leaves them, in passes that go and end anywhere, while writes are slow.
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/driver/driver_rig.h"
-#include "zero_infinity/plan/update_sequence.h"
+#include "zero_infinity/order/update_sequence.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include "aio/words/io_error.h"
 #include "pinned_pool/region.h"
 #include "swap/store/blocking.h"
-#include "zero_infinity/plan/update_sequence.h"
+#include "zero_infinity/order/update_sequence.h"
 
 #include <unistd.h>
 #include <algorithm>

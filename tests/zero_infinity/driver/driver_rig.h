@@ -8,8 +8,8 @@
 #include "swap/store/tensor_store.h"
 #include "tests/aio/fakes/forwarding_backend.h"
 #include "zero_infinity/driver/driver.h"
+#include "zero_infinity/order/visit_order.h"
 #include "zero_infinity/plan/memory_plan.h"
-#include "zero_infinity/plan/visit_order.h"
 
 #include <atomic>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include "aio/words/error.h"
 #include "tests/temporary_directory.h"
-#include "zero_infinity/plan/update_sequence.h"
+#include "zero_infinity/order/update_sequence.h"
 
 #include <gtest/gtest.h>
 
@@ -219,8 +219,8 @@ TEST_P(DriverTest, AnUpdateMayBeginWhileTheOneBeforeIsWritten) {
             const auto middle = units.begin() + static_cast<std::ptrdiff_t>(1 + random() % (units.size() - 1));
             for (const std::vector<std::uint32_t>& some :
                  {std::vector<std::uint32_t>(units.begin(), middle), {middle, units.end()}}) {
-                rig.driver().begin_update(some, last || update % 3 == 0 ? zero::ResidentTiles::written
-                                                                        : zero::ResidentTiles::held_back);
+                rig.driver().begin_update(
+                    some, last || update % 3 == 0 ? zero::ResidentTiles::written : zero::ResidentTiles::held_back);
                 for (const std::uint32_t unit : some) rig.update_unit(unit, update);
             }
             if (update % 7 == 0) rig.driver().end_update();

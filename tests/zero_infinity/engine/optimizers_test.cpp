@@ -3,7 +3,7 @@
 #include "tests/refusal.h"
 #include "tests/zero_infinity/engine/reference_loop.h"
 #include "tests/zero_infinity/engine/run.h"
-#include "zero_infinity/plan/model_layout.h"
+#include "zero_infinity/layout/model_layout.h"
 
 #include <gtest/gtest.h>
 

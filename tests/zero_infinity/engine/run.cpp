@@ -1,6 +1,6 @@
 #include "tests/zero_infinity/engine/run.h"
 
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <fstream>
 #include <string>

@@ -1,4 +1,4 @@
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include "aio/words/error.h"
 #include "tests/refusal.h"

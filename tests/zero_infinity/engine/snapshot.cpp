@@ -5,9 +5,9 @@
 #include "pinned_pool/region.h"
 #include "swap/store/blocking.h"
 #include "swap/store/tensor_store.h"
+#include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/layout/unit.h"
 #include "zero_infinity/optimizer/update.h"
-#include "zero_infinity/plan/model_layout.h"
-#include "zero_infinity/plan/unit.h"
 
 #include <algorithm>
 #include <cstring>

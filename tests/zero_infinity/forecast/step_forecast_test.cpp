@@ -3,8 +3,8 @@
 #include "aio/words/error.h"
 #include "zero_infinity/forecast/shelf_replay.h"
 #include "zero_infinity/optimizer/optimizers.h"
-#include "zero_infinity/plan/update_sequence.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/order/update_sequence.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

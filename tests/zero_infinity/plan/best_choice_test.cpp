@@ -3,7 +3,7 @@
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/host_room.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

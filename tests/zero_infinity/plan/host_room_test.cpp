@@ -3,7 +3,7 @@
 #include "aio/words/error.h"
 #include "tests/refusal.h"
 #include "zero_infinity/optimizer/optimizers.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

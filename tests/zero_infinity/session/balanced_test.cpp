@@ -2,7 +2,7 @@
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/session/begun_step.h"
-#include "zero_infinity/plan/update_sequence.h"
+#include "zero_infinity/order/update_sequence.h"
 
 #include <gtest/gtest.h>
 
@@ -77,16 +77,15 @@ TEST_P(BalancedTest, StepsAreThoseOfThePlainLoop) {
 INSTANTIATE_TEST_SUITE_P(Settings, BalancedTest, ::testing::ValuesIn([] {
                              using zero::Tier;
                              std::vector<Setting> all = device_settings();
-                             std::erase_if(all, [](const Setting& each) {
-                                 return each.order != zero::UpdateOrder::deferred;
-                             });
-                             all.insert(all.end(), {Setting{}, Setting{.depth = 0}, Setting{.durability = {3}},
-                                                    Setting{.residency = {Tier::host, Tier::nvme}},
-                                                    Setting{.residency = {Tier::nvme, Tier::host}},
-                                                    Setting{.residency = {Tier::host, Tier::host}, .durability = {2}},
-                                                    Setting{.resident_units = {0, 2}},
-                                                    Setting{.fill_bytes = some_weights},
-                                                    Setting{.durability = {3}, .fill_bytes = some_states}});
+                             std::erase_if(
+                                 all, [](const Setting& each) { return each.order != zero::UpdateOrder::deferred; });
+                             all.insert(all.end(),
+                                        {Setting{}, Setting{.depth = 0}, Setting{.durability = {3}},
+                                         Setting{.residency = {Tier::host, Tier::nvme}},
+                                         Setting{.residency = {Tier::nvme, Tier::host}},
+                                         Setting{.residency = {Tier::host, Tier::host}, .durability = {2}},
+                                         Setting{.resident_units = {0, 2}}, Setting{.fill_bytes = some_weights},
+                                         Setting{.durability = {3}, .fill_bytes = some_states}});
                              std::vector<Setting> with_shares;
                              for (Setting& each : all)
                                  for (const double share : {0.0, 0.5, 1.0}) {
@@ -178,8 +177,8 @@ TEST_F(BalancedTest, AMissingGradientOfADeferredUnitEndsTheSession) {
         client.session().settle();
         PlainLoop lost(units());
         lost.parameters() = plain.parameters();
-        const std::string said = refusal_of(
-            ExitCode::usage, [&] { run(client, lost, {.step = 2, .without_gradient = {2}}); });
+        const std::string said =
+            refusal_of(ExitCode::usage, [&] { run(client, lost, {.step = 2, .without_gradient = {2}}); });
         EXPECT_NE(said.find("no gradient came to unit 'third', parameters 'expert'"), std::string::npos) << said;
         EXPECT_EQ(client.session().stage(), zero::CoreSession::Stage::failed);
     }

@@ -6,8 +6,8 @@
 #include "tests/zero_infinity/session/moody_backend.h"
 #include "tests/zero_infinity/session/session_client.h"
 #include "zero_infinity/forecast/step_replay.h"
-#include "zero_infinity/plan/update_sequence.h"
-#include "zero_infinity/session/session_plan.h"
+#include "zero_infinity/order/update_sequence.h"
+#include "zero_infinity/plan/session_plan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

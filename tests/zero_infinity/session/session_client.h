@@ -3,8 +3,8 @@
 
 #include "tests/zero_infinity/session/compute.h"
 #include "zero_infinity/optimizer/optimizers.h"
+#include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/core_session.h"
-#include "zero_infinity/session/session_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -190,7 +190,7 @@ struct Setting {
     zero::GradientMemory gradient_memory = zero::GradientMemory::all_units;
     std::chrono::seconds io_deadline = aio::default_deadline;
     std::optional<double> deferred_share = {};
-    unsigned hash_threads = 0;  // for tiles of any length
+    unsigned hash_threads = 0;       // for tiles of any length
     bool all_may_be_unused = false;  // Unused::skipped
 };
 

@@ -5,7 +5,7 @@
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/session/moody_backend.h"
 #include "tests/zero_infinity/session/session_client.h"
-#include "zero_infinity/gradients/gradient_memory.h"
+#include "zero_infinity/plan/gradient_memory.h"
 
 #include <gtest/gtest.h>
 

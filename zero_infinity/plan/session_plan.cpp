@@ -1,0 +1,305 @@
+#include "zero_infinity/plan/session_plan.h"
+
+#include "aio/words/error.h"
+#include "swap/directory/store_files.h"
+#include "swap/format/layout.h"
+#include "zero_infinity/order/update_sequence.h"
+#include "zero_infinity/plan/gradient_memory.h"
+#include "zero_infinity/plan/host_room.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::zero {
+
+Visit with_owners(const Visit& visit, const std::vector<UnitSpec>& units) {
+    Visit whole;
+    const auto add = [&](std::uint32_t unit) {
+        if (std::find(whole.units.begin(), whole.units.end(), unit) == whole.units.end()) whole.units.push_back(unit);
+    };
+    for (const std::uint32_t unit : visit.units) {
+        add(unit);
+        for (const BorrowedSpec& borrowed : units.at(unit).borrowed) add(borrowed.owner);
+    }
+    return whole;
+}
+
+namespace {
+
+PassVisits there(const std::vector<UnitSpec>& units) {
+    PassVisits visits;
+    for (std::uint32_t unit = 0; unit < units.size(); ++unit) visits.push_back({{unit}});
+    return visits;
+}
+
+// The last unit's forward is part of its backward visit.
+PassVisits there_and_back(const std::vector<UnitSpec>& units) {
+    PassVisits visits = there(units);
+    for (std::uint32_t unit = static_cast<std::uint32_t>(units.size()); unit-- > 1;) visits.push_back({{unit - 1}});
+    return visits;
+}
+
+ModelSpec checked(ModelSpec model) {
+    for (std::uint32_t unit = 0; unit < model.units.size(); ++unit)
+        for (const BorrowedSpec& borrowed : model.units[unit].borrowed)
+            if (borrowed.owner >= unit || borrowed.parameter >= model.units[borrowed.owner].parameters.size())
+                throw Error(ExitCode::usage,
+                            fmt::format("unit '{}' borrows parameter {} of unit {}, which does not come before it",
+                                        model.units[unit].name, borrowed.parameter, borrowed.owner));
+    if (model.training.empty()) model.training = there_and_back(model.units);
+    if (model.inference.empty()) model.inference = there(model.units);
+    for (PassVisits* visits : {&model.training, &model.inference})
+        for (Visit& visit : *visits) visit = with_owners(visit, model.units);
+    return model;
+}
+
+ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
+                      Partition partition, std::vector<UnitResidency> unit_residency = {}) {
+    if (partition.ranks != 1)
+        throw Error(ExitCode::usage,
+                    fmt::format("{} ranks are asked for, but the engine runs on one so far", partition.ranks));
+    if (options.tile_numel == 0 || options.tile_numel % tile_alignment != 0)
+        throw Error(ExitCode::usage,
+                    fmt::format("a tile of {} elements is not a multiple of {}", options.tile_numel, tile_alignment));
+    return ModelLayout({.units = model.units,
+                        .format = format,
+                        .optimizers = model.optimizers,
+                        .tile_numel = options.tile_numel,
+                        .partition = partition,
+                        .residency = options.residency,
+                        .unit_residency = std::move(unit_residency),
+                        .purpose = options.purpose});
+}
+
+// What an update would ask for is left out.
+CoreOptions for_its_use(CoreOptions options) {
+    if (options.purpose == Purpose::training) return options;
+    if (!options.resume_from.empty())
+        throw Error(ExitCode::usage, fmt::format("forwards alone are made with a snapshot where it lies: name {} in "
+                                                 "the place of the store",
+                                                 options.resume_from));
+    if (options.activation_bytes > 0)
+        throw Error(ExitCode::usage, fmt::format("{} with forwards alone: nothing is laid aside in a store that is "
+                                                 "only read; leave it out",
+                                                 options.names.activations));
+    options.update_order = UpdateOrder::after_backward;
+    options.durability = Durability::every_step;
+    options.residency.states = Tier::nvme;
+    options.snapshots = false;
+    place_gradients(GradientTier::host, options);
+    return options;
+}
+
+CoreOptions checked(CoreOptions given) {
+    const auto refuse = [](const std::string& what) { throw Error(ExitCode::usage, what); };
+    CoreOptions options = for_its_use(std::move(given));
+    if (options.staging_tiles == 0)
+        refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
+    if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
+    if (options.fill_host_budget && options.update_order == UpdateOrder::speculative)
+        refuse(fmt::format("{}: an update that may be made again needs all units on NVMe", options.names.fill));
+    if (options.fill_host_budget && options.host_budget_bytes == planned_host_budget)
+        refuse(fmt::format("{} without a {}: there is nothing to fill; say how much memory may be taken",
+                           options.names.fill, options.names.host_budget));
+    if (options.deferred_share && !(*options.deferred_share >= 0 && *options.deferred_share <= 1))
+        refuse(fmt::format("{} {}: a share is 0 to 1", options.names.deferred_share, *options.deferred_share));
+    if (options.gradient_memory == GradientMemory::one_unit && options.update_order != UpdateOrder::in_backward)
+        refuse(
+            fmt::format("gradient_memory one_unit with update_order {}: it needs in_backward, which updates a unit "
+                        "before the next one's gradients come",
+                        word_of(options.update_order)));
+    if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
+    if (options.device.kind != DeviceKind::cpu && options.device.budget_bytes == 0)
+        options.device.budget_bytes = free_device_bytes(options.device) / 2;
+    if (options.gradient_type != PlaneType::fp32 && options.gradient_type != PlaneType::bf16)
+        refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", word_of(options.gradient_type)));
+    options.io.deadline = options.io_deadline;
+    return options;
+}
+
+// While compute is at one unit, the states of the next one come, and those of the one before are written.
+std::uint32_t more_staging_tiles(const ModelLayout& layout, UpdateOrder order) {
+    if (order == UpdateOrder::after_backward) return 0;
+    std::size_t trained = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) trained += layout.unit(unit).tile_count() > 0;
+    const std::size_t mean = trained == 0 ? 0 : (layout.tiles().size() + trained - 1) / trained;
+    return static_cast<std::uint32_t>(2 * mean);
+}
+
+// More than the least is of use where gradients of more than one unit are there at once.
+std::uint64_t device_gradients_bytes(const ModelLayout& layout, const CoreOptions& options) {
+    return options.gradient_memory == GradientMemory::all_units
+               ? gradient_bytes(layout, options.gradient_type, GradientMemory::all_units)
+               : gradient_window_bytes(layout, options.gradient_type);
+}
+
+MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, const CoreOptions& options) {
+    return {.layout = &layout,
+            .training = model.training,
+            .inference = model.inference,
+            .prefetch_depth = options.prefetch_depth,
+            .staging_tiles = options.staging_tiles,
+            .more_staging_tiles = more_staging_tiles(layout, options.update_order),
+            .gradient_bytes = gradient_bytes(layout, options.gradient_type, options.gradient_memory),
+            .gradient_tile_bytes = options.gradient_memory == GradientMemory::nvme
+                                       ? spilled_gradient_tile_bytes(layout, options.gradient_type)
+                                       : 0,
+            .gradients_may_leave = options.gradient_memory == GradientMemory::all_units,
+            .activation_bytes = options.activation_bytes,
+            // Copies are written from where residents lie.
+            .snapshots = options.snapshots && !is_in_memory(layout, options),
+            .host_budget_bytes = options.host_budget_bytes,
+            .device_has_memory = options.device.kind != DeviceKind::cpu,
+            .device_budget_bytes = options.device.budget_bytes,
+            .device_resident_bytes = device_resident_bytes(layout),
+            .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type),
+            .device_all_gradients_bytes = device_gradients_bytes(layout, options)};
+}
+
+// What both the budget and the machine leave is filled, where that is wanted. What is kept needs no window and no
+// staging: that room is filled, too.
+ModelLayout filled_layout(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
+                          Partition partition) {
+    ModelLayout layout = layout_of(model, format, options, partition);
+    if (!options.fill_host_budget) return layout;
+    const std::uint64_t available = pool::MachineMemory::read().available_bytes;
+    for (;;) {
+        const pool::Budget budget = plan_memory(memory_request(model, layout, options), options.names).budget;
+        const std::uint64_t most = std::min(budget.limit_bytes(), available);
+        const std::uint64_t room = most - std::min(most, budget.used_bytes());
+        ModelLayout fuller = layout_of(model, format, options, partition, fill_room(layout, room));
+        if (fuller.resident_bytes() == layout.resident_bytes()) return layout;
+        layout = std::move(fuller);
+    }
+}
+
+std::vector<bool> deferred_of(const ModelLayout& layout, const StateFormat& format, const CoreOptions& options) {
+    if (options.update_order != UpdateOrder::balanced) return std::vector<bool>(layout.unit_count());
+    return deferred_units(layout, options.deferred_share.value_or(balanced_share(
+                                      format, options.durability, options.residency, options.forward_part)));
+}
+
+StepBytes step_bytes_of(const SessionPlan& plan) {
+    const ModelLayout& layout = plan.layout;
+    StepBytes bytes;
+    bytes.read = plan.memory.pass_read_bytes;
+    bytes.further_read = plan.memory.further_pass_read_bytes;
+    if (layout.purpose() == Purpose::forwards) return bytes;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
+        const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
+        const std::uint64_t states = layout.states_bytes(unit, Tier::nvme);
+        const std::uint64_t gradients = plan.spilled_gradient_bytes(unit);
+        bytes.further_read += plan.leaving_gradient_bytes(unit);  // what the pass before wrote
+        bytes.further_write += plan.leaving_gradient_bytes(unit);
+        if (!is_within_backward(order)) bytes.read += gradients;
+        bytes.write += gradients;
+        const bool streamed = layout.weights_tier(unit) == Tier::nvme;
+        (streamed ? bytes.write : bytes.resident_write) += weights;
+        bytes.write += states;
+        bytes.resident_write += layout.states_bytes(unit, Tier::host);
+        const bool read = plan.format.codec->master_needs_weights;
+        const bool deferred = order == UpdateOrder::deferred;
+        if (streamed && read && order == UpdateOrder::after_backward) bytes.read += weights;
+        if (streamed && !read && deferred) bytes.read -= weights;  // the pass finds them made by the update
+        bytes.read += states;
+    }
+    return bytes;
+}
+
+MemoryPlan fitting(MemoryPlan plan) {
+    plan.budget.check(pool::MachineMemory::read());
+    return plan;
+}
+
+bool fits(const ModelSpec& model, const CoreOptions& options, Partition partition) try {
+    const StateFormat format = format_of(options.codec, model.optimizers.others());
+    const ModelLayout layout = layout_of(model, format, options, partition);
+    static_cast<void>(fitting(plan_memory(memory_request(model, layout, options), options.names)));
+    return true;
+} catch (const Error& error) {
+    if (error.code() != ExitCode::does_not_fit) throw;
+    return false;
+}
+
+// Gradients that may leave host memory do so where that alone makes the rest fit.
+CoreOptions with_gradients(CoreOptions options, const ModelSpec& model, Partition partition) {
+    if (!options.gradients_may_leave || options.gradient_memory != GradientMemory::all_units) return options;
+    if (fits(model, options, partition)) return options;
+    CoreOptions leaving = options;
+    leaving.gradient_memory = GradientMemory::nvme;
+    return fits(model, leaving, partition) ? leaving : options;
+}
+
+}  // namespace
+
+bool is_in_memory(const ModelLayout& layout, const CoreOptions& options) noexcept {
+    return options.durability == Durability::scratch && layout.all_resident();
+}
+
+SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Partition partition)
+    : model(checked(std::move(given_model))),
+      options(with_gradients(checked(std::move(given_options)), model, partition)),
+      format(format_of(options.codec, model.optimizers.others())),
+      fingerprint(fingerprint_of(model, options.codec)),
+      layout(filled_layout(model, format, options, partition)),
+      deferred(deferred_of(layout, format, options)),
+      memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
+      step_bytes(step_bytes_of(*this)) {}
+
+DeviceOptions SessionPlan::device() const {
+    DeviceOptions device = options.device;
+    device.budget_bytes = memory.device_bytes;
+    return device;
+}
+
+std::uint64_t SessionPlan::store_bytes() const {
+    if (options.durability == Durability::scratch && layout.all_resident()) return 0;
+    const auto objects = layout.objects();
+    store::Geometry geometry;
+    geometry.shares = options.swap_shares;
+    if (geometry.shares.empty()) geometry.shares.assign(options.swap_directories.size(), 1);
+    geometry.slots = options.durability == Durability::scratch || options.purpose == Purpose::forwards ? 1 : 2;
+    return store::bytes_on_disk(store::Layout({objects.begin(), objects.end()}, std::move(geometry)));
+}
+
+std::uint64_t SessionPlan::leaving_gradient_bytes(std::uint32_t unit) const {
+    if (options.gradient_memory != GradientMemory::nvme) return 0;
+    return zero::spilled_gradient_bytes(layout, unit, options.gradient_type);
+}
+
+std::vector<std::uint64_t> SessionPlan::leaving_gradients() const {
+    std::vector<std::uint64_t> bytes;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) bytes.push_back(leaving_gradient_bytes(unit));
+    return bytes;
+}
+
+std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
+    return options.update_order == UpdateOrder::in_backward ? 0 : leaving_gradient_bytes(unit);
+}
+
+// A mean over the elements of all tiles; nothing where nothing is trained.
+Traffic SessionPlan::nominal_traffic() const {
+    if (options.purpose == Purpose::forwards) return {};
+    if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced &&
+        options.gradient_memory != GradientMemory::nvme)
+        return traffic(format, options.durability, options.residency, options.update_order);
+    Traffic mean;
+    double all = 0;
+    for (const UnitTile& tile : layout.tiles()) {
+        const Residency residency{layout.weights_tier(tile.unit), layout.states_tier(tile)};
+        const UpdateOrder order = order_of_unit(options.update_order, deferred[tile.unit]);
+        const double gradients = spilled_gradient_bytes(tile.unit) > 0 ? bytes_of(options.gradient_type) : 0;
+        const Traffic own = traffic(format, options.durability, residency, order, 0, gradients);
+        const auto numel = static_cast<double>(layout.unit(tile.unit).tile_numel(tile.tile));
+        mean.read_bytes += own.read_bytes * numel;
+        mean.write_bytes += own.write_bytes * numel;
+        all += numel;
+    }
+    if (all == 0) return {};
+    return {mean.read_bytes / all, mean.write_bytes / all};
+}
+
+}  // namespace penstock::zero
