@@ -206,12 +206,26 @@ Complaints check_words(const std::string& path, const std::string& text) {
     return complaints;
 }
 
+// What decides, and may be replayed: by what it is given alone.
+Complaints check_pure(const std::string& path, const std::string& text) {
+    static const std::regex pure(R"(^zero_infinity/(layout|order|plan|forecast)/)");
+    static const std::regex read(
+        R"(\b(MachineMemory|UsableCores|MachineRoom)::read\b|\bfree_device_bytes\b|_clock::now\b)");
+    if (!std::regex_search(path, pure) || path == "zero_infinity/plan/machine_room.cpp") return {};
+    const std::vector<std::string> code = lines_of(code_of(text));
+    Complaints complaints;
+    for (std::size_t i = 0; i < code.size(); ++i)
+        if (std::regex_search(code[i], read))
+            complaints.push_back(at_line(path, i + 1, "a plan reads neither the machine nor a clock: hand it over"));
+    return complaints;
+}
+
 }  // namespace
 
 Complaints check_file(const std::string& path, const std::string& text) {
     Complaints all;
     for (const auto& rule :
-         {check_direction, check_rooms, check_namespace, check_heavy_headers, check_lengths, check_words}) {
+         {check_direction, check_rooms, check_namespace, check_heavy_headers, check_lengths, check_words, check_pure}) {
         std::ranges::move(rule(path, text), std::back_inserter(all));
     }
     return all;

@@ -93,6 +93,10 @@ TEST(TidyRules, RefusesForbiddenWords) {
     EXPECT_TRUE(refuses("aio/a.cpp", "#ifdef PENSTOCK_HAVE_CUDA\n#endif\n"));
     EXPECT_TRUE(refuses("trainer/a.cpp", "#if defined(USE_CUDA)\n#endif\n"));
     EXPECT_FALSE(refuses("trainer/a.cpp", "auto home = std::getenv(\"HOME\");\nstatic_assert(true);\n"));
+    EXPECT_TRUE(refuses("zero_infinity/plan/a.cpp", "auto room = pool::MachineMemory::read();\n"));
+    EXPECT_TRUE(refuses("zero_infinity/order/a.h", "auto now = std::chrono::steady_clock::now();\n"));
+    EXPECT_FALSE(refuses("zero_infinity/plan/a.h", "// MachineRoom::read()\nvoid plan(const MachineRoom& room);\n"));
+    EXPECT_FALSE(refuses("zero_infinity/session/a.cpp", "auto room = MachineRoom::read({});\n"));
     EXPECT_FALSE(refuses("aio/a.cpp", "// assert( is off in release builds\n#ifdef __AVX512F__\n#endif\n"));
 }
 

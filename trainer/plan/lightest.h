@@ -8,6 +8,6 @@
 namespace penstock::trainer {
 
 // "The lightest that fits: --set memory.host_budget=812MiB --set memory.prefetch_depth=0", or what even that lacks.
-std::string lightest_settings(const ConfigSource& source);
+std::string lightest_settings(const ConfigSource& source, const zero::MachineRoom& room);
 
 }  // namespace penstock::trainer

@@ -1,11 +1,9 @@
 #include "trainer/plan/run_plan.h"
 
 #include "aio/words/error.h"
-#include "pinned_pool/budget.h"
 #include "trainer/config/io_settings.h"
 #include "trainer/models/gpt.h"
 #include "trainer/plan/lightest.h"
-#include "zero_infinity/threads/usable_cores.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -19,11 +17,11 @@
 namespace penstock::trainer {
 namespace {
 
-PlannedWay way_of(const ConfigSource& source, std::vector<std::string> changes) {
+PlannedWay way_of(const ConfigSource& source, const zero::MachineRoom& room, std::vector<std::string> changes) {
     PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}, .kept = {}, .away = {}};
     way.changes = std::move(changes);
-    way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session),
-                                                   zero::Partition{});
+    way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session, room),
+                                                   room, zero::Partition{});
     return way;
 }
 
@@ -55,7 +53,7 @@ MeasuredUnits units_of(const PlannedWay& way, const PlanQuestion& question) {
 Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     at::set_num_threads(static_cast<int>(way.plan->options.worker_threads));
     Measurements measured;
-    measured.available_bytes = pool::MachineMemory::read().available_bytes;
+    measured.available_bytes = way.plan->room.host.available_bytes;
     const IoSettings io = io_settings(way.config);
     measured.rates =
         zero::measure_machine(*way.plan, {.limits = io.limits,
@@ -118,9 +116,10 @@ std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
 }
 
 // Nothing where it is not allowed, or does not fit.
-std::optional<PlannedWay> possible_way(const ConfigSource& source, std::vector<std::string> changes) {
+std::optional<PlannedWay> possible_way(const ConfigSource& source, const zero::MachineRoom& room,
+                                       std::vector<std::string> changes) {
     try {
-        PlannedWay way = way_of(source, std::move(changes));
+        PlannedWay way = way_of(source, room, std::move(changes));
         add_activations(way, {});
         return way;
     } catch (const Error&) {
@@ -138,7 +137,7 @@ PlannedWay with_best_share(PlannedWay way, const ConfigSource& source, const Mea
     for (int tenths = 1; tenths < 10; ++tenths) {
         std::vector<std::string> with = changes;
         with.push_back(fmt::format("run.deferred_share=0.{}", tenths));
-        std::optional<PlannedWay> other = possible_way(source, std::move(with));
+        std::optional<PlannedWay> other = possible_way(source, way.plan->room, std::move(with));
         if (!other) continue;
         make_forecast(*other, measured);
         if (other->forecast->seconds < clearly_faster * way.forecast->seconds) way = std::move(*other);
@@ -147,24 +146,24 @@ PlannedWay with_best_share(PlannedWay way, const ConfigSource& source, const Mea
 }
 
 // Graphs lie beside the pool, and so do the inputs of the units that keep them.
-bool graphs_fit(const PlannedWay& way, const pool::MachineMemory& machine) {
+bool graphs_fit(const PlannedWay& way) {
     const std::uint64_t beside =
         way.kept.bytes + input_bytes_of_step(way.config) - bytes_of(laid_aside(way.config, way.kept));
-    return beside + way.plan->memory.budget.used_bytes() <= machine.available_bytes;
+    return beside + way.plan->memory.budget.used_bytes() <= way.plan->room.host.available_bytes;
 }
 
 void add_others(RunPlan& plan, const ConfigSource& source) {
-    const pool::MachineMemory machine = pool::MachineMemory::read();
+    const zero::MachineRoom& room = plan.way.plan->room;
     for (std::vector<std::string>& changes : other_ways(plan.way)) {
         const bool keeps = !changes.empty() && changes.front() == keeping_graphs;
         if (keeps && !plan.measured) continue;
-        std::optional<PlannedWay> other = possible_way(source, std::move(changes));
+        std::optional<PlannedWay> other = possible_way(source, room, std::move(changes));
         if (!other) continue;
         if (plan.measured) {
             make_forecast(*other, *plan.measured);
             other = with_best_share(std::move(*other), source, *plan.measured);
         }
-        if (keeps && !graphs_fit(*other, machine)) continue;
+        if (keeps && !graphs_fit(*other)) continue;
         if (!other->changes.empty()) plan.others.push_back(std::move(*other));
     }
     std::stable_sort(plan.others.begin(), plan.others.end(), [](const PlannedWay& a, const PlannedWay& b) {
@@ -173,11 +172,12 @@ void add_others(RunPlan& plan, const ConfigSource& source) {
 }
 
 PlannedWay fitting(const ConfigSource& source) {
+    const zero::MachineRoom room = zero::MachineRoom::read(source.with({}).session.device);
     try {
-        return way_of(source, {});
+        return way_of(source, room, {});
     } catch (const Error& error) {
         if (error.code() != ExitCode::does_not_fit) throw;
-        throw Error(error.code(), fmt::format("{}\n{}", error.what(), lightest_settings(source)));
+        throw Error(error.code(), fmt::format("{}\n{}", error.what(), lightest_settings(source, room)));
     }
 }
 
@@ -193,9 +193,9 @@ zero::ModelSpec model_of(const TrainConfig& config) {
     return {.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)};
 }
 
-zero::CoreOptions planned_options(const engine::SessionOptions& options) {
+zero::CoreOptions planned_options(const engine::SessionOptions& options, const zero::MachineRoom& room) {
     zero::CoreOptions core = engine::core_options(options);
-    if (core.worker_threads == 0) core.worker_threads = zero::UsableCores::read().count;
+    if (core.worker_threads == 0) core.worker_threads = room.cores;
     return core;
 }
 

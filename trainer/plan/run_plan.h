@@ -45,9 +45,9 @@ struct PlannedWay {
     zero::ShelfBytes away;                       // of activations, in a step
 };
 
-// What a run of this configuration tells its session.
+// What a run of this configuration tells its session, which has that room.
 zero::ModelSpec model_of(const TrainConfig& config);
-zero::CoreOptions planned_options(const engine::SessionOptions& options);
+zero::CoreOptions planned_options(const engine::SessionOptions& options, const zero::MachineRoom& room);
 
 struct RunPlan {
     PlannedWay way;

@@ -30,7 +30,8 @@ constexpr double most_seconds = 60;
 SessionPlan session_plan_of(const penstock_model* model, const penstock_session_options* options) {
     const penstock_session_options given = store::taken(options, least_options_bytes, "options");
     require(given.forwards == 0, "options.forwards: a session for forwards alone makes no steps to forecast");
-    return {model_of(model), options_of(given), Partition{}};
+    const CoreOptions core = options_of(given);
+    return {model_of(model), core, MachineRoom::read(core.device), Partition{}};
 }
 
 bool is_positive(double value) {

@@ -49,8 +49,8 @@ const char* option_of(Lightening change) {
     return "";
 }
 
-std::string lightest_options(const ModelSpec& model, const CoreOptions& options) {
-    const std::optional<LightestPlan> lightest = lightest_plan(model, options, 1);
+std::string lightest_options(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room) {
+    const std::optional<LightestPlan> lightest = lightest_plan(model, options, room, Partition{}, 1);
     if (!lightest && options.activation_bytes > 0)
         return fmt::format(
             "nothing lighter fits this machine's memory with {} of it for activations: lower "
@@ -63,8 +63,8 @@ std::string lightest_options(const ModelSpec& model, const CoreOptions& options)
 }
 
 // Where it does, what has no room is something else, as a directory's disk.
-bool plan_fits(const ModelSpec& model, const CoreOptions& options) try {
-    SessionPlan(model, options, Partition{});
+bool plan_fits(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room) try {
+    SessionPlan(model, options, room, Partition{});
     return true;
 } catch (const Error& error) {
     return error.code() != ExitCode::does_not_fit;
@@ -88,7 +88,7 @@ penstock_plan told(const SessionPlan& own) {
     plan.trainable_parameters = count.trainable;
     put_uses(own.memory.budget, plan);
     put_text(own.memory.budget.table(), plan.memory_table);
-    plan.available_bytes = pool::MachineMemory::read().available_bytes;
+    plan.available_bytes = own.room.host.available_bytes;
     return plan;
 }
 
@@ -97,17 +97,19 @@ penstock_plan told(const SessionPlan& own) {
 penstock_plan plan_of(const penstock_model* model, const penstock_session_options* options) {
     const ModelSpec spec = model_of(model);
     const CoreOptions given = options_of(store::taken(options, least_options_bytes, "options"));
+    const MachineRoom room = MachineRoom::read(given.device);
     try {
-        return told(SessionPlan(spec, given, Partition{}));
+        return told(SessionPlan(spec, given, room, Partition{}));
     } catch (const Error& error) {
-        throw with_lightest(error, spec, given);
+        throw with_lightest(error, spec, given, room);
     }
 }
 
-Error with_lightest(const Error& error, const ModelSpec& model, const CoreOptions& options) {
-    if (error.code() != ExitCode::does_not_fit || options.device.kind != DeviceKind::cpu || plan_fits(model, options))
+Error with_lightest(const Error& error, const ModelSpec& model, const CoreOptions& options, const MachineRoom& room) {
+    if (error.code() != ExitCode::does_not_fit || options.device.kind != DeviceKind::cpu ||
+        plan_fits(model, options, room))
         return error;
-    return {error.code(), fmt::format("{}\n{}", error.what(), lightest_options(model, options))};
+    return {error.code(), fmt::format("{}\n{}", error.what(), lightest_options(model, options, room))};
 }
 
 }  // namespace penstock::zero

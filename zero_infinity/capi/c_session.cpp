@@ -64,10 +64,11 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
         options.trace = &trace_->recorder();
     }
     FirstWeights weights(given, model);
+    const MachineRoom room = MachineRoom::read(options.device);
     try {
-        session_.emplace(model, options, initial, events, SessionSeams{.weights = &weights});
+        session_.emplace(model, options, room, initial, events, SessionSeams{.weights = &weights});
     } catch (const Error& error) {
-        throw with_lightest(error, model, options);
+        throw with_lightest(error, model, options, room);
     }
     shelf_ = CShelf(session_->shelf());
     memory_table_ = session_->info().memory_table;

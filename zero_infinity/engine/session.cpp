@@ -36,7 +36,7 @@ std::unique_ptr<zero::CoreSession> open_core(const Model& model, zero::Parameter
     events.device_opened = [kind = options.device.kind](const zero::Device&) { load_torch_kernels(kind); };
     return std::make_unique<zero::CoreSession>(
         zero::ModelSpec{.units = model.specs(), .optimizers = std::move(optimizers)}, core_options(options),
-        initial_client, events, seams);
+        zero::MachineRoom::read(options.device), initial_client, events, seams);
 }
 
 void materialise(const Model& model, zero::CoreSession& core) {

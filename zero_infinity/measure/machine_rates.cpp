@@ -1,6 +1,5 @@
 #include "zero_infinity/measure/machine_rates.h"
 
-#include "zero_infinity/threads/usable_cores.h"
 #include "zero_infinity/threads/workers.h"
 
 #include <algorithm>
@@ -34,7 +33,7 @@ MachineRates measure_machine(const SessionPlan& plan, const MachineQuestion& que
     };
     MachineRates rates;
     rates.threads = plan.options.worker_threads;
-    rates.cores = UsableCores::read().count;
+    rates.cores = plan.room.cores;
     rates.hashed_apart = question.hashed_apart;
     tell("the device");
     rates.device = measure_device({.directories = plan.options.swap_directories,

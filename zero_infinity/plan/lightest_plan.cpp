@@ -33,11 +33,12 @@ bool apply(Lightening change, std::uint32_t least_prefetch, CoreOptions& options
     return false;
 }
 
-// What the pool needs at least; nothing where the machine has not that much.
-std::optional<std::uint64_t> needed_bytes(const ModelSpec& model, CoreOptions options) try {
+// What the pool needs at least; nothing where the room is not that large.
+std::optional<std::uint64_t> needed_bytes(const ModelSpec& model, CoreOptions options, const MachineRoom& room,
+                                          Partition partition) try {
     options.host_budget_bytes = planned_host_budget;
     options.fill_host_budget = false;  // it takes no more than there is
-    return SessionPlan(model, std::move(options), Partition{}).memory.budget.used_bytes();
+    return SessionPlan(model, options, room, partition).memory.budget.used_bytes();
 } catch (const Error& error) {
     if (error.code() != ExitCode::does_not_fit) throw;
     return std::nullopt;
@@ -45,13 +46,13 @@ std::optional<std::uint64_t> needed_bytes(const ModelSpec& model, CoreOptions op
 
 }  // namespace
 
-std::optional<LightestPlan> lightest_plan(const ModelSpec& model, const CoreOptions& given,
-                                          std::uint32_t least_prefetch) {
+std::optional<LightestPlan> lightest_plan(const ModelSpec& model, const CoreOptions& given, const MachineRoom& room,
+                                          Partition partition, std::uint32_t least_prefetch) {
     CoreOptions options = given;
     std::vector<Lightening> changes;
     std::optional<LightestPlan> lightest;
     const auto fits = [&] {
-        const std::optional<std::uint64_t> bytes = needed_bytes(model, options);
+        const std::optional<std::uint64_t> bytes = needed_bytes(model, options, room, partition);
         if (bytes) lightest = {.changes = changes, .pool_bytes = *bytes};
         return bytes && *bytes <= given.host_budget_bytes;
     };

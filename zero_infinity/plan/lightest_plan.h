@@ -26,9 +26,9 @@ struct LightestPlan {
 };
 
 // As many of them as bring the pool under the options' budget; all that there are, where none does. Nothing where the
-// machine has not even the memory for these. `least_prefetch`: visits ahead that the client can ask for at least, 0 or
+// room is not enough even for these. `least_prefetch`: visits ahead that the client can ask for at least, 0 or
 // 1. Throws as SessionPlan, but for does_not_fit.
-std::optional<LightestPlan> lightest_plan(const ModelSpec& model, const CoreOptions& options,
-                                          std::uint32_t least_prefetch);
+std::optional<LightestPlan> lightest_plan(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
+                                          Partition partition, std::uint32_t least_prefetch);
 
 }  // namespace penstock::zero

@@ -5,7 +5,6 @@
 #include "swap/format/layout.h"
 #include "zero_infinity/order/update_sequence.h"
 #include "zero_infinity/plan/gradient_memory.h"
-#include "zero_infinity/plan/host_room.h"
 
 #include <fmt/format.h>
 
@@ -55,24 +54,6 @@ ModelSpec checked(ModelSpec model) {
     return model;
 }
 
-ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
-                      Partition partition, std::vector<UnitResidency> unit_residency = {}) {
-    if (partition.ranks != 1)
-        throw Error(ExitCode::usage,
-                    fmt::format("{} ranks are asked for, but the engine runs on one so far", partition.ranks));
-    if (options.tile_numel == 0 || options.tile_numel % tile_alignment != 0)
-        throw Error(ExitCode::usage,
-                    fmt::format("a tile of {} elements is not a multiple of {}", options.tile_numel, tile_alignment));
-    return ModelLayout({.units = model.units,
-                        .format = format,
-                        .optimizers = model.optimizers,
-                        .tile_numel = options.tile_numel,
-                        .partition = partition,
-                        .residency = options.residency,
-                        .unit_residency = std::move(unit_residency),
-                        .purpose = options.purpose});
-}
-
 // What an update would ask for is left out.
 CoreOptions for_its_use(CoreOptions options) {
     if (options.purpose == Purpose::training) return options;
@@ -92,7 +73,7 @@ CoreOptions for_its_use(CoreOptions options) {
     return options;
 }
 
-CoreOptions checked(CoreOptions given) {
+CoreOptions checked(CoreOptions given, const MachineRoom& room) {
     const auto refuse = [](const std::string& what) { throw Error(ExitCode::usage, what); };
     CoreOptions options = for_its_use(std::move(given));
     if (options.staging_tiles == 0)
@@ -112,67 +93,11 @@ CoreOptions checked(CoreOptions given) {
                         word_of(options.update_order)));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
     if (options.device.kind != DeviceKind::cpu && options.device.budget_bytes == 0)
-        options.device.budget_bytes = free_device_bytes(options.device) / 2;
+        options.device.budget_bytes = room.device_bytes / 2;
     if (options.gradient_type != PlaneType::fp32 && options.gradient_type != PlaneType::bf16)
         refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", word_of(options.gradient_type)));
     options.io.deadline = options.io_deadline;
     return options;
-}
-
-// While compute is at one unit, the states of the next one come, and those of the one before are written.
-std::uint32_t more_staging_tiles(const ModelLayout& layout, UpdateOrder order) {
-    if (order == UpdateOrder::after_backward) return 0;
-    std::size_t trained = 0;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) trained += layout.unit(unit).tile_count() > 0;
-    const std::size_t mean = trained == 0 ? 0 : (layout.tiles().size() + trained - 1) / trained;
-    return static_cast<std::uint32_t>(2 * mean);
-}
-
-// More than the least is of use where gradients of more than one unit are there at once.
-std::uint64_t device_gradients_bytes(const ModelLayout& layout, const CoreOptions& options) {
-    return options.gradient_memory == GradientMemory::all_units
-               ? gradient_bytes(layout, options.gradient_type, GradientMemory::all_units)
-               : gradient_window_bytes(layout, options.gradient_type);
-}
-
-MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, const CoreOptions& options) {
-    return {.layout = &layout,
-            .training = model.training,
-            .inference = model.inference,
-            .prefetch_depth = options.prefetch_depth,
-            .staging_tiles = options.staging_tiles,
-            .more_staging_tiles = more_staging_tiles(layout, options.update_order),
-            .gradient_bytes = gradient_bytes(layout, options.gradient_type, options.gradient_memory),
-            .gradient_tile_bytes = options.gradient_memory == GradientMemory::nvme
-                                       ? spilled_gradient_tile_bytes(layout, options.gradient_type)
-                                       : 0,
-            .gradients_may_leave = options.gradient_memory == GradientMemory::all_units,
-            .activation_bytes = options.activation_bytes,
-            // Copies are written from where residents lie.
-            .snapshots = options.snapshots && !is_in_memory(layout, options),
-            .host_budget_bytes = options.host_budget_bytes,
-            .device_has_memory = options.device.kind != DeviceKind::cpu,
-            .device_budget_bytes = options.device.budget_bytes,
-            .device_resident_bytes = device_resident_bytes(layout),
-            .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type),
-            .device_all_gradients_bytes = device_gradients_bytes(layout, options)};
-}
-
-// What both the budget and the machine leave is filled, where that is wanted. What is kept needs no window and no
-// staging: that room is filled, too.
-ModelLayout filled_layout(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
-                          Partition partition) {
-    ModelLayout layout = layout_of(model, format, options, partition);
-    if (!options.fill_host_budget) return layout;
-    const std::uint64_t available = pool::MachineMemory::read().available_bytes;
-    for (;;) {
-        const pool::Budget budget = plan_memory(memory_request(model, layout, options), options.names).budget;
-        const std::uint64_t most = std::min(budget.limit_bytes(), available);
-        const std::uint64_t room = most - std::min(most, budget.used_bytes());
-        ModelLayout fuller = layout_of(model, format, options, partition, fill_room(layout, room));
-        if (fuller.resident_bytes() == layout.resident_bytes()) return layout;
-        layout = std::move(fuller);
-    }
 }
 
 std::vector<bool> deferred_of(const ModelLayout& layout, const StateFormat& format, const CoreOptions& options) {
@@ -209,44 +134,23 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
     return bytes;
 }
 
-MemoryPlan fitting(MemoryPlan plan) {
-    plan.budget.check(pool::MachineMemory::read());
-    return plan;
-}
-
-bool fits(const ModelSpec& model, const CoreOptions& options, Partition partition) try {
-    const StateFormat format = format_of(options.codec, model.optimizers.others());
-    const ModelLayout layout = layout_of(model, format, options, partition);
-    static_cast<void>(fitting(plan_memory(memory_request(model, layout, options), options.names)));
-    return true;
-} catch (const Error& error) {
-    if (error.code() != ExitCode::does_not_fit) throw;
-    return false;
-}
-
-// Gradients that may leave host memory do so where that alone makes the rest fit.
-CoreOptions with_gradients(CoreOptions options, const ModelSpec& model, Partition partition) {
-    if (!options.gradients_may_leave || options.gradient_memory != GradientMemory::all_units) return options;
-    if (fits(model, options, partition)) return options;
-    CoreOptions leaving = options;
-    leaving.gradient_memory = GradientMemory::nvme;
-    return fits(model, leaving, partition) ? leaving : options;
-}
-
 }  // namespace
 
-bool is_in_memory(const ModelLayout& layout, const CoreOptions& options) noexcept {
-    return options.durability == Durability::scratch && layout.all_resident();
+SessionPlan::SessionPlan(const ModelSpec& given_model, const CoreOptions& given_options, const MachineRoom& given_room,
+                         Partition partition)
+    : SessionPlan(checked(given_model),
+                  divide(checked(given_model), checked(given_options, given_room), given_room, partition), given_room) {
 }
 
-SessionPlan::SessionPlan(ModelSpec given_model, CoreOptions given_options, Partition partition)
-    : model(checked(std::move(given_model))),
-      options(with_gradients(checked(std::move(given_options)), model, partition)),
+SessionPlan::SessionPlan(ModelSpec checked_model, Division division, const MachineRoom& given_room)
+    : room(given_room),
+      model(std::move(checked_model)),
+      options(std::move(division.options)),
       format(format_of(options.codec, model.optimizers.others())),
       fingerprint(fingerprint_of(model, options.codec)),
-      layout(filled_layout(model, format, options, partition)),
+      layout(std::move(division.layout)),
       deferred(deferred_of(layout, format, options)),
-      memory(fitting(plan_memory(memory_request(model, layout, options), options.names))),
+      memory(std::move(division.memory)),
       step_bytes(step_bytes_of(*this)) {}
 
 DeviceOptions SessionPlan::device() const {

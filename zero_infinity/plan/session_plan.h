@@ -1,10 +1,12 @@
-// What a session is going to be, decided before anything is touched: the model's layout, how the budgets are divided,
-// what a step moves.
+// What a session is going to be: the model's layout, how the budgets are divided, what a step moves. Pure: decided by
+// what is given, with nothing opened and nothing read.
 #pragma once
 
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/plan/core_options.h"
+#include "zero_infinity/plan/division.h"
+#include "zero_infinity/plan/machine_room.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/plan/model_spec.h"
 #include "zero_infinity/plan/traffic.h"
@@ -17,14 +19,12 @@ namespace penstock::zero {
 // A visit of these units as the session makes it: with the owners of what they borrow, each unit once.
 Visit with_owners(const Visit& visit, const std::vector<UnitSpec>& units);
 
-// All of the model is in host memory and nothing is committed: a new store of it has no tiles.
-bool is_in_memory(const ModelLayout& layout, const CoreOptions& options) noexcept;
-
 // Stays where it is made: its parts refer to each other.
 struct SessionPlan {
     // Throws Error: usage (options, a group that no parameter is in, a unit that borrows what does not come before it),
-    // does_not_fit (with the table of uses: the budgets, or what this machine has now).
-    SessionPlan(ModelSpec model, CoreOptions options, Partition partition);
+    // does_not_fit (with the table of uses: the budgets, or the room).
+    SessionPlan(const ModelSpec& given_model, const CoreOptions& given_options, const MachineRoom& given_room,
+                Partition partition);
     SessionPlan(const SessionPlan&) = delete;
     SessionPlan& operator=(const SessionPlan&) = delete;
 
@@ -36,6 +36,7 @@ struct SessionPlan {
     // That are written in a step of one pass: none where they are updated with before they leave (in_backward).
     std::uint64_t spilled_gradient_bytes(std::uint32_t unit) const;
 
+    const MachineRoom room;
     const ModelSpec model;
     const CoreOptions options;  // checked; whose gradients leave host memory, where they may and must
     const StateFormat format;
@@ -44,6 +45,9 @@ struct SessionPlan {
     const std::vector<bool> deferred;  // by unit: UpdateOrder::balanced leaves it to the next pass
     const MemoryPlan memory;
     const StepBytes step_bytes;
+
+   private:
+    SessionPlan(ModelSpec checked_model, Division division, const MachineRoom& given_room);
 };
 
 }  // namespace penstock::zero

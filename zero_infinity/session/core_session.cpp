@@ -14,12 +14,13 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::ClientState& initial_client,
-                         const SessionEvents& events, const SessionSeams& seams)
+CoreSession::CoreSession(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
+                         const store::ClientState& initial_client, const SessionEvents& events,
+                         const SessionSeams& seams)
     : state_(std::make_unique<State>(seams.communicator)) {
     State& s = *state_;
     // Plan.
-    s.plan = std::make_unique<SessionPlan>(std::move(model), std::move(options), s.communicator->partition());
+    s.plan = std::make_unique<SessionPlan>(model, options, room, s.communicator->partition());
     // Open.
     s.machine = std::make_unique<Machine>(*s.plan, events, seams);
     s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams, initial_client, events);
@@ -27,7 +28,7 @@ CoreSession::CoreSession(ModelSpec model, CoreOptions options, const store::Clie
     // Build.
     s.pool = make_pool(*s.plan);
     s.machine->device->cut_at_seams_of(*s.pool);
-    const std::string unregistered = register_with_ring(s.machine->open.io(), *s.pool);
+    const std::string unregistered = register_with_ring(s.machine->open.io(), *s.pool, room.host.lockable_bytes);
     s.info = info_of(*s.plan, *s.machine, s.opened);
     s.work = std::make_unique<SessionWork>(*s.plan, *s.machine, s.opened, *s.pool);
     s.opened.fill = nullptr;  // which has done its work, and holds a snapshot

@@ -3,8 +3,8 @@
 // and bytes; no modules, no graphs, no torch. Its clients: the engine (C++ units on torch), the Python package, others.
 //
 //   const ModelSpec model{.units = units, .optimizers = make_adamw({})};
-//   CoreSession session(model, options, {{"step", "0"}}, {}, {.weights = &first_weights});
-//   for (std::uint64_t step = 1; step <= steps; ++step) {
+//   CoreSession session(model, options, MachineRoom::read(options.device), {{"step", "0"}}, {}, {.weights =
+//   &first_weights}); for (std::uint64_t step = 1; step <= steps; ++step) {
 //       session.begin_pass(Pass::training);
 //       for (const Visit& visit : visits) {             // forward and backward, or whatever comes
 //           session.visit(visit);                       // blocks until the weights of its units are there
@@ -87,8 +87,8 @@ class CoreSession {
     // weights into a new store and commits generation 0 with `initial_client`. Nothing is created before the budget was
     // checked. Throws Error: usage (also a group that no parameter is in), does_not_fit (with the table of uses),
     // storage, and what events.recovered and seams.weights throw.
-    CoreSession(ModelSpec model, CoreOptions options, const store::ClientState& initial_client,
-                const SessionEvents& events, const SessionSeams& seams);
+    CoreSession(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
+                const store::ClientState& initial_client, const SessionEvents& events, const SessionSeams& seams);
     ~CoreSession();
 
     Stage stage() const noexcept;

@@ -88,9 +88,8 @@ std::unique_ptr<pool::PinnedPool> make_pool(const SessionPlan& plan) {
 
 // Saves CPU time of I/O (bench/results/2026-11-21-beside-fio.md). Not offered where the limit on locked memory is too
 // small: the kernel would refuse it. All works without. Returns why not, or nothing.
-std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool) {
+std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool, std::uint64_t lockable) {
     if (std::string_view(io.backend_name()) != word_of(aio::BackendKind::io_uring)) return {};
-    const std::uint64_t lockable = pool::MachineMemory::read().lockable_bytes;
     if (lockable < pool.arena_bytes())
         return fmt::format(
             "host memory is not registered with the ring, which costs some CPU time: the limit "

@@ -71,8 +71,9 @@ struct SessionWork {
     DriverMover mover;
 };
 
-// Why host memory is not registered with the ring, or nothing where it is, or need not be.
-std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool);
+// Why host memory is not registered with the ring, or nothing where it is, or need not be. `lockable`: bytes that may
+// be (MachineRoom).
+std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool, std::uint64_t lockable);
 SessionInfo info_of(const SessionPlan& plan, const Machine& machine, const ModelStore& opened);
 // What there is to say at the start.
 std::vector<std::string> notes_of(const SessionPlan& plan, const Machine& machine, const ModelStore& opened,

@@ -1,5 +1,6 @@
 #include "tests/zero_infinity/engine/run.h"
 
+#include "tests/zero_infinity/ample_room.h"
 #include "zero_infinity/plan/session_plan.h"
 
 #include <fstream>
@@ -23,7 +24,7 @@ void fill_host_budget(RunOptions& options, std::uint64_t bytes) {
     zero::CoreOptions core = options.session;
     core.host_budget_bytes = zero::planned_host_budget;
     const zero::SessionPlan least({.units = make_toy_model(options.model)->specs(), .optimizers = options.optimizers()},
-                                  core, {});
+                                  core, ample_room(), {});
     options.session.host_budget_bytes = least.memory.budget.used_bytes() + bytes;
     options.session.fill_host_budget = true;
 }

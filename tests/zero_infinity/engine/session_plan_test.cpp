@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "tests/refusal.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/engine/run.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ zero::ModelSpec spec_of(const RunOptions& options) {
 TEST(SessionPlan, TouchesNothing) {
     const TemporaryDirectory directory;
     const RunOptions options = toy_run(directory.path());
-    const zero::SessionPlan plan(spec_of(options), options.session, {});
+    const zero::SessionPlan plan(spec_of(options), options.session, ample_room(), {});
     EXPECT_EQ(plan.format.codec->name, options.session.codec);
     EXPECT_EQ(plan.layout.unit_count(), plan.model.units.size());
     EXPECT_LE(plan.memory.budget.used_bytes(), options.session.host_budget_bytes);
@@ -30,8 +31,8 @@ TEST(SessionPlan, ABudgetThatDoesNotFitIsRefusedWithTheTableOfUses) {
     const TemporaryDirectory directory;
     RunOptions options = toy_run(directory.path());
     options.session.host_budget_bytes = 8192;
-    const std::string words =
-        refusal_of(ExitCode::does_not_fit, [&] { zero::SessionPlan(spec_of(options), options.session, {}); });
+    const std::string words = refusal_of(
+        ExitCode::does_not_fit, [&] { zero::SessionPlan(spec_of(options), options.session, ample_room(), {}); });
     EXPECT_NE(words.find("host_budget_bytes"), std::string::npos) << words;
     EXPECT_NE(words.find(zero::gradients_use), std::string::npos) << words;
 }
@@ -41,7 +42,7 @@ TEST(SessionPlan, WhatHostMemoryHoldsIsWrittenByACommitAlone) {
     RunOptions options = toy_run(directory.path());
     const auto step_bytes = [&](zero::Residency residency) {
         options.session.residency = residency;
-        return zero::SessionPlan(spec_of(options), options.session, {}).step_bytes;
+        return zero::SessionPlan(spec_of(options), options.session, ample_room(), {}).step_bytes;
     };
     const zero::StepBytes nvme = step_bytes({zero::Tier::nvme, zero::Tier::nvme});
     EXPECT_GT(nvme.read, nvme.write);

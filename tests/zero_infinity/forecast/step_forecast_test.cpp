@@ -1,6 +1,7 @@
 #include "zero_infinity/forecast/step_forecast.h"
 
 #include "aio/words/error.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "zero_infinity/forecast/shelf_replay.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/order/update_sequence.h"
@@ -33,10 +34,7 @@ std::uint64_t draw(Random& random, std::uint64_t least, std::uint64_t most) {
 }
 
 zero::UnitSpec unit_of(const std::string& name, std::int64_t numel) {
-    zero::UnitSpec unit;
-    unit.name = name;
-    unit.parameters.push_back({.name = "weight", .shape = {numel}});
-    return unit;
+    return {name, {{.name = "weight", .shape = {numel}}}};
 }
 
 zero::CoreOptions options_of(UpdateOrder order) {
@@ -96,7 +94,7 @@ double bytes_per_step(const zero::SessionPlan& plan) {
 TEST(StepForecast, WithAFastDeviceAStepTakesWhatComputeTakes) {
     for (const UpdateOrder order : orders) {
         const Chain chain(8);
-        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const HostSeconds host{.driver_per_byte = 0, .commit = 0.5, .rest = 0.25, .threads = 2, .cores = 2};
         const StepForecast step = forecast(plan, chain.seconds, host, {.read = 1e18, .write = 1e18, .both = 1e18});
         // The last unit's forward is part of its backward; a deferred commit is made beside compute.
@@ -114,7 +112,7 @@ TEST(StepForecast, WithAFastDeviceAStepTakesWhatComputeTakes) {
 TEST(StepForecast, ComputeAndTransfersSlowEachOtherDownOnlyWhileBothAreAtIt) {
     for (const UpdateOrder order : orders) {
         const Chain chain(8);
-        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const DeviceRates rates{.read = 2e6, .write = 2e6, .both = 3e6};
         const HostSeconds alone{.driver_per_byte = 0, .commit = 0, .rest = 0, .threads = 2, .cores = 2};
         HostSeconds shared = alone;
@@ -129,7 +127,7 @@ TEST(StepForecast, ComputeAndTransfersSlowEachOtherDownOnlyWhileBothAreAtIt) {
         zero::CoreOptions in_memory = options_of(order == UpdateOrder::speculative ? UpdateOrder::deferred : order);
         in_memory.residency = {zero::Tier::host, zero::Tier::host};
         in_memory.durability = {0};
-        const zero::SessionPlan still(chain.spec, in_memory, {});
+        const zero::SessionPlan still(chain.spec, in_memory, ample_room(), {});
         EXPECT_EQ(forecast(still, chain.seconds, shared, rates).lost, 0) << "nothing moves";
     }
 }
@@ -140,7 +138,7 @@ TEST(StepForecast, WithFastComputeAStepTakesWhatItsBytesTake) {
         const Chain chain(16);
         zero::CoreOptions options = options_of(order);
         options.staging_tiles = 40;
-        const zero::SessionPlan plan(chain.spec, options, {});
+        const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const std::vector<UnitSeconds> seconds(16);
         const StepForecast step = forecast(plan, seconds, {}, {.read = 1e6, .write = 1e6, .both = 1e6});
         const double all = bytes_per_step(plan) / 1e6;
@@ -154,9 +152,9 @@ TEST(StepForecast, GradientsOnNvmeTakeTheirBytesAndTheirTime) {
     for (const UpdateOrder order : {UpdateOrder::after_backward, UpdateOrder::deferred}) {
         Chain chain(16);
         zero::CoreOptions options = options_of(order);
-        const zero::SessionPlan host(chain.spec, options, {});
+        const zero::SessionPlan host(chain.spec, options, ample_room(), {});
         options.gradient_memory = zero::GradientMemory::nvme;
-        const zero::SessionPlan nvme(chain.spec, options, {});
+        const zero::SessionPlan nvme(chain.spec, options, ample_room(), {});
         const double gradients = 16 * 40960 * 2;
         const DeviceRates rates{.read = 1e9, .write = gradients / 200, .both = 1e9};  // far longer than backward
         const StepForecast without = forecast(host, chain.seconds, {}, rates);
@@ -185,7 +183,7 @@ TEST(StepForecast, ActivationsThatFindNoRoomTakeTheirBytesAndTheirTime) {
     constexpr std::uint64_t each = 1 << 20;
     for (const UpdateOrder order : orders) {
         const Chain chain(16);
-        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         OfVisits visits{.seconds = std::vector<double>(31, 1), .forward = 15};
         const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
         const StepForecast without = forecast(plan, chain.seconds, {}, fast, visits);
@@ -218,7 +216,7 @@ TEST(StepForecast, OrdersThatOverlapAreFasterWhereTheDeviceAndComputeAreEvenlyBu
     for (const UpdateOrder order : orders) {
         const Chain chain(24);
         zero::CoreOptions options = options_of(order);
-        const zero::SessionPlan plan(chain.spec, options, {});
+        const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const double rate = bytes_per_step(plan) / (24 * 4);
         seconds.push_back(forecast(plan, chain.seconds, {}, {.read = rate, .write = rate, .both = rate}).seconds);
     }
@@ -240,7 +238,7 @@ TEST(StepForecast, AUnitThatNoVisitNamesIsUpdatedWithAllOthersOfItsStep) {
             if (unit != 3) chain.spec.training.push_back({{unit}});
         zero::CoreOptions options = options_of(order);
         options.deferred_share = 0.9;
-        const zero::SessionPlan plan(chain.spec, options, {});
+        const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const StepForecast step = forecast(plan, chain.seconds, {}, {.read = 1e6, .write = 1e6, .both = 1e6});
         EXPECT_NEAR(step.updating, 8, 1e-9) << word_of(order);
     }
@@ -253,7 +251,7 @@ TEST(StepForecast, ABalancedStepIsCommittedBeforeTheNextIsUpdated) {
         const Chain chain(8);
         zero::CoreOptions options = options_of(UpdateOrder::balanced);
         options.deferred_share = share;
-        const zero::SessionPlan plan(chain.spec, options, {});
+        const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const HostSeconds host{.driver_per_byte = 0, .commit = commit, .rest = 0, .threads = 1, .cores = 2};
         return forecast(plan, chain.seconds, host, {.read = 1e12, .write = 1e12, .both = 1e12}).seconds;
     };
@@ -264,7 +262,7 @@ TEST(StepForecast, ABalancedStepIsCommittedBeforeTheNextIsUpdated) {
 // Torch's work waits for the core that has the driver; pieces of an update go to the other cores.
 TEST(StepForecast, TheDriverTakesTimeFromComputeWhereItHasNoCoreOfItsOwn) {
     const Chain chain(8);
-    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::in_backward), {});
+    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::in_backward), ample_room(), {});
     const double bytes = bytes_per_step(plan);
     const DeviceRates rates{.read = bytes, .write = bytes, .both = bytes};
     HostSeconds host{.driver_per_byte = 0, .threads = 2, .cores = 2};
@@ -282,8 +280,8 @@ TEST(StepForecast, ADeferredStepIsCommittedBesideCompute) {
     const Chain chain(8);
     const HostSeconds host{.driver_per_byte = 0, .commit = 3, .rest = 0, .threads = 1, .cores = 2};
     const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
-    const zero::SessionPlan deferred(chain.spec, options_of(UpdateOrder::deferred), {});
-    const zero::SessionPlan after(chain.spec, options_of(UpdateOrder::after_backward), {});
+    const zero::SessionPlan deferred(chain.spec, options_of(UpdateOrder::deferred), ample_room(), {});
+    const zero::SessionPlan after(chain.spec, options_of(UpdateOrder::after_backward), ample_room(), {});
     EXPECT_NEAR(forecast(deferred, chain.seconds, host, fast).commit, 0, 1e-6);
     EXPECT_NEAR(forecast(after, chain.seconds, host, fast).commit, 3, 1e-6);
 }
@@ -291,7 +289,7 @@ TEST(StepForecast, ADeferredStepIsCommittedBesideCompute) {
 // Backward has the weights of the units that are in memory, and then waits.
 TEST(StepForecast, WhatIsReadBesideADeferredCommitWaitsForIt) {
     const Chain chain(8);
-    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::deferred), {});
+    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::deferred), ample_room(), {});
     const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
     const StepForecast brief = forecast(plan, chain.seconds, {.commit = 0.5, .threads = 1, .cores = 2}, fast);
     const StepForecast longer = forecast(plan, chain.seconds, {.commit = 14, .threads = 1, .cores = 2}, fast);
@@ -308,7 +306,7 @@ TEST(StepForecast, WithOneSlotATileWaitsForTheOneBeforeItToBeWritten) {
         chain.seconds.front() = {.forward = 0, .backward = 0, .update = 10, .norm = 0};
         zero::CoreOptions options = options_of(UpdateOrder::after_backward);
         options.staging_tiles = slots;
-        const zero::SessionPlan plan(chain.spec, options, {});
+        const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const DeviceRates rates{.read = 40960, .write = 49152, .both = 98304};  // split: 10 bytes, 12 bytes
         return forecast(plan, chain.seconds, {}, rates).update;
     };
@@ -326,7 +324,7 @@ TEST(StepForecast, AFetchWaitsForWhatIsWrittenFromItsPlace) {
         options.residency = {zero::Tier::nvme, zero::Tier::host};
         options.prefetch_depth = depth;
         options.staging_tiles = 20;
-        const zero::SessionPlan plan(chain.spec, options, {});
+        const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         // A unit's weights take 5 s to be read, its tiles 10 s to be written.
         const DeviceRates rates{.read = 81920.0 / 5, .write = 49152, .both = 1e6};
         const StepForecast step = forecast(plan, chain.seconds, {}, rates);
@@ -339,7 +337,7 @@ TEST(StepForecast, AFetchWaitsForWhatIsWrittenFromItsPlace) {
 TEST(StepForecast, SecondsByVisitAreThoseByUnitWhereEachUnitIsVisitedTwice) {
     for (const UpdateOrder order : orders) {
         Chain chain(8);
-        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const double rate = bytes_per_step(plan) / 40;
         const DeviceRates rates{.read = rate, .write = rate, .both = rate};
         const StepForecast by_unit = forecast(plan, chain.seconds, {}, rates);
@@ -358,7 +356,7 @@ TEST(StepForecast, AUnitMayTakeAnotherTimeAtEachVisit) {
     for (const UpdateOrder order : orders) {
         Chain chain(2);
         chain.spec.training = {{{0}}, {{1}}, {{0}}, {{0}}, {{1}}, {{0}}};
-        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const OfVisits visits{.seconds = {1, 2, 4, 8, 16, 32}, .forward = 3};
         const StepForecast step =
             forecast(plan, chain.seconds, {}, {.read = 1e18, .write = 1e18, .both = 1e18}, visits);
@@ -371,7 +369,7 @@ TEST(StepForecast, AUnitMayTakeAnotherTimeAtEachVisit) {
 TEST(StepForecast, PassesBeforeAnUpdateEachReadTheWeightsAndCompute) {
     for (const UpdateOrder order : orders) {
         const Chain chain(8);
-        const zero::SessionPlan plan(chain.spec, options_of(order), {});
+        const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const DeviceRates rates{.read = 1e6, .write = 1e6, .both = 2e6};
         const OfVisits once{.seconds = std::vector<double>(15, 1), .forward = 7};
         OfVisits thrice = once;
@@ -391,9 +389,9 @@ TEST(StepForecast, GradientsThatLeaveAreWrittenByEachPassAndReadByTheNextOne) {
         for (const std::uint64_t passes : {1, 3}) {
             const Chain chain(8);
             zero::CoreOptions options = options_of(order);
-            const zero::SessionPlan stay(chain.spec, options, {});
+            const zero::SessionPlan stay(chain.spec, options, ample_room(), {});
             options.gradient_memory = zero::GradientMemory::nvme;
-            const zero::SessionPlan leave(chain.spec, options, {});
+            const zero::SessionPlan leave(chain.spec, options, ample_room(), {});
             const OfVisits visits{.seconds = {}, .forward = 0, .passes = passes};
             const DeviceRates rates{.read = 1e6, .write = 1e6, .both = 2e6};
             const StepForecast without = forecast(stay, chain.seconds, {}, rates, visits);
@@ -450,7 +448,7 @@ RandomModel random_model(Random& random) {
     constexpr std::uint64_t commits[] = {1, 1, 1, 4, 0};
     model.options.durability = {commits[draw(random, 0, 4)]};
     if (draw(random, 0, 2) == 0 && model.options.update_order != UpdateOrder::speculative) {
-        const zero::SessionPlan least(model.spec, model.options, {});
+        const zero::SessionPlan least(model.spec, model.options, ample_room(), {});
         model.options.host_budget_bytes = least.memory.budget.used_bytes() + draw(random, 0, 3000000);
         model.options.fill_host_budget = true;
     }
@@ -466,7 +464,7 @@ TEST(StepForecast, OfThousandsOfModelsMovesWhatThePlanSaysAndTakesWhatTheLanesAl
         SCOPED_TRACE(fmt::format("seed {}: {} units, {}, {}, commits every {}", seed, model.spec.units.size(),
                                  word_of(model.options.update_order), model.options.codec,
                                  model.options.durability.commit_steps));
-        const zero::SessionPlan plan(model.spec, model.options, {});
+        const zero::SessionPlan plan(model.spec, model.options, ample_room(), {});
         const auto rate = [&] { return static_cast<double>(draw(random, 1, 1000)) * 1e4; };
         DeviceRates rates{.read = rate(), .write = rate(), .both = 0};
         rates.both = std::max(rates.read, rates.write);

@@ -1,5 +1,6 @@
 // What is kept in host memory, against every other choice that fits.
 #include "tests/seeds.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/host_room.h"
@@ -40,7 +41,7 @@ class SmallCase {
         options.swap_directories = {"nowhere"};
         options.host_budget_bytes = zero::planned_host_budget;
         options.tile_numel = 4096;
-        plan_ = std::make_unique<zero::SessionPlan>(std::move(spec), options, zero::Partition{});
+        plan_ = std::make_unique<zero::SessionPlan>(std::move(spec), options, ample_room(), zero::Partition{});
         const double rate = 1e6 * static_cast<double>(draw(1, 20));
         rates_ = {.read = rate, .write = rate, .both = rate};
     }

@@ -1,5 +1,6 @@
 // How the budget of a device with memory of its own is divided, before there is a device.
 #include "tests/refusal.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/session_client.h"
 #include "zero_infinity/plan/gradient_memory.h"
 
@@ -24,7 +25,7 @@ class DeviceBudgetTest : public ComputeTest {
     static zero::SessionPlan plan(std::uint64_t budget_bytes, const std::vector<std::uint32_t>& residents = {}) {
         zero::ModelSpec model{.units = units(), .optimizers = zero::make_adamw({})};
         for (const std::uint32_t unit : residents) model.units[unit].resident = true;
-        return {std::move(model), options(budget_bytes), {}};
+        return {model, options(budget_bytes), ample_room(), {}};
     }
     static std::uint64_t all_weights(const zero::ModelLayout& layout) {
         std::uint64_t bytes = 0;
@@ -91,12 +92,14 @@ TEST_F(DeviceBudgetTest, ResidentUnitsHaveMemoryOfTheirOwn) {
 
 TEST_F(DeviceBudgetTest, OneThatIsNotGivenIsHalfOfWhatAGpuHasFree) {
     if (devices().back() != zero::DeviceKind::cuda) {
-        EXPECT_EQ(refusal_of(ExitCode::usage, [] { plan(0); }),
+        EXPECT_EQ(refusal_of(ExitCode::usage, [] { zero::MachineRoom::read(options(0).device); }),
                   "the device 'emulated' has as much memory as it is given: give it a budget");
         return;
     }
-    EXPECT_EQ(plan(0).options.device.budget_bytes, 2U << 20);
-    EXPECT_EQ(plan(0).memory.device_bytes, plan(4 << 20).memory.device_bytes);
+    const zero::MachineRoom room = zero::MachineRoom::read(options(0).device);
+    const zero::SessionPlan half({.units = units(), .optimizers = zero::make_adamw({})}, options(0), room, {});
+    EXPECT_EQ(half.options.device.budget_bytes, 2U << 20);
+    EXPECT_EQ(half.memory.device_bytes, plan(4 << 20).memory.device_bytes);
 }
 
 }  // namespace

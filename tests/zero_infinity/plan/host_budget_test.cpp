@@ -1,4 +1,5 @@
 // How the budget of host memory is divided, before there is a pool.
+#include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/session_client.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +17,10 @@ zero::SessionPlan plan(const zero::PassVisits& visits, std::uint32_t depth = 0,
     options.host_budget_bytes = budget_bytes;
     options.prefetch_depth = depth;
     options.update_order = order;
-    return {
-        {.units = units(), .optimizers = zero::make_adamw({}), .training = visits, .inference = visits}, options, {}};
+    return {{.units = units(), .optimizers = zero::make_adamw({}), .training = visits, .inference = visits},
+            options,
+            ample_room(),
+            {}};
 }
 
 // An update takes them where they lie in the window.

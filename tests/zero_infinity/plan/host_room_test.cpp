@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "tests/refusal.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/session_plan.h"
 
@@ -37,7 +38,7 @@ zero::CoreOptions options(std::uint64_t budget) {
 }
 
 std::uint64_t least_budget() {
-    return zero::SessionPlan(model(), options(zero::planned_host_budget), {}).memory.budget.used_bytes();
+    return zero::SessionPlan(model(), options(zero::planned_host_budget), ample_room(), {}).memory.budget.used_bytes();
 }
 
 // split: 2 bytes of weights and 10 of states for each element. Of each unit: are its weights kept, and how many tiles
@@ -51,7 +52,7 @@ std::string kept(const zero::ModelLayout& layout) {
 }
 
 TEST(HostRoom, IsFilledByWeightsFirstAndThenByTilesOfStates) {
-    const zero::SessionPlan none(model(), options(least_budget()), {});
+    const zero::SessionPlan none(model(), options(least_budget()), ample_room(), {});
     const auto kept_in = [&](std::uint64_t bytes) {
         return kept(zero::ModelLayout({.units = none.model.units,
                                        .format = none.format,
@@ -76,7 +77,7 @@ TEST(HostRoom, IsFilledByWeightsFirstAndThenByTilesOfStates) {
 
 // Without streamed weights there is no window.
 TEST(HostRoom, WhatItFillsLeavesRoomThatIsFilledToo) {
-    const zero::SessionPlan plan(model(), options(least_budget() + 294912), {});  // all weights
+    const zero::SessionPlan plan(model(), options(least_budget() + 294912), ample_room(), {});  // all weights
     EXPECT_EQ(kept(plan.layout), "w5 w0 w0 w0 w0");
     EXPECT_LE(plan.memory.budget.used_bytes(), least_budget() + 294912);
 }
@@ -84,10 +85,10 @@ TEST(HostRoom, WhatItFillsLeavesRoomThatIsFilledToo) {
 // A curve, not a cliff: every byte of room that is filled saves its reads.
 TEST(HostRoom, ReadsFallInProportion) {
     const std::uint64_t least = least_budget();
-    const zero::SessionPlan none(model(), options(least), {});
+    const zero::SessionPlan none(model(), options(least), ample_room(), {});
     std::uint64_t last = none.step_bytes.read;
     for (std::uint64_t room = 0; room < 2 << 20; room += 16384) {
-        const zero::SessionPlan plan(model(), options(least + room), {});
+        const zero::SessionPlan plan(model(), options(least + room), ample_room(), {});
         EXPECT_LE(plan.memory.budget.used_bytes(), least + room);
         EXPECT_LE(plan.step_bytes.read, last);
         const std::uint64_t resident = plan.layout.resident_bytes();
@@ -105,20 +106,22 @@ TEST(HostRoom, ReadsFallInProportion) {
 TEST(HostRoom, IsLeftWhereNobodyAskedForIt) {
     zero::CoreOptions asked_for_nothing = options(1ULL << 30);
     asked_for_nothing.fill_host_budget = false;
-    EXPECT_EQ(kept(zero::SessionPlan(model(), asked_for_nothing, {}).layout), ".0 .0 .0 .0 .0");
+    EXPECT_EQ(kept(zero::SessionPlan(model(), asked_for_nothing, ample_room(), {}).layout), ".0 .0 .0 .0 .0");
 }
 
 TEST(HostRoom, APlannedBudgetLeavesNothingToFill) {
     zero::CoreOptions filled = options(zero::planned_host_budget);
     filled.fill_host_budget = true;
-    const std::string words = refusal_of(ExitCode::usage, [&] { zero::SessionPlan(model(), filled, {}); });
+    const std::string words =
+        refusal_of(ExitCode::usage, [&] { zero::SessionPlan(model(), filled, ample_room(), {}); });
     EXPECT_NE(words.find("fill_host_budget without a host_budget_bytes"), std::string::npos) << words;
 }
 
 TEST(HostRoom, UnitsThatMayBeUpdatedAgainStayOnNvme) {
     zero::CoreOptions speculative = options(1ULL << 30);
     speculative.update_order = zero::UpdateOrder::speculative;
-    const std::string words = refusal_of(ExitCode::usage, [&] { zero::SessionPlan(model(), speculative, {}); });
+    const std::string words =
+        refusal_of(ExitCode::usage, [&] { zero::SessionPlan(model(), speculative, ample_room(), {}); });
     EXPECT_NE(words.find("fill_host_budget"), std::string::npos) << words;
 }
 

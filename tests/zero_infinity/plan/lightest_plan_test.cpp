@@ -1,5 +1,6 @@
 #include "zero_infinity/plan/lightest_plan.h"
 
+#include "tests/zero_infinity/ample_room.h"
 #include "zero_infinity/optimizer/optimizers.h"
 
 #include <fmt/format.h>
@@ -29,20 +30,20 @@ CoreOptions generous() {
 
 std::uint64_t needed(const ModelSpec& model, CoreOptions options) {
     options.host_budget_bytes = planned_host_budget;
-    return SessionPlan(model, options, Partition{}).memory.budget.used_bytes();
+    return SessionPlan(model, options, testing::ample_room(), Partition{}).memory.budget.used_bytes();
 }
 
 TEST(LightestPlan, ChangesNoMoreThanItMust) {
     const ModelSpec model = chain(6);
     CoreOptions options = generous();
     options.host_budget_bytes = needed(model, options);
-    EXPECT_TRUE(lightest_plan(model, options, 0)->changes.empty());
+    EXPECT_TRUE(lightest_plan(model, options, testing::ample_room(), Partition{}, 0)->changes.empty());
     CoreOptions lighter = options;
     lighter.prefetch_depth = 1;
     lighter.staging_tiles = 2;
     lighter.residency.states = Tier::nvme;
     options.host_budget_bytes = needed(model, lighter);
-    const auto lightest = lightest_plan(model, options, 0);
+    const auto lightest = lightest_plan(model, options, testing::ample_room(), Partition{}, 0);
     ASSERT_TRUE(lightest);
     EXPECT_EQ(lightest->changes,
               (std::vector{Lightening::prefetch_one, Lightening::staging_two, Lightening::states_on_nvme}));
@@ -52,11 +53,11 @@ TEST(LightestPlan, ChangesNoMoreThanItMust) {
 TEST(LightestPlan, WhereNothingIsEnoughItIsAllThatThereIs) {
     CoreOptions options = generous();
     options.host_budget_bytes = 4096;
-    const auto all = lightest_plan(chain(6), options, 0);
+    const auto all = lightest_plan(chain(6), options, testing::ample_room(), Partition{}, 0);
     ASSERT_TRUE(all);
     EXPECT_EQ(all->changes.size(), 6U);
     EXPECT_GT(all->pool_bytes, 4096U);
-    const auto with_prefetch = lightest_plan(chain(6), options, 1);
+    const auto with_prefetch = lightest_plan(chain(6), options, testing::ample_room(), Partition{}, 1);
     ASSERT_TRUE(with_prefetch);
     EXPECT_EQ(with_prefetch->changes.size(), 5U);
     EXPECT_GT(with_prefetch->pool_bytes, all->pool_bytes);
@@ -67,7 +68,7 @@ TEST(LightestPlan, ABudgetThatWasToBeFilledIsNamed) {
     options.residency = {Tier::nvme, Tier::nvme};
     options.fill_host_budget = true;
     options.host_budget_bytes = 4096;
-    const auto lightest = lightest_plan(chain(6), options, 0);
+    const auto lightest = lightest_plan(chain(6), options, testing::ample_room(), Partition{}, 0);
     ASSERT_TRUE(lightest);
     options.host_budget_bytes = lightest->pool_bytes;
     for (const Lightening change : lightest->changes) {
@@ -76,7 +77,7 @@ TEST(LightestPlan, ABudgetThatWasToBeFilledIsNamed) {
         if (change == Lightening::no_prefetch) options.prefetch_depth = 0;
         if (change == Lightening::gradients_bf16) options.gradient_type = PlaneType::bf16;
     }
-    EXPECT_EQ(SessionPlan(chain(6), options, Partition{}).options.fill_host_budget, true);
+    EXPECT_EQ(SessionPlan(chain(6), options, testing::ample_room(), Partition{}).options.fill_host_budget, true);
 }
 
 TEST(LightestPlan, OfWhatNoMachineHasThereIsNone) {
@@ -85,7 +86,9 @@ TEST(LightestPlan, OfWhatNoMachineHasThereIsNone) {
     CoreOptions options = generous();
     options.tile_numel = 1ULL << 30;
     options.host_budget_bytes = 4096;
-    EXPECT_FALSE(lightest_plan(model, options, 0));
+    MachineRoom room = testing::ample_room();
+    room.host.available_bytes = 1ULL << 40;
+    EXPECT_FALSE(lightest_plan(model, options, room, Partition{}, 0));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "zero_infinity/plan/session_plan.h"
 
+#include "tests/zero_infinity/ample_room.h"
 #include "zero_infinity/optimizer/optimizers.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ TEST(PlannedTraffic, OfAModelWithNothingToTrainIsNothing) {
         for (const GradientMemory gradients : {GradientMemory::all_units, GradientMemory::nvme}) {
             options.update_order = order;
             options.gradient_memory = gradients;
-            const Traffic traffic = SessionPlan(model, options, Partition{}).nominal_traffic();
+            const Traffic traffic = SessionPlan(model, options, testing::ample_room(), Partition{}).nominal_traffic();
             EXPECT_TRUE(std::isfinite(traffic.total()));
             if (gradients == GradientMemory::nvme) {
                 EXPECT_EQ(traffic.total(), 0);
@@ -41,7 +42,7 @@ TEST(PlannedMemory, ForSnapshotsIsTakenWhereTheStoreHasTiles) {
     options.host_budget_bytes = planned_host_budget;
     options.snapshots = true;
     const auto keeps = [&] {
-        const SessionPlan plan(model, options, Partition{});
+        const SessionPlan plan(model, options, testing::ample_room(), Partition{});
         return std::ranges::any_of(plan.memory.budget.uses(),
                                    [](const pool::Use& use) { return use.name == snapshot_use && use.bytes > 0; });
     };

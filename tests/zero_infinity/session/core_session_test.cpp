@@ -5,6 +5,7 @@
 #include "aio/words/error.h"
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
+#include "tests/zero_infinity/ample_room.h"
 
 #include <gtest/gtest.h>
 
@@ -466,7 +467,7 @@ TEST_F(CoreSessionDeathTest, AUnitThatBorrowsWhatComesAfterItIsRefused) {
     zero::ModelSpec model{.units = units(), .optimizers = zero::make_adamw({})};
     model.units[0].borrowed = {{4, 0}};
     zero::CoreOptions options;
-    EXPECT_EQ(refusal_of(ExitCode::usage, [&] { zero::SessionPlan(std::move(model), options, {}); }),
+    EXPECT_EQ(refusal_of(ExitCode::usage, [&] { zero::SessionPlan(std::move(model), options, ample_room(), {}); }),
               "unit 'first' borrows parameter 0 of unit 4, which does not come before it");
 }
 

@@ -6,6 +6,7 @@
 #include "swap/directory/store_directory.h"
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
+#include "tests/zero_infinity/ample_room.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -52,9 +53,9 @@ class Forwards : public ComputeTest {
         });
         zero::SessionSeams seams;
         seams.weights = &source;
-        return std::make_unique<zero::CoreSession>(
-            zero::ModelSpec{.units = all, .optimizers = zero::make_adamw({})}, options,
-            store::ClientState{{"step", "0"}}, zero::SessionEvents{}, seams);
+        return std::make_unique<zero::CoreSession>(zero::ModelSpec{.units = all, .optimizers = zero::make_adamw({})},
+                                                   options, ample_room(), store::ClientState{{"step", "0"}},
+                                                   zero::SessionEvents{}, seams);
     }
 
     // A pass of each kind finds the plain loop's weights, also while another one does.
@@ -95,7 +96,8 @@ TEST_F(Forwards, WeightsOfANewStoreTakeOneSlotAndAreFoundAgain) {
         EXPECT_EQ(session->info().memory_table.find("staging"), std::string::npos);
         EXPECT_EQ(session->info().step_bytes.write, 0U);
     }
-    const zero::SessionPlan plan({.units = all, .optimizers = zero::make_adamw({})}, forwards_in({path()}), {});
+    const zero::SessionPlan plan({.units = all, .optimizers = zero::make_adamw({})}, forwards_in({path()}),
+                                 ample_room(), {});
     EXPECT_LE(bytes_in(path()), plan.store_bytes() + 4096);
     EXPECT_LT(fs::file_size(path() + "/data"), 4 * zero::count_parameters(all).all * 3 / 2);  // whole granules
     const std::size_t asked = std::exchange(asked_, 0);
@@ -123,8 +125,8 @@ TEST_F(Forwards, AnOpeningThatIsCutShortIsMadeAgain) {
     zero::WeightFunction failing([](const auto&, std::uint64_t, std::span<float>) { throw std::runtime_error("cut"); });
     zero::SessionSeams seams;
     seams.weights = &failing;
-    EXPECT_THROW(zero::CoreSession({.units = all, .optimizers = zero::make_adamw({})}, forwards_in({path()}), {}, {},
-                                   seams),
+    EXPECT_THROW(zero::CoreSession({.units = all, .optimizers = zero::make_adamw({})}, forwards_in({path()}),
+                                   ample_room(), {}, {}, seams),
                  std::runtime_error);
     expect_weights(*open(all, forwards_in({path()})), PlainLoop(all));
 }

@@ -1,6 +1,7 @@
 // Units that are updated within the pass that gives them their last gradient.
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/begun_step.h"
 
 #include <gtest/gtest.h>
@@ -195,7 +196,7 @@ zero::SessionPlan plan_of(zero::GradientMemory memory, zero::UpdateOrder order, 
     options.host_budget_bytes = 32 << 20;
     options.update_order = order;
     options.gradient_memory = memory;
-    return {std::move(model), options, {}};
+    return {model, options, ample_room(), {}};
 }
 
 // The last unit borrows, so it keeps its own.

@@ -1,6 +1,7 @@
 // A client of the open step without torch, and the same model in plain memory to compare it with.
 #pragma once
 
+#include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/compute.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/session_plan.h"
@@ -295,7 +296,7 @@ class Client {
         if (setting.fill_bytes > 0) fill(options, setting);
         seams.weights = &source_;
         session_ = std::make_unique<zero::CoreSession>(
-            zero::ModelSpec{.units = units_, .optimizers = optimizers(setting)}, options,
+            zero::ModelSpec{.units = units_, .optimizers = optimizers(setting)}, options, ample_room(),
             store::ClientState{{"step", "0"}}, zero::SessionEvents{}, seams);
     }
 
@@ -344,7 +345,7 @@ class Client {
    private:
     void fill(zero::CoreOptions& options, const Setting& setting) const {
         options.host_budget_bytes = zero::planned_host_budget;
-        const zero::SessionPlan least({.units = units_, .optimizers = optimizers(setting)}, options, {});
+        const zero::SessionPlan least({.units = units_, .optimizers = optimizers(setting)}, options, ample_room(), {});
         options.host_budget_bytes = least.memory.budget.used_bytes() + setting.fill_bytes;
         options.fill_host_budget = true;
     }

@@ -3,6 +3,7 @@
 #include "tests/refusal.h"
 #include "tests/seeds.h"
 #include "tests/temporary_directory.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/moody_backend.h"
 #include "tests/zero_infinity/session/session_client.h"
 #include "zero_infinity/plan/gradient_memory.h"
@@ -264,7 +265,7 @@ std::uint64_t used_by(const pool::Budget& budget, const std::string& name) {
 }
 
 zero::SessionPlan plan_of(const zero::CoreOptions& options) {
-    return {{.units = many_units(), .optimizers = zero::make_adamw({})}, options, {}};
+    return {{.units = many_units(), .optimizers = zero::make_adamw({})}, options, ample_room(), {}};
 }
 
 TEST_F(SpilledGradientsTest, TheyLeaveByThemselvesOnlyWhereThatMakesTheRestFit) {
@@ -297,7 +298,7 @@ std::vector<double> norms_of(const zero::CoreOptions& options) {
     zero::WeightFunction source([](const auto&, std::uint64_t first, std::span<float> out) {
         for (std::uint64_t i = 0; i < out.size(); ++i) out[i] = first_value(0, 0, first + i);
     });
-    zero::CoreSession session({.units = all, .optimizers = zero::make_adamw({})}, options, {}, {},
+    zero::CoreSession session({.units = all, .optimizers = zero::make_adamw({})}, options, ample_room(), {}, {},
                               {.weights = &source});
     std::vector<double> norms;
     for (std::uint64_t step = 1; step <= 4; ++step) {

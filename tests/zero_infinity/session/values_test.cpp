@@ -2,6 +2,7 @@
 // memory, types of frozen weights, sums that it changes, memory that outlives the session.
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
+#include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/session_client.h"
 
 #include <gtest/gtest.h>
@@ -260,13 +261,13 @@ TEST_F(ValuesTest, ABudgetThatIsNotGivenIsWhatThePlanTakes) {
     options.tile_numel = 4096;
     options.host_budget_bytes = zero::planned_host_budget;
     const auto model = [] { return zero::ModelSpec{.units = units(), .optimizers = zero::make_adamw({})}; };
-    const zero::SessionPlan planned(model(), options, {});
+    const zero::SessionPlan planned(model(), options, ample_room(), {});
     EXPECT_EQ(planned.memory.budget.limit_bytes(), planned.memory.budget.used_bytes());
     EXPECT_EQ(planned.memory.window.depth, 2U);
     options.host_budget_bytes = planned.memory.budget.limit_bytes();
-    EXPECT_EQ(zero::SessionPlan(model(), options, {}).memory.window.depth, 2U);
+    EXPECT_EQ(zero::SessionPlan(model(), options, ample_room(), {}).memory.window.depth, 2U);
     options.host_budget_bytes -= 4096;
-    EXPECT_LT(zero::SessionPlan(model(), options, {}).memory.window.depth, 2U);
+    EXPECT_LT(zero::SessionPlan(model(), options, ample_room(), {}).memory.window.depth, 2U);
 }
 
 }  // namespace
