@@ -85,7 +85,7 @@ void make_forecast(PlannedWay& way, const Measurements& measured) {
 std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
     std::uint64_t weights = 0;
     for (std::uint32_t unit = 0; unit < way.plan->layout.unit_count(); ++unit)
-        weights += way.plan->layout.group_bytes(unit);
+        weights += way.plan->layout.shard(unit).bytes;
     const std::uint64_t needed = way.plan->memory.budget.used_bytes() + weights;
     std::vector<std::string> changes = {"zero_optimization.offload_param.device=cpu"};
     if (needed > way.plan->options.host_budget_bytes)

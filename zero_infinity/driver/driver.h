@@ -10,9 +10,9 @@
 #include "swap/spill/spill.h"
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
-#include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/driver/mailbox.h"
 #include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/memory/driver_memory.h"
 #include "zero_infinity/order/step_order.h"
 #include "zero_infinity/order/window_plan.h"
 #include "zero_infinity/trace/trace_recorder.h"
@@ -29,9 +29,9 @@
 namespace penstock::zero {
 
 struct DriverOptions {
-    WindowUse window;                     // in the memory that compute reads
-    std::uint64_t host_window_bytes = 0;  // MemoryPlan's
-    std::uint32_t staging_tiles = 4;      // with their states in memory at once during the update
+    WindowUse window;                 // in the memory that compute reads
+    std::uint64_t passage_bytes = 0;  // MemoryPlan's
+    std::uint32_t staging_tiles = 4;  // with their states in memory at once during the update
     // Blocks of the spill that hold the gradients of an update, by number of tile; nothing where the caller has them,
     // and empty where it has all. The longest of them.
     std::vector<std::optional<store::SpillBlock>> gradients = {};
@@ -48,6 +48,7 @@ struct DriverDeps {
     store::TensorStore* store = nullptr;
     pool::PinnedPool* pool = nullptr;
     Device* device = nullptr;
+    Bringing* bringing = nullptr;
     const ModelLayout* layout = nullptr;  // which the store holds
     // Not empty: the store has no tile and gets none, for host memory keeps all of them. Called by the constructor.
     FillResidents fill = {};

@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 WeightStreamerDeps streamer_deps(const DriverLoopDeps& deps) {
     return {.store = deps.store,
             .device = deps.device,
+            .bringing = deps.bringing,
             .layout = deps.layout,
             .memory = &deps.memory->weights(),
             .trace = deps.trace,

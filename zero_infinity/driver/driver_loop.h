@@ -24,6 +24,7 @@ struct DriverLoopDeps {
     aio::Io* io = nullptr;
     store::TensorStore* store = nullptr;
     Device* device = nullptr;
+    Bringing* bringing = nullptr;
     const ModelLayout* layout = nullptr;
     const DriverMemory* memory = nullptr;
     bool in_memory = false;                                   // all tiles are resident, and the store has none

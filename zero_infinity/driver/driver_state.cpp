@@ -21,34 +21,23 @@ SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverMemory& memor
                                    : pool::Lease()};
 }
 
-// Of the units, those that pass through the window.
-std::vector<UnitBytes> units_of(const ModelLayout& layout, const WeightMemory& memory) {
-    std::vector<UnitBytes> units;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        units.push_back({layout.unit(unit).spec().name, memory.passes_through(unit) ? layout.group_bytes(unit) : 0,
-                         memory.resident(unit) != nullptr});
-    return units;
-}
-
-WindowSizes window_sizes(const DriverDeps& deps, const DriverOptions& options) {
-    return {options.host_window_bytes, deps.device->shares_host_memory() ? 0 : options.window.window_bytes};
-}
-
 }  // namespace
 
 Driver::State::State(const DriverDeps& given, const DriverOptions& options)
     : deps(given),
       in_memory(given.fill),
       deadline(options.deadline),
-      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.layout,
-             {options.staging_tiles, options.gradient_tile_bytes}, window_sizes(deps, options), deps.fill),
+      memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.bringing, *deps.layout,
+             {options.staging_tiles, options.gradient_tile_bytes}, {options.window.window_bytes, options.passage_bytes},
+             deps.fill),
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
-      window(units_of(*deps.layout, memory.weights()), options.window.window_bytes, options.window.depth),
+      window(units_of_window(*deps.layout, deps.bringing->apart()), options.window.window_bytes, options.window.depth),
       fetched_by_compute(deps.layout->unit_count()),
       awaiting(deps.layout->unit_count()),
       loop({.io = deps.io,
             .store = deps.store,
             .device = deps.device,
+            .bringing = deps.bringing,
             .layout = deps.layout,
             .memory = &memory,
             .in_memory = in_memory,
@@ -143,7 +132,7 @@ void Driver::State::unit_updated() {
     if (phase != Phase::passing) return window.end_visit();
     if (update_at == UpdateAt::departure) {
         updated_in_pass = true;
-        if (!deps.device->shares_host_memory()) stale.push_back(done.unit);
+        if (deps.bringing->apart()) stale.push_back(done.unit);
         return;
     }
     const ArrivedFetch wanted{done.unit, window.place(done.unit)->fetch};
@@ -201,8 +190,8 @@ void Driver::State::send_spill(const orders::SendSpill& order) {
 }
 
 // Host memory has new ones.
-void Driver::State::renew_device_residents() {
-    if (memory.device_residents().copy(deadline)) return;
+void Driver::State::renew_gathered_residents() {
+    if (memory.gathered_residents().renew(deadline)) return;
     device_stuck = true;
     throw Error(ExitCode::internal,
                 fmt::format("resident weights are on their way to device '{}' for more than {} s: the device is stuck; "

@@ -55,7 +55,7 @@ struct Driver::State {
     void compute_after(Ticket there);
     void transfer(Order order);
     void send_spill(const orders::SendSpill& order);
-    void renew_device_residents();
+    void renew_gathered_residents();
 
     // Constant after construction. Both threads read these.
     DriverDeps deps;

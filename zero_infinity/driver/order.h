@@ -5,8 +5,8 @@
 #include "swap/format/manifest.h"
 #include "swap/spill/spill.h"
 #include "zero_infinity/device/device.h"
-#include "zero_infinity/driver/residents.h"
 #include "zero_infinity/driver/spill_lane.h"
+#include "zero_infinity/memory/residents.h"
 #include "zero_infinity/order/window_plan.h"
 #include "zero_infinity/trace/trace_recorder.h"
 

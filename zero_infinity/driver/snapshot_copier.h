@@ -3,7 +3,7 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "swap/snapshot/snapshot_copy.h"
-#include "zero_infinity/driver/residents.h"
+#include "zero_infinity/memory/residents.h"
 
 #include <cstdint>
 #include <memory>

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "swap/store/tensor_store.h"
-#include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/driver/spill_lane.h"
 #include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/memory/driver_memory.h"
 #include "zero_infinity/trace/trace_recorder.h"
 
 #include <cstddef>

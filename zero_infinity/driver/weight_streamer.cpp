@@ -23,7 +23,7 @@ bool collide(const Fetch& one, const Fetch& other) noexcept {
 class WeightStreamer::UnitRead {
    public:
     UnitRead(WeightStreamer& streamer, std::uint32_t unit)
-        : streamer_(&streamer), unit_(unit), tiles_(streamer.deps_.layout->group_tiles(unit)) {
+        : streamer_(&streamer), unit_(unit), tiles_(streamer.deps_.layout->shard_tiles(unit)) {
         const ModelLayout& layout = *streamer.deps_.layout;
         trainable_ = static_cast<std::size_t>(std::count_if(tiles_.begin(), tiles_.end(), [&](const GroupTile& part) {
             return part.tile.object == layout.objects(unit).weights;
@@ -90,9 +90,9 @@ class WeightStreamer::UnitRead {
 };
 
 WeightStreamer::WeightStreamer(WeightStreamerDeps deps)
-    : deps_(std::move(deps)), passage_(deps_.memory->host_window().size()) {
+    : deps_(std::move(deps)), passage_(deps_.memory->arrivals().size()) {
     for (std::uint32_t unit = 0; unit < deps_.layout->unit_count(); ++unit) {
-        const bool none = deps_.layout->group_bytes(unit) == 0;
+        const bool none = deps_.layout->shard(unit).bytes == 0;
         reads_.push_back(none ? nullptr : std::make_unique<UnitRead>(*this, unit));
     }
     under_way_.reserve(reads_.size());
@@ -149,7 +149,7 @@ void WeightStreamer::pump() {
 
 // What was copied back from a device is in host memory alone from then on: its place there is free for the next one.
 bool WeightStreamer::in_the_way(const UnderWay& other, const Fetch& fetch) const noexcept {
-    const bool in_host_memory = has_device() && other.given.use == FetchUse::in_place && for_update(other.state);
+    const bool in_host_memory = apart() && other.given.use == FetchUse::in_place && for_update(other.state);
     return in_host_memory ? other.given.fetch.unit == fetch.unit : collide(other.given.fetch, fetch);
 }
 
@@ -169,12 +169,12 @@ bool WeightStreamer::start(const Waiting& waiting) {
     // The plan has given the place to another.
     if (!give_up([&](const UnderWay& other) { return in_the_way(other, fetch); }, false)) return false;
     UnderWay started{.given = waiting.given, .state = first_state(waiting.given)};
-    if (has_device() && deps_.memory->resident(fetch.unit) == nullptr) {
-        started.passage_offset = passage_.take(fetch.bytes);
+    if (apart() && deps_.memory->resident(fetch.unit) == nullptr) {
+        started.passage_offset = passage_.take(deps_.layout->shard(fetch.unit).bytes);
         // Whoever is given up here is not what compute waits for: it stands still until this one is there.
         if (!started.passage_offset && waiting.takes_room()) {
             give_up([](const UnderWay&) { return true; }, true);
-            started.passage_offset = passage_.take(fetch.bytes);
+            started.passage_offset = passage_.take(deps_.layout->shard(fetch.unit).bytes);
         }
         if (!started.passage_offset) return false;
     }
@@ -186,7 +186,7 @@ bool WeightStreamer::start(const Waiting& waiting) {
 FetchState WeightStreamer::first_state(const Given& given) const {
     const bool resident = deps_.memory->resident(given.fetch.unit) != nullptr;
     if (given.use == FetchUse::compute && resident) return FetchState::to_copy;
-    if (given.use == FetchUse::in_place && has_device() && !resident) return FetchState::copying_back;
+    if (given.use == FetchUse::in_place && apart() && !resident) return FetchState::copying_back;
     return FetchState::reading;
 }
 
@@ -223,7 +223,7 @@ bool WeightStreamer::give_up(const std::function<bool(const UnderWay&)>& wanted,
 
 std::byte* WeightStreamer::host_place(const UnderWay& under_way) const {
     if (std::byte* resident = deps_.memory->resident(under_way.given.fetch.unit)) return resident;
-    return under_way.passage_offset ? deps_.memory->host_window().data() + *under_way.passage_offset
+    return under_way.passage_offset ? deps_.memory->arrivals().data() + *under_way.passage_offset
                                     : deps_.memory->window(under_way.given.fetch.offset_bytes);
 }
 
@@ -252,7 +252,7 @@ void WeightStreamer::updated(std::uint32_t unit) {
     UnderWay& each = under_way(unit);
     if (deps_.memory->resident(unit) != nullptr) each.written = true;  // it stays where it is
     const bool read_next = each.given.use == FetchUse::both && !error_;
-    if (read_next && has_device()) {
+    if (read_next && apart()) {
         pass_to(each, FetchState::passing_on);
         return copy_in(each);
     }
@@ -277,8 +277,8 @@ void WeightStreamer::end_if_written(UnderWay& each) {
 void WeightStreamer::copy_in(UnderWay& each) {
     if (each.state == FetchState::to_copy) pass_to(each, FetchState::copying);
     const Fetch& fetch = each.given.fetch;
-    const Ticket there = begin_copy(fetch.unit, TraceLane::copy_in, fetch.bytes, [&] {
-        return deps_.device->copy_in(deps_.memory->window(fetch.offset_bytes), host_place(each), fetch.bytes,
+    const Ticket there = begin_copy(fetch.unit, TraceLane::copy_in, deps_.layout->shard(fetch.unit).bytes, [&] {
+        return deps_.bringing->bring(fetch.unit, deps_.memory->window(fetch.offset_bytes), host_place(each),
                                      each.given.after);
     });
     if (!error_) deps_.arrived(fetch, there);  // the device itself waits for it
@@ -291,7 +291,7 @@ void WeightStreamer::copy_back(UnderWay& each) {
     const std::uint64_t bytes = reads_[fetch.unit]->bytes_to_update();
     if (bytes == 0) return read_done(fetch.unit);
     begin_copy(fetch.unit, TraceLane::copy_out, bytes, [&] {
-        return deps_.device->copy_out(host_place(each), deps_.memory->window(fetch.offset_bytes), bytes);
+        return deps_.bringing->take_back(fetch.unit, host_place(each), deps_.memory->window(fetch.offset_bytes), bytes);
     });
 }
 

@@ -1,14 +1,15 @@
-// Makes fetches: reads units' weights into the window, or through host memory into the device's window; or brings them
-// to host memory for an update, from NVMe or from where a device's compute has read them, and keeps them there until
+// Makes fetches: reads units' weights into the window, or through host memory to a window apart (bringing.h); or brings
+// them to host memory for an update, from NVMe or from where compute has read them apart, and keeps them there until
 // they were written.
 #pragma once
 
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
-#include "zero_infinity/driver/driver_memory.h"
 #include "zero_infinity/driver/fetch_state.h"
-#include "zero_infinity/driver/host_passage.h"
 #include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/memory/bringing.h"
+#include "zero_infinity/memory/driver_memory.h"
+#include "zero_infinity/memory/host_passage.h"
 #include "zero_infinity/order/window_plan.h"
 #include "zero_infinity/trace/trace_recorder.h"
 
@@ -24,13 +25,14 @@ namespace penstock::zero {
 
 struct WeightStreamerDeps {
     store::TensorStore* store = nullptr;
-    Device* device = nullptr;
+    Device* device = nullptr;  // whose tickets say how far copies are
+    Bringing* bringing = nullptr;
     const ModelLayout* layout = nullptr;
     const WeightMemory* memory = nullptr;
     TraceRecorder* trace = nullptr;
     // Compute may read it once the ticket is reached, which is so from the start where it reads host memory.
     std::function<void(const Fetch&, Ticket there)> arrived;
-    // The unit's trainable weights may be updated there: ModelLayout::group_tiles(), but for what is frozen.
+    // The unit's trainable weights may be updated there: ModelLayout::shard_tiles(), but for what is frozen.
     std::function<void(const Fetch&, std::byte* weights)> offer;
     // They may not any more, and come again where they are wanted. False: compute has taken them, and will say so.
     std::function<bool(const Fetch&)> withdraw;
@@ -93,7 +95,7 @@ class WeightStreamer {
         std::uint64_t bytes = 0;
     };
 
-    bool has_device() const noexcept { return !deps_.device->shares_host_memory(); }
+    bool apart() const noexcept { return deps_.bringing->apart(); }
     FetchState first_state(const Given& given) const;
     bool in_the_way(const UnderWay& other, const Fetch& fetch) const noexcept;
     bool may_start(std::size_t waiting) const;

@@ -120,11 +120,21 @@ std::uint64_t ModelLayout::memory_bytes(std::optional<std::uint32_t> object) con
     return object ? memory_bytes(*object) : 0;
 }
 
-std::uint64_t ModelLayout::group_bytes(std::uint32_t unit) const {
-    return memory_bytes(objects(unit).weights) + memory_bytes(objects(unit).frozen);
+WeightGroup ModelLayout::shard(std::uint32_t unit) const {
+    const std::uint64_t weights = memory_bytes(objects(unit).weights);
+    return {weights, weights + memory_bytes(objects(unit).frozen)};
 }
 
-std::vector<GroupTile> ModelLayout::group_tiles(std::uint32_t unit) const {
+WeightGroup ModelLayout::gathered(std::uint32_t unit) const {
+    const UnitLayout& all = units_.at(unit);
+    const auto bytes = [&](std::uint64_t numel, Training training) {
+        return pool::whole_granules(numel * bytes_of(all.weight_type(training, format_)));
+    };
+    const std::uint64_t weights = bytes(all.trainable_numel(), Training::trainable);
+    return {weights, weights + bytes(all.frozen_numel(), Training::frozen)};
+}
+
+std::vector<GroupTile> ModelLayout::shard_tiles(std::uint32_t unit) const {
     std::vector<GroupTile> tiles;
     const auto append = [&](std::optional<std::uint32_t> object, std::uint64_t base_bytes) {
         for (std::uint32_t tile = 0; object && tile < tile_count(*object); ++tile) {
@@ -133,7 +143,7 @@ std::vector<GroupTile> ModelLayout::group_tiles(std::uint32_t unit) const {
         }
     };
     append(objects(unit).weights, 0);
-    append(objects(unit).frozen, frozen_offset_bytes(unit));
+    append(objects(unit).frozen, shard(unit).frozen_offset_bytes);
     return tiles;
 }
 
@@ -162,7 +172,7 @@ bool ModelLayout::all_resident() const {
 std::uint64_t ModelLayout::resident_weights_bytes() const {
     std::uint64_t bytes = 0;
     for (std::uint32_t unit = 0; unit < unit_count(); ++unit)
-        if (weights_tier(unit) == Tier::host) bytes += group_bytes(unit);
+        if (weights_tier(unit) == Tier::host) bytes += shard(unit).bytes;
     return bytes;
 }
 

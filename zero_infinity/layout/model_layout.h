@@ -60,14 +60,20 @@ struct UnitTile {
     bool operator==(const UnitTile&) const = default;
 };
 
-// One tile of a group: which one, and where in the group it lies.
+// A unit's weights in memory: trainable ones, then frozen ones, each from a granule on.
+struct WeightGroup {
+    std::uint64_t frozen_offset_bytes = 0;
+    std::uint64_t bytes = 0;  // whole granules
+};
+
+// One tile of a shard's group: which one, and where in the group it lies.
 struct GroupTile {
     store::TileId tile;
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;  // of its extent
 };
 
-// A value that nobody changes; any thread may read it. Bytes are those of this rank's shards.
+// A value that nobody changes; any thread may read it. Bytes are those of this rank's shards, but for what is gathered.
 class ModelLayout {
    public:
     // Throws Error (usage): as UnitLayout, and a parameter group that is without effect. REQUIRES: as UnitLayout; the
@@ -118,10 +124,12 @@ class ModelLayout {
     std::uint64_t memory_bytes(std::uint32_t object) const;                 // of all of them
     std::uint64_t memory_bytes(std::optional<std::uint32_t> object) const;  // 0 for none
 
-    // A unit's group in memory, as compute reads it: its weights, then its frozen weights.
-    std::uint64_t frozen_offset_bytes(std::uint32_t unit) const { return memory_bytes(objects(unit).weights); }
-    std::uint64_t group_bytes(std::uint32_t unit) const;
-    std::vector<GroupTile> group_tiles(std::uint32_t unit) const;
+    // A unit's weights in memory. Its shard: as they are stored, moved and updated, in tiles.
+    WeightGroup shard(std::uint32_t unit) const;
+    std::vector<GroupTile> shard_tiles(std::uint32_t unit) const;
+    // Gathered: as compute reads them, the trainable range of all shards and the frozen one. The same where there is
+    // one rank.
+    WeightGroup gathered(std::uint32_t unit) const;
 
     // Memory that the residency and the largest tiles ask for.
     std::uint64_t staging_tile_bytes() const;      // of one tile's states; 0 where all are resident

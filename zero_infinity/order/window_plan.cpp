@@ -157,7 +157,7 @@ bool WindowPlan::fetch(std::uint32_t unit, std::uint64_t needed_in) {
     const auto at = content_.erase(content_.begin() + static_cast<std::ptrdiff_t>(gap->first),
                                    content_.begin() + static_cast<std::ptrdiff_t>(gap->last));
     content_.insert(at, {unit, gap->offset_bytes, bytes, ++last_number_, needed_in});
-    if (!units_[unit].resident) fetched_bytes_ += units_[unit].bytes;
+    fetched_bytes_ += units_[unit].read_bytes;
     fetches_.push_back({last_number_, unit, gap->offset_bytes, units_[unit].bytes, needed_in == 0});
     return true;
 }

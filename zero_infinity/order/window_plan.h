@@ -18,8 +18,8 @@ namespace penstock::zero {
 // The weights of one unit, which are fetched and given up together.
 struct UnitBytes {
     std::string name;
-    std::uint64_t bytes = 0;  // its place in the window is rounded up to granules; 0: never fetched
-    bool resident = false;    // in host memory: a fetch of it reads nothing from NVMe
+    std::uint64_t bytes = 0;       // gathered: its place in the window is rounded up to granules; 0: never fetched
+    std::uint64_t read_bytes = 0;  // from NVMe by a fetch of it: of the shard; 0: host memory has it
 };
 
 // One stay of compute: the units whose weights it needs in memory at the same time.
@@ -33,7 +33,7 @@ struct Fetch {
     std::uint64_t number = 0;  // counts from 1
     std::uint32_t unit = 0;
     std::uint64_t offset_bytes = 0;  // a multiple of granule_bytes
-    std::uint64_t bytes = 0;         // of the unit
+    std::uint64_t bytes = 0;         // of the unit, gathered
     bool awaited = false;            // by the visit that asked for it: compute stands still until it is there
 };
 

@@ -14,9 +14,6 @@ namespace {
 
 ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const CoreOptions& options,
                       Partition partition, std::vector<UnitResidency> unit_residency) {
-    if (partition.ranks != 1)
-        throw Error(ExitCode::usage,
-                    fmt::format("{} ranks are asked for, but the engine runs on one so far", partition.ranks));
     if (options.tile_numel == 0 || options.tile_numel % tile_alignment != 0)
         throw Error(ExitCode::usage,
                     fmt::format("a tile of {} elements is not a multiple of {}", options.tile_numel, tile_alignment));
@@ -64,7 +61,7 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .host_budget_bytes = options.host_budget_bytes,
             .device_has_memory = options.device.kind != DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,
-            .device_resident_bytes = device_resident_bytes(layout),
+            .device_resident_bytes = gathered_resident_bytes(layout),
             .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type),
             .device_all_gradients_bytes = device_gradients_bytes(layout, options)};
 }

@@ -15,8 +15,8 @@ struct Division {
     MemoryPlan memory;
 };
 
-// REQUIRES: the options are checked. Throws Error: usage (a tile that is not a multiple of tile_alignment, more ranks
-// than one, and as ModelLayout), does_not_fit (with the table of uses: the budgets, or the room).
+// REQUIRES: the options are checked. Throws Error: usage (a tile that is not a multiple of tile_alignment, and as
+// ModelLayout), does_not_fit (with the table of uses: the budgets, or the room).
 Division divide(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room, Partition partition);
 
 // All of the model is in host memory and nothing is committed: a new store of it has no tiles.

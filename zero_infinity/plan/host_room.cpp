@@ -53,7 +53,7 @@ Chosen fill_by_parts(const std::vector<std::uint64_t>& bytes, std::uint64_t room
 std::vector<std::uint64_t> streamed_weights(const ModelLayout& layout) {
     std::vector<std::uint64_t> bytes;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        bytes.push_back(layout.weights_tier(unit) == Tier::nvme ? layout.group_bytes(unit) : 0);
+        bytes.push_back(layout.weights_tier(unit) == Tier::nvme ? layout.shard(unit).bytes : 0);
     return bytes;
 }
 

@@ -10,22 +10,6 @@
 namespace penstock::zero {
 namespace {
 
-std::vector<UnitBytes> all_units(const ModelLayout& layout) {
-    std::vector<UnitBytes> units;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        units.push_back(
-            {layout.unit(unit).spec().name, layout.group_bytes(unit), layout.weights_tier(unit) == Tier::host});
-    return units;
-}
-
-// What passes through a device's window: also what host memory keeps because of its tier.
-std::vector<UnitBytes> units_of_device(const ModelLayout& layout) {
-    std::vector<UnitBytes> units = all_units(layout);
-    for (std::uint32_t unit = 0; unit < units.size(); ++unit)
-        if (layout.unit(unit).spec().resident) units[unit].bytes = 0;
-    return units;
-}
-
 // The update's visits: the window has room for whatever is trained, visited by compute or not.
 PassVisits one_by_one(const ModelLayout& layout) {
     PassVisits visits;
@@ -49,7 +33,10 @@ pool::Budget fixed_uses(const MemoryRequest& request, std::uint32_t staging_tile
             : names.gradient_type);
     add(activations_use, request.activation_bytes, names.activations);
     add(staging_use, staging_tiles * slot_bytes(request), names.staging);
-    add(resident_weights_use, request.layout->resident_weights_bytes(), names.resident_weights);
+    const bool gathers = !request.device_has_memory && reads_apart(*request.layout, false);
+    add(resident_weights_use,
+        request.layout->resident_weights_bytes() + (gathers ? gathered_resident_bytes(*request.layout) : 0),
+        names.resident_weights);
     add(resident_states_use, request.layout->resident_states_bytes(), names.resident_states);
     if (request.snapshots) add(snapshot_use, snapshot_bytes(*request.layout), names.snapshots);
     return budget;
@@ -58,7 +45,7 @@ pool::Budget fixed_uses(const MemoryRequest& request, std::uint32_t staging_tile
 // Weights that fit stay in it from one pass to the next.
 WindowUse device_window(const MemoryRequest& request, std::span<const PassVisits> passes, const SettingNames& names) {
     const std::uint64_t fixed = request.device_gradient_bytes + request.device_resident_bytes;
-    const std::vector<UnitBytes> units = units_of_device(*request.layout);
+    const std::vector<UnitBytes> units = units_of_window(*request.layout, /*apart=*/true);
     try {
         if (fixed > request.device_budget_bytes)
             throw Error(ExitCode::does_not_fit,
@@ -86,11 +73,12 @@ void divide_device(const MemoryRequest& request, std::span<const PassVisits> pas
     plan.device_bytes = taken + plan.device_gradient_bytes;
 }
 
-// Host memory that weights pass through on their way to the device: as many of the largest unit as are fetched ahead,
-// where there is room; one at least.
-std::uint64_t passage_bytes(const std::vector<UnitBytes>& units, std::uint32_t depth, std::uint64_t room) {
+// Host memory that shards pass through on their way to where compute reads: as many of the largest as are fetched
+// ahead, where there is room; one at least.
+std::uint64_t passage_bytes(const ModelLayout& layout, std::uint32_t depth, std::uint64_t room) {
     std::uint64_t largest = 0;
-    for (const UnitBytes& unit : units) largest = std::max(largest, pool::whole_granules(unit.bytes));
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        if (layout.weights_tier(unit) == Tier::nvme) largest = std::max(largest, layout.shard(unit).bytes);
     std::uint64_t count = std::uint64_t{depth} + 1;
     while (count > 1 && count * largest > room) --count;
     return count * largest;
@@ -103,6 +91,19 @@ WindowUse host_window(const std::vector<UnitBytes>& units, std::span<const PassV
     return least.window_bytes > room ? least : fitting_window(units, passes, depth, room);
 }
 
+// Where shards are gathered, the window comes first, for what has no room in it comes from NVMe again; the passage has
+// what is left, and one shard at least.
+void divide_host(const MemoryRequest& request, std::span<const PassVisits> passes, std::uint64_t room,
+                 MemoryPlan& plan) {
+    const bool apart = reads_apart(*request.layout, request.device_has_memory);
+    const std::uint64_t least = apart ? passage_bytes(*request.layout, 0, room) : 0;
+    plan.window = host_window(units_of_window(*request.layout, apart), passes, request.prefetch_depth,
+                              room - std::min(room, least));
+    if (apart)
+        plan.passage_bytes =
+            passage_bytes(*request.layout, request.prefetch_depth, room - std::min(room, plan.window.window_bytes));
+}
+
 std::uint32_t staging_tiles(const MemoryRequest& request, std::uint64_t room) {
     const std::uint64_t each = pool::whole_granules(slot_bytes(request));
     const std::uint64_t more = each == 0 ? 0 : std::min<std::uint64_t>(request.more_staging_tiles, room / each);
@@ -111,10 +112,14 @@ std::uint32_t staging_tiles(const MemoryRequest& request, std::uint64_t room) {
 
 }  // namespace
 
-std::vector<UnitBytes> streamed_units(const ModelLayout& layout) {
-    std::vector<UnitBytes> units = all_units(layout);
-    for (UnitBytes& unit : units)
-        if (unit.resident) unit.bytes = 0;
+std::vector<UnitBytes> units_of_window(const ModelLayout& layout, bool apart) {
+    std::vector<UnitBytes> units;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const bool in_host = layout.weights_tier(unit) == Tier::host;
+        const bool stays = apart ? layout.unit(unit).spec().resident : in_host;
+        units.push_back({layout.unit(unit).spec().name, stays ? 0 : layout.gathered(unit).bytes,
+                         in_host ? 0 : layout.shard(unit).bytes});
+    }
     return units;
 }
 
@@ -122,10 +127,10 @@ std::uint64_t snapshot_bytes(const ModelLayout& layout) {
     return 2 * layout.largest_extent_bytes();
 }
 
-std::uint64_t device_resident_bytes(const ModelLayout& layout) {
+std::uint64_t gathered_resident_bytes(const ModelLayout& layout) {
     std::uint64_t bytes = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).spec().resident) bytes += pool::whole_granules(layout.group_bytes(unit));
+        if (layout.unit(unit).spec().resident) bytes += layout.gathered(unit).bytes;
     return bytes;
 }
 
@@ -138,22 +143,21 @@ MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) 
     }
     pool::Budget least = fixed_uses(request, request.staging_tiles, names);
     const std::uint64_t room = least.limit_bytes() - std::min(least.limit_bytes(), least.used_bytes());
-    const std::vector<UnitBytes> streamed = streamed_units(*request.layout);
     const PassVisits passes[] = {request.training, request.inference, one_by_one(*request.layout)};
     MemoryPlan plan{.budget = std::move(least), .window = {}};
     if (request.device_has_memory) {
         divide_device(request, passes, names, plan);
-        plan.host_window_bytes = passage_bytes(streamed, request.prefetch_depth, room);
+        plan.passage_bytes = passage_bytes(*request.layout, request.prefetch_depth, room);
     } else {
-        plan.window = host_window(streamed, passes, request.prefetch_depth, room);
-        plan.host_window_bytes = plan.window.window_bytes;
+        divide_host(request, passes, room, plan);
     }
+    const std::uint64_t weights = plan.passage_bytes + (request.device_has_memory ? 0 : plan.window.window_bytes);
     plan.pass_read_bytes = plan.window.fetched_bytes;
     plan.further_pass_read_bytes = plan.window.again_bytes;
     plan.gradient_tile_bytes = request.gradient_tile_bytes;
-    plan.staging_tiles = staging_tiles(request, room - std::min(room, plan.host_window_bytes));
+    plan.staging_tiles = staging_tiles(request, room - std::min(room, weights));
     plan.budget = fixed_uses(request, plan.staging_tiles, names);
-    if (plan.host_window_bytes > 0) plan.budget.add({weights_use, plan.host_window_bytes, names.prefetch_depth});
+    if (weights > 0) plan.budget.add({weights_use, weights, names.prefetch_depth});
     plan.budget.check({.available_bytes = std::numeric_limits<std::uint64_t>::max(), .limited_by = ""});
     return plan;
 }

@@ -33,7 +33,7 @@ struct SettingNames {
 
 // Names of the budget's uses: who takes memory from the pool.
 inline constexpr const char* gradients_use = "gradients";
-inline constexpr const char* weights_use = "weights";  // MemoryPlan::host_window_bytes
+inline constexpr const char* weights_use = "weights";  // the window, where it is in host memory, and the passage
 inline constexpr const char* staging_use = "staging";  // staging_tiles × a tile's states, and gradients where they come
 inline constexpr const char* resident_weights_use = "resident weights";
 inline constexpr const char* resident_states_use = "resident states";
@@ -62,9 +62,12 @@ enum class GradientMemory : std::uint8_t {
 // What copying a snapshot takes: two of the longest extents.
 std::uint64_t snapshot_bytes(const ModelLayout& layout);
 
-// What a device with memory of its own gives to the weights of units that are resident by themselves
-// (UnitSpec::resident).
-std::uint64_t device_resident_bytes(const ModelLayout& layout);
+// Compute reads elsewhere than where tiles arrive: on a device, or where shards are gathered.
+inline bool reads_apart(const ModelLayout& layout, bool device_has_memory) noexcept {
+    return device_has_memory || layout.partition().ranks > 1;
+}
+// What units that are resident by themselves (UnitSpec::resident) take there.
+std::uint64_t gathered_resident_bytes(const ModelLayout& layout);
 
 // A host budget that is not given but planned: what all uses take with prefetch_depth visits ahead.
 inline constexpr std::uint64_t planned_host_budget = std::numeric_limits<std::uint64_t>::max();
@@ -92,8 +95,9 @@ struct MemoryRequest {
 
 struct MemoryPlan {
     pool::Budget budget;
-    WindowUse window;                     // in the memory that compute reads: the host's, or the device's own
-    std::uint64_t host_window_bytes = 0;  // that window; or what weights pass through on their way to the device
+    WindowUse window;  // in the memory that compute reads: the host's, or the device's own
+    std::uint64_t passage_bytes =
+        0;  // of host memory that shards pass through on their way there; 0: they arrive there
     std::uint32_t staging_tiles = 0;
     std::uint64_t gradient_tile_bytes = 0;      // MemoryRequest's: beside a tile's states
     std::uint64_t pass_read_bytes = 0;          // from NVMe by one training pass
@@ -102,8 +106,8 @@ struct MemoryPlan {
     std::uint64_t device_bytes = 0;  // of the device's budget: gradients, resident weights, window
 };
 
-// What passes through a window in host memory: of units that are kept there, nothing.
-std::vector<UnitBytes> streamed_units(const ModelLayout& layout);
+// What passes through the window: of units that compute finds in the same place at all times, nothing.
+std::vector<UnitBytes> units_of_window(const ModelLayout& layout, bool apart);
 
 // Throws Error (does_not_fit) with the table of uses, what is missing and the settings to change. Does not look at
 // the machine.

@@ -20,6 +20,8 @@ CoreSession::CoreSession(const ModelSpec& model, const CoreOptions& options, con
     : state_(std::make_unique<State>(seams.communicator)) {
     State& s = *state_;
     // Plan.
+    if (const std::uint32_t ranks = s.communicator->ranks(); ranks != 1)
+        throw Error(ExitCode::usage, fmt::format("{} ranks are asked for, but the engine runs on one so far", ranks));
     s.plan = std::make_unique<SessionPlan>(model, options, room, s.communicator->partition());
     // Open.
     s.machine = std::make_unique<Machine>(*s.plan, events, seams);

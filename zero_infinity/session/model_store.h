@@ -3,7 +3,7 @@
 #pragma once
 
 #include "swap/store/open_store.h"
-#include "zero_infinity/driver/residents.h"
+#include "zero_infinity/memory/residents.h"
 #include "zero_infinity/plan/core_options.h"
 #include "zero_infinity/session/session_info.h"
 

@@ -100,6 +100,7 @@ std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool, std::u
 
 SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool)
     : workers(plan.options.worker_threads),
+      bringing(make_bringing(plan.layout, *machine.device)),
       spill(machine.open.io(), machine.open.directories(),
             {.caching = plan.options.caching,
              .shares = plan.options.swap_shares,
@@ -118,12 +119,13 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
               .store = opened.store,
               .pool = &pool,
               .device = machine.device.get(),
+              .bringing = bringing.get(),
               .layout = &plan.layout,
               .fill = opened.fill,
               .spill = &spill,
               .trace = named(plan.options.trace, plan.layout)},
              {.window = plan.memory.window,
-              .host_window_bytes = plan.memory.host_window_bytes,
+              .passage_bytes = plan.memory.passage_bytes,
               .staging_tiles = plan.memory.staging_tiles,
               .gradients = gradients.blocks(),
               .gradient_tile_bytes = plan.memory.gradient_tile_bytes,

@@ -8,6 +8,7 @@
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/gradients/gradient_sums.h"
+#include "zero_infinity/memory/bringing.h"
 #include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/model_store.h"
 #include "zero_infinity/session/session_info.h"
@@ -63,6 +64,7 @@ struct SessionWork {
     SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool);
 
     Workers workers;
+    const std::unique_ptr<Bringing> bringing;
     store::Spill spill;  // touches no disk until something is spilled
     GradientSums gradients;
     // Before the driver, which may be at its memory until its own end.

@@ -58,12 +58,13 @@ void StepPieces::prepare(std::uint32_t unit, std::uint64_t step, std::span<const
     for (std::uint32_t index = 0; index < count && !other; ++index) other = is_its_own(index);
     std::vector<OptimizerPiece>& pieces = own_[unit];
     pieces.clear();
+    const std::uint64_t shard_end = at.shard_first() + at.shard_numel();
     for (std::uint32_t index = 0; index < count && other; ++index) {
         const ParameterPlace& place = at.place(index);
-        if (place.training == Training::frozen) continue;
+        if (place.training == Training::frozen || place.first >= shard_end) continue;
         const std::size_t group = groups_[unit][index];
         const ParameterGroup& own = optimizers_->group(group);
-        OptimizerPiece piece{.end = place.first + place.numel,
+        OptimizerPiece piece{.end = at.shard_numel(),
                              .optimizer = own.optimizer.get(),
                              .learning_rate_factor = own.learning_rate_factor,
                              .skipped_steps = before.of({unit, index})};
@@ -76,10 +77,13 @@ void StepPieces::prepare(std::uint32_t unit, std::uint64_t step, std::span<const
             if (groups[group].optimizer) piece.optimizer = groups[group].optimizer.get();
         }
         if (skipped({unit, index})) piece.optimizer = nullptr;
-        if (!pieces.empty()) pieces.back().end = place.first;  // padding goes with the parameter before it
+        // Padding goes with the parameter before it. Who ends before the shard begins has no piece of it.
+        if (place.first <= at.shard_first())
+            pieces.clear();
+        else
+            pieces.back().end = place.first - at.shard_first();
         pieces.push_back(piece);
     }
-    if (!pieces.empty()) pieces.back().end = at.trainable_numel();
 }
 
 TilePieces StepPieces::of(UnitTile tile) const {

@@ -12,7 +12,8 @@
 namespace penstock::zero {
 namespace {
 
-std::string parameter_at(const UnitLayout& layout, std::uint64_t element) {
+std::string parameter_at(const UnitLayout& layout, std::uint64_t element_of_shard) {
+    const std::uint64_t element = layout.shard_first() + element_of_shard;
     for (std::size_t index = 0; index < layout.spec().parameters.size(); ++index) {
         const ParameterPlace& place = layout.place(index);
         if (place.training == Training::trainable && element >= place.first && element < place.first + place.numel)

@@ -43,14 +43,14 @@ void write_initial(aio::Io& io, store::TensorStore& store, const zero::ModelLayo
         std::vector<float> values(tile_numel);
         for (std::uint32_t tile = 0; tile < layout.tile_count(); ++tile) {
             for (std::uint64_t index = 0; index < layout.tile_numel(tile); ++index)
-                values[index] = DriverRig::expected(unit, tile * tile_numel + index, 0);
+                values[index] = DriverRig::expected(unit, layout.shard_first() + tile * tile_numel + index, 0);
             zero::encode_initial(model.format(), values.data(), {memory.data(), states, layout.tile_numel(tile)});
             for (const auto& [object, data] : {std::pair{objects.weights, memory.data()}, {objects.states, states}})
                 write_blocking(io, store, {*object, tile}, {data, store.extent_bytes({*object, tile})});
         }
         for (std::uint32_t tile = 0; tile < layout.frozen_tile_count(); ++tile) {
             for (std::uint64_t index = 0; index < tile_numel; ++index)
-                values[index] = DriverRig::expected(unit, tile * tile_numel + index, 0);
+                values[index] = DriverRig::expected(unit, layout.frozen_shard_first() + tile * tile_numel + index, 0);
             model.format().codec->encode_master(values.data(), memory.data(), states, tile_numel);
             write_blocking(io, store, {*objects.frozen, tile},
                            {memory.data(), store.extent_bytes({*objects.frozen, tile})});
@@ -118,6 +118,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                .format = {&zero::split_codec(), 1},
                .optimizers = zero::ParameterGroups(std::make_unique<CountingOptimizer>()),
                .tile_numel = tile_numel,
+               .partition = options.partition,
                .residency = options.residency}),
       zero_gradient_(tile_numel * 4) {
     const std::uint32_t count = layout_.unit_count();
@@ -145,6 +146,12 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                             store::SpillOptions{});
     device_ = zero::make_device({.kind = options.device, .budget_bytes = 4 << 20, .copy_delay = options.copy_delay});
     if (options.copies_out_hang) device_ = std::make_unique<HangingOut>(std::move(device_));
+    if (options.partition.ranks == 1) {
+        bringing_ = zero::make_bringing(layout_, *device_);
+    } else {
+        gather_ = std::make_unique<RigGather>(layout_, *device_);
+        for (auto& updates : gather_->updates) updates = std::stoull(store_->client().at("step"));
+    }
     zero::MemoryRequest request{.layout = &layout_,
                                 .training = training_,
                                 .inference = inference_,
@@ -166,11 +173,12 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                                               .store = store_.get(),
                                                               .pool = pool_.get(),
                                                               .device = device_.get(),
+                                                              .bringing = bringing_ ? bringing_.get() : gather_.get(),
                                                               .layout = &layout_,
                                                               .spill = spill_.get(),
                                                               .trace = options.trace},
                                              zero::DriverOptions{.window = plan.window,
-                                                                 .host_window_bytes = plan.host_window_bytes,
+                                                                 .passage_bytes = plan.passage_bytes,
                                                                  .staging_tiles = 3,
                                                                  .deadline = options.deadline,
                                                                  .snapshots = options.snapshots,
@@ -214,7 +222,7 @@ std::uint64_t DriverRig::wrong_weights(const zero::Visit& visit, std::span<const
     std::uint64_t wrong = 0;
     driver_->visit(visit, ahead);
     for (const std::uint32_t unit : visit.units)
-        wrong += layout_.group_bytes(unit) == 0 ? 0 : wrong_in(unit, driver_->memory(unit), updates);
+        wrong += layout_.gathered(unit).bytes == 0 ? 0 : wrong_in(unit, driver_->memory(unit), updates);
     return wrong;
 }
 
@@ -239,7 +247,7 @@ std::uint64_t DriverRig::wrong_in(store::TensorStore& store, std::uint64_t updat
             const zero::TileView view{memory.data(), states, layout_.unit(unit).tile_numel(tile)};
             zero::decode_masters(layout_.format(), view, masters.data());
             zero::decode_moment(layout_.format(), view, 0, moments.data());
-            const std::uint64_t first = tile * tile_numel;
+            const std::uint64_t first = layout_.unit(unit).shard_first() + tile * tile_numel;
             for (std::uint64_t index = 0; index < view.numel && first + index < layout_.unit(unit).trainable_numel();
                  ++index)
                 wrong += masters[index] != expected(unit, first + index, updates) ||
@@ -262,6 +270,7 @@ void DriverRig::update(std::uint64_t step, zero::ResidentTiles residents) {
 
 void DriverRig::update_unit(std::uint32_t unit, std::uint64_t step) {
     const zero::TileUpdate update{.format = &layout_.format(), .optimizer = &optimizer_, .values = {.step = step}};
+    if (gather_) gather_->updates[unit] = step;
     while (const auto staged = driver_->next_tile(unit)) {
         zero::update_tile(update, staged->view, {zero_gradient_.data(), zero::PlaneType::fp32, staged->view.numel},
                           workers_);

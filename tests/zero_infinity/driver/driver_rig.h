@@ -7,6 +7,7 @@
 #include "swap/spill/spill.h"
 #include "swap/store/tensor_store.h"
 #include "tests/aio/fakes/forwarding_backend.h"
+#include "tests/zero_infinity/driver/rig_gather.h"
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/order/visit_order.h"
 #include "zero_infinity/plan/memory_plan.h"
@@ -79,6 +80,7 @@ struct RigHashing {
 };
 
 struct RigOptions {
+    zero::Partition partition;  // of more than one: the others are not there (rig_gather.h)
     std::uint32_t depth = 2;
     zero::Residency residency;
     store::StoreKind kind = store::StoreKind::durable;  // of a new store; a scratch one commits no generation 0
@@ -147,6 +149,8 @@ class DriverRig {
     std::unique_ptr<store::TensorStore> store_;
     std::unique_ptr<store::Spill> spill_;
     std::unique_ptr<zero::Device> device_;
+    std::unique_ptr<RigGather> gather_;         // of more ranks than one
+    std::unique_ptr<zero::Bringing> bringing_;  // of one
     std::unique_ptr<pool::PinnedPool> pool_;
     std::unique_ptr<zero::Driver> driver_;
     std::vector<std::byte> zero_gradient_;

@@ -33,10 +33,10 @@ class WeightStreamerTest : public ::testing::Test {
     ~WeightStreamerTest() override { run(); }
 
     const zero::ModelLayout& layout() const { return rig_.layout(); }
-    std::uint64_t place_bytes() const { return pool::whole_granules(layout().group_bytes(large)); }
-    std::uint64_t passage_bytes() const { return place_bytes() + pool::whole_granules(layout().group_bytes(tiny)); }
+    std::uint64_t place_bytes() const { return layout().gathered(large).bytes; }
+    std::uint64_t passage_bytes() const { return layout().shard(large).bytes + layout().shard(tiny).bytes; }
     Fetch fetch_of(std::uint32_t unit, std::uint64_t number, bool awaited) const {
-        return {number, unit, unit == small ? 0 : place_bytes(), layout().group_bytes(unit), awaited};
+        return {number, unit, unit == small ? 0 : place_bytes(), layout().gathered(unit).bytes, awaited};
     }
     // Until nothing moves any more.
     void run() {
@@ -81,12 +81,13 @@ class WeightStreamerTest : public ::testing::Test {
     pool::PinnedPool pool_{pool::Budget(1 << 20, "test"), pool::MachineMemory::read(), {}};
     pool::Region passage_{passage_bytes(), 1, pool::Registration::none};
     zero::Residents residents_{rig_.io(), rig_.store(), pool_, layout(), {}};
-    zero::DeviceResidents device_residents_{layout(), residents_, *device_};
-    zero::WeightMemory memory_{
-        layout(),
-        residents_,
-        {passage_.data(), passage_bytes()},
-        zero::WeightMemory::DeviceMemory{&device_residents_, device_->allocate(2 * place_bytes(), "window")}};
+    const std::unique_ptr<zero::Bringing> bringing_ = zero::make_bringing(layout(), *device_);
+    zero::ApartMemory apart_memory_{pool_, *device_};
+    zero::GatheredResidents gathered_{layout(), residents_, *bringing_, *device_, apart_memory_};
+    zero::WeightMemory memory_{layout(),
+                               residents_,
+                               {passage_.data(), passage_bytes()},
+                               zero::WeightMemory::Apart{&gathered_, apart_memory_.take("window", 2 * place_bytes())}};
 
    protected:
     zero::Mailbox mailbox{layout().unit_count(), layout().tiles().size()};
@@ -94,6 +95,7 @@ class WeightStreamerTest : public ::testing::Test {
     zero::WeightStreamer streamer{
         {.store = &rig_.store(),
          .device = device_.get(),
+         .bringing = bringing_.get(),
          .layout = &layout(),
          .memory = &memory_,
          .arrived =

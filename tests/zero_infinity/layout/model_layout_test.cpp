@@ -78,17 +78,46 @@ TEST(ModelLayout, ExtentsAreThoseOfAStoreWithTheseObjects) {
 
 TEST(ModelLayout, AGroupIsTheWeightsAndThenTheFrozenWeights) {
     const ModelLayout layout(example());
-    EXPECT_EQ(layout.frozen_offset_bytes(1), 16384U);  // 7040 × 2 bytes in granules
-    EXPECT_EQ(layout.group_bytes(1), 16384U + 4096U);
-    const std::vector<GroupTile> tiles = layout.group_tiles(1);
+    EXPECT_EQ(layout.shard(1).frozen_offset_bytes, 16384U);  // 7040 × 2 bytes in granules
+    EXPECT_EQ(layout.shard(1).bytes, 16384U + 4096U);
+    const std::vector<GroupTile> tiles = layout.shard_tiles(1);
     ASSERT_EQ(tiles.size(), 3U);
     EXPECT_EQ(tiles[1].tile, (store::TileId{2, 1}));
     EXPECT_EQ(tiles[1].offset_bytes, 8192U);
     EXPECT_EQ(tiles[1].bytes, 8192U);  // 2944 × 2 bytes in granules
     EXPECT_EQ(tiles[2].tile, (store::TileId{4, 0}));
     EXPECT_EQ(tiles[2].offset_bytes, 16384U);
-    EXPECT_EQ(layout.group_bytes(3), 0U);
-    EXPECT_TRUE(layout.group_tiles(3).empty());
+    EXPECT_EQ(layout.shard(3).bytes, 0U);
+    EXPECT_TRUE(layout.shard_tiles(3).empty());
+}
+
+// Every rank reads the same group, in which the shards lie one behind the other; one rank's shard is all of it.
+TEST(ModelLayout, GatheredAreTheShardsOfAllRanks) {
+    const ModelLayout alone(example());
+    for (const std::uint32_t ranks : {2U, 3U, 64U})
+        for (const std::uint32_t rank : {0U, ranks - 1}) {
+            ModelLayoutSpec spec = example();
+            spec.partition = {rank, ranks};
+            const ModelLayout layout(std::move(spec));
+            for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+                const UnitLayout& each = layout.unit(unit);
+                const WeightGroup gathered = layout.gathered(unit);
+                EXPECT_EQ(gathered.frozen_offset_bytes, pool::whole_granules(2 * each.trainable_numel()));
+                EXPECT_EQ(gathered.bytes - gathered.frozen_offset_bytes, pool::whole_granules(2 * each.frozen_numel()));
+                EXPECT_EQ(layout.shard(unit).frozen_offset_bytes, pool::whole_granules(2 * each.shard_numel()));
+                EXPECT_EQ(each.shard_numel() * ranks, each.trainable_numel());
+                EXPECT_GE(gathered.bytes, alone.gathered(unit).bytes);
+            }
+        }
+    for (const std::string_view codec : codec_names()) {
+        ModelLayoutSpec spec = example();
+        spec.format.codec = find_codec(codec);
+        const ModelLayout layout(std::move(spec));
+        for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+            EXPECT_EQ(layout.gathered(unit).bytes, layout.shard(unit).bytes) << codec;
+            EXPECT_EQ(layout.gathered(unit).frozen_offset_bytes, layout.shard(unit).frozen_offset_bytes) << codec;
+        }
+    }
 }
 
 TEST(ModelLayout, MemoryFollowsTheResidency) {

@@ -40,7 +40,7 @@ struct Model {
 
 std::vector<UnitBytes> equal_units(std::uint32_t count, std::uint64_t bytes) {
     std::vector<UnitBytes> units;
-    for (std::uint32_t i = 0; i < count; ++i) units.push_back({fmt::format("blocks.{}", i), bytes});
+    for (std::uint32_t i = 0; i < count; ++i) units.push_back({fmt::format("blocks.{}", i), bytes, bytes});
     return units;
 }
 
@@ -64,9 +64,10 @@ Model random_model(Random& random) {
     const auto units = static_cast<std::uint32_t>(draw(random, 1, 16));
     for (std::uint32_t i = 0; i < units; ++i) {
         const bool none = draw(random, 0, 5) == 0;
-        model.units.push_back({fmt::format("u{}", i), none ? 0 : draw(random, 1, 9 * granule)});
+        const std::uint64_t bytes = none ? 0 : draw(random, 1, 9 * granule);
+        model.units.push_back({fmt::format("u{}", i), bytes, bytes});
     }
-    if (draw(random, 0, 2) == 0) model.units[draw(random, 0, units - 1)].bytes = 60 * granule;
+    if (draw(random, 0, 2) == 0) model.units[draw(random, 0, units - 1)] = {"large", 60 * granule, 60 * granule};
     const bool in_order = draw(random, 0, 3) != 0;
     for (std::uint32_t i = 0; i < units; ++i) {
         Visit visit{{in_order ? i : static_cast<std::uint32_t>(draw(random, 0, units - 1))}};
@@ -255,6 +256,15 @@ TEST(WindowPlan, WhatAnUpdateChangedIsFetchedAgainAndElseWhatIsThereIsNot) {
     plan.forget();
     make_pass(plan, memory, model.inference, model.inference);
     EXPECT_EQ(plan.fetched_bytes(), 8 * granule);
+}
+
+// A place is as large as what is gathered; read are shards, and nothing of what host memory has.
+TEST(WindowPlan, ReadsOfGatheredUnitsAreThoseOfTheirShards) {
+    WindowPlan plan({{"sharded", 4 * granule, granule}, {"in_host_memory", 4 * granule, 0}}, 8 * granule, 0);
+    ASSERT_EQ(plan.visit({{0}}, {}).front().bytes, 4 * granule);
+    EXPECT_EQ(plan.fetched_bytes(), granule);
+    ASSERT_EQ(plan.visit({{0, 1}}, {}).front().bytes, 4 * granule);
+    EXPECT_EQ(plan.fetched_bytes(), granule);
 }
 
 // For units of one size no policy fetches less than one that looks at all orders of giving up.

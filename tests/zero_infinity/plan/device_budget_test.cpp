@@ -29,8 +29,7 @@ class DeviceBudgetTest : public ComputeTest {
     }
     static std::uint64_t all_weights(const zero::ModelLayout& layout) {
         std::uint64_t bytes = 0;
-        for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-            bytes += pool::whole_granules(layout.group_bytes(unit));
+        for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) bytes += layout.gathered(unit).bytes;
         return bytes;
     }
     static std::uint64_t all_gradients(const zero::ModelLayout& layout) {
@@ -46,7 +45,7 @@ TEST_F(DeviceBudgetTest, WhereAllFitsNoMoreIsTakenThanAllTakes) {
     // Each unit comes once for forward and backward.
     EXPECT_EQ(all.memory.pass_read_bytes, [&] {
         std::uint64_t bytes = 0;
-        for (std::uint32_t unit = 0; unit < all.layout.unit_count(); ++unit) bytes += all.layout.group_bytes(unit);
+        for (std::uint32_t unit = 0; unit < all.layout.unit_count(); ++unit) bytes += all.layout.gathered(unit).bytes;
         return bytes;
     }());
 }
@@ -81,9 +80,8 @@ TEST_F(DeviceBudgetTest, ResidentUnitsHaveMemoryOfTheirOwn) {
     const zero::SessionPlan without = plan(4 << 20);
     const zero::SessionPlan with = plan(4 << 20, {1, 3});
     EXPECT_EQ(with.memory.device_bytes, without.memory.device_bytes);
-    EXPECT_EQ(with.memory.window.window_bytes, without.memory.window.window_bytes -
-                                                   pool::whole_granules(with.layout.group_bytes(1)) -
-                                                   pool::whole_granules(with.layout.group_bytes(3)));
+    EXPECT_EQ(with.memory.window.window_bytes,
+              without.memory.window.window_bytes - with.layout.gathered(1).bytes - with.layout.gathered(3).bytes);
     const std::string text = refusal_of(ExitCode::does_not_fit, [] { plan(40 * granule, {1, 3}); });
     EXPECT_NE(text.find("for gradients and 77824 for resident weights"), std::string::npos) << text;
     const std::string missing = refusal_of(ExitCode::does_not_fit, [] { plan(granule, {0, 1, 2, 3, 4}); });

@@ -29,8 +29,8 @@ TEST(HostBudgetTest, AUnitThatNoPassIsExpectedToVisitFindsRoomToBeUpdated) {
     std::uint64_t largest = 0;
     for (std::uint32_t unit = 0; unit < smallest.layout.unit_count(); ++unit)
         if (smallest.layout.unit(unit).tile_count() > 0)
-            largest = std::max(largest, pool::whole_granules(smallest.layout.group_bytes(unit)));
-    EXPECT_LT(smallest.layout.group_bytes(4), largest);
+            largest = std::max(largest, smallest.layout.gathered(unit).bytes);
+    EXPECT_LT(smallest.layout.gathered(4).bytes, largest);
     EXPECT_GE(smallest.memory.window.window_bytes, largest);
 }
 

@@ -1,4 +1,4 @@
-#include "zero_infinity/driver/residents.h"
+#include "zero_infinity/memory/residents.h"
 
 #include "swap/store/tiles_in_flight.h"
 #include "zero_infinity/plan/memory_plan.h"
@@ -15,10 +15,10 @@ Residents::Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& p
                      const FillResidents& fill)
     : layout_(&layout), groups_(layout.unit_count()), states_(layout.unit_count()), resident_(layout.objects().size()) {
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
-        const std::uint64_t bytes = layout.group_bytes(unit);
+        const std::uint64_t bytes = layout.shard(unit).bytes;
         if (layout.weights_tier(unit) == Tier::host && bytes > 0) {
             groups_[unit] = pool.acquire(pool.use(resident_weights_use), bytes);
-            for (const GroupTile& part : layout.group_tiles(unit)) {
+            for (const GroupTile& part : layout.shard_tiles(unit)) {
                 const std::span<std::byte> object = groups_[unit].span().subspan(part.offset_bytes);
                 if (part.tile.tile == 0)
                     resident_[part.tile.object] = object.first(layout.memory_bytes(part.tile.object));

@@ -37,7 +37,7 @@ class Residents {
     Residents(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, const ModelLayout& layout,
               const FillResidents& fill);
 
-    // Weights and frozen weights as ModelLayout::group_tiles() lays them; null when weights are not resident.
+    // Weights and frozen weights as ModelLayout::shard_tiles() lays them; null when weights are not resident.
     std::byte* group(std::uint32_t unit) const noexcept;
     // Of whatever object the tile is; null when it is not resident.
     std::byte* tile(store::TileId tile) const noexcept;

@@ -1,4 +1,4 @@
-#include "zero_infinity/driver/driver_memory.h"
+#include "zero_infinity/memory/driver_memory.h"
 
 #include "aio/words/check.h"
 #include "zero_infinity/plan/memory_plan.h"
@@ -10,30 +10,29 @@ pool::Lease lease_unless_empty(pool::PinnedPool& pool, const char* use, std::uin
     return bytes == 0 ? pool::Lease() : pool.acquire(pool.use(use), bytes);
 }
 
-std::optional<WeightMemory::DeviceMemory> device_memory(Device& device, const DeviceResidents& residents,
-                                                        std::uint64_t window_bytes) {
-    if (device.shares_host_memory()) return std::nullopt;
-    return WeightMemory::DeviceMemory{&residents,
-                                      window_bytes == 0 ? nullptr : device.allocate(window_bytes, weights_use)};
+std::optional<WeightMemory::Apart> apart_memory(const Bringing& bringing, const GatheredResidents& residents,
+                                                ApartMemory& memory, std::uint64_t window_bytes) {
+    if (!bringing.apart()) return std::nullopt;
+    return WeightMemory::Apart{&residents, window_bytes == 0 ? nullptr : memory.take(weights_use, window_bytes)};
 }
 
 }  // namespace
 
-WeightMemory::WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> host_window,
-                           std::optional<DeviceMemory> device)
-    : layout_(&layout), residents_(&residents), host_window_(host_window), device_(device) {}
+WeightMemory::WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> arrivals,
+                           std::optional<Apart> apart)
+    : layout_(&layout), residents_(&residents), arrivals_(arrivals), apart_(apart) {}
 
 bool WeightMemory::passes_through(std::uint32_t unit) const noexcept {
-    return layout_->group_bytes(unit) > 0 && at(unit) == nullptr;
+    return layout_->gathered(unit).bytes > 0 && at(unit) == nullptr;
 }
 
 std::byte* WeightMemory::window(std::uint64_t offset_bytes) const noexcept {
-    return (device_ ? device_->window : host_window_.data()) + offset_bytes;
+    return (apart_ ? apart_->window : arrivals_.data()) + offset_bytes;
 }
 
 UnitMemory WeightMemory::unit(std::uint32_t unit, std::uint64_t offset_bytes) const {
     std::byte* group = passes_through(unit) ? window(offset_bytes) : at(unit);
-    return {group, group + layout_->frozen_offset_bytes(unit)};
+    return {group, group + layout_->gathered(unit).frozen_offset_bytes};
 }
 
 StagingMemory::StagingMemory(const ModelLayout& layout, const Residents& residents, std::byte* data, StagingSlots slots)
@@ -61,13 +60,15 @@ std::byte* StagingMemory::resident_weights(std::uint64_t number) const {
 }
 
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
-                           const ModelLayout& layout, StagingSlots slots, WindowSizes windows,
+                           Bringing& bringing, const ModelLayout& layout, StagingSlots slots, WindowSizes windows,
                            const FillResidents& fill)
     : residents_(io, store, pool, layout, fill),
-      device_residents_(layout, residents_, device),
-      window_(lease_unless_empty(pool, weights_use, windows.host_bytes)),
+      apart_memory_(pool, device),
+      gathered_residents_(layout, residents_, bringing, device, apart_memory_),
+      arrivals_(lease_unless_empty(pool, weights_use, bringing.apart() ? windows.passage_bytes : windows.window_bytes)),
       buffers_(lease_unless_empty(pool, staging_use, slots.count * slots.bytes(layout))),
-      weights_(layout, residents_, window_.span(), device_memory(device, device_residents_, windows.device_bytes)),
+      weights_(layout, residents_, arrivals_.span(),
+               apart_memory(bringing, gathered_residents_, apart_memory_, windows.window_bytes)),
       staging_(layout, residents_, buffers_.data(), slots) {}
 
 }  // namespace penstock::zero

@@ -4,9 +4,11 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/device/device.h"
-#include "zero_infinity/driver/device_residents.h"
-#include "zero_infinity/driver/residents.h"
 #include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/memory/apart_memory.h"
+#include "zero_infinity/memory/bringing.h"
+#include "zero_infinity/memory/gathered_residents.h"
+#include "zero_infinity/memory/residents.h"
 #include "zero_infinity/optimizer/update.h"
 
 #include <chrono>
@@ -26,13 +28,14 @@ struct UnitMemory {
 // Windows for weights that come and go, and those that are always there.
 class WeightMemory {
    public:
-    struct DeviceMemory {  // where compute does not read host memory
-        const DeviceResidents* residents = nullptr;
+    struct Apart {  // where compute reads elsewhere than where tiles arrive
+        const GatheredResidents* residents = nullptr;
         std::byte* window = nullptr;
     };
-    // Everything outlives it.
-    WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> host_window,
-                 std::optional<DeviceMemory> device);
+    // Everything outlives it. `arrivals`: where tiles arrive that do not stay: the window; or a passage to the one that
+    // is apart.
+    WeightMemory(const ModelLayout& layout, const Residents& residents, std::span<std::byte> arrivals,
+                 std::optional<Apart> apart);
 
     // Compute finds the unit's weights in its window; otherwise they are resident where it reads.
     bool passes_through(std::uint32_t unit) const noexcept;
@@ -40,20 +43,20 @@ class WeightMemory {
     // Compute finds it in the same place at all times.
     bool stays(std::uint32_t unit) const noexcept { return at(unit) != nullptr; }
     std::byte* window(std::uint64_t offset_bytes) const noexcept;  // where compute reads
-    std::span<std::byte> host_window() const noexcept { return host_window_; }
+    std::span<std::byte> arrivals() const noexcept { return arrivals_; }
     // `offset_bytes` is its place in the window, where it passes through.
     UnitMemory unit(std::uint32_t unit, std::uint64_t offset_bytes) const;
 
    private:
     // Where compute reads a unit that is resident there; else null.
     std::byte* at(std::uint32_t unit) const noexcept {
-        return device_ ? device_->residents->group(unit) : residents_->group(unit);
+        return apart_ ? apart_->residents->group(unit) : residents_->group(unit);
     }
 
     const ModelLayout* layout_;
     const Residents* residents_;
-    std::span<std::byte> host_window_;
-    std::optional<DeviceMemory> device_;
+    std::span<std::byte> arrivals_;
+    std::optional<Apart> apart_;
 };
 
 // One tile in host memory, to be updated in place.
@@ -94,15 +97,15 @@ class StagingMemory {
 };
 
 struct WindowSizes {
-    std::uint64_t host_bytes = 0;
-    std::uint64_t device_bytes = 0;
+    std::uint64_t window_bytes = 0;
+    std::uint64_t passage_bytes = 0;  // MemoryPlan's
 };
 
 // All of it: takes the leases and reads or fills the resident objects. The constructor blocks and throws as that of
 // Residents.
 class DriverMemory {
    public:
-    DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
+    DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device, Bringing& bringing,
                  const ModelLayout& layout, StagingSlots slots, WindowSizes windows, const FillResidents& fill);
     DriverMemory(const DriverMemory&) = delete;
     DriverMemory& operator=(const DriverMemory&) = delete;
@@ -110,12 +113,13 @@ class DriverMemory {
     const WeightMemory& weights() const noexcept { return weights_; }
     const StagingMemory& staging() const noexcept { return staging_; }
     const Residents& residents() const noexcept { return residents_; }
-    const DeviceResidents& device_residents() const noexcept { return device_residents_; }
+    const GatheredResidents& gathered_residents() const noexcept { return gathered_residents_; }
 
    private:
     Residents residents_;
-    DeviceResidents device_residents_;
-    pool::Lease window_;
+    ApartMemory apart_memory_;
+    GatheredResidents gathered_residents_;
+    pool::Lease arrivals_;
     pool::Lease buffers_;
     WeightMemory weights_;
     StagingMemory staging_;
