@@ -87,7 +87,7 @@ GradientView HostSums::tile(UnitTile tile) const {
     const UnitLayout& unit = layout_->unit(tile.unit);
     const std::byte* whole = memory(tile.unit);
     PENSTOCK_CHECK(whole != nullptr, "gradients of unit {}, which are not in host memory", tile.unit);
-    const std::uint64_t first = tile.tile * unit.tile_numel();
+    const std::uint64_t first = unit.shard_first() + tile.tile * unit.tile_numel();  // element of the whole range
     return {whole + first * bytes_of(type()), type(), unit.tile_numel(tile.tile)};
 }
 

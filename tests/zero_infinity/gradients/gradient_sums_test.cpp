@@ -137,10 +137,10 @@ TEST_P(GradientSumsTest, TheNormHasTheSquaresOfEachElementOnce) {
     EXPECT_EQ(std::sqrt(all), alone.norm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, GradientSumsTest, ::testing::Values(1));
+INSTANTIATE_TEST_SUITE_P(Ranks, GradientSumsTest, ::testing::Values(1, 2, 3));
 
 TEST(GradientSums, WhatNoGradientCameToIsZero) {
-    Rank rank({0, 1});
+    Rank rank({1, 2});
     for (const zero::ParameterId each : {table_weight, head_weight}) rank.add(each);
     rank.sums.clear();  // memory still has them
     rank.add(table_bias);
@@ -178,6 +178,14 @@ TEST(GradientSums, WhatALostDeviceWritesToIsOrphaned) {
         EXPECT_EQ(figures.orphaned_bytes, lost ? figures.granted_bytes : 0);
         EXPECT_EQ(figures.granted_bytes > 0, lost);
     }
+}
+
+TEST(GradientSumsDeathTest, SumsThatLeaveAreThoseOfOneRank) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fork has no memory of the pool
+    const zero::ModelLayout layout = tied_layout({1, 2});
+    pool::PinnedPool pool(gradient_budget(layout), pool::MachineMemory::read(), {});
+    const std::unique_ptr<zero::Device> device = zero::make_cpu_device();
+    EXPECT_DEATH(GradientSums(layout, {.memory = zero::GradientMemory::nvme}, pool, *device), "sums of 2 ranks leave");
 }
 
 TEST(GradientSumsDeathTest, AUnitIsLentAgainOnlyWhereItsSumsAreKept) {
