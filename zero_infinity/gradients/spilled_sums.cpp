@@ -11,6 +11,9 @@ SpilledSums::SpilledSums(SpilledSumsDeps deps)
     : deps_(std::move(deps)), of_(deps_.layout->unit_count()), blocks_(deps_.layout->tiles().size()) {
     PENSTOCK_CHECK(deps_.slot_bytes > 0 && deps_.memory.size() % deps_.slot_bytes == 0, "{} bytes for slots of {}",
                    deps_.memory.size(), deps_.slot_bytes);
+    // A shard's first tile is no whole granule from the begin of the range that is summed.
+    PENSTOCK_CHECK(deps_.layout->partition().ranks == 1, "sums of {} ranks leave before they are one rank's shard",
+                   deps_.layout->partition().ranks);
     for (std::uint64_t at = 0; at < deps_.memory.size(); at += deps_.slot_bytes)
         slots_.push_back({.memory = deps_.memory.data() + at});
     for (const std::uint32_t unit : deps_.units) {

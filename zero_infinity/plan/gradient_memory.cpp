@@ -5,10 +5,12 @@
 #include <algorithm>
 
 namespace penstock::zero {
-namespace {
 
-// With those of what it borrows.
-std::uint64_t unit_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
+std::uint64_t own_gradient_bytes(const UnitLayout& unit, PlaneType type) {
+    return pool::whole_granules(unit.trainable_numel() * bytes_of(type));
+}
+
+std::uint64_t unit_gradient_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
     if (layout.purpose() == Purpose::forwards) return 0;
     std::uint64_t bytes = own_gradient_bytes(layout.unit(unit), type);
     for (const BorrowedSpec& borrowed : layout.unit(unit).spec().borrowed) {
@@ -18,15 +20,9 @@ std::uint64_t unit_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneTyp
     return bytes;
 }
 
-}  // namespace
-
-std::uint64_t own_gradient_bytes(const UnitLayout& unit, PlaneType type) {
-    return pool::whole_granules(unit.trainable_numel() * bytes_of(type));
-}
-
 bool may_share_gradients(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
     const UnitLayout& own = layout.unit(unit);
-    return !own.spec().resident && unit_bytes(layout, unit, type) == own_gradient_bytes(own, type);
+    return !own.spec().resident && unit_gradient_bytes(layout, unit, type) == own_gradient_bytes(own, type);
 }
 
 std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, GradientMemory memory) {
@@ -34,7 +30,7 @@ std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, Gradient
     std::uint64_t largest = 0;
     std::uint64_t sharing = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
-        const std::uint64_t own = unit_bytes(layout, unit, type);
+        const std::uint64_t own = unit_gradient_bytes(layout, unit, type);
         if (own == 0) continue;
         if (memory == GradientMemory::all_units || !may_share_gradients(layout, unit, type)) {
             bytes += own;
@@ -49,7 +45,7 @@ std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, Gradient
 std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type) {
     std::uint64_t largest = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        largest = std::max(largest, unit_bytes(layout, unit, type));
+        largest = std::max(largest, unit_gradient_bytes(layout, unit, type));
     return std::min(2 * largest, gradient_bytes(layout, type, GradientMemory::all_units));
 }
 

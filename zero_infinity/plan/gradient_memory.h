@@ -19,7 +19,9 @@ std::uint64_t gradient_window_bytes(const ModelLayout& layout, PlaneType type);
 std::uint64_t spilled_gradient_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneType type);
 std::uint64_t spilled_gradient_tile_bytes(const ModelLayout& layout, PlaneType type);  // of the longest tile
 
-std::uint64_t own_gradient_bytes(const UnitLayout& unit, PlaneType type);  // of its own parameters
+std::uint64_t own_gradient_bytes(const UnitLayout& unit, PlaneType type);  // of its own parameters, on all ranks
+// The same, and behind it what it borrows.
+std::uint64_t unit_gradient_bytes(const ModelLayout& layout, std::uint32_t unit, PlaneType type);
 // Whether its memory may be another unit's between its uses. Not that of units which hand theirs on later than the next
 // unit's come: what is lent to an owner, or updated after all passes.
 bool may_share_gradients(const ModelLayout& layout, std::uint32_t unit, PlaneType type);

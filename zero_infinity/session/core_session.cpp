@@ -223,7 +223,7 @@ void CoreSession::complete(std::uint32_t unit) {
     s.stage = Stage::failed;
     const Departure departure = s.step_order->depart(unit);
     s.stage = Stage::in_pass;
-    if (departure == Departure::left && leaves) s.change_sums([&] { s.work->gradients.complete(unit); });
+    if (departure == Departure::left && leaves) s.change_sums([&] { s.work->gradients.let_leave(unit); });
 }
 
 UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {

@@ -139,7 +139,7 @@ class CoreSession {
     std::optional<ParameterMemory> gradient(ParameterId parameter);
     void clear_gradients();
     void clear_gradient(ParameterId parameter);
-    // Of all sums as they are, with their loss scale; defined order: gradient_sums.h. REQUIRES: no pass.
+    // Of all sums as they are, with their loss scale; defined order: gradient_norm.h. REQUIRES: no pass.
     double gradient_norm();
 
     // Where a client lays aside what it needs again in the other half of a step; null without
