@@ -502,6 +502,39 @@ case_leaves_out_what_would_not_end_in_time() {
   says ', 4 skipped$'
 }
 
+# The build waits for their download to begin.
+case_downloads_packages_while_the_release_is_built() {
+  make_torch "$own/torch" 2.11.0
+  stub_real_python
+  stub_pytest
+  printf '#!/bin/bash\ntouch %s/begun\necho "pip: no network" >&2\nexit 1\n' "$work" >"$work/repo/python/tests/venv.sh"
+  stub cmake "mkdir -p build/release build/dev build/tsan; [[ \$1 != --build ]] || until [[ -e $work/begun ]]; do sleep 0.1; done"
+  stub ctest :
+  ln -sf "$(command -v sleep)" "$bin/"
+  run test --all
+  says '^pip: no network$'
+  says '^python  *[01] s  skipped: its packages could not be installed$'
+  says '^fuzz  *[01] s  skipped: no clang with libFuzzer here$'
+}
+
+case_ends_a_download_that_nobody_waits_for() {
+  make_torch "$own/torch" 2.11.0
+  stub_real_python
+  stub_pytest
+  printf '#!/bin/bash\necho $$ >%s/begun\nsleep 50 &\necho $! >>%s/begun\nwait\n' "$work" "$work" >"$work/repo/python/tests/venv.sh"
+  stub cmake "mkdir -p build/release"
+  stub ctest 'sleep 1'
+  ln -sf "$(command -v sleep)" "$bin/"
+  extra_env=(PENSTOCK_TEST_MINUTES=0)
+  run test --all
+  local process
+  (($(grep -c . "$work/begun") == 2)) || fail "nothing was begun"
+  sleep 0.2
+  while read -r process; do
+    ! grep -qs '^State:.[^ZX]' "/proc/$process/status" || fail "process $process is still there"
+  done <"$work/begun"
+}
+
 # A ctest that knows two long forms, and whose run of one prints what $work/says holds.
 stub_long_forms() {
   mkdir -p "$work/repo/tests" "$work/build"

@@ -23,6 +23,7 @@ test_verb() {
     *) die "test knows no '$1'; there are --release, --all, --python and --long" ;;
   esac
   local ledger=() reports=() passed=0 failed=0 skipped=0 phase_status
+  local -A begun=()
   phase 'setup' setup_and_begin
   setup_torch # in this shell as well: the phase's own ended with it
   case ${1:-} in
@@ -48,6 +49,8 @@ test_trusted() {
 # The numbers: what a part takes of what the release build and its tests took, on two cores without a cache.
 test_all() {
   local release_seconds=$SECONDS
+  begin 'python packages' python/tests/venv.sh
+  begin 'fuzz packages' setup_fuzz
   test_preset release all --
   release_seconds=$((SECONDS - release_seconds))
   in_time python 20 && test_python
@@ -90,7 +93,7 @@ test_preset() {
 # One test to count: a phase of its own, or a line why there is none.
 test_fuzz() {
   local start=$SECONDS
-  if ! setup_fuzz; then
+  if ! finish 'fuzz packages' setup_fuzz; then
     skip_phase fuzz $((SECONDS - start)) 'skipped: no clang with libFuzzer here'
     return 0
   fi
@@ -109,6 +112,33 @@ run_cases() {
   fi
   "${launcher[@]}" ctest --test-dir "build/$1" --output-on-failure --no-tests=error -j "$(nproc)" --timeout 300 \
     --test-output-size-passed 1000000 --output-junit junit.xml "${@:2}"
+}
+
+# begin NAME COMMAND...: runs it beside what comes next, as a download beside a build. finish NAME COMMAND... waits for it and
+# then prints what it printed; where it was not begun, it runs it. Of what nobody waits for nothing is left at the end.
+begin() {
+  mkdir -p build
+  set -m # a process group, which ends as one
+  "${@:2}" >"build/${1// /-}.log" 2>&1 </dev/null &
+  set +m
+  begun[$1]=$!
+  trap end_begun EXIT
+}
+
+end_begun() {
+  local group
+  for group in $(jobs -rp); do kill -- "-$group"; done
+}
+
+finish() {
+  if [[ -z ${begun[$1]:-} ]]; then
+    "${@:2}"
+    return
+  fi
+  local status=0
+  wait "${begun[$1]}" || status=$?
+  cat "build/${1// /-}.log" >&2
+  return "$status"
 }
 
 # Runs "$2"... in a shell of its own, so that its end by die is a failure to count and not the end of the ledger.

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # ./run test --python: the Python package over its core, and its wheel in a venv of its own. Sourced by run; wants its root,
-# say, die and have, and build.sh; counts as test.sh does, in the variables of test_verb.
+# say, die and have, and build.sh; counts and finishes as test.sh does, in the variables of test_verb.
 : "${root:?}"
 
 # The wheel is one test to count, pytest counts its own. Without a network there is no torch for Python: then one is skipped.
 test_python() {
   local start=$SECONDS
   say '--- python packages'
-  if ! python/tests/venv.sh >&2; then
+  if ! finish 'python packages' python/tests/venv.sh >&2; then
     skip_phase python $((SECONDS - start)) 'skipped: its packages could not be installed'
     return 0
   fi

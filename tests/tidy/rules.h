@@ -33,6 +33,9 @@ Complaints check_type_names(const Tree& tree);
 // A header that is installed for other programs includes, of the project, what is installed, too.
 Complaints check_installed(const Tree& tree);
 
+// What a CMakeLists.txt says that a room USES is what its files include from: the linker gives it that and no more.
+Complaints check_uses(const Tree& tree);
+
 // A folder of more files is no room but a store.
 Complaints check_folders(const Tree& tree);
 

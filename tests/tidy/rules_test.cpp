@@ -161,6 +161,24 @@ TEST(TidyRules, RefuseAnInstalledHeaderThatIncludesWhatIsNot) {
     EXPECT_FALSE(check_installed({}).empty());
 }
 
+TEST(TidyRules, RefuseARoomThatNamesOthersThanItUses) {
+    const auto refused = [](const std::string& uses, const std::string& include) {
+        const std::string rooms =
+            "layer\npenstock_room(swap format SOURCES format/layout.cpp)\n"
+            "penstock_room(swap blocks\n  SOURCES\n    blocks/share.cpp)\n";
+        return !check_uses({{"swap/CMakeLists.txt", rooms + "penstock_room(swap store\n  " + uses + "SOURCES\n    " +
+                                                        "store/commit.cpp\n    store/verify.cpp)\n"},
+                            {"swap/store/verify.h", "#include \"" + include + "\"\n"}})
+                    .empty();
+    };
+    EXPECT_TRUE(refused("", "swap/format/layout.h"));
+    EXPECT_TRUE(refused("USES blocks\n  ", "swap/format/layout.h"));
+    EXPECT_TRUE(refused("USES format blocks\n  ", "swap/format/layout.h"));
+    EXPECT_FALSE(refused("USES format\n  ", "swap/format/layout.h"));
+    EXPECT_FALSE(refused("", "swap/store/commit.h"));
+    EXPECT_FALSE(refused("", "aio/io.h"));
+}
+
 TEST(TidyRules, RefuseAFolderOfTooManyFiles) {
     Tree tree;
     for (std::size_t i = 0; i < folder_files_max; ++i) tree["aio/" + std::to_string(i) + ".h"] = "";

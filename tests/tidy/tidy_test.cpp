@@ -64,6 +64,11 @@ TEST(Tidy, InstalledHeadersIncludeWhatIsInstalled) {
     EXPECT_TRUE(complaints.empty()) << joined(complaints);
 }
 
+TEST(Tidy, RoomsNameWhatTheyUse) {
+    const Complaints complaints = check_uses(read_tree(PENSTOCK_SOURCE_DIR));
+    EXPECT_TRUE(complaints.empty()) << joined(complaints);
+}
+
 TEST(Tidy, NoFolderIsAStore) {
     const Complaints complaints = check_folders(read_tree(PENSTOCK_SOURCE_DIR));
     EXPECT_TRUE(complaints.empty()) << joined(complaints);

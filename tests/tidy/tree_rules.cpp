@@ -2,7 +2,10 @@
 #include "tests/tidy/rules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <regex>
+#include <set>
+#include <sstream>
 #include <string_view>
 
 namespace penstock::tidy {
@@ -16,6 +19,42 @@ std::size_t count_including(const Tree& tree, std::string_view header) {
 
 bool is_product_header(std::string_view path) {
     return path.ends_with(".h") && !path.starts_with("tests/") && !path.ends_with("/penstock.h");
+}
+
+std::string folder_of(std::string_view path) {
+    return std::string(path.substr(0, path.rfind('/')));
+}
+
+// A call of penstock_room.
+struct Room {
+    std::string name;
+    std::string folder;  // of its first source
+    std::set<std::string> uses;
+};
+
+std::vector<Room> rooms_of(const std::string& list_path, const std::string& text) {
+    static const std::regex call(R"(\npenstock_room\(\w+ (\w+)(?:\s+USES\s([\w\s]*?))?\s+SOURCES\s+([\w/]+))");
+    std::vector<Room> rooms;
+    for (std::sregex_iterator it(text.begin(), text.end(), call), end; it != end; ++it) {
+        std::istringstream words((*it)[2]);
+        rooms.push_back({.name = (*it)[1],
+                         .folder = folder_of(folder_of(list_path) + "/" + (*it)[3].str()),
+                         .uses = {std::istream_iterator<std::string>(words), {}}});
+    }
+    return rooms;
+}
+
+// The names of those rooms from which files of `room` include.
+std::set<std::string> included_by(const Room& room, const std::vector<Room>& rooms, const Tree& tree) {
+    std::set<std::string> names;
+    for (const auto& [path, text] : tree) {
+        if (folder_of(path) != room.folder) continue;
+        for (const Include& include : includes_of(text)) {
+            const auto from = std::ranges::find(rooms, folder_of(include.path), &Room::folder);
+            if (from != rooms.end() && from->name != room.name) names.insert(from->name);
+        }
+    }
+    return names;
 }
 
 }  // namespace
@@ -82,9 +121,30 @@ Complaints check_installed(const Tree& tree) {
     return complaints;
 }
 
+Complaints check_uses(const Tree& tree) {
+    Complaints complaints;
+    for (const auto& [path, text] : tree) {
+        if (!path.ends_with("/CMakeLists.txt")) continue;
+        const std::vector<Room> rooms = rooms_of(path, text);
+        for (const Room& room : rooms) {
+            const std::set<std::string> included = included_by(room, rooms, tree);
+            const auto complain = [&, &room = room](const std::string& used, const char* what) {
+                complaints.push_back(path + ": USES of " + room.name + what + used);
+            };
+            for (const std::string& used : included) {
+                if (!room.uses.contains(used)) complain(used, " lacks ");
+            }
+            for (const std::string& used : room.uses) {
+                if (!included.contains(used)) complain(used, " names without an include ");
+            }
+        }
+    }
+    return complaints;
+}
+
 Complaints check_folders(const Tree& tree) {
     std::map<std::string, std::size_t> files;
-    for (const auto& [path, text] : tree) ++files[path.substr(0, path.rfind('/'))];
+    for (const auto& [path, text] : tree) ++files[folder_of(path)];
     Complaints complaints;
     for (const auto& [folder, count] : files) {
         if (count > folder_files_max) {
