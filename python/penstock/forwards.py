@@ -33,7 +33,7 @@ def nothing_to_train(model: nn.Module, later: Set[nn.Parameter]) -> bool:
 class Found:
     """What is opened. `record` is that of a run, whose weights they are; None: the model's own, or its directory's."""
 
-    opener: OpenCore
+    opener: OpenCore | Store
     record: Record | None = None
     holds: Store | None = None  # which has weights that were given before
     told: str = ""

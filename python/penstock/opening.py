@@ -26,6 +26,7 @@ from .kept_scheduler import adopt, check_given
 from .loader import Loader, Loading
 from .merged import STORE_KEYS
 from .monitors import Monitors
+from .native.core import opens
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
 from .overlap import overlapping
@@ -232,9 +233,9 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
     if core is not None:
         if store is not None:
             raise UsageError("penstock.initialize(store=...): store and core were both given")
-        return core
+        return opens(core) if isinstance(core, Store) else core
     own = as_store(store)  # type: ignore[arg-type]
-    return own if own.progress is not None else replace(own, progress=progress.work)
+    return opens(own if own.progress is not None else replace(own, progress=progress.work))
 
 
 def in_memory(read: Config | None) -> Store:

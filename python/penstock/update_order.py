@@ -1,13 +1,9 @@
 """Where a store may update units within backward, and where not."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .errors import UsageError
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from .store import Store
+from .store import Store
 
 WITHIN = ("in_backward", "speculative", "balanced")
 

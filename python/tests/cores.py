@@ -35,8 +35,9 @@ class OpenNativeCore:
         self.last: Any = None
 
     def __call__(self, model: ModelSpec, first: ReadWeight) -> Core:
+        from penstock.native.core import NativeCore
         from penstock.store import Store
-        self.last = Store(self.folder, **self.options)(model, first)
+        self.last = NativeCore(model, first, Store(self.folder, **self.options))
         self.last.opener = self  # the folder lives as long
         return self.last  # type: ignore[no-any-return]
 
