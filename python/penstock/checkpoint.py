@@ -11,16 +11,23 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from . import buffers, client_values, going_on, random_states, weights_alone
+from .binding import Binding
+from .core import Core
 from .durable import replace, replace_text
 from .errors import StorageError, UsageError
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .files.description import Description
+from .going_on import Script
+from .kept_scheduler import KeptScheduler
+from .loader import Loader
+from .optimizer import Optimizer
+from .saving import Saving
+from .visits import Visits
 
 MOST_BYTES = 262144  # of all that is committed beside the model, 8 and its key for each (swap/FORMAT.md)
 LATEST = "latest"
@@ -46,7 +53,30 @@ class Wanted:
     random: bool = False
 
 
-def save(engine: Engine, directory: Path, tag: str | int | None, client_state: dict[str, Any], latest: bool = True,
+class Training(Protocol):
+    """What a checkpoint takes of an engine, and puts back."""
+
+    core: Core
+    module: nn.Module
+    binding: Binding
+    visits: Visits
+    optimizer: Optimizer
+    scheduler: KeptScheduler | None
+    script: Script
+    loader: Loader | None
+    kept_buffers: buffers.Buffers
+    saving: Saving
+    micro_steps: int
+    counted_from: int
+
+    @property
+    def global_steps(self) -> int: ...
+
+    @property
+    def description(self) -> Description: ...
+
+
+def save(engine: Training, directory: Path, tag: str | int | None, client_state: dict[str, Any], latest: bool = True,
          overwrite: bool = True, wait: bool = True) -> str:
     engine.saving.finish()
     tag = _tag(f"global_step{engine.global_steps}" if tag is None else tag, directory)
@@ -77,7 +107,7 @@ def save(engine: Engine, directory: Path, tag: str | int | None, client_state: d
     return str(place)
 
 
-def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted) -> tuple[str | None, dict[str, Any]]:
+def load(engine: Training, directory: Path, tag: str | int | None, wanted: Wanted) -> tuple[str | None, dict[str, Any]]:
     engine.saving.finish()
     if tag is None:
         newest = directory / LATEST
@@ -87,7 +117,7 @@ def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted)
     place = directory / _tag(tag, directory)
     state, snapshot = _read(place, directory)
     if not wanted.states:
-        weights_alone.load(engine, place, wanted.strict)
+        weights_alone.load(engine.binding, engine.visits, place, wanted.strict)
         if wanted.scheduler:
             _load_scheduler(engine, state)
         return str(place), state["client_state"]
@@ -114,7 +144,7 @@ def load(engine: Engine, directory: Path, tag: str | int | None, wanted: Wanted)
     return str(place), state["client_state"]
 
 
-def committed_state(engine: Engine) -> dict[str, str]:
+def committed_state(engine: Training) -> dict[str, str]:
     """What a step commits beside the weights, as the step begins its update."""
     state = {"micro_steps": str(engine.micro_steps), random_states.KEY: random_states.taken(),
              **engine.script.committed()}
@@ -128,7 +158,7 @@ def committed_state(engine: Engine) -> dict[str, str]:
     return state
 
 
-def take_committed_state(engine: Engine, state: Mapping[str, str]) -> None:
+def take_committed_state(engine: Training, state: Mapping[str, str]) -> None:
     """The engine goes on from a step that was committed."""
     engine.optimizer.updates = int(state.get("updates", 0))
     engine.micro_steps = engine.counted_from = int(state.get("micro_steps", 0))
@@ -140,7 +170,7 @@ def take_committed_state(engine: Engine, state: Mapping[str, str]) -> None:
         engine.kept_buffers.unpack(engine.core.extra())
 
 
-def go_on(engine: Engine, state: Mapping[str, str], restore_random: bool, where: str) -> tuple[str, bool]:
+def go_on(engine: Training, state: Mapping[str, str], restore_random: bool, where: str) -> tuple[str, bool]:
     """So do the random states and the scheduler, whose turn comes after the update that was committed. What to tell of
     it, and whether this script says other things than the one before."""
     script = engine.script
@@ -169,7 +199,7 @@ def _tag(given: Any, directory: Path) -> str:
     return tag
 
 
-def _state(engine: Engine) -> dict[str, Any]:
+def _state(engine: Training) -> dict[str, Any]:
     """As it was at the last update: micro-batches since then are none of the snapshot's."""
     return {"micro_steps": engine.counted_from, "skipped_steps": engine.optimizer.skipped,
             "scheduler": engine.scheduler.state() if engine.scheduler is not None else None,
@@ -193,7 +223,7 @@ def _read(place: Path, directory: Path) -> tuple[dict[str, Any], str]:
         raise StorageError(f"{place}/engine.pt: {error}") from error
 
 
-def _load_scheduler(engine: Engine, state: Mapping[str, Any]) -> None:
+def _load_scheduler(engine: Training, state: Mapping[str, Any]) -> None:
     if engine.scheduler is not None and state["scheduler"] is not None:
         engine.scheduler.load(state["scheduler"])
 

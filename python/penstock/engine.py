@@ -304,7 +304,7 @@ class Engine(DeepSpeedsCalls):
     @functools.cached_property
     def description(self) -> Description:
         """What is said of the model beside its weights, for who has it not."""
-        return describe(self)
+        return describe(self.module, self.core.units, self.binding.places)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The model's, in ordinary memory; named_weights() streams instead."""
@@ -335,11 +335,11 @@ class Engine(DeepSpeedsCalls):
                         max_shard_bytes: float = 5e9, overwrite: bool = False) -> None:
         """A new directory as transformers' save_pretrained makes it, or none. `dtype`: None: as the model has it;
         torch.float32: the masters. `overwrite`: a directory of weights that is there is replaced once the new one is whole."""
-        export.save_directory(export.EngineWeights(self), directory, dtype, max_shard_bytes, overwrite)
+        export.save_directory(export.ManagedWeights(self.binding, self.visits), directory, dtype, max_shard_bytes, overwrite)
 
     def save_16bit_model(self, directory: str | os.PathLike[str], filename: str | None = None) -> bool:
         """DeepSpeed's name: the weights, in the type in which the model computes, as one file of safetensors."""
-        export.save_file(export.EngineWeights(self), directory, filename)
+        export.save_file(export.ManagedWeights(self.binding, self.visits), directory, filename)
         return True
 
     # Checkpoints.

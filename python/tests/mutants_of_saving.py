@@ -29,7 +29,7 @@ SAVING = [
            "test_stored_weights.py::test_weights_alone_of_another_model_are_refused_or_taken_in_part", native=True),
     Mutant("weights of another shape are taken", "weights_alone.py", "        if own != there:", "        if False:",
            "test_stored_weights.py::test_weights_alone_of_another_model_are_refused_or_taken_in_part", native=True),
-    Mutant("buffers stay", "weights_alone.py", "    buffers.take(engine.module, held)\n", "",
+    Mutant("buffers stay", "weights_alone.py", "    buffers.take(binding.model, held)\n", "",
            "test_stored_weights.py::test_weights_alone_leave_the_optimizers_states", native=True),
     Mutant("weights alone take their moments along", "checkpoint.py", "    if not wanted.states:", "    if False:",
            "test_stored_weights.py::test_weights_alone_leave_the_optimizers_states", native=True),

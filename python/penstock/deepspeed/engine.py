@@ -241,7 +241,7 @@ class DeepSpeedEngine(Answers, Engine):
                          save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False) -> bool:
         """As torch saves it; a name that ends with .safetensors: as safetensors, with all weights."""
         if save_filename.endswith(".safetensors") and not exclude_frozen_parameters:
-            export.save_file(export.EngineWeights(self), save_dir, save_filename)
+            export.save_file(export.ManagedWeights(self.binding, self.visits), save_dir, save_filename)
             return True
         os.makedirs(save_dir, exist_ok=True)
         torch.save(weights.clone_tensors_for_torch_save(weights.consolidated(self.module, exclude_frozen_parameters)),
