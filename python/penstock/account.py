@@ -1,10 +1,18 @@
 """How many bytes the graphs of calls hold."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .kept_call import KeptCall
+
+class Counted(Protocol):
+    """A call, as far as bytes go."""
+
+    bytes: int  # of what it saved itself
+
+    def storages(self) -> dict[int, int]: ...
+
+    def live_children(self) -> Sequence[Counted]: ...
 
 
 class Account:
@@ -18,12 +26,12 @@ class Account:
         self._storages: dict[int, list[int]] = {}  # by address: how many calls have it, and its bytes
         self._sums: dict[int, int] = {}  # by call
 
-    def bytes_of(self, call: KeptCall) -> int:
+    def bytes_of(self, call: Counted) -> int:
         if self._exact:
             return sum(_storages(call).values())
         return call.bytes + sum(map(self.bytes_of, call.live_children()))
 
-    def hold(self, key: int, call: KeptCall) -> int:
+    def hold(self, key: int, call: Counted) -> int:
         """Anew. Gives its bytes."""
         self.drop(key)
         total = self._hold_storages(key, call) if self._exact else self.bytes_of(call)
@@ -43,7 +51,7 @@ class Account:
                 del self._storages[address]
 
     # Private.
-    def _hold_storages(self, key: int, call: KeptCall) -> int:
+    def _hold_storages(self, key: int, call: Counted) -> int:
         own = self._counted[key] = _storages(call)
         for address, count in own.items():
             entry = self._storages.setdefault(address, [0, count])
@@ -53,7 +61,7 @@ class Account:
         return sum(own.values())
 
 
-def _storages(call: KeptCall) -> dict[int, int]:
+def _storages(call: Counted) -> dict[int, int]:
     found = call.storages()
     for each in call.live_children():
         found.update(_storages(each))

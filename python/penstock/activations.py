@@ -5,21 +5,33 @@ from __future__ import annotations
 import fnmatch
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
-from .account import Account
+from .account import Account, Counted
 from .errors import some
 from .generators import ProgramsGenerators
 from .room import Room, room_for
 from .settings import Word
 from .shelf import Shelf
 
-if TYPE_CHECKING:
-    from .kept_call import KeptCall
-
 MIB = 2**20
+
+
+class Graph(Counted, Protocol):
+    """A call whose graph is kept, or given up: kept_call.KeptCall."""
+
+    name: str
+    learned: bool
+    why_never: str | None
+
+    @property
+    def is_within_another(self) -> bool: ...
+
+    def why_not(self) -> str | None: ...
+
+    def give_up(self, shelf: Shelf | None) -> None: ...
 
 
 class Activations:
@@ -39,7 +51,7 @@ class Activations:
         self.bytes_of: dict[str, int] = {}  # of each unit's largest graph
         self._word, self._of_units, self._room, self._shelf = word, dict(of_units or {}), room_for(room), shelf
         self.tell, self._warn = tell, warn
-        self._kept: dict[int, weakref.ref[KeptCall]] = {}  # oldest first; without calls within calls
+        self._kept: dict[int, weakref.ref[Graph]] = {}  # oldest first; without calls within calls
         self._before = (0, 0)  # calls, given up: at the end of the last pass
         self._told_share, self._unequal_told = 0.0, False
         self._may_give_up = word == "auto" or "auto" in self._of_units.values()
@@ -59,14 +71,14 @@ class Activations:
         return next((word for name, word in self._of_units.items() if fnmatch.fnmatchcase(unit, name)), self._word)
 
     # Calls.
-    def make_room(self, read: KeptCall | None = None) -> None:
+    def make_room(self, read: Graph | None = None) -> None:
         """Before a call runs, or runs again; before a backward goes through the graph of `read`, which it needs itself."""
         if self._may_give_up:
             lacking = self._lacking()
             if lacking > 0:
                 self._give_up(lacking, read)
 
-    def hold(self, call: KeptCall) -> None:
+    def hold(self, call: Graph) -> None:
         """It has run, or run again, and counts until it is given up or nobody has its graph."""
         if call.is_within_another:
             return
@@ -80,7 +92,7 @@ class Activations:
             if self.word_of(call.name) == "recompute":
                 self._give_up_at_once(call)
 
-    def gone(self, call: KeptCall) -> None:
+    def gone(self, call: Graph) -> None:
         """It was given up."""
         self.account.drop(id(call))
 
@@ -136,7 +148,7 @@ class Activations:
             return self.held_bytes + self.reserve_bytes - self.budget_bytes
         return self._room.lacking(self.reserve_bytes)
 
-    def _give_up(self, lacking: float, read: KeptCall | None) -> None:
+    def _give_up(self, lacking: float, read: Graph | None) -> None:
         """The oldest, until there is room, or nothing is left."""
         freed = 0
         for ref in list(self._kept.values()):
@@ -161,7 +173,7 @@ class Activations:
         if self.budget_bytes is None:
             self._room.give_back()
 
-    def _give_up_at_once(self, call: KeptCall) -> None:
+    def _give_up_at_once(self, call: Graph) -> None:
         why = call.why_not()
         if why is None:
             call.give_up(self._shelf)

@@ -7,12 +7,14 @@ holders have tensors) or given up (they say what must come again); what its grap
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as modules
 
+from .activations import Activations
 from .arguments import Arguments
 from .errors import UsageError
 from .leaves import leaves_of
@@ -20,16 +22,38 @@ from .output import Seen
 from .parameter import Managed
 from .saved_hooks import TakesWeightsOut
 from .shelf import Shelf
-from .surroundings import AsItWas
-from .visits import Call
+from .surroundings import AsItWas, Surroundings
+from .units import Unit
+from .visits import Call, Visits
 from .weight_view import WeightView
-
-if TYPE_CHECKING:
-    from .unit_call import UnitCall
 
 Tensor = torch.Tensor
 FIRST = 3  # calls of a unit in which changes are looked for that torch does not count
 FORWARD = "it is differentiated forward, whose tangents cannot be put back"
+
+
+class CalledUnit(Protocol):
+    """What a call has of its unit: unit_call.UnitCall."""
+
+    unit: Unit
+    module: nn.Module
+    visits: Visits
+    policy: Activations
+    devices: tuple[str, ...]
+    changes_arguments: bool
+    copied: frozenset[int]
+    finished: int
+    looked_at: int
+
+    def run(self, args: Any, kwargs: Any) -> Any: ...
+
+    def surroundings(self) -> Surroundings: ...
+
+    def require_gradients(self) -> list[bool]: ...
+
+    def require(self, flags: list[bool]) -> None: ...
+
+    def recompute(self, call: KeptCall) -> None: ...
 
 
 class Held:
@@ -46,7 +70,7 @@ class KeptCall(Call, TakesWeightsOut):
     """`why_never`: why its recompute could not be exact. `children` are the calls of units that were made within it: what
     is given up is a whole call with them."""
 
-    def __init__(self, unit: UnitCall, parent: Call | None, args: Any, kwargs: Any) -> None:
+    def __init__(self, unit: CalledUnit, parent: Call | None, args: Any, kwargs: Any) -> None:
         super().__init__(unit.unit.name, unit.unit.reads, parent)
         self.unit, self.lender = unit, unit.visits
         self._binding = unit.visits.binding
@@ -178,8 +202,7 @@ class KeptCall(Call, TakesWeightsOut):
 
     def recompute(self) -> None:
         """Fills what was given up. Raises ExactnessError where it is not what the forward gave."""
-        from .recompute import Recompute
-        Recompute(self.unit.visits, self).run_all()
+        self.unit.recompute(self)
 
     def outermost(self) -> KeptCall:
         """With which it is kept and given up."""

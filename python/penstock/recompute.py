@@ -5,23 +5,19 @@ import contextlib
 import gc
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from . import generators, heap
 from .errors import ExactnessError, UsageError
+from .kept_call import CalledUnit, KeptCall
 from .output import Seen
 from .saved_hooks import Programs, TakesWeightsOut, between
 from .surroundings import AsItWas
+from .visits import Visits
 from .weight_view import WeightView
-
-if TYPE_CHECKING:
-    from .kept_call import KeptCall
-    from .unit_call import UnitCall
-    from .visits import Visits
-
 
 FIRST = 3  # recomputes of a unit, after which it is looked what of them is left
 
@@ -101,7 +97,7 @@ class Recompute(TakesWeightsOut):
         call.lost_with = None
         return output
 
-    def nested(self, unit: UnitCall, args: Any, kwargs: Any) -> Any:
+    def nested(self, unit: CalledUnit, args: Any, kwargs: Any) -> Any:
         """A call of a unit within the one that is recomputed."""
         child = None
         if self.call is not None:

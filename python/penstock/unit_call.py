@@ -79,6 +79,10 @@ class UnitCall:
                 if each.parameter.requires_grad != flag:
                     each.parameter.requires_grad_(flag)
 
+    def recompute(self, call: KeptCall) -> None:
+        """See KeptCall."""
+        Recompute(self.visits, call).run_all()
+
     def surroundings(self) -> Surroundings:
         if self._around is None or not self._around.are_same() or not self.copied <= self._around.copied:
             self._around = Surroundings(self.module, self.copied)
