@@ -21,6 +21,7 @@ from .loans import Loans
 from .memory import Memory
 from .overlap import memory_of_sparse
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
+from .places import Places
 from .read_only import IN_PLACE
 from .structure import is_functional_call, structure_of
 from .taken import Taken
@@ -38,17 +39,13 @@ def view_was_kept(name: str) -> str:
             "where it is needed, or keep the unit in memory, penstock.initialize(resident=[...])")
 
 
-class Binding:
+class Binding(Places):
     """Owned by the engine; one caller at a time. From construction on the parameters' values are the core's."""
 
     def __init__(self, model: nn.Module, units: list[Unit], core: Core, read_outside: ReadOutside) -> None:
-        self.model, self.core, self._read_outside = model, core, read_outside
+        super().__init__(model, units, core)
+        self._read_outside = read_outside
         self.loans, self.gradients = Loans(self), Gradients(self)
-        self.names = {each: name for name, each in model.named_parameters()}
-        self.named = {name: each for each, name in self.names.items()}
-        self.places: dict[nn.Parameter, Place] = {}
-        self.parameters: list[list[nn.Parameter]] = []  # by the core's unit
-        self._learning: list[list[tuple[int, nn.Parameter]]] = []  # as parameters: those with states, and their indices
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
@@ -60,7 +57,7 @@ class Binding:
         self._states: Counter[Place] = Counter()  # how often its values became others
         self._written: Counter[int] = Counter()  # the same, by unit
         self.handed = Handed(lambda each: self.names[each])
-        self.taken = Taken(self)
+        self.taken = Taken(self._is_written_unseen, self.is_held)
         self.hand_out = self.taken.note
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
@@ -203,11 +200,6 @@ class Binding:
         memory = self._there.get(unit)
         return None if memory is None else memory.bound[index][1]
 
-    def is_trainable(self, parameter: nn.Parameter) -> bool:
-        """As the core has it."""
-        unit, index = self.places[parameter]
-        return self.core.units[unit].parameters[index].trainable
-
     def written_of(self, units: Iterable[int]) -> list[int]:
         """Another list after values of one of them were updated or written."""
         return [self._written[unit] for unit in units]
@@ -314,22 +306,6 @@ class Binding:
                              "way, whose units are updated within backward: do so after engine.step(), or say "
                              "Store(update_order='deferred')")
 
-    # Trainable parameters, and those that are frozen for now.
-    def learns(self, parameter: nn.Parameter) -> bool:
-        """It has states: it was trainable at the opening, or was said to become so."""
-        unit, index = self.places[parameter]
-        return self.core.units[unit].parameters[index].trainable
-
-    def awaited(self, unit: int) -> set[int]:
-        with torch._C.DisableTorchFunctionSubclass():
-            return {index for index, each in self._learning[unit] if each.requires_grad}
-
-    def never_trained(self, parameters: list[nn.Parameter]) -> str:
-        names = ", ".join(f"'{self.names[each]}'" for each in parameters[:5])
-        return ("and were frozen at penstock.initialize(): the store has no optimizer states of them. Say there what "
-                f"is going to be trained, as patterns of names: penstock.initialize(trainable=[{names}]), with an "
-                "optimizer that has them; or freeze them again by requires_grad_(False)")
-
     # What is done to a parameter (parameter.Keeper).
     def gradient_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
         return self.gradients.of(parameter)
@@ -428,6 +404,11 @@ class Binding:
         unit, index = self.places[parameter]
         return unit in self._there and index in self._there[unit].lent.held(known=1)  # the parameter's
 
+    def _is_written_unseen(self, parameter: nn.Parameter) -> bool:
+        """Within a pass nobody does that to a weight; of those that are not resident the program has copies."""
+        resident = parameter.penstock_place[0] in self.resident  # type: ignore[attr-defined]
+        return resident and not self.gathering and self.loans.between_passes() and not self.loans.is_lent(parameter)
+
     def _changed_residents(self) -> Iterator[nn.Parameter]:
         """Each change once."""
         for unit in self.resident:
@@ -442,22 +423,19 @@ class Binding:
         self.low, self.high = min(self.low, memory.begin), max(self.high, memory.end)
 
     def _adopt(self, unit: Unit) -> None:
-        assert unit.index == len(self.parameters)
-        self.parameters.append([parameter for _, parameter in unit.own])
-        before = [Lent([each.data]) for each in self.parameters[-1]]
+        assert unit.index is not None
+        parameters = self.parameters[unit.index]
+        before = [Lent([each.data]) for each in parameters]
         specs = self.core.units[unit.index].parameters
-        self._learning.append([(index, each) for index, each in enumerate(self.parameters[-1])
-                               if specs[index].trainable])
-        for index, (_, parameter) in enumerate(unit.own):
-            self.places[parameter] = (unit.index, index)
+        for index, parameter in enumerate(parameters):
             self._released[parameter] = self._nothing_like(parameter)
             raw_gradient.__set__(parameter, None)
             if specs[index].trainable:
                 self._take_first(parameter)
             parameter.penstock_keeper = self  # type: ignore[attr-defined]
             parameter.penstock_place = (unit.index, index)  # type: ignore[attr-defined]
-        self._unbound.append([(each, self._released[each]) for each in self.parameters[unit.index]])
-        self._versions.append([each._version for each in self.parameters[unit.index]])
+        self._unbound.append([(each, self._released[each]) for each in parameters])
+        self._versions.append([each._version for each in parameters])
         if sum(each.nbytes for _, each in self._learning[unit.index]) >= heap.LARGE_BYTES:
             self.large.add(unit.index)
         if unit.resident:
@@ -465,7 +443,7 @@ class Binding:
             self.bind(unit.index)
         else:
             self.release(unit.index)
-        for parameter, own in zip(self.parameters[-1], before):
+        for parameter, own in zip(parameters, before):
             if own.bytes == parameter.nbytes and own.outlives():
                 own.forbid(0, f"the memory is read that parameter '{self.names[parameter]}' had before penstock.initialize(), "
                               "by a tensor that was made of it then (.data, detach(), a view, state_dict()): in torch that "

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -14,9 +14,7 @@ from .errors import ModelError, UsageError
 from .held_gradients import Assigned, ReadSum
 from .nested import is_nested
 from .parameter import raw_gradient
-
-if TYPE_CHECKING:
-    from .binding import Binding
+from .places import Places
 
 # Those that update units within backward.
 ORDERS = "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced')"
@@ -28,8 +26,8 @@ TAKEN = ("torch would go on with it, here a step takes gradients. Say optimizer.
 class Gradients:
     """Owned by the binding. One caller at a time."""
 
-    def __init__(self, binding: Binding) -> None:
-        self._binding, self._core = binding, binding.core
+    def __init__(self, places: Places) -> None:
+        self._places, self._core = places, places.core
         self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
         self.addends = Addends()
         self._had: set[Place] = set()  # and before, since it was set to None
@@ -70,7 +68,7 @@ class Gradients:
         came = self._came.get(unit)
         if not self.completing or unit in self.completed or not came:
             return
-        if not came.issuperset(self._binding.awaited(unit)):
+        if not came.issuperset(self._places.awaited(unit)):
             return
         if unit in self._within and len(self._within[unit]) < self.calls[unit]:  # a checkpoint has one for each call
             return
@@ -121,7 +119,7 @@ class Gradients:
     def clear_of(self, parameters: Iterable[nn.Parameter], before: Set[Place], to_zeros: bool) -> None:
         """As a module's zero_grad() leaves them, of its parameters that had one `before`."""
         for parameter in parameters:
-            place = self._binding.places.get(parameter)
+            place = self._places.places.get(parameter)
             if place is not None and place in before:
                 self._had.discard(place)
                 (self._zeros.add if to_zeros else self._zeros.discard)(place)
@@ -166,9 +164,9 @@ class Gradients:
         raw = raw_gradient.__get__(parameter)
         if raw is not None:
             return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
-        if not self._binding.learns(parameter):
+        if not self._places.learns(parameter):
             return None
-        place = self._binding.places[parameter]
+        place = self._places.places[parameter]
         if place in self._zeros and place not in self.fed:
             self._add_zeros(place)
         if place in self._assigned:
@@ -183,12 +181,12 @@ class Gradients:
 
     def put(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
         self._check_gradient(parameter, "is set")
-        place = self._binding.places[parameter]
+        place = self._places.places[parameter]
         raw_gradient.__set__(parameter, None)
-        if not self._binding.learns(parameter):
+        if not self._places.learns(parameter):
             if value is not None:
                 raise ModelError(f"a gradient of '{self._name(parameter)}' is set, "
-                                 + self._binding.never_trained([parameter]))
+                                 + self._places.never_trained([parameter]))
             return
         if place in self._assigned and self._assigned[place].tensor is value:
             return  # x.grad = x.grad
@@ -252,7 +250,7 @@ class Gradients:
     def check_called(self, reads: Iterable[int], name: str) -> None:
         """The same, of what a unit reads that is called within backward."""
         for unit in self.completed.intersection(reads):
-            self._check_not_updated(self._binding.parameters[unit][0], f"unit '{name}' is read by a call of it within backward",
+            self._check_not_updated(self._places.parameters[unit][0], f"unit '{name}' is read by a call of it within backward",
                                     ": it would have the next step's weights; say Store(update_order='deferred')")
 
     # Private.
@@ -263,10 +261,10 @@ class Gradients:
         return self._nested
 
     def _name(self, parameter: nn.Parameter) -> str:
-        return self._binding.names[parameter]
+        return self._places.names[parameter]
 
     def _name_at(self, place: Place) -> str:
-        return self._name(self._binding.parameters[place[0]][place[1]])
+        return self._name(self._places.parameters[place[0]][place[1]])
 
     def _add_zeros(self, place: Place) -> None:
         self._core.open_gradient(*place).memory.zero_()
@@ -278,12 +276,12 @@ class Gradients:
                                 "gradients, say Store(update_order='deferred')")
 
     def _check_not_updated(self, parameter: nn.Parameter, what: str, instead: str) -> None:
-        if self._binding.places[parameter][0] in self.completed:
+        if self._places.places[parameter][0] in self.completed:
             raise UsageError(f"{what} after its unit was updated, as {ORDERS} does within backward{instead}")
 
     def _sum_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
         try:
-            return self._core.gradient(*self._binding.places[parameter])
+            return self._core.gradient(*self._places.places[parameter])
         except UsageError as error:
             if not self._core.gradients_leave:
                 raise

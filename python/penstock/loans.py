@@ -9,27 +9,52 @@ import contextlib
 import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from .addends import Place
 from .bits import AsTheyWere, differing, same_bits
-from .core import What
+from .core import Core, What
 from .errors import FitError, ModelError, UsageError, some
-from .handed import ASSIGNED, STATE
+from .handed import ASSIGNED, STATE, Handed
 from .host_memory import HostMemory
 from .lent import use_count
 from .overlap import overlap
 from .parameter import Borrowed, Managed, Released, values_of
 
-if TYPE_CHECKING:
-    from .binding import Binding
-
 # The parameter's, and that of the object by which it is asked.
 OWN_USES = 2
 LITTLE_BYTES = 1 << 20  # nobody looks whether there is room for so few
+
+
+class Lender(Protocol):
+    """Whose weights these are: binding.Binding, whose calls say what they do."""
+
+    core: Core
+    names: dict[nn.Parameter, str]
+    places: dict[nn.Parameter, Place]
+    handed: Handed
+
+    def lend(self, parameter: nn.Parameter, values: torch.Tensor) -> None: ...
+
+    def give_back(self, parameter: nn.Parameter) -> None: ...
+
+    def read(self, parameter: nn.Parameter, what: What = "weight") -> torch.Tensor: ...
+
+    def write(self, parameter: nn.Parameter, values: torch.Tensor, what: What = "weight") -> None: ...
+
+    def written(self, parameter: nn.Parameter) -> None: ...
+
+    def take_residents(self) -> None: ...
+
+    def check_no_step(self, parameter: nn.Parameter, done: str) -> None: ...
+
+    def check_not_held(self, parameter: nn.Parameter, values: torch.Tensor) -> None: ...
+
+    def check_unchanged(self) -> None: ...
 
 
 class Standing:
@@ -43,7 +68,7 @@ class Standing:
 class Loans:
     """Owned by the binding. One caller at a time."""
 
-    def __init__(self, binding: Binding) -> None:
+    def __init__(self, binding: Lender) -> None:
         self._binding = binding
         self.between_passes: Callable[[], bool] = lambda: False  # set by the engine
         self.ends_pass: Callable[[], bool] = lambda: False  # the same: nothing of the model runs, and no pass goes on

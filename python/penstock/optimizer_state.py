@@ -34,7 +34,7 @@ class OptimizerState(MutableMapping[nn.Parameter, Any]):
         self.updates: Callable[[], int] = lambda: 0  # set by the optimizer
         self.skips: dict[Place, int] = {}  # how many steps parameters were left out of since the opening
         self._of = {each: ParameterState(each, self) for group in groups for each in group["params"]
-                    if binding.is_trainable(each)}
+                    if binding.learns(each)}
         self._others: dict[Any, Any] = {}  # whatever else a program keeps here
 
     def skipped(self) -> bool:

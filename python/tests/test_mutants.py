@@ -209,7 +209,7 @@ MUTANTS = [
            "test_shelf.py::test_what_is_changed_in_place_is_laid_aside_as_it_was", native=True),
     Mutant("what nobody refers to stays laid aside", "shelf.py", "                self._core.drop(turn)\n",
            "                pass\n", "test_shelf.py", native=True),
-    Mutant("what is frozen for now is waited for within backward", "binding.py",
+    Mutant("what is frozen for now is waited for within backward", "places.py",
            "in self._learning[unit] if each.requires_grad}", "in self._learning[unit]}",
            "test_trainable.py::test_a_unit_of_which_a_part_is_frozen_is_updated_within_backward", native=True),
     Mutant("gradients of zeros are none", "optimizer.py", "        self._binding.gradients.add_zeros()\n", "",
