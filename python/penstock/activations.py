@@ -12,7 +12,7 @@ import torch
 from .account import Account, Counted
 from .errors import some
 from .generators import ProgramsGenerators
-from .room import Room, room_for
+from .machine.room import Room, room_for
 from .settings import Word
 from .shelf import Shelf
 

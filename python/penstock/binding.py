@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from . import heap
 from .addends import Place
 from .bits import same_bits
 from .core import Core, What
@@ -18,6 +17,7 @@ from .gradients import Gradients
 from .handed import Handed
 from .lent import Lent, forbids
 from .loans import Loans
+from .machine import heap
 from .memory import Memory
 from .overlap import memory_of_sparse
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of

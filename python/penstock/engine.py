@@ -27,13 +27,13 @@ from .files.description import Description, describe
 from .going_on import Script
 from .kept_scheduler import KeptScheduler
 from .loader import Loader
+from .machine.room import room_of
 from .model_state import ModelState
 from .monitors import Monitors
 from .monitors.events import events_of
 from .optimizer import NothingToTrain, Optimizer
 from .optimizer_kind import Mapped
 from .outside import Outside
-from .room import room_of
 from .run.ending import Ending, Undisturbed, settle
 from .run.progress import Progress
 from .run.step_record import StepMeter, StepRecord

@@ -20,8 +20,8 @@ from .bits import AsTheyWere, differing, same_bits
 from .core import Core, What
 from .errors import FitError, ModelError, UsageError, some
 from .handed import ASSIGNED, STATE, Handed
-from .host_memory import HostMemory
 from .lent import use_count
+from .machine.host_memory import HostMemory
 from .overlap import overlap
 from .parameter import Borrowed, Managed, Released, values_of
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, deepspeed_calls, forwards, placed, processes, update_order
+from . import buffers, deepspeed_calls, forwards, placed, update_order
 from .argument_names import checks_names
 from .config import Config, read_config
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
@@ -24,6 +24,7 @@ from .files.incoming import Incoming
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
 from .loader import Loader, Loading
+from .machine import processes
 from .merged import STORE_KEYS
 from .monitors import Monitors
 from .native.core import opens

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from .core import CoreFigures
-from .doctor.finding import size
+from .machine.sizes import size
 from .store import Store
 
 TIERS = {"nvme": "on NVMe", "cpu": "in host memory", "auto": "in host memory, or on NVMe where it has no room"}

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import generators, heap
+from . import generators
 from .errors import ExactnessError, UsageError
 from .kept_call import CalledUnit, KeptCall
+from .machine import heap
 from .output import Seen
 from .saved_hooks import Programs, TakesWeightsOut, between
 from .surroundings import AsItWas

@@ -16,7 +16,7 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import NATIVE, WITHIN_BACKWARD, OpenNativeCore, test_core
-from penstock.host_memory import HostMemory
+from penstock.machine.host_memory import HostMemory
 from penstock.parameter import Managed, Released
 from twice import RESIDENT, check, managed, released, step
 

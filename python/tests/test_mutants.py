@@ -375,7 +375,7 @@ MUTANTS = [
            "test_copies.py::test_a_copy_within_a_forward_or_backward_is_named_and_of_a_parameter_right"),
     Mutant("a copy is made whatever room there is", "loans.py", "if byte_count > room.available_bytes:", "if False:",
            "test_copies.py::test_where_memory_has_no_room_for_a_copy_it_is_named"),
-    Mutant("a group's limit does not count", "host_memory.py", "if room < least.available_bytes:", "if False:",
+    Mutant("a group's limit does not count", "machine/host_memory.py", "if room < least.available_bytes:", "if False:",
            "test_copies.py::test_machine_memory_is_the_least_of_free_ram_and_the_groups_limits"),
     # The optimizer's state.
     Mutant("a moment that is changed in a copy is lost", "read_only.py", "            if isinstance(each, ReadOnly):\n",

@@ -12,7 +12,7 @@ import small_models as small
 from compare import adamw
 from cores import WITHIN_BACKWARD
 from penstock.bits import same_bits
-from penstock.host_memory import HostMemory
+from penstock.machine.host_memory import HostMemory
 from twice import check, managed, step
 
 KINDS = {

@@ -14,7 +14,7 @@ import small_models as small
 from compare import adamw
 from cores import test_core
 from penstock.bits import same_bits
-from penstock.host_memory import HostMemory
+from penstock.machine.host_memory import HostMemory
 from twice import RESIDENT, managed, step
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .errors import UsageError
+from ..errors import UsageError
 
 # Of torchrun and others, Open MPI, MPICH, and a step of Slurm's; SLURM_NTASKS is an allocation's, in which one may run.
 COUNTS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
