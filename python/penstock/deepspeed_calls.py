@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .argument_names import check_names
 from .errors import UsageError
+from .given.argument_names import check_names
 
 if TYPE_CHECKING:
     from .config import Given

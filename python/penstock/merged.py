@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from .errors import UsageError
-from .said import Said
+from .given.said import Said
 from .settings import Settings
 from .store import Store
 

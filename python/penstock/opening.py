@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from . import buffers, deepspeed_calls, forwards, placed, update_order
-from .argument_names import checks_names
 from .config import Config, read_config
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
@@ -21,6 +20,7 @@ from .errors import FitError, ModelError, OptimizerError, UsageError, some
 from .files import description
 from .files.in_store import InStore, has_weights
 from .files.incoming import Incoming
+from .given.argument_names import checks_names
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
 from .loader import Loader, Loading

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from .errors import UsageError
-from .said import Said
+from .given.said import Said
 
 DEVICES = ("cpu", "cuda", "emulated")
 Tier = Literal["nvme", "cpu"]

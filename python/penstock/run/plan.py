@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from .. import buffers, forwards, update_order
-from ..argument_names import checks_names
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
-from ..opening import (MakeOptimizer, check_model, forwards_spec, in_memory, mapped_optimizer, model_spec, named_later,
-                       naming_nvme, read_configuration)
+from ..given.argument_names import checks_names
 from ..native.described import Compute, Described
 from ..native.structs import uses_of
+from ..opening import (MakeOptimizer, check_model, forwards_spec, in_memory, mapped_optimizer, model_spec, named_later,
+                       naming_nvme, read_configuration)
 from ..optimizer_kind import check_cover
 from ..settings import Settings
 from ..store import Store, as_store

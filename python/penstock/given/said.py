@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from ..errors import UsageError
 from .argument_names import check_names, names_of
-from .errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, ParamSpec, TypeVar
 
-from .errors import ArgumentError, some
+from ..errors import ArgumentError, some
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
