@@ -16,8 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from . import buffers, client_values, going_on, random_states, weights_alone
-from .binding import Binding
+from . import client_values, going_on, random_states, weights_alone
 from .core import Core
 from .durable import replace, replace_text
 from .errors import StorageError, UsageError
@@ -28,6 +27,8 @@ from .loader import Loader
 from .optimizer import Optimizer
 from .saving import Saving
 from .visits import Visits
+from .weights import buffers
+from .weights.binding import Binding
 
 MOST_BYTES = 262144  # of all that is committed beside the model, 8 and its key for each (swap/FORMAT.md)
 LATEST = "latest"

@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from . import buffers, checkpoint, fast_paths, saved_hooks
+from . import checkpoint, saved_hooks
 from .activations import Activations
-from .binding import Binding
 from .copies import Copies
 from .core import Core, PassKind, UpdateReport, Visit, What
 from .deepspeed_calls import DeepSpeedsCalls
@@ -45,6 +44,8 @@ from .shelf import Shelf
 from .unit_call import UnitCall, compiled_in_vain
 from .units import Unit
 from .visits import Visits, in_backward
+from .weights import buffers, fast_paths
+from .weights.binding import Binding
 
 
 class Engine(DeepSpeedsCalls):

@@ -11,8 +11,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from . import buffers
-from .bits import same_bits
 from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
 from .errors import ModelError, StorageError, UsageError
 from .files.directory_core import DirectoryCore
@@ -21,6 +19,8 @@ from .native.look import look
 from .native.record import KEY, Record
 from .store import Store, as_store
 from .units import Unit
+from .weights import buffers
+from .weights.bits import same_bits
 
 Forward = Callable[[list[Unit], list[UnitSpec]], tuple[Visit, ...]]
 

@@ -19,13 +19,13 @@ from .arguments import Arguments
 from .errors import UsageError
 from .leaves import leaves_of
 from .output import Seen
-from .parameter import Managed
 from .saved_hooks import TakesWeightsOut
 from .shelf import Shelf
 from .surroundings import AsItWas, Surroundings
 from .units import Unit
 from .visits import Call, Visits
-from .weight_view import WeightView
+from .weights.parameter import Managed
+from .weights.weight_view import WeightView
 
 Tensor = torch.Tensor
 FIRST = 3  # calls of a unit in which changes are looked for that torch does not count

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .binding import Binding
 from .errors import ModelError
 from .visits import Visits
+from .weights.binding import Binding
 
 
 class Hooks:

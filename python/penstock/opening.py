@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, deepspeed_calls, forwards, placed, update_order
+from . import deepspeed_calls, forwards, placed, update_order
 from .config import Config, read_config
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
@@ -30,12 +30,13 @@ from .monitors import Monitors
 from .native.core import opens
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
-from .overlap import overlapping
-from .parameter import Managed
 from .run.progress import LOGGER, Progress
 from .settings import Settings
 from .store import Store, as_store
 from .units import Unit, units_of
+from .weights import buffers
+from .weights.overlap import overlapping
+from .weights.parameter import Managed
 from .zero.spill import first_value, to_type
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)

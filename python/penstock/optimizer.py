@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from .binding import Binding
 from .core import Core, UpdateReport, UpdateRequest
 from .errors import NonFiniteError, OptimizerError, StorageError, UsageError
 from .loss_scale import LossScale
@@ -21,6 +20,7 @@ from .run.ending import Undisturbed
 from .run.stopwatch import Stopwatch
 from .stand_for import StandsFor
 from .visits import Visits
+from .weights.binding import Binding
 
 ClientState = Callable[[], Mapping[str, str]]
 

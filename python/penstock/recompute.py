@@ -18,7 +18,7 @@ from .output import Seen
 from .saved_hooks import Programs, TakesWeightsOut, between
 from .surroundings import AsItWas
 from .visits import Visits
-from .weight_view import WeightView
+from .weights.weight_view import WeightView
 
 FIRST = 3  # recomputes of a unit, after which it is looked what of them is left
 

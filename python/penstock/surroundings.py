@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from .contents import Contents, is_state, refill
-from .structure import Values
+from .weights.structure import Values
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 OWN = frozenset({  # what no forward changes

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from . import buffers
-from .binding import Binding
 from .errors import EndedError, ModelError, StorageError, some
 from .files.stored_weights import StoredWeights
 from .visits import Visits
+from .weights import buffers
+from .weights.binding import Binding
 
 
 def load(binding: Binding, visits: Visits, checkpoint: Path, strict: bool) -> None:

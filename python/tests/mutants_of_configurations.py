@@ -26,7 +26,7 @@ CONFIGURATIONS = [
     Mutant("many micro-batches that are announced are summed in bfloat16", "opening.py",
            ".packed(), settings.accumulation, later)", ".packed(), 1, later)",
            "test_addends.py::test_many_micro_batches_that_are_announced_are_summed_in_fp32"),
-    Mutant("a gradient that is replaced counts as one more", "addends.py",
+    Mutant("a gradient that is replaced counts as one more", "weights/addends.py",
            "1 if first else self._narrow[place] + 1", "self._narrow[place] + 1",
            "test_addends.py::test_gradients_that_the_program_sums_itself_are_its_own"),
     Mutant("each epoch has the order of the first", "loader.py", "manual_seed(self._seed + self.epoch)",

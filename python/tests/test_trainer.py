@@ -15,7 +15,7 @@ import pytest
 from safetensors.torch import load_file
 
 from cores import NATIVE
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")

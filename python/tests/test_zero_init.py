@@ -14,7 +14,7 @@ import small_models as small
 from cores import test_core as OpenFakeCore
 from directories import peak_bytes
 from families import FAMILIES
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 from penstock.zero.spill import Spill
 
 @pytest.fixture

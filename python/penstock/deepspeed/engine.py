@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from . import weights
 from ..engine import Engine
 from ..errors import UsageError
 from ..files import export
 from ..optimizer import Optimizer
-from ..read_only import read_only
-from . import weights
+from ..weights.read_only import read_only
 from .answers import Answers
 from .loaders import DeepSpeedDataLoader, RepeatingLoader
 from .monitor import MonitorMaster

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import comm
 from .. import deepspeed_calls
 from ..config import read_config
 from ..errors import UsageError
 from ..opening import initialize as initialize_penstock
-from ..parameter import engine_of
 from ..run.progress import listen
 from ..version import version
-from . import comm
+from ..weights.parameter import engine_of
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
 from .given import configuration, section, with_defaults
 from .idle import IdleEngine

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import comm
 from .. import zero
 from ..errors import UsageError
-from ..parameter import Managed, Released, engine_of
-from . import comm
+from ..weights.parameter import Managed, Released, engine_of
 from .given import configuration, section
 from .values import check_places
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import buffers
 from ..core import ParameterSpec, UnitSpec
 from ..durable import replace_text
 from ..errors import StorageError
+from ..weights import buffers
 from .configuration import word_of, write_configuration
 from .conversions import out_of_model, problem_of
 from .safetensors_file import TensorInfo

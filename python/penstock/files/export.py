@@ -14,11 +14,11 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from ..binding import Binding
 from ..core import What
 from ..durable import sync
 from ..errors import StorageError, UsageError
 from ..visits import Visits
+from ..weights.binding import Binding
 from .configuration import write_configuration
 from .conversions import Step, out_of_model, problem_of
 from .safetensors_file import NAMES, SafetensorsWriter, TensorInfo

@@ -15,15 +15,15 @@ import torch
 from torch import nn
 
 from .. import saved_hooks
-from ..binding import Binding
 from ..core import ModelSpec
 from ..errors import ModelError, PenstockError, UsageError
+from ..generators import ProgramsGenerators
 from ..native.described import Compute
+from ..outside import Outside
 from ..settings import Settings
 from ..shelf import Shelf
-from ..generators import ProgramsGenerators
-from ..outside import Outside
 from ..units import units_of
+from ..weights.binding import Binding
 from .foretold import Foretold
 from .measuring_core import MeasuringCore, Stay
 from .stand_in import Kinds, MeasuredCall, MeasuringVisits

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import buffers, forwards, update_order
+from .. import forwards, update_order
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
 from ..given.argument_names import checks_names
@@ -22,6 +22,7 @@ from ..optimizer_kind import check_cover
 from ..settings import Settings
 from ..store import Store, as_store
 from ..units import units_of
+from ..weights import buffers
 from .forecast import Forecast, forecast_of, line, text_of_others
 from .measured_compute import Loss, measure_compute, tokens_of
 

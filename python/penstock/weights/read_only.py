@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .errors import OptimizerError
+from ..errors import OptimizerError
 
 # Names of operations that write into what they are called on.
 IN_PLACE = re.compile(r"(?!__)\w+_|__setitem__|"

@@ -9,15 +9,16 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from ..core import Core, What
+from ..errors import ModelError, UsageError, some
+from ..machine import heap
+from ..units import Unit
 from .addends import Place
 from .bits import same_bits
-from .core import Core, What
-from .errors import ModelError, UsageError, some
 from .gradients import Gradients
 from .handed import Handed
 from .lent import Lent, forbids
 from .loans import Loans
-from .machine import heap
 from .memory import Memory
 from .overlap import memory_of_sparse
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
@@ -25,7 +26,6 @@ from .places import Places
 from .read_only import IN_PLACE
 from .structure import is_functional_call, structure_of
 from .taken import Taken
-from .units import Unit
 from .weight_view import WeightView
 
 ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
-from .core import BF16_ADDENDS
-from .errors import UsageError
+from ..core import BF16_ADDENDS
+from ..errors import UsageError
 
 Place = tuple[int, int]  # the core's unit, and the parameter's index in it
 

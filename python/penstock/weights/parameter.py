@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .errors import ModelError
+from ..errors import ModelError
 from .read_only import IN_PLACE
 
 # Operations that record no graph, whatever requires a gradient.

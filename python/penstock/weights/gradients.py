@@ -8,9 +8,9 @@ from typing import cast
 import torch
 from torch import nn
 
+from ..errors import ModelError, UsageError
 from .addends import Addends, Place
 from .bits import AsTheyWere
-from .errors import ModelError, UsageError
 from .held_gradients import Assigned, ReadSum
 from .nested import is_nested
 from .parameter import raw_gradient

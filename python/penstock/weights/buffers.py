@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
-from .errors import ModelError, some
+from ..errors import ModelError, some
 
 
 def named(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

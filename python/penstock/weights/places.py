@@ -4,9 +4,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from ..core import Core
+from ..units import Unit
 from .addends import Place
-from .core import Core
-from .units import Unit
 
 
 class Places:

@@ -15,13 +15,13 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ..core import Core, What
+from ..errors import FitError, ModelError, UsageError, some
+from ..machine.host_memory import HostMemory
 from .addends import Place
 from .bits import AsTheyWere, differing, same_bits
-from .core import Core, What
-from .errors import FitError, ModelError, UsageError, some
 from .handed import ASSIGNED, STATE, Handed
 from .lent import use_count
-from .machine.host_memory import HostMemory
 from .overlap import overlap
 from .parameter import Borrowed, Managed, Released, values_of
 
