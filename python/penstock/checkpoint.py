@@ -26,7 +26,7 @@ from .kept_scheduler import KeptScheduler
 from .loader import Loader
 from .optimizer import Optimizer
 from .saving import Saving
-from .visits import Visits
+from .step.visits import Visits
 from .weights import buffers
 from .weights.binding import Binding
 

@@ -15,9 +15,7 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from . import checkpoint, saved_hooks
-from .activations import Activations
-from .copies import Copies
+from . import checkpoint
 from .core import Core, PassKind, UpdateReport, Visit, What
 from .deepspeed_calls import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
@@ -27,12 +25,10 @@ from .going_on import Script
 from .kept_scheduler import KeptScheduler
 from .loader import Loader
 from .machine.room import room_of
-from .model_state import ModelState
 from .monitors import Monitors
 from .monitors.events import events_of
 from .optimizer import NothingToTrain, Optimizer
 from .optimizer_kind import Mapped
-from .outside import Outside
 from .run.ending import Ending, Undisturbed, settle
 from .run.progress import Progress
 from .run.step_record import StepMeter, StepRecord
@@ -40,10 +36,15 @@ from .run.stop_signals import SIGNALS, StopSignals
 from .run.stopwatch import Stopwatch
 from .saving import Saving
 from .settings import Settings
-from .shelf import Shelf
-from .unit_call import UnitCall, compiled_in_vain
+from .step import saved_hooks
+from .step.activations import Activations
+from .step.copies import Copies
+from .step.model_state import ModelState
+from .step.outside import Outside
+from .step.shelf import Shelf
+from .step.unit_call import UnitCall, compiled_in_vain
+from .step.visits import Visits, in_backward
 from .units import Unit
-from .visits import Visits, in_backward
 from .weights import buffers, fast_paths
 from .weights.binding import Binding
 

@@ -19,7 +19,7 @@ from .optimizer_state import OptimizerState, ParameterState
 from .run.ending import Undisturbed
 from .run.stopwatch import Stopwatch
 from .stand_for import StandsFor
-from .visits import Visits
+from .step.visits import Visits
 from .weights.binding import Binding
 
 ClientState = Callable[[], Mapping[str, str]]

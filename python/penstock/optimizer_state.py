@@ -10,7 +10,7 @@ from torch import nn
 
 from .core import OptimizerKind, What
 from .errors import OptimizerError, UsageError
-from .visits import Visits
+from .step.visits import Visits
 from .weights.addends import Place
 from .weights.binding import Binding
 from .weights.read_only import read_only

@@ -8,7 +8,7 @@ import torch
 
 from .errors import EndedError, ModelError, StorageError, some
 from .files.stored_weights import StoredWeights
-from .visits import Visits
+from .step.visits import Visits
 from .weights import buffers
 from .weights.binding import Binding
 

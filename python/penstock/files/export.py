@@ -17,7 +17,7 @@ from torch import nn
 from ..core import What
 from ..durable import sync
 from ..errors import StorageError, UsageError
-from ..visits import Visits
+from ..step.visits import Visits
 from ..weights.binding import Binding
 from .configuration import write_configuration
 from .conversions import Step, out_of_model, problem_of

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..activations import Activations
 from ..settings import Settings, Word
-from ..shelf import Shelf
+from ..step.activations import Activations
+from ..step.shelf import Shelf
 
 UNLIMITED = 1 << 62
 

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import saved_hooks
 from ..core import ModelSpec
 from ..errors import ModelError, PenstockError, UsageError
-from ..generators import ProgramsGenerators
 from ..native.described import Compute
-from ..outside import Outside
 from ..settings import Settings
-from ..shelf import Shelf
+from ..step import saved_hooks
+from ..step.generators import ProgramsGenerators
+from ..step.outside import Outside
+from ..step.shelf import Shelf
 from ..units import units_of
 from ..weights.binding import Binding
 from .foretold import Foretold

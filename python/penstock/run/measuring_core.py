@@ -15,7 +15,7 @@ import torch
 from ..core import OpenSum, PassKind, UnitSpec, Visit
 from ..errors import FitError
 from ..native.described import LaidItem
-from ..visits import in_backward
+from ..step.visits import in_backward
 from ..weights.lent import with_own_storage
 
 BEYOND_CACHES = 256 << 20  # bytes: a step meets each unit's weights cold

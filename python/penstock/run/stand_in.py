@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import saved_hooks
-from ..shelf import Laid, Shelf
-from ..unit_call import UnitCall
+from ..step import saved_hooks
+from ..step.shelf import Laid, Shelf
+from ..step.unit_call import UnitCall
+from ..step.visits import Call, Visits, in_backward
 from ..units import Unit
-from ..visits import Call, Visits, in_backward
 from .foretold import Foretold
 from .measuring_core import MeasuringCore
 

@@ -8,8 +8,8 @@ from collections import deque
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .core import Core
-from .errors import UsageError
+from ..core import Core
+from ..errors import UsageError
 
 LEAST_BYTES = 64 << 10  # smaller ones stay where they are
 LAST_TURN = 1 << 62  # backward takes what was laid aside last first

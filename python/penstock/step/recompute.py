@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from . import generators
-from .errors import ExactnessError, UsageError
+from ..errors import ExactnessError, UsageError
+from ..machine import heap
+from ..weights.weight_view import WeightView
 from .kept_call import CalledUnit, KeptCall
-from .machine import heap
 from .output import Seen
 from .saved_hooks import Programs, TakesWeightsOut, between
 from .surroundings import AsItWas
 from .visits import Visits
-from .weights.weight_view import WeightView
 
 FIRST = 3  # recomputes of a unit, after which it is looked what of them is left
 

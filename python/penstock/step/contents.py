@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from . import generators
-from .weights.bits import hash_of, same_bits
+from ..weights.bits import hash_of, same_bits
 
 CONTAINERS = (list, dict, set, deque)
 NOT_OF_THE_PROGRAM = frozenset(("torch", "builtins", "functools", "transformers", "typing", "weakref", "threading", "_thread"))

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from . import saved_hooks
-from .core import Core, PassKind, Visit
-from .errors import EndedError, UsageError
-from .run.stopwatch import Stopwatch
-from .weights.binding import Binding
-from .weights.weight_view import WeightView
+from ..core import Core, PassKind, Visit
+from ..errors import EndedError, UsageError
+from ..run.stopwatch import Stopwatch
+from ..weights.binding import Binding
+from ..weights.weight_view import WeightView
 
 NONE = -1  # no backward is running
 

@@ -14,18 +14,18 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as modules
 
+from ..errors import UsageError
+from ..units import Unit
+from ..weights.parameter import Managed
+from ..weights.weight_view import WeightView
 from .activations import Activations
 from .arguments import Arguments
-from .errors import UsageError
 from .leaves import leaves_of
 from .output import Seen
 from .saved_hooks import TakesWeightsOut
 from .shelf import Shelf
 from .surroundings import AsItWas, Surroundings
-from .units import Unit
 from .visits import Call, Visits
-from .weights.parameter import Managed
-from .weights.weight_view import WeightView
 
 Tensor = torch.Tensor
 FIRST = 3  # calls of a unit in which changes are looked for that torch does not count

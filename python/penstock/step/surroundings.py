@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..weights.structure import Values
 from .contents import Contents, is_state, refill
-from .weights.structure import Values
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 OWN = frozenset({  # what no forward changes

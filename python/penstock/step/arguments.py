@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from . import generators
-from .weights.parameter import Managed
-from .weights.weight_view import WeightView
+from ..weights.parameter import Managed
+from ..weights.weight_view import WeightView
 
 DEEPEST = 8
 AS_THEY_ARE = frozenset({

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from . import saved_hooks
+from ..errors import ModelError, some
+from ..units import Unit
 from .activations import Activations
-from .errors import ModelError, some
 from .kept_call import KeptCall
 from .leaves import leaves_of, replaced
 from .recompute import Recompute
 from .surroundings import Surroundings
-from .units import Unit
 from .visits import Call, Visits
 
 _CALL = nn.Module._wrapped_call_impl.__code__

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import torch
 
+from ..errors import some
+from ..machine.room import Room, room_for
+from ..settings import Word
 from .account import Account, Counted
-from .errors import some
 from .generators import ProgramsGenerators
-from .machine.room import Room, room_for
-from .settings import Word
 from .shelf import Shelf
 
 MIB = 2**20

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from ..weights.bits import number_of
 from .leaves import leaves_of
-from .weights.bits import number_of
 
 MOST = 1 << 22  # elements that are hashed of one tensor: of a larger one each so many-th
 SAMPLE = 1024  # elements that are compared where kernels do not give the same bits each time

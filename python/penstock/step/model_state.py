@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .errors import ModelError
+from ..errors import ModelError
+from ..weights.binding import Binding
 from .visits import Visits
-from .weights.binding import Binding
 
 
 class Hooks:

@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import nn
 
-from .errors import ModelError, UsageError
+from ..errors import ModelError, UsageError
+from ..weights.binding import Binding
+from ..weights.parameter import Managed
 from .visits import Visits, in_backward
-from .weights.binding import Binding
-from .weights.parameter import Managed
 
 Entries = list[tuple[MutableMapping[Any, Any], list[Any]]]  # mappings, and the keys in them
 ABSENT = object()

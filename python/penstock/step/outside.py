@@ -9,13 +9,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import saved_hooks
-from .errors import ModelError, ReleasedError, UsageError
+from ..errors import ModelError, ReleasedError, UsageError
+from ..weights.bits import AsTheyWere
+from ..weights.handed import VIEW
+from ..weights.parameter import Released, values_of
+from ..weights.read_only import IN_PLACE
+from ..weights.weight_view import WeightView
 from .visits import Visits
-from .weights.bits import AsTheyWere
-from .weights.handed import VIEW
-from .weights.parameter import Released, values_of
-from .weights.read_only import IN_PLACE
-from .weights.weight_view import WeightView
 
 GIVEN_AS_MEMORY = {"numpy", "__array__", "__dlpack__", "storage", "typed_storage", "share_memory_"}  # no tensors
 
