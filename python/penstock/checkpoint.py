@@ -23,9 +23,9 @@ from .errors import StorageError, UsageError
 from .files.description import Description
 from .going_on import Script
 from .kept_scheduler import KeptScheduler
-from .loader import Loader
 from .optimizer import Optimizer
-from .saving import Saving
+from .run.loader import Loader
+from .run.saving import Saving
 from .step.visits import Visits
 from .weights import buffers
 from .weights.binding import Binding

@@ -23,18 +23,18 @@ from .files import export
 from .files.description import Description, describe
 from .going_on import Script
 from .kept_scheduler import KeptScheduler
-from .loader import Loader
 from .machine.room import room_of
 from .monitors import Monitors
 from .monitors.events import events_of
 from .optimizer import NothingToTrain, Optimizer
 from .optimizer_kind import Mapped
 from .run.ending import Ending, Undisturbed, settle
+from .run.loader import Loader
 from .run.progress import Progress
+from .run.saving import Saving
 from .run.step_record import StepMeter, StepRecord
 from .run.stop_signals import SIGNALS, StopSignals
 from .run.stopwatch import Stopwatch
-from .saving import Saving
 from .settings import Settings
 from .step import saved_hooks
 from .step.activations import Activations

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import deepspeed_calls, forwards, placed, update_order
+from . import deepspeed_calls, forwards, update_order
 from .config import Config, read_config
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
@@ -23,13 +23,14 @@ from .files.incoming import Incoming
 from .given.argument_names import checks_names
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
-from .loader import Loader, Loading
 from .machine import processes
 from .merged import STORE_KEYS
 from .monitors import Monitors
 from .native.core import opens
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
+from .run import placed
+from .run.loader import Loader, Loading
 from .run.progress import LOGGER, Progress
 from .settings import Settings
 from .store import Store, as_store

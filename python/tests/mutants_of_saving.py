@@ -12,7 +12,7 @@ SAVING = [
            "test_saving.py::test_whatever_comes_next_waits_for_it"),
     Mutant("an engine that is collected drops its save", "run/ending.py", "    try:\n        saving.finish()\n", "    try:\n        pass\n",
            "test_saving.py::test_whatever_comes_next_waits_for_it"),
-    Mutant("a save is whole before its copy is", "saving.py", "if self._then is not None and not self._core.copies_snapshot():",
+    Mutant("a save is whole before its copy is", "run/saving.py", "if self._then is not None and not self._core.copies_snapshot():",
            "if self._then is not None:",
            "test_saving.py::test_it_is_of_the_step_in_which_it_was_asked_and_there_once_it_is_whole"),
     Mutant("a save is not looked at by who steps the optimizer alone", "engine.py", "        self.saving.finish_if_copied()\n", "",
@@ -42,7 +42,7 @@ SAVING = [
            "test_in_memory.py::test_a_configuration_that_names_no_directory", native=True),
     Mutant("the remedy of what has no room is not said", "opening.py", "if isinstance(store, Store) and store.is_in_memory:", "if False:",
            "test_in_memory.py::test_what_has_no_room_asks_for_a_directory", native=True),
-    Mutant("data without rows is taken", "loader.py", "if not streams and len(data) == 0:", "if False:",
+    Mutant("data without rows is taken", "run/loader.py", "if not streams and len(data) == 0:", "if False:",
            "test_loader.py::test_data_without_rows_is_refused"),
     # Of torch's optimizers.
     Mutant("states of uneven steps are taken", "optimizer.py", "        if len(steps) > 1:", "        if False:",

@@ -116,7 +116,7 @@ MUTANTS = [
     Mutant("a snapshot is written over", "checkpoint.py", "copied or _free_name(place)\n",
            "copied or 'store'\n    _remove_snapshots(place, but=copied)\n",
            "test_checkpoints.py::test_one_of_them_is_whole_wherever_its_replacement_is_cut"),
-    Mutant("a step that was changed is not saved again", "saving.py", "newest != _copied(newest.path, self._core.changes)",
+    Mutant("a step that was changed is not saved again", "run/saving.py", "newest != _copied(newest.path, self._core.changes)",
            "not newest.path.exists()", "test_checkpoints.py::test_what_has_changed_since_is_copied"),
     Mutant("a step is copied as often as it is saved", "checkpoint.py", "copied = engine.saving.copy_in(place)", "copied = None",
            "test_checkpoints.py::test_the_same_step_saved_again_is_not_copied_again"),

@@ -1,9 +1,9 @@
 """Where a training lies, in one line: what is told at its opening."""
 from __future__ import annotations
 
-from .core import CoreFigures
-from .machine.sizes import size
-from .store import Store
+from ..core import CoreFigures
+from ..machine.sizes import size
+from ..store import Store
 
 TIERS = {"nvme": "on NVMe", "cpu": "in host memory", "auto": "in host memory, or on NVMe where it has no room"}
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
-from .errors import UsageError
-from .settings import Settings
+from ..errors import UsageError
+from ..settings import Settings
 
 LOGGER = logging.getLogger("penstock")
 Trained = Callable[[], Hashable]
