@@ -18,7 +18,7 @@ from ..config import read_config
 from ..errors import UsageError
 from ..files.meta_model import of_directory
 from ..opening import in_memory
-from ..run.plan import plan
+from ..plans.plan import plan
 from ..settings import Settings
 from ..store import as_store
 
