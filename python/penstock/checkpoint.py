@@ -18,9 +18,9 @@ from torch import nn
 
 from . import client_values, going_on, random_states, weights_alone
 from .core import Core
-from .durable import replace, replace_text
 from .errors import StorageError, UsageError
 from .files.description import Description
+from .files.durable import replace, replace_text
 from .going_on import Script
 from .kept_scheduler import KeptScheduler
 from .optimizer import Optimizer

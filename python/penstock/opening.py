@@ -12,20 +12,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import deepspeed_calls, forwards, update_order
+from . import deepspeed_calls
 from .config import Config, read_config
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
 from .errors import FitError, ModelError, OptimizerError, UsageError, some
-from .files import description
+from .files import description, forwards
 from .files.in_store import InStore, has_weights
 from .files.incoming import Incoming
+from .files.spill import first_value, to_type
 from .given.argument_names import checks_names
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
 from .machine import processes
 from .merged import STORE_KEYS
 from .monitors import Monitors
+from .native import update_order
 from .native.core import opens
 from .optimizer import Optimizer
 from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
@@ -38,7 +40,6 @@ from .units import Unit, units_of
 from .weights import buffers
 from .weights.overlap import overlapping
 from .weights.parameter import Managed
-from .zero.spill import first_value, to_type
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 Initialized = tuple[Engine, Any, Loader | None, Any]

@@ -13,7 +13,7 @@ import torch
 
 from fake_core import OpenFakeCore
 from penstock.core import Core, ModelSpec, ReadWeight
-from penstock.update_order import WITHIN
+from penstock.native.update_order import WITHIN
 
 NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
 # Where native cores compute: "emulated" has memory apart from the host's; "cuda" asks for a GPU.

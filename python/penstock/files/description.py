@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from ..core import ParameterSpec, UnitSpec
-from ..durable import replace_text
 from ..errors import StorageError
 from ..weights import buffers
 from .configuration import word_of, write_configuration
 from .conversions import out_of_model, problem_of
+from .durable import replace_text
 from .safetensors_file import TensorInfo
 from .state_names import infos_of, kept_names, state_of
 

@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 from ..core import What
-from ..durable import sync
 from ..errors import StorageError, UsageError
 from ..step.visits import Visits
 from ..weights.binding import Binding
 from .configuration import write_configuration
 from .conversions import Step, out_of_model, problem_of
+from .durable import sync
 from .safetensors_file import NAMES, SafetensorsWriter, TensorInfo
 from .shards import divided, name_of, write_index
 from .state_names import infos_of, kept_names, state_of

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from . import new_places, one_run, structs as c
-from .. import update_order
+from . import new_places, one_run, structs as c, update_order
 from ..core import CoreFigures, ModelSpec, OpenCore, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
 from ..errors import EndedError, PenstockError, UsageError
 from ..store import Store

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import update_order
 from ..core import ModelSpec
 from ..errors import FitError, UsageError
+from ..native import update_order
 from ..native.described import Compute, Described
 from ..native.structs import BOTTLENECKS, UPDATE_ORDERS
 from ..settings import Settings

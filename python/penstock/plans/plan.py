@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import forwards, update_order
 from ..core import ModelSpec, UnitSpec
 from ..errors import UsageError
+from ..files import forwards
 from ..given.argument_names import checks_names
+from ..native import update_order
 from ..native.described import Compute, Described
 from ..native.structs import uses_of
 from ..opening import (MakeOptimizer, check_model, forwards_spec, in_memory, mapped_optimizer, model_spec, named_later,

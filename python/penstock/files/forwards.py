@@ -11,16 +11,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
-from .errors import ModelError, StorageError, UsageError
-from .files.directory_core import DirectoryCore
-from .files.incoming import Incoming
-from .native.look import look
-from .native.record import KEY, Record
-from .store import Store, as_store
-from .units import Unit
-from .weights import buffers
-from .weights.bits import same_bits
+from ..core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit
+from ..errors import ModelError, StorageError, UsageError
+from ..native.look import look
+from ..native.record import KEY, Record
+from ..store import Store, as_store
+from ..units import Unit
+from ..weights import buffers
+from ..weights.bits import same_bits
+from .directory_core import DirectoryCore
+from .incoming import Incoming
 
 Forward = Callable[[list[Unit], list[UnitSpec]], tuple[Visit, ...]]
 

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from ..deepspeed_calls import NoSuchCallError, check_init
-from ..errors import UsageError
-from .spill import Spill
+from .deepspeed_calls import NoSuchCallError, check_init
+from .errors import UsageError
+from .files.spill import Spill
 
 __all__ = ["Init"]
 

@@ -1,9 +1,9 @@
 """Where a store may update units within backward, and where not."""
 from __future__ import annotations
 
-from .errors import UsageError
-from .settings import Settings
-from .store import Store
+from ..errors import UsageError
+from ..settings import Settings
+from ..store import Store
 
 WITHIN = ("in_backward", "speculative", "balanced")
 
