@@ -27,7 +27,7 @@ from .machine.room import room_of
 from .monitors import Monitors
 from .monitors.events import events_of
 from .optimizer import NothingToTrain, Optimizer
-from .optimizer_kind import Mapped
+from .optimizers.kind import Mapped
 from .run.ending import Ending, Undisturbed, settle
 from .run.loader import Loader
 from .run.progress import Progress

@@ -30,7 +30,7 @@ from .monitors import Monitors
 from .native import update_order
 from .native.core import opens
 from .optimizer import Optimizer
-from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
+from .optimizers.kind import Mapped, check_cover, map_optimizer, map_parameters
 from .run import placed
 from .run.loader import Loader, Loading
 from .run.progress import LOGGER, Progress

@@ -14,11 +14,11 @@ import torch
 from .core import Core, UpdateReport, UpdateRequest
 from .errors import NonFiniteError, OptimizerError, StorageError, UsageError
 from .loss_scale import LossScale
-from .optimizer_kind import Mapped
-from .optimizer_state import OptimizerState, ParameterState
+from .optimizers.kind import Mapped
+from .optimizers.stand_for import StandsFor
+from .optimizers.state import OptimizerState, ParameterState
 from .run.ending import Undisturbed
 from .run.stopwatch import Stopwatch
-from .stand_for import StandsFor
 from .step.visits import Visits
 from .weights.binding import Binding
 

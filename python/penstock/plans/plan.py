@@ -19,7 +19,7 @@ from ..native.described import Compute, Described
 from ..native.structs import uses_of
 from ..opening import (MakeOptimizer, check_model, forwards_spec, in_memory, mapped_optimizer, model_spec, named_later,
                        naming_nvme, read_configuration)
-from ..optimizer_kind import check_cover
+from ..optimizers.kind import check_cover
 from ..settings import Settings
 from ..store import Store, as_store
 from ..units import units_of

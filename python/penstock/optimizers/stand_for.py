@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import torch
 
-from .step.copies import ABSENT, put_back
+from ..step.copies import ABSENT, put_back
 
 CALLS = ("step", "zero_grad", "state", "state_dict", "load_state_dict", "add_param_group")
 

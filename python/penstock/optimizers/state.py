@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from .core import OptimizerKind, What
-from .errors import OptimizerError, UsageError
-from .step.visits import Visits
-from .weights.addends import Place
-from .weights.binding import Binding
-from .weights.read_only import read_only
+from ..core import OptimizerKind, What
+from ..errors import OptimizerError, UsageError
+from ..step.visits import Visits
+from ..weights.addends import Place
+from ..weights.binding import Binding
+from ..weights.read_only import read_only
 
 MOMENTS: dict[OptimizerKind, dict[str, What]] = {
     "adamw": {"exp_avg": "moment0", "exp_avg_sq": "moment1"}, "adam": {"exp_avg": "moment0", "exp_avg_sq": "moment1"},

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .core import GroupValues, OptimizerKind
-from .errors import OptimizerError, some
+from ..core import GroupValues, OptimizerKind
+from ..errors import OptimizerError, some
 
 VALUES = tuple(each.name for each in fields(GroupValues))
 
