@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from . import checkpoint
+from .configuration.deepspeed_calls import DeepSpeedsCalls
 from .core import Core, PassKind, UpdateReport, Visit, What
-from .deepspeed_calls import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
 from .files.description import Description, describe

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import deepspeed_calls
-from .config import Config, read_config
+from .configuration import deepspeed_calls
+from .configuration.config import Config, read_config
+from .configuration.merged import STORE_KEYS
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
 from .errors import FitError, ModelError, OptimizerError, UsageError, some
@@ -25,7 +26,6 @@ from .given.argument_names import checks_names
 from .going_on import first_state
 from .kept_scheduler import adopt, check_given
 from .machine import processes
-from .merged import STORE_KEYS
 from .monitors import Monitors
 from .native import update_order
 from .native.core import opens

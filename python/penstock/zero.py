@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from .deepspeed_calls import NoSuchCallError, check_init
+from .configuration.deepspeed_calls import NoSuchCallError, check_init
 from .errors import UsageError
 from .files.spill import Spill
 

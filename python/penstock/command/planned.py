@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..config import read_config
+from ..configuration.config import read_config
 from ..errors import UsageError
 from ..files.meta_model import of_directory
 from ..opening import in_memory

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from ..config import Config
+from ..configuration.config import Config
 from ..errors import UsageError
 from ..store import Store, Tier
 from .accelerator import get_accelerator

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import schedules
+from ..configuration import schedules
 from ..errors import UsageError
 
 NEEDED = object()

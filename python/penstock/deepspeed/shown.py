@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from ..config import read_config
+from ..configuration.config import read_config
 from .given import configuration, said, section, unfilled, with_defaults
 from .placement import Placement, placement_of
 from .values import THRESHOLD, resolve

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from . import comm
-from .. import deepspeed_calls
-from ..config import read_config
+from ..configuration import deepspeed_calls
+from ..configuration.config import read_config
 from ..errors import UsageError
 from ..opening import initialize as initialize_penstock
 from ..run.progress import listen

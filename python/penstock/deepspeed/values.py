@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..config import read_config
+from ..configuration.config import read_config
 from ..native import config as config_library
 from .given import section
 

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import torch
 
-from .native import config as config_library
-from .errors import UsageError
-from .loss_scale import LossScale
+from ..errors import UsageError
+from ..loss_scale import LossScale
+from ..monitors import Monitors
+from ..native import config as config_library
+from ..settings import Settings
+from ..store import Store
 from .merged import merged_settings, merged_store
-from .monitors import Monitors
 from .schedules import SCHEDULES
-from .settings import Settings
-from .store import Store
 
 Given = Mapping[str, Any] | str | os.PathLike[str]
 Directories = Store | str | os.PathLike[str] | None

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from .errors import UsageError
-from .given.said import Said
-from .settings import Settings
-from .store import Store
+from ..errors import UsageError
+from ..given.said import Said
+from ..settings import Settings
+from ..store import Store
 
 TOTAL, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 STORE_KEYS = {

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .errors import UsageError
-from .given.argument_names import check_names
+from ..errors import UsageError
+from ..given.argument_names import check_names
 
 if TYPE_CHECKING:
+    from ..core import Core
+    from ..optimizer import Optimizer
+    from ..settings import Settings
     from .config import Given
-    from .core import Core
-    from .optimizer import Optimizer
-    from .settings import Settings
 
 STEP = "here a step is loss = engine(batch), engine.backward(loss) and engine.step()"
 FIXED = "batch sizes are those of penstock.initialize(config=...): initialize anew with others"
