@@ -15,14 +15,14 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from . import checkpoint
+from .checkpoints import checkpoint
+from .checkpoints.going_on import Script
+from .checkpoints.kept_scheduler import KeptScheduler
 from .configuration.deepspeed_calls import DeepSpeedsCalls
 from .core import Core, PassKind, UpdateReport, Visit, What
 from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
 from .files.description import Description, describe
-from .going_on import Script
-from .kept_scheduler import KeptScheduler
 from .machine.room import room_of
 from .monitors import Monitors
 from .monitors.events import events_of

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from .checkpoints.going_on import first_state
+from .checkpoints.kept_scheduler import adopt, check_given
 from .configuration import deepspeed_calls
 from .configuration.config import Config, read_config
 from .configuration.merged import STORE_KEYS
@@ -23,8 +25,6 @@ from .files.in_store import InStore, has_weights
 from .files.incoming import Incoming
 from .files.spill import first_value, to_type
 from .given.argument_names import checks_names
-from .going_on import first_state
-from .kept_scheduler import adopt, check_given
 from .machine import processes
 from .monitors import Monitors
 from .native import update_order

@@ -31,7 +31,7 @@ CONFIGURATIONS = [
            "test_addends.py::test_gradients_that_the_program_sums_itself_are_its_own"),
     Mutant("each epoch has the order of the first", "run/loader.py", "manual_seed(self._seed + self.epoch)",
            "manual_seed(self._seed)", "test_loader.py::test_epochs_are_shuffled_as_deepspeeds_sampler_does"),
-    Mutant("the loader's position is not committed", "checkpoint.py",
+    Mutant("the loader's position is not committed", "checkpoints/checkpoint.py",
            'state["loader"] = engine.loader.position()', "pass",
            "test_loader.py::test_a_training_that_is_stopped_goes_on_with_the_row_behind"),
     Mutant("an epoch whose last step was committed is given as an empty one", "run/loader.py",

@@ -4,9 +4,9 @@ from __future__ import annotations
 from mutant import Mutant
 
 SAVING = [
-    Mutant("a second save does not wait for the first", "checkpoint.py", "    engine.saving.finish()\n    tag =", "    tag =",
+    Mutant("a second save does not wait for the first", "checkpoints/checkpoint.py", "    engine.saving.finish()\n    tag =", "    tag =",
            "test_saving.py::test_whatever_comes_next_waits_for_it"),
-    Mutant("a load does not wait for a save", "checkpoint.py", "    engine.saving.finish()\n    if tag is None:", "    if tag is None:",
+    Mutant("a load does not wait for a save", "checkpoints/checkpoint.py", "    engine.saving.finish()\n    if tag is None:", "    if tag is None:",
            "test_saving.py::test_whatever_comes_next_waits_for_it"),
     Mutant("an end does not wait for a save", "run/ending.py", "                self._saving.finish()\n", "                pass\n",
            "test_saving.py::test_whatever_comes_next_waits_for_it"),
@@ -25,13 +25,13 @@ SAVING = [
     Mutant("a part of a checkpoint is found", "hugging_face.py", "                os.replace(checkpoint, aside)", "                pass",
            "test_saving.py::test_a_checkpoint_of_trainers_that_is_not_whole_is_set_aside"),
     # Without the model.
-    Mutant("weights of another model are taken", "weights_alone.py", "    if own != there:\n        missing", "    if False:\n        missing",
+    Mutant("weights of another model are taken", "checkpoints/weights_alone.py", "    if own != there:\n        missing", "    if False:\n        missing",
            "test_stored_weights.py::test_weights_alone_of_another_model_are_refused_or_taken_in_part", native=True),
-    Mutant("weights of another shape are taken", "weights_alone.py", "        if own != there:", "        if False:",
+    Mutant("weights of another shape are taken", "checkpoints/weights_alone.py", "        if own != there:", "        if False:",
            "test_stored_weights.py::test_weights_alone_of_another_model_are_refused_or_taken_in_part", native=True),
-    Mutant("buffers stay", "weights_alone.py", "    buffers.take(binding.model, held)\n", "",
+    Mutant("buffers stay", "checkpoints/weights_alone.py", "    buffers.take(binding.model, held)\n", "",
            "test_stored_weights.py::test_weights_alone_leave_the_optimizers_states", native=True),
-    Mutant("weights alone take their moments along", "checkpoint.py", "    if not wanted.states:", "    if False:",
+    Mutant("weights alone take their moments along", "checkpoints/checkpoint.py", "    if not wanted.states:", "    if False:",
            "test_stored_weights.py::test_weights_alone_leave_the_optimizers_states", native=True),
     Mutant("fp32 is of the weights", "files/stored_weights.py", 'What = "master" if master and', 'What = "master" if False and',
            "test_stored_weights.py::test_the_state_dict_in_fp32", native=True),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from .errors import EndedError, ModelError, StorageError, some
-from .files.stored_weights import StoredWeights
-from .step.visits import Visits
-from .weights import buffers
-from .weights.binding import Binding
+from ..errors import EndedError, ModelError, StorageError, some
+from ..files.stored_weights import StoredWeights
+from ..step.visits import Visits
+from ..weights import buffers
+from ..weights.binding import Binding
 
 
 def load(binding: Binding, visits: Visits, checkpoint: Path, strict: bool) -> None:

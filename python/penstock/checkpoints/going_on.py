@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import client_values, random_states
-from .settings import Settings
+from ..settings import Settings
 
 Groups = list[dict[str, Any]]
 Columns = dict[str, list[Any]]  # a value of each group; one where all have the same

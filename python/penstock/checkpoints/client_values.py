@@ -27,9 +27,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .errors import PenstockError, UsageError
-from .weights.bits import same_bits
-from .weights.parameter import Managed, Released
+from ..errors import PenstockError, UsageError
+from ..weights.bits import same_bits
+from ..weights.parameter import Managed, Released
 
 Tree = Any
 PLAIN = (type(None), bool, int, float, str)

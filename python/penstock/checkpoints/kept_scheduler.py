@@ -17,7 +17,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from . import client_values
-from .errors import UsageError
+from ..errors import UsageError
 
 CALLS = ("step", "state_dict", "load_state_dict")
 CODE = (FunctionType, MethodType, BuiltinFunctionType)

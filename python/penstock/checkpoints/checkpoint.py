@@ -17,18 +17,18 @@ import torch
 from torch import nn
 
 from . import client_values, going_on, random_states, weights_alone
-from .core import Core
-from .errors import StorageError, UsageError
-from .files.description import Description
-from .files.durable import replace, replace_text
+from ..core import Core
+from ..errors import StorageError, UsageError
+from ..files.description import Description
+from ..files.durable import replace, replace_text
+from ..optimizer import Optimizer
+from ..run.loader import Loader
+from ..run.saving import Saving
+from ..step.visits import Visits
+from ..weights import buffers
+from ..weights.binding import Binding
 from .going_on import Script
 from .kept_scheduler import KeptScheduler
-from .optimizer import Optimizer
-from .run.loader import Loader
-from .run.saving import Saving
-from .step.visits import Visits
-from .weights import buffers
-from .weights.binding import Binding
 
 MOST_BYTES = 262144  # of all that is committed beside the model, 8 and its key for each (swap/FORMAT.md)
 LATEST = "latest"
