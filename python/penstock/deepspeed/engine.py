@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..files import export
 from ..optimizer import Optimizer
 from ..weights.read_only import read_only
-from .answers import Answers
+from .configuration.answers import Answers
 from .loaders import DeepSpeedDataLoader, RepeatingLoader
 from .monitor import MonitorMaster
 from .telling import LOGGER, log_dist_once

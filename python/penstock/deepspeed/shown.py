@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..configuration.config import read_config
-from .given import configuration, said, section, unfilled, with_defaults
+from .configuration.given import configuration, said, section, unfilled, with_defaults
+from .configuration.values import THRESHOLD, resolve
 from .placement import Placement, placement_of
-from .values import THRESHOLD, resolve
 
 WHERE = {"nvme": "on NVMe", "cpu": "in host memory"}
 # The core's defaults, which do not hold here.

@@ -16,8 +16,8 @@ from . import comm
 from .. import zero
 from ..errors import UsageError
 from ..weights.parameter import Managed, Released, engine_of
-from .given import configuration, section
-from .values import check_places
+from .configuration.given import configuration, section
+from .configuration.values import check_places
 
 
 class ZeroParamStatus(Enum):

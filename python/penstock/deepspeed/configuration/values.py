@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..configuration.config import read_config
-from ..native import config as config_library
+from ...configuration.config import read_config
+from ...native import config as config_library
 from .given import section
 
 OFFLOADS = ("offload_param", "offload_optimizer")

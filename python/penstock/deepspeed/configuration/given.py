@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from ..errors import UsageError
+from ...errors import UsageError
 
 # What DeepSpeed takes where nobody says it, and penstock.initialize(config=...) another value.
 UNSAID = {"gradient_clipping": 0.0}
