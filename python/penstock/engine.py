@@ -337,7 +337,8 @@ class Engine(DeepSpeedsCalls):
                         max_shard_bytes: float = 5e9, overwrite: bool = False) -> None:
         """A new directory as transformers' save_pretrained makes it, or none. `dtype`: None: as the model has it;
         torch.float32: the masters. `overwrite`: a directory of weights that is there is replaced once the new one is whole."""
-        export.save_directory(export.ManagedWeights(self.binding, self.visits), directory, dtype, max_shard_bytes, overwrite)
+        weights = export.ManagedWeights(self.binding, self.visits)
+        export.save_directory(weights, directory, dtype, max_shard_bytes, overwrite)
 
     def save_16bit_model(self, directory: str | os.PathLike[str], filename: str | None = None) -> bool:
         """DeepSpeed's name: the weights, in the type in which the model computes, as one file of safetensors."""
@@ -350,9 +351,10 @@ class Engine(DeepSpeedsCalls):
                         exclude_frozen_parameters: bool = False, *, overwrite: bool = True, wait: bool = True) -> str:
         """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: global_stepN. One
         that is there already is replaced when the new one is whole, unless `overwrite` is False. `client_state`: what
-        client_values.py has kinds for; else UsageError, before anything is made. `wait` False: it returns while the snapshot
-        of this step is copied; the checkpoint is there, and `latest` names it, from the first step() on that finds it whole,
-        or the next save_checkpoint(), or close(), which raise what goes wrong. Until then a kill leaves the one before."""
+        checkpoints/client_values.py has kinds for; else UsageError, before anything is made. `wait` False: it returns while
+        the snapshot of this step is copied; the checkpoint is there, and `latest` names it, from the first step() on that
+        finds it whole, or the next save_checkpoint(), or close(), which raise what goes wrong. Until then a kill leaves the
+        one before."""
         self._check_trains()
         if exclude_frozen_parameters:
             raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "

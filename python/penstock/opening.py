@@ -60,21 +60,21 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                restore_random: bool = True, trainable: Sequence[str] = (), engine_class: type[Engine] = Engine
                ) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. A model of which no parameter requires a gradient is opened for forwards alone, see forwards.py, and
-    its optimizer is None.
+    the core's. A model of which no parameter requires a gradient is opened for forwards alone, see files/forwards.py,
+    and its optimizer is None.
 
     model: The module, as it is.
     optimizer: One of torch's, or a function that makes one of `model_parameters`; None: the configuration's, else
         AdamW.
     model_parameters: What the optimizer is made of; None: all that are trainable.
     training_data: A data set. Each epoch is shuffled by `shuffle_seed` and the epoch's number, and its loader goes on
-        where a resumed training does (loader.py).
-    lr_scheduler: One of that optimizer (kept_scheduler.py), or a function that makes one of ours.
+        where a resumed training does (run/loader.py).
+    lr_scheduler: One of that optimizer (checkpoints/kept_scheduler.py), or a function that makes one of ours.
     store: Where the model is kept: a directory, or a Store; None: what the configuration says, else in host memory
         alone, Store.in_memory().
     core: Instead of `store`, a core of the caller's.
-    config: DeepSpeed's JSON, a path or a mapping (config.py). Optimizer, scheduler and directories that are given
-        beside it go before its own; a Store or Settings is merged with it.
+    config: DeepSpeed's JSON, a path or a mapping (configuration/config.py). Optimizer, scheduler and directories that
+        are given beside it go before its own; a Store or Settings is merged with it.
     units: Names or classes of modules that are units whatever the rules say (units.py).
     resident: Patterns of units, or of parameters, that stay in memory.
     weights: A directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the
@@ -171,7 +171,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
 def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
                       units: Sequence[str], resident: Sequence[str], weights: str | os.PathLike[str] | None,
                       settings: Settings, engine_class: type[Engine] = Engine, stored: bool = False) -> Engine:
-    """See forwards.py. `stored`: the model is on meta, and the store has its weights."""
+    """See files/forwards.py. `stored`: the model is on meta, and the store has its weights."""
     found = forwards.find(store, core, weights is not None)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]

@@ -56,7 +56,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @property  # type: ignore[override]
     def state(self) -> OptimizerState:
-        """Of each parameter its moments, read from the store when they are asked for; see optimizer_state.py."""
+        """Of each parameter its moments, read from the store when they are asked for; see optimizers/state.py."""
         return self._state
 
     @state.setter

@@ -13,6 +13,7 @@ import pytest
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
+from penstock.configuration.config import read_config
 from penstock.errors import UsageError
 from penstock.native import config as config_library
 
@@ -154,4 +155,4 @@ def test_the_reasons_of_keys_without_effect_are_sentences_about_this_package():
 
 
 def config_library_read(config):
-    return penstock.configuration.config.read_config(config)
+    return read_config(config)
