@@ -60,9 +60,16 @@ class Engine(DeepSpeedsCalls):
                  forward: Sequence[Visit] = (), progress: Progress | None = None) -> None:
         super().__init__()
         self.module, self.core, self.settings = model, core, settings
-        self.visits = Visits(core, forward)
+        self.progress = progress or Progress(settings.steps_per_print)
+        self._watch = Stopwatch(core, settings.wall_clock_breakdown)
+        self._meter = StepMeter(core, self._watch)
+        self.activations = Activations(
+            settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
+            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note,
+            self.progress.warn)
+        self.visits = Visits(core, forward, self._watch, self.activations.pass_ended)
         self.outside = Outside(self.visits)
-        self.binding = Binding(model, units, core, self.outside.read)
+        self.binding = Binding(model, units, core, self.outside.read, self.progress.note)
         self.visits.binding = self.binding
         self.binding.loans.between_passes = lambda: self.visits.kind is None
         self.binding.loans.ends_pass = self.visits.end_if_idle
@@ -71,12 +78,12 @@ class Engine(DeepSpeedsCalls):
         self.binding.also_check = self.outside.check
         self._state = ModelState(model, self.binding, self.visits)
         self.binding.engine = weakref.ref(self)
+        self.kept_buffers = buffers.Buffers(model)
+        self.saving = Saving(core)
         self.optimizer = NothingToTrain() if mapped is None else self.optimizer_class(
-            mapped, core, self.visits, self.binding)
+            mapped, core, self.visits, self.binding, self._watch, self.kept_buffers.packed, self.saving.finish)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
         self.optimizer.client_state = self._client_state
-        self.kept_buffers = buffers.Buffers(model)
-        self.optimizer.extra = self.kept_buffers.packed
         self.lr_scheduler: Any = None
         self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
         self.loader: Loader | None = None
@@ -84,17 +91,8 @@ class Engine(DeepSpeedsCalls):
         self.micro_steps = 0
         self.counted_from = 0  # micro_steps, at the newest update
         self._boundary: bool | None = None  # what the program says of the next step(); None: it is counted
-        self.progress = progress or Progress(settings.steps_per_print)
         self.monitors = Monitors()
         self.record: StepRecord | None = None  # of the newest step
-        self._watch = Stopwatch(core, settings.wall_clock_breakdown)
-        self._meter = StepMeter(core, self._watch)
-        self.visits.watch = self._watch
-        self.activations = Activations(
-            settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
-            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note,
-            self.progress.warn)
-        self.visits.trained, self.binding.tell = self.activations.pass_ended, self.progress.note
         saved_hooks.watch(self.visits)
         fast_paths.install()
         _check_words(settings, units)
@@ -109,12 +107,10 @@ class Engine(DeepSpeedsCalls):
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
         self.script = Script(self.optimizer.param_groups, settings)
-        self.saving = Saving(core)
-        self.optimizer.finish_saving = self.saving.finish
         self._ending = Ending(self, core, self._keep_changes, self.saving)
         self.stop = StopSignals()
         weakref.finalize(self, self.stop.give_back)
-        self.optimizer.told, self.optimizer.watch, self.optimizer.stepped = self._tell, self._watch, self._after_step
+        self.optimizer.told, self.optimizer.stepped = self._tell, self._after_step
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
         self._meter.begin()

@@ -125,7 +125,7 @@ MUTANTS = [
     Mutant("a snapshot beside Trainer's files may be half", "hugging_face.py",
            'new = path.with_name(path.name + ".new")', "new = path",
            "test_checkpoints.py::test_a_snapshot_beside_trainers_files_is_whole_or_not_there"),
-    Mutant("buffers are not committed", "engine.py", "self.optimizer.extra = self.kept_buffers.packed", "pass",
+    Mutant("buffers are not committed", "engine.py", "self.kept_buffers.packed, self.saving.finish", "lambda: None, self.saving.finish",
            "test_state.py::test_a_program_that_is_stopped_goes_on_from_its_last_step"),
     Mutant("a parameter of another shape is taken", "files/incoming.py",
            "*self._extra(), *self._of_another_shape(own)]", "*self._extra()]",

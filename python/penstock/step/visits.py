@@ -48,12 +48,13 @@ class Visits:
     """One caller at a time, on any thread. `bound` are the units whose parameters point to memory; the core's readable
     ones are these and some that have been left since the last visit."""
 
-    def __init__(self, core: Core, forward: Iterable[Visit] = ()) -> None:
-        """`forward`: the visits that the core was told to expect of a forward."""
-        self.core = core
+    def __init__(self, core: Core, forward: Iterable[Visit] = (), watch: Stopwatch | None = None,
+                 trained: Callable[[], None] = lambda: None) -> None:
+        """`forward`: the visits that the core was told to expect of a forward. `trained`: told when a training pass has
+        ended."""
+        self.core, self._watch, self._trained = core, watch or Stopwatch(core, on=False), trained
         self.binding: Binding  # set by the engine, which builds both
         self.beginning: Callable[[], bool] = lambda: False  # a step, with this backward: whether it was
-        self.trained: Callable[[], None] = lambda: None  # a training pass has ended
         self.notes: dict[str, str] = {}  # parameters that were read outside of their units, and by what
         self.kind: PassKind | None = None
         self.released = False  # the model has its parameters back: nothing of them is to be visited
@@ -65,7 +66,6 @@ class Visits:
         self._forward: list[Visit] = []
         self._last_forward: list[Visit] = list(forward)
         self._in_order = False  # this pass's backward has been foretold
-        self.watch = Stopwatch(core, on=False)
 
     # Passes.
     def check_there(self) -> None:
@@ -108,7 +108,7 @@ class Visits:
             self.binding.look_at_residents()
             if self._forward:
                 self._last_forward, self._forward = self._forward, []
-            self.trained()
+            self._trained()
         was, self.kind, self._in_order = self.kind, None, False
         self.binding.forbid_views()
         if was == "training" and not in_backward():
@@ -294,7 +294,7 @@ class Visits:
         task = _backward()
         if task not in self._backwards:
             self._backwards[task] = Backward()
-            self.watch.begin("backward")  # also of a program that calls loss.backward()
+            self._watch.begin("backward")  # also of a program that calls loss.backward()
             if task != NONE:
                 torch.autograd.Variable._execution_engine.queue_callback(lambda: self._backward_ended(task))
         return self._backwards[task]
@@ -348,7 +348,7 @@ class Visits:
         self._backwards.pop(NONE, None)
         self.reading = None
         if not self._backwards:
-            self.watch.end("backward")
+            self._watch.end("backward")
         if not self._backwards and not self.open:
             self.end()
 

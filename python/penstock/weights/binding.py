@@ -42,9 +42,10 @@ def view_was_kept(name: str) -> str:
 class Binding(Places):
     """Owned by the engine; one caller at a time. From construction on the parameters' values are the core's."""
 
-    def __init__(self, model: nn.Module, units: list[Unit], core: Core, read_outside: ReadOutside) -> None:
+    def __init__(self, model: nn.Module, units: list[Unit], core: Core, read_outside: ReadOutside,
+                 tell: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(model, units, core)
-        self._read_outside = read_outside
+        self._read_outside, self._tell = read_outside, tell
         self.loans, self.gradients = Loans(self), Gradients(self)
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
@@ -69,7 +70,6 @@ class Binding(Places):
                 self._adopt(unit)
         self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
         self._structure = structure_of(model)
-        self.tell: Callable[[str], None] = lambda _: None  # set by the engine
         self._beside: list[tuple[str, nn.Parameter]] = []  # frozen ones that were added since, in torch's memory
         self.engine: Callable[[], Any] = lambda: None  # whose it is
         self._without_states = [each for each in self.places if not self.learns(each)]
@@ -368,8 +368,8 @@ class Binding(Places):
             raise ModelError(f"parameters {some(gone)} were {what} after penstock.initialize(); "
                              "change the model first, initialize then")
         if new:
-            self.tell(f"parameters {some(name for name, _ in new)} were added after penstock.initialize() and are frozen: they "
-                      "stay in torch's memory, and no commit has them")
+            self._tell(f"parameters {some(name for name, _ in new)} were added after penstock.initialize() and are frozen: they "
+                       "stay in torch's memory, and no commit has them")
         self._beside, self._structure = new, structure_of(self.model)
 
     @staticmethod
