@@ -36,7 +36,7 @@ def python_page() -> str:
         *_arguments("penstock.plan", _of_package("plan")),
         *_calls("penstock.Engine", _of_package("Engine")),
         *_one_call("penstock.hugging_face.offload", _named("hugging_face.py", "offload")),
-        *_one_call("penstock.zero.Init", _named("zero/__init__.py", "Init")),
+        *_one_call("penstock.zero.Init", _named("zero.py", "Init")),
         *_errors()])
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
                          WeightsError)
     from .opening import initialize
     from .optimizer import Optimizer
-    from .run.forecast import Forecast
-    from .run.plan import Plan, plan
+    from .plans.forecast import Forecast
+    from .plans.plan import Plan, plan
     from .settings import Settings
     from .store import Store
     from .units import Unit, units_of
@@ -26,7 +26,7 @@ __all__ = [
     "PenstockError", "Plan", "ReleasedError", "Settings", "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport",
     "UpdateRequest", "UsageError", "WeightsError", "initialize", "plan", "units_of", "zero",
 ]
-_HOMES = ("errors", "core", "units", "settings", "store", "optimizer", "engine", "run/plan", "run/forecast", "opening")
+_HOMES = ("errors", "core", "units", "settings", "store", "optimizer", "engine", "plans/plan", "plans/forecast", "opening")
 
 
 def __getattr__(name: str) -> Any:

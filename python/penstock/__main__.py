@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .command import config_show, deepspeed_name, doctor, export, plan, program
 from .errors import FitError, PenstockError, StorageError
+from .machine.program import VERBS
 from .version import version
 
 
@@ -20,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     called = "python -m penstock" if Path(sys.argv[0]).name == "__main__.py" else "penstock"
     parser = parser_of_all(called)
-    if given and (given[0] in program.VERBS or given[0] == "plan" and plan.is_of_the_program(given[1:])):
+    if given and (given[0] in VERBS or given[0] == "plan" and plan.is_of_the_program(given[1:])):
         return program.run(given, called)
     if given and given[0] not in verbs_of(parser) and not given[0].startswith("-"):
         near = difflib.get_close_matches(given[0], verbs_of(parser), 1)

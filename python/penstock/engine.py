@@ -15,36 +15,38 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from . import buffers, checkpoint, fast_paths, saved_hooks
-from .activations import Activations
-from .binding import Binding
-from .copies import Copies
+from .checkpoints import checkpoint
+from .checkpoints.going_on import Script
+from .checkpoints.kept_scheduler import KeptScheduler
+from .configuration.deepspeed_calls import DeepSpeedsCalls
 from .core import Core, PassKind, UpdateReport, Visit, What
-from .deepspeed_calls import DeepSpeedsCalls
 from .errors import ModelError, NoGradientError, UsageError, some
 from .files import export
 from .files.description import Description, describe
-from .going_on import Script
-from .kept_scheduler import KeptScheduler
-from .loader import Loader
-from .model_state import ModelState
+from .machine.room import room_of
 from .monitors import Monitors
 from .monitors.events import events_of
 from .optimizer import NothingToTrain, Optimizer
-from .optimizer_kind import Mapped
-from .outside import Outside
-from .room import room_of
+from .optimizers.kind import Mapped
 from .run.ending import Ending, Undisturbed, settle
+from .run.loader import Loader
 from .run.progress import Progress
+from .run.saving import Saving
 from .run.step_record import StepMeter, StepRecord
 from .run.stop_signals import SIGNALS, StopSignals
 from .run.stopwatch import Stopwatch
-from .saving import Saving
 from .settings import Settings
-from .shelf import Shelf
-from .unit_call import UnitCall, compiled_in_vain
+from .step import saved_hooks
+from .step.activations import Activations
+from .step.copies import Copies
+from .step.model_state import ModelState
+from .step.outside import Outside
+from .step.shelf import Shelf
+from .step.unit_call import UnitCall, compiled_in_vain
+from .step.visits import Visits, in_backward
 from .units import Unit
-from .visits import Visits, in_backward
+from .weights import buffers, fast_paths
+from .weights.binding import Binding
 
 
 class Engine(DeepSpeedsCalls):
@@ -58,9 +60,16 @@ class Engine(DeepSpeedsCalls):
                  forward: Sequence[Visit] = (), progress: Progress | None = None) -> None:
         super().__init__()
         self.module, self.core, self.settings = model, core, settings
-        self.visits = Visits(core, forward)
+        self.progress = progress or Progress(settings.steps_per_print)
+        self._watch = Stopwatch(core, settings.wall_clock_breakdown)
+        self._meter = StepMeter(core, self._watch)
+        self.activations = Activations(
+            settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
+            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note,
+            self.progress.warn)
+        self.visits = Visits(core, forward, self._watch, self.activations.pass_ended)
         self.outside = Outside(self.visits)
-        self.binding = Binding(model, units, core, self.outside.read)
+        self.binding = Binding(model, units, core, self.outside.read, self.progress.note)
         self.visits.binding = self.binding
         self.binding.loans.between_passes = lambda: self.visits.kind is None
         self.binding.loans.ends_pass = self.visits.end_if_idle
@@ -69,12 +78,12 @@ class Engine(DeepSpeedsCalls):
         self.binding.also_check = self.outside.check
         self._state = ModelState(model, self.binding, self.visits)
         self.binding.engine = weakref.ref(self)
+        self.kept_buffers = buffers.Buffers(model)
+        self.saving = Saving(core)
         self.optimizer = NothingToTrain() if mapped is None else self.optimizer_class(
-            mapped, core, self.visits, self.binding)
+            mapped, core, self.visits, self.binding, self._watch, self.kept_buffers.packed, self.saving.finish)
         self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
         self.optimizer.client_state = self._client_state
-        self.kept_buffers = buffers.Buffers(model)
-        self.optimizer.extra = self.kept_buffers.packed
         self.lr_scheduler: Any = None
         self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
         self.loader: Loader | None = None
@@ -82,17 +91,8 @@ class Engine(DeepSpeedsCalls):
         self.micro_steps = 0
         self.counted_from = 0  # micro_steps, at the newest update
         self._boundary: bool | None = None  # what the program says of the next step(); None: it is counted
-        self.progress = progress or Progress(settings.steps_per_print)
         self.monitors = Monitors()
         self.record: StepRecord | None = None  # of the newest step
-        self._watch = Stopwatch(core, settings.wall_clock_breakdown)
-        self._meter = StepMeter(core, self._watch)
-        self.visits.watch = self._watch
-        self.activations = Activations(
-            settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
-            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note,
-            self.progress.warn)
-        self.visits.trained, self.binding.tell = self.activations.pass_ended, self.progress.note
         saved_hooks.watch(self.visits)
         fast_paths.install()
         _check_words(settings, units)
@@ -107,12 +107,10 @@ class Engine(DeepSpeedsCalls):
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
         self.script = Script(self.optimizer.param_groups, settings)
-        self.saving = Saving(core)
-        self.optimizer.finish_saving = self.saving.finish
         self._ending = Ending(self, core, self._keep_changes, self.saving)
         self.stop = StopSignals()
         weakref.finalize(self, self.stop.give_back)
-        self.optimizer.told, self.optimizer.watch, self.optimizer.stepped = self._tell, self._watch, self._after_step
+        self.optimizer.told, self.optimizer.stepped = self._tell, self._after_step
         self.visits.beginning = self._begin_step
         self.progress.begin(core, compiled)
         self._meter.begin()
@@ -304,7 +302,7 @@ class Engine(DeepSpeedsCalls):
     @functools.cached_property
     def description(self) -> Description:
         """What is said of the model beside its weights, for who has it not."""
-        return describe(self)
+        return describe(self.module, self.core.units, self.binding.places)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """The model's, in ordinary memory; named_weights() streams instead."""
@@ -335,11 +333,12 @@ class Engine(DeepSpeedsCalls):
                         max_shard_bytes: float = 5e9, overwrite: bool = False) -> None:
         """A new directory as transformers' save_pretrained makes it, or none. `dtype`: None: as the model has it;
         torch.float32: the masters. `overwrite`: a directory of weights that is there is replaced once the new one is whole."""
-        export.save_directory(export.EngineWeights(self), directory, dtype, max_shard_bytes, overwrite)
+        weights = export.ManagedWeights(self.binding, self.visits)
+        export.save_directory(weights, directory, dtype, max_shard_bytes, overwrite)
 
     def save_16bit_model(self, directory: str | os.PathLike[str], filename: str | None = None) -> bool:
         """DeepSpeed's name: the weights, in the type in which the model computes, as one file of safetensors."""
-        export.save_file(export.EngineWeights(self), directory, filename)
+        export.save_file(export.ManagedWeights(self.binding, self.visits), directory, filename)
         return True
 
     # Checkpoints.
@@ -348,9 +347,10 @@ class Engine(DeepSpeedsCalls):
                         exclude_frozen_parameters: bool = False, *, overwrite: bool = True, wait: bool = True) -> str:
         """DIRECTORY/TAG, whole and durable, with a snapshot of the store; its path. `tag` None: global_stepN. One
         that is there already is replaced when the new one is whole, unless `overwrite` is False. `client_state`: what
-        client_values.py has kinds for; else UsageError, before anything is made. `wait` False: it returns while the snapshot
-        of this step is copied; the checkpoint is there, and `latest` names it, from the first step() on that finds it whole,
-        or the next save_checkpoint(), or close(), which raise what goes wrong. Until then a kill leaves the one before."""
+        checkpoints/client_values.py has kinds for; else UsageError, before anything is made. `wait` False: it returns while
+        the snapshot of this step is copied; the checkpoint is there, and `latest` names it, from the first step() on that
+        finds it whole, or the next save_checkpoint(), or close(), which raise what goes wrong. Until then a kill leaves the
+        one before."""
         self._check_trains()
         if exclude_frozen_parameters:
             raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "

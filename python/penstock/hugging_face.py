@@ -14,10 +14,10 @@ from .engine import Engine
 from .errors import StorageError, UsageError
 from .files import description
 from .opening import initialize
-from .parameter import engine_of
 from .run.progress import listen
 from .run.step_record import StepRecord
 from .store import Store
+from .weights.parameter import engine_of
 
 
 def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str] | None = None, **options: Any

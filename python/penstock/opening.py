@@ -12,29 +12,34 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import buffers, deepspeed_calls, forwards, placed, processes, update_order
-from .argument_names import checks_names
-from .config import Config, read_config
+from .checkpoints.going_on import first_state
+from .checkpoints.kept_scheduler import adopt, check_given
+from .configuration import deepspeed_calls
+from .configuration.config import Config, read_config
+from .configuration.merged import STORE_KEYS
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
 from .errors import FitError, ModelError, OptimizerError, UsageError, some
-from .files import description
+from .files import description, forwards
 from .files.in_store import InStore, has_weights
 from .files.incoming import Incoming
-from .going_on import first_state
-from .kept_scheduler import adopt, check_given
-from .loader import Loader, Loading
-from .merged import STORE_KEYS
+from .files.spill import first_value, to_type
+from .given.argument_names import checks_names
+from .machine import processes
 from .monitors import Monitors
+from .native import update_order
+from .native.core import opens
 from .optimizer import Optimizer
-from .optimizer_kind import Mapped, check_cover, map_optimizer, map_parameters
-from .overlap import overlapping
-from .parameter import Managed
+from .optimizers.kind import Mapped, check_cover, map_optimizer, map_parameters
+from .run import placed
+from .run.loader import Loader, Loading
 from .run.progress import LOGGER, Progress
 from .settings import Settings
 from .store import Store, as_store
 from .units import Unit, units_of
-from .zero.spill import first_value, to_type
+from .weights import buffers
+from .weights.overlap import overlapping
+from .weights.parameter import Managed
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 Initialized = tuple[Engine, Any, Loader | None, Any]
@@ -55,21 +60,21 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
                restore_random: bool = True, trainable: Sequence[str] = (), engine_class: type[Engine] = Engine
                ) -> Initialized:
     """Gives (engine, optimizer, loader or None, scheduler or None). The model is managed from then on: its weights are
-    the core's. A model of which no parameter requires a gradient is opened for forwards alone, see forwards.py, and
-    its optimizer is None.
+    the core's. A model of which no parameter requires a gradient is opened for forwards alone, see files/forwards.py,
+    and its optimizer is None.
 
     model: The module, as it is.
     optimizer: One of torch's, or a function that makes one of `model_parameters`; None: the configuration's, else
         AdamW.
     model_parameters: What the optimizer is made of; None: all that are trainable.
     training_data: A data set. Each epoch is shuffled by `shuffle_seed` and the epoch's number, and its loader goes on
-        where a resumed training does (loader.py).
-    lr_scheduler: One of that optimizer (kept_scheduler.py), or a function that makes one of ours.
+        where a resumed training does (run/loader.py).
+    lr_scheduler: One of that optimizer (checkpoints/kept_scheduler.py), or a function that makes one of ours.
     store: Where the model is kept: a directory, or a Store; None: what the configuration says, else in host memory
         alone, Store.in_memory().
     core: Instead of `store`, a core of the caller's.
-    config: DeepSpeed's JSON, a path or a mapping (config.py). Optimizer, scheduler and directories that are given
-        beside it go before its own; a Store or Settings is merged with it.
+    config: DeepSpeed's JSON, a path or a mapping (configuration/config.py). Optimizer, scheduler and directories that
+        are given beside it go before its own; a Store or Settings is merged with it.
     units: Names or classes of modules that are units whatever the rules say (units.py).
     resident: Patterns of units, or of parameters, that stay in memory.
     weights: A directory of Hugging Face's, from which each parameter of a new store is read when it is its turn; the
@@ -166,7 +171,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
 def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
                       units: Sequence[str], resident: Sequence[str], weights: str | os.PathLike[str] | None,
                       settings: Settings, engine_class: type[Engine] = Engine, stored: bool = False) -> Engine:
-    """See forwards.py. `stored`: the model is on meta, and the store has its weights."""
+    """See files/forwards.py. `stored`: the model is on meta, and the store has its weights."""
     found = forwards.find(store, core, weights is not None)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
@@ -232,9 +237,9 @@ def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None,
     if core is not None:
         if store is not None:
             raise UsageError("penstock.initialize(store=...): store and core were both given")
-        return core
+        return opens(core) if isinstance(core, Store) else core
     own = as_store(store)  # type: ignore[arg-type]
-    return own if own.progress is not None else replace(own, progress=progress.work)
+    return opens(own if own.progress is not None else replace(own, progress=progress.work))
 
 
 def in_memory(read: Config | None) -> Store:

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from .binding import Binding
 from .core import Core, UpdateReport, UpdateRequest
 from .errors import NonFiniteError, OptimizerError, StorageError, UsageError
 from .loss_scale import LossScale
-from .optimizer_kind import Mapped
-from .optimizer_state import OptimizerState, ParameterState
+from .optimizers.kind import Mapped
+from .optimizers.stand_for import StandsFor
+from .optimizers.state import OptimizerState, ParameterState
 from .run.ending import Undisturbed
 from .run.stopwatch import Stopwatch
-from .stand_for import StandsFor
-from .visits import Visits
+from .step.visits import Visits
+from .weights.binding import Binding
 
 ClientState = Callable[[], Mapping[str, str]]
 
@@ -28,7 +28,9 @@ ClientState = Callable[[], Mapping[str, str]]
 class Optimizer(torch.optim.Optimizer):
     """`updates` counts the steps of this model, over all its lives; `report` tells of the last one."""
 
-    def __init__(self, mapped: Mapped, core: Core, visits: Visits, binding: Binding) -> None:
+    def __init__(self, mapped: Mapped, core: Core, visits: Visits, binding: Binding, watch: Stopwatch,
+                 extra: Callable[[], torch.Tensor | None], finish_saving: Callable[[], None]) -> None:
+        """`extra`: what a step commits beside the weights. `finish_saving`: of a snapshot under way."""
         self._ready = False
         super().__init__(mapped.groups, mapped.defaults)
         # The very groups of the user's optimizer, so that a scheduler that was made for it goes on to work.
@@ -36,6 +38,7 @@ class Optimizer(torch.optim.Optimizer):
         vars(self).update(mapped.hooks)
         self._given = [(id(group), [*group["params"]]) for group in mapped.groups]
         self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
+        self._watch, self._extra, self._finish_saving = watch, extra, finish_saving
         self._state = OptimizerState(mapped.kind.name, mapped.groups, binding, visits)
         self._state.updates = lambda: self.updates
         self.updates = 0
@@ -45,18 +48,15 @@ class Optimizer(torch.optim.Optimizer):
         self.clip = 0.0
         self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
         self.client_state: ClientState = dict
-        self.extra: Callable[[], torch.Tensor | None] = lambda: None
-        self.finish_saving: Callable[[], None] = lambda: None  # of a snapshot under way; set by the engine
         self.snapshot_path: Callable[[int], str] | None = None
         self.told: Callable[[UpdateReport], None] = lambda _: None  # of each update
-        self.watch = Stopwatch(core, on=False)
         self.stepped: Callable[[], None] = lambda: None  # behind each step()
         self._ready = True
         self._stands = StandsFor(mapped.given, self) if mapped.given is not None else None
 
     @property  # type: ignore[override]
     def state(self) -> OptimizerState:
-        """Of each parameter its moments, read from the store when they are asked for; see optimizer_state.py."""
+        """Of each parameter its moments, read from the store when they are asked for; see optimizers/state.py."""
         return self._state
 
     @state.setter
@@ -87,7 +87,7 @@ class Optimizer(torch.optim.Optimizer):
     def update(self) -> UpdateReport:
         """With a loss scale, a step that overflows is skipped, and the report says so. An interrupt waits for its
         end."""
-        with Undisturbed(), self.watch.timing("step"):
+        with Undisturbed(), self._watch.timing("step"):
             return self._update()
 
     def begin(self) -> bool:
@@ -132,7 +132,7 @@ class Optimizer(torch.optim.Optimizer):
             self._stands.given._opt_called = True  # type: ignore[attr-defined]
         try:
             self.report = self._core.update(replace(
-                self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self.extra()))
+                self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self._extra()))
         except BaseException:
             self._binding.gradients.forbid_kept()
             raise
@@ -249,7 +249,7 @@ class Optimizer(torch.optim.Optimizer):
                                "engine.save_checkpoint() and engine.load_checkpoint(); with transformers' Trainer say "
                                "callbacks=[penstock.hugging_face.KeepSnapshots(engine)]")
         self._visits.end()
-        self.finish_saving()
+        self._finish_saving()
         self._binding.go_back(self.snapshot_path(updates))
         self.gone_back(updates)
 
@@ -273,7 +273,7 @@ class NothingToTrain(Optimizer):
         self._state: Any = {}
         self._stands = None
         self.updates, self.skipped, self.report, self.norm, self.loss_scale = 0, 0, None, None, None
-        self.client_state, self.extra, self.told, self.stepped = dict, lambda: None, lambda _: None, lambda: None
+        self.client_state, self.told, self.stepped = dict, lambda _: None, lambda: None
 
     def begin(self) -> bool:
         return False

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 
 from .errors import UsageError
+from .given.said import Said
 from .loss_scale import LossScale
-from .said import Said
 
 Word = Literal["auto", "keep", "recompute"]
 WORDS = ("auto", "keep", "recompute")

@@ -9,12 +9,10 @@ from typing import Any, Literal
 
 import torch
 
-from .core import Core, ModelSpec, ReadWeight
 from .errors import UsageError
-from .native.core import NativeCore
-from .native.structs import DEVICES
-from .said import Said
+from .given.said import Said
 
+DEVICES = ("cpu", "cuda", "emulated")
 Tier = Literal["nvme", "cpu"]
 ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, bytes in all)
 
@@ -128,9 +126,6 @@ class Store(Said):
         if not torch.cuda.is_available():
             raise UsageError(f"Store(device='{self.device}'): torch finds no GPU (torch.cuda.is_available() is False)")
         return torch.device("cuda", int(index) if index else torch.cuda.current_device())
-
-    def __call__(self, model: ModelSpec, first: ReadWeight) -> Core:
-        return NativeCore(model, first, self)
 
     def at_newest(self) -> Store:
         return replace(self, resume_from=None, go_back=False, trace=None)

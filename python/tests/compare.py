@@ -12,7 +12,7 @@ from torch import nn
 
 import penstock
 from cores import ACTIVATIONS, WITHIN_BACKWARD, test_core
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 
 Make = Callable[[], nn.Module]
 Loss = Callable[[nn.Module, Any], torch.Tensor]

@@ -13,7 +13,7 @@ import torch
 
 from fake_core import OpenFakeCore
 from penstock.core import Core, ModelSpec, ReadWeight
-from penstock.update_order import WITHIN
+from penstock.native.update_order import WITHIN
 
 NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
 # Where native cores compute: "emulated" has memory apart from the host's; "cuda" asks for a GPU.
@@ -35,8 +35,9 @@ class OpenNativeCore:
         self.last: Any = None
 
     def __call__(self, model: ModelSpec, first: ReadWeight) -> Core:
+        from penstock.native.core import NativeCore
         from penstock.store import Store
-        self.last = Store(self.folder, **self.options)(model, first)
+        self.last = NativeCore(model, first, Store(self.folder, **self.options))
         self.last.opener = self  # the folder lives as long
         return self.last  # type: ignore[no-any-return]
 

@@ -16,7 +16,7 @@ from fake_optimizers import update_parameter
 from penstock.core import (BF16_ADDENDS, Core, CoreFigures, ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec,
                            UpdateReport, UpdateRequest, Visit, What)
 from penstock.errors import FitError, NonFiniteError, PenstockError, StorageError, UsageError
-from penstock.lent import with_own_storage
+from penstock.weights.lent import with_own_storage
 
 Place = tuple[int, int]
 GRANULE = 64  # bytes

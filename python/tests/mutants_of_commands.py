@@ -7,7 +7,7 @@ COMMANDS = [
     Mutant("the package imports torch", "__init__.py", "    from .units import Unit, units_of\n",
            "    from .units import Unit, units_of\nfrom .engine import Engine\n",
            "test_public.py::test_the_package_is_imported_without_torch_until_something_of_it_is_asked_for"),
-    Mutant("the command finds itself", "command/program.py", "return OWN_COMMAND in file.read(4096)", "return False",
+    Mutant("the command finds itself", "machine/program.py", "return OWN_COMMAND in file.read(4096)", "return False",
            "test_command.py::test_the_command_does_not_find_itself_nor_that_of_another_environment"),
     Mutant("a configuration is planned as a model", "command/plan.py",
            'return any(word.endswith(".json") or Path(word).is_file() for word in alone)', "return False",

@@ -17,7 +17,7 @@ from torch.optim.swa_utils import SWALR
 import penstock
 import small_models as small
 from cores import test_core
-from penstock.schedules import SCHEDULES
+from penstock.configuration.schedules import SCHEDULES
 
 Options = dict[str, Any]
 

@@ -16,9 +16,9 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import test_core as OpenCore
-from penstock import checkpoint
-from penstock.bits import same_bits
-from penstock.client_values import same
+from penstock.checkpoints import checkpoint
+from penstock.checkpoints.client_values import same
+from penstock.weights.bits import same_bits
 from resumed import losses_of, start
 from test_client_values import plain_values, states_of_generators, tensors_and_arrays
 

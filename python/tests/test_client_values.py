@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import penstock
-from penstock import client_values as values
+from penstock.checkpoints import client_values as values
 
 
 class Mode(enum.Enum):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import penstock.command.program as of_program
+import penstock.machine.program as of_program
 from penstock.__main__ import main, parser_of_all, verbs_of
 from penstock.command import plan
 from penstock.version import version

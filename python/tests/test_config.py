@@ -10,7 +10,7 @@ import penstock
 import small_models as small
 from fake_core import OpenFakeCore
 from penstock.__main__ import main
-from penstock.config import read_config
+from penstock.configuration.config import read_config
 from penstock.loss_scale import LossScale
 
 

@@ -9,8 +9,8 @@ import pytest
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
+from penstock.configuration.config import Config, read_config
 from penstock.native import config as config_library
-from penstock.config import read_config
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE.parent / "CONFIGURATIONS.md"
@@ -54,7 +54,7 @@ def test_a_configuration_that_others_wrote_trains_or_says_why_not(file):
             read_config(file)
 
 
-def trains(config: penstock.config.Config) -> None:
+def trains(config: Config) -> None:
     model = small.Stack()
     optimizer = config.optimizer(list(model.parameters())) if config.optimizer else None
     engine, *_ = penstock.initialize(model, optimizer, core=OpenFakeCore(), settings=config.settings,

@@ -12,9 +12,9 @@ import torch
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
-from penstock.config import read_config
+from penstock.configuration.config import read_config
+from penstock.configuration.merged import SETTINGS_KEYS, STORE_KEYS
 from penstock.loss_scale import LossScale
-from penstock.merged import SETTINGS_KEYS, STORE_KEYS
 
 ALONE = {"directories", "resume_from", "go_back", "keep", "snapshots", "trace", "trace_steps", "progress", "said"}
 

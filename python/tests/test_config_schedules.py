@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from penstock.config import read_config
+from penstock.configuration.config import read_config
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "oracle" / "schedules.golden"
 CASES = json.loads(GOLDEN.read_text())["cases"]

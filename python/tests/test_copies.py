@@ -15,9 +15,9 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import WITHIN_BACKWARD, test_core
-from penstock.bits import same_bits
-from penstock.host_memory import HostMemory
-from penstock.parameter import Managed
+from penstock.machine.host_memory import HostMemory
+from penstock.weights.bits import same_bits
+from penstock.weights.parameter import Managed
 from twice import check, managed, run, step
 
 

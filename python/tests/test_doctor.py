@@ -17,9 +17,10 @@ import pytest
 import penstock.doctor.probes as probes
 from cores import NATIVE
 from penstock.__main__ import main
-from penstock.command import doctor as verb, program
+from penstock.command import doctor as verb
 from penstock.doctor import core_library, disk, machine, software, torch_and_gpu
 from penstock.doctor.finding import Finding, State, in_the_way, ok, worth_knowing
+from penstock.machine import program
 
 PACKAGE = Path(probes.__file__).resolve().parents[2]
 NAMES = ["disk", "O_DIRECT", "disk speed", "memory", "swap", "memory limit", "cores", "limits", "huge pages", "memlock",

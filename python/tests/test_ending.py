@@ -15,8 +15,8 @@ import torch
 import penstock
 import small_models as small
 from cores import NATIVE
-from penstock.bits import same_bits
 from penstock.run.ending import Undisturbed
+from penstock.weights.bits import same_bits
 
 HERE = Path(__file__).resolve().parent
 native = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")

@@ -14,8 +14,8 @@ from compare import adamw
 from cores import test_core as OpenFakeCore
 from directories import peak_bytes
 from families import FAMILIES, batches
-from penstock.bits import same_bits
 from penstock.files.weights_dir import WeightsDir
+from penstock.weights.bits import same_bits
 
 
 def managed(steps: int = 2, dtype: torch.dtype = torch.float32, **options):

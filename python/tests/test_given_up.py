@@ -13,7 +13,7 @@ import penstock
 import small_models as small
 from compare import Training, adamw, differences, seed
 from cores import test_core as core_of
-from penstock.output import Seen
+from penstock.step.output import Seen
 from programs_of_units import KINDS
 
 

@@ -10,7 +10,7 @@ import penstock
 import small_models as small
 from compare import adamw, masters_after, weights_equal
 from cores import DEVICE, NATIVE, OPTIONS
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
 ORDERS = ["after_backward", "deferred", "in_backward", "speculative", "balanced"]

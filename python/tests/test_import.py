@@ -14,7 +14,7 @@ from compare import adamw
 from cores import test_core as OpenFakeCore
 from directories import peak_bytes, tensors_of, write_directory
 from families import FAMILIES, batches
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 
 
 def stack(device: str = "cpu", **options) -> small.Stack:

@@ -14,7 +14,7 @@ import torch
 import penstock
 
 from cores import NATIVE
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 from resumed import SCHEDULERS, life, start
 
 HERE = Path(__file__).resolve().parent

@@ -14,7 +14,7 @@ import small_models as small
 from compare import Training, adamw
 from cores import WITHIN_BACKWARD
 from cores import test_core as core_of
-from penstock import lent
+from penstock.weights import lent
 from twice import check, managed
 
 KEPT: list[torch.Tensor] = []
@@ -183,7 +183,7 @@ def test_a_unit_can_be_called_again_after_views_of_it_were_kept():
 
 
 def test_where_torch_cannot_tell_who_reads_a_view_must_not_be_kept(monkeypatch):
-    monkeypatch.setattr("penstock.binding.forbids", None)
+    monkeypatch.setattr("penstock.weights.binding.forbids", None)
     monkeypatch.setattr(lent, "forbids", None)
     with pytest.raises(penstock.ModelError, match=VIEW.format(0)):
         small.loss(managed(lambda: small.Stack(block=InList)), small.ids())

@@ -16,8 +16,8 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import NATIVE, WITHIN_BACKWARD, OpenNativeCore, test_core
-from penstock.host_memory import HostMemory
-from penstock.parameter import Managed, Released
+from penstock.machine.host_memory import HostMemory
+from penstock.weights.parameter import Managed, Released
 from twice import RESIDENT, check, managed, released, step
 
 pytestmark = pytest.mark.skipif(WITHIN_BACKWARD, reason="between a backward and its step nothing may be read")

@@ -14,7 +14,7 @@ import penstock
 import small_models as small
 from fake_core import FakeCore
 from penstock.opening import mapped_optimizer, model_spec
-from penstock.run.measured_compute import ComputeProbe, measure_compute, tokens_of
+from penstock.plans.measured_compute import ComputeProbe, measure_compute, tokens_of
 
 
 def measured(model, batch=None, loss=None, settings=None, **options):

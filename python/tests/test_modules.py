@@ -11,7 +11,7 @@ import small_models as small
 from compare import Training
 from cores import test_core as core_of
 from fake_core import bytes_of
-from penstock import heap
+from penstock.machine import heap
 
 
 def training(make, count=4, loss=small.loss, **options) -> Training:

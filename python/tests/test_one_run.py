@@ -16,7 +16,7 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import NATIVE
-from penstock.doctor.finding import size
+from penstock.machine.sizes import size
 from penstock.native import new_places
 from penstock.native.one_run import PREFIX
 

@@ -11,7 +11,7 @@ import penstock
 import small_models as small
 from compare import Training, adamw
 from cores import test_core as OpenFakeCore
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 from twice import run, step
 
 

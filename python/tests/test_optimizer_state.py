@@ -11,8 +11,8 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import WITHIN_BACKWARD
-from penstock.bits import same_bits
-from penstock.host_memory import HostMemory
+from penstock.machine.host_memory import HostMemory
+from penstock.weights.bits import same_bits
 from twice import check, managed, step
 
 KINDS = {

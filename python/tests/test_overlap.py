@@ -8,7 +8,7 @@ from torch import nn
 import penstock
 import small_models as small
 from cores import WITHIN_BACKWARD, test_core
-from penstock.overlap import overlap
+from penstock.weights.overlap import overlap
 from twice import check, step
 
 pytestmark = pytest.mark.skipif(WITHIN_BACKWARD, reason="between a backward and its step nothing may be read")

@@ -12,7 +12,7 @@ import torch
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
-from penstock.processes import COUNTS
+from penstock.machine.processes import COUNTS
 
 TESTS = Path(__file__).resolve().parent
 

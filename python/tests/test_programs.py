@@ -36,6 +36,7 @@ ANNOUNCED = ((r"backward\(create_graph=True\)", "`backward(create_graph=True)` t
               "all of it is an error between a backward and its step"),
              ("is read while its values are in the store", "Functions that torch's subclasses are not told of"),
              ("the memory is read that parameter", "The memory that a parameter had before `initialize()`"),
+             ("saved_v must be contiguous", "what was computed of weights before"),
              ("is read by a view of it", "A view of a weight that was taken in its unit's call"),
              ("a view of parameter .* is read that was taken before an update",
               "A view that was read so and is read again after an update"),

@@ -14,7 +14,7 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import test_core
-from penstock.bits import number_of
+from penstock.weights.bits import number_of
 from twice import check, managed, step
 
 WAYS = {"given up": dict(activations="auto", room=lambda: 0.0), "recompute": dict(activations="recompute")}

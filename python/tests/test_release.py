@@ -13,8 +13,8 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import test_core
-from penstock.bits import same_bits
-from penstock.host_memory import HostMemory
+from penstock.machine.host_memory import HostMemory
+from penstock.weights.bits import same_bits
 from twice import RESIDENT, managed, step
 
 
@@ -142,7 +142,7 @@ def test_gradients_that_wait_go_and_a_graph_that_is_there_is_an_error():
 
 def test_where_there_is_no_room_it_is_an_error_and_the_training_goes_on(monkeypatch):
     engine, (expected, optimizer) = trained(), plain()
-    monkeypatch.setattr("penstock.loans.LITTLE_BYTES", 0)
+    monkeypatch.setattr("penstock.weights.loans.LITTLE_BYTES", 0)
     engine.binding.loans.room = lambda: HostMemory(100, "a test")
     with pytest.raises(penstock.FitError, match="the model with its weights in memory would take.*a test"):
         engine.release()

@@ -6,8 +6,8 @@ import torch
 
 import small_models as small
 from cores import WITHIN_BACKWARD
-from penstock.lent import forbids
-from penstock.parameter import Released
+from penstock.weights.lent import forbids
+from penstock.weights.parameter import Released
 from twice import managed
 
 pytestmark = pytest.mark.skipif(WITHIN_BACKWARD, reason="between a backward and its step nothing may be read")

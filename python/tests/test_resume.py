@@ -16,10 +16,10 @@ import resumed
 import small_models as small
 from compare import adamw
 from cores import test_core as OpenCore
-from penstock import random_states
-from penstock.bits import same_bits
-from penstock.kept_scheduler import KeptScheduler
+from penstock.checkpoints import random_states
+from penstock.checkpoints.kept_scheduler import KeptScheduler
 from penstock.native import library
+from penstock.weights.bits import same_bits
 from resumed import SCHEDULERS, end_of, losses_of, start
 
 STEPS = 8

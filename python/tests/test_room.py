@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from penstock import room
-from penstock.host_memory import HostMemory
-from penstock.room import HostRoom
+from penstock.machine import room
+from penstock.machine.host_memory import HostMemory
+from penstock.machine.room import HostRoom
 
 
 class Machine:

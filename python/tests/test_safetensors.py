@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import penstock
-from penstock.bits import same_bits
 from penstock.files.safetensors_file import TYPES, SafetensorsFile, SafetensorsWriter, TensorInfo
+from penstock.weights.bits import same_bits
 
 ONE = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 

@@ -10,7 +10,7 @@ import torch
 import penstock
 from cores import ACTIVATIONS, WITHIN_BACKWARD
 from cores import test_core as OpenFakeCore
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 from tiny_language import text, tokenizer
 
 sentence_transformers = pytest.importorskip("sentence_transformers")

@@ -12,7 +12,7 @@ import penstock
 import small_models as small
 from compare import adamw, weights_equal
 from cores import NATIVE, OPTIONS, WITHIN_BACKWARD
-from penstock import shelf
+from penstock.step import shelf
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
 GRANULE = 4096

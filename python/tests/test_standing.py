@@ -11,7 +11,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 import penstock
 import small_models as small
 from cores import WITHIN_BACKWARD
-from penstock.lent import forbids
+from penstock.weights.lent import forbids
 from twice import RESIDENT, check, managed, step
 
 pytestmark = pytest.mark.skipif(WITHIN_BACKWARD, reason="between a backward and its step nothing may be read")

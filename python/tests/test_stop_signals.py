@@ -15,8 +15,8 @@ import torch
 import penstock
 import small_models as small
 from cores import NATIVE, test_core
-from penstock.bits import same_bits
 from penstock.native.look import look
+from penstock.weights.bits import same_bits
 from resumed import life
 from test_ending import open_engine, step
 from test_killed import same_end, server  # noqa: F401  a fixture

@@ -70,6 +70,17 @@ def test_a_directory_is_a_store(tmp_path):
     assert penstock.initialize(small.Stack(), store=str(tmp_path / "store"))[0].global_steps == 1
 
 
+def test_a_store_that_is_given_as_a_core_is_opened_too(tmp_path):
+    def engine():
+        return penstock.initialize(small.Stack(), core=penstock.Store(tmp_path))[0]
+    with engine() as first:
+        step(first)
+    assert engine().global_steps == 1
+    frozen = small.Stack().requires_grad_(False)
+    with penstock.initialize(frozen, core=penstock.Store(tmp_path / "frozen"))[0] as alone:
+        assert torch.isfinite(alone(small.ids())).all()
+
+
 def test_where_the_model_is_kept_is_said_once():
     with pytest.raises(penstock.UsageError, match="both given"):
         penstock.initialize(small.Stack(), store="x", core=lambda *_: None)

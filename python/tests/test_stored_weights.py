@@ -18,12 +18,12 @@ from compare import adamw
 from cores import NATIVE
 from families import FAMILIES, batches
 from penstock.__main__ import main
-from penstock.bits import same_bits
 from penstock.files.description import NAME
 from penstock.files.fp32 import (convert_zero_checkpoint_to_fp32_state_dict, get_fp32_state_dict_from_zero_checkpoint,
                                  load_state_dict_from_zero_checkpoint)
 from penstock.files.stored_weights import StoredWeights
 from penstock.files.weights_dir import WeightsDir
+from penstock.weights.bits import same_bits
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
 HERE = Path(__file__).resolve().parent

@@ -13,6 +13,7 @@ import pytest
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
+from penstock.configuration.config import read_config
 from penstock.errors import UsageError
 from penstock.native import config as config_library
 
@@ -140,7 +141,7 @@ def test_the_key_tables_texts_name_keys_that_there_are():
 
 
 def test_each_key_that_a_merge_names_is_one():
-    from penstock.merged import SETTINGS_KEYS, STORE_KEYS
+    from penstock.configuration.merged import SETTINGS_KEYS, STORE_KEYS
     assert set(STORE_KEYS.values()) | set(SETTINGS_KEYS.values()) <= known_keys()
 
 
@@ -154,4 +155,4 @@ def test_the_reasons_of_keys_without_effect_are_sentences_about_this_package():
 
 
 def config_library_read(config):
-    return penstock.config.read_config(config)
+    return read_config(config)

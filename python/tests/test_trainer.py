@@ -15,7 +15,7 @@ import pytest
 from safetensors.torch import load_file
 
 from cores import NATIVE
-from penstock.bits import same_bits
+from penstock.weights.bits import same_bits
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -140,7 +140,7 @@ def test_trainers_arguments_fill_in_what_transformers_fills_in(options, steps, t
     from accelerate.utils.deepspeed import HfDeepSpeedConfig
     from transformers.integrations import deepspeed as integration
 
-    from penstock.config import read_config
+    from penstock.configuration.config import read_config
     from penstock.hugging_face import known_values
     monkeypatch.setattr(integration, "dep_version_check", lambda _: None)  # it is not installed
     monkeypatch.setattr(integration, "set_hf_deepspeed_config", lambda _: None)

@@ -12,8 +12,8 @@ import torch
 import penstock
 from cores import WITHIN_BACKWARD
 from cores import test_core as OpenFakeCore
-from penstock.bits import same_bits
 from penstock.hugging_face import KeepSnapshots
+from penstock.weights.bits import same_bits
 from tiny_language import save, text, tokenizer
 
 trl = pytest.importorskip("trl")

@@ -14,8 +14,8 @@ import small_models as small
 from cores import test_core as OpenFakeCore
 from directories import peak_bytes
 from families import FAMILIES
-from penstock.bits import same_bits
-from penstock.zero.spill import Spill
+from penstock.files.spill import Spill
+from penstock.weights.bits import same_bits
 
 @pytest.fixture
 def all_sizes(monkeypatch):

@@ -12,8 +12,8 @@ import penstock
 import small_models as small
 from compare import adamw
 from cores import test_core
-from penstock.bits import same_bits
-from penstock.parameter import Released
+from penstock.weights.bits import same_bits
+from penstock.weights.parameter import Released
 
 RESIDENT = pytest.mark.parametrize("resident", [(), ("*",), ("head",), ("*.bias",)])
 Program = Callable[[nn.Module, torch.optim.Optimizer], Any]

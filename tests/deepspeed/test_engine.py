@@ -8,7 +8,7 @@ from conftest import Model
 from test_initialize import batch, equal, train
 
 import penstock
-from penstock.deepspeed.echoed import ECHOED
+from penstock.deepspeed.configuration.echoed import ECHOED
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock.__main__ import main
-from penstock.deepspeed.given import configuration
+from penstock.deepspeed.configuration.given import configuration
 from penstock.deepspeed.shown import shown as shown_of
 from penstock.native import config as config_library
 

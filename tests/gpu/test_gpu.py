@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import penstock
-from penstock import shelf
+from penstock.step import shelf
 
 DEVICE = os.environ.get("PENSTOCK_GPU", "cuda")
 PLACE = torch.device("cuda" if DEVICE.startswith("cuda") else "cpu")

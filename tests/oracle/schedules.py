@@ -23,7 +23,7 @@ from deepspeed.runtime import lr_schedules as theirs  # noqa: E402
 from deepspeed.utils import logger  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-from penstock.config import read_config  # noqa: E402
+from penstock.configuration.config import read_config  # noqa: E402
 
 STEPS, RATE = 60, 0.01
 CYCLE = {"cycle_min_lr": 0.001, "cycle_max_lr": 0.02, "cycle_first_step_size": 13}

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..config import read_config
+from ..configuration.config import read_config
 from ..errors import UsageError
 from ..files.meta_model import of_directory
 from ..opening import in_memory
-from ..run.plan import plan
+from ..plans.plan import plan
 from ..settings import Settings
 from ..store import as_store
 

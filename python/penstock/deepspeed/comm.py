@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .. import processes
 from ..errors import UsageError
+from ..machine import processes
 
 OF_TORCH = frozenset({
     "ReduceOp", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
+from . import weights
 from ..engine import Engine
 from ..errors import UsageError
 from ..files import export
 from ..optimizer import Optimizer
-from ..read_only import read_only
-from . import weights
-from .answers import Answers
+from ..weights.read_only import read_only
+from .configuration.answers import Answers
 from .loaders import DeepSpeedDataLoader, RepeatingLoader
 from .monitor import MonitorMaster
 from .telling import LOGGER, log_dist_once
@@ -241,7 +241,7 @@ class DeepSpeedEngine(Answers, Engine):
                          save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False) -> bool:
         """As torch saves it; a name that ends with .safetensors: as safetensors, with all weights."""
         if save_filename.endswith(".safetensors") and not exclude_frozen_parameters:
-            export.save_file(export.EngineWeights(self), save_dir, save_filename)
+            export.save_file(export.ManagedWeights(self.binding, self.visits), save_dir, save_filename)
             return True
         os.makedirs(save_dir, exist_ok=True)
         torch.save(weights.clone_tensors_for_torch_save(weights.consolidated(self.module, exclude_frozen_parameters)),

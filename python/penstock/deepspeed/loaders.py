@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
 class DeepSpeedDataLoader:
     """Of a program's own making: rows of one micro-batch, in an order that torch's generator draws. (That which
-    initialize(training_data=...) gives goes on where the training does: penstock.loader.)"""
+    initialize(training_data=...) gives goes on where the training does: penstock.run.loader.)"""
 
     def __init__(self, dataset: Any, batch_size: int, collate_fn: Callable[..., Any] | None = None,
                  data_sampler: Any = None, local_rank: int = -1, dataloader_drop_last: bool = False,

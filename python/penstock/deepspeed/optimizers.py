@@ -9,7 +9,7 @@ from ..errors import OptimizerError, UsageError
 
 
 class _Adam(torch.optim.AdamW):
-    """`penstock_kind` says which one it is (optimizer_kind.py)."""
+    """`penstock_kind` says which one it is (optimizers/kind.py)."""
 
     def __init__(self, parameters: Any, lr: float, bias_correction: bool, betas: tuple[float, float], eps: float,
                  weight_decay: float, amsgrad: bool, decoupled: bool) -> None:

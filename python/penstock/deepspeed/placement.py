@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from ..config import Config
+from ..configuration.config import Config
 from ..errors import UsageError
 from ..store import Store, Tier
 from .accelerator import get_accelerator
-from .given import section
-from .values import OFFLOADS, THRESHOLD
+from .configuration.given import section
+from .configuration.values import OFFLOADS, THRESHOLD
 
 PERSISTENCE = 100_000  # elements: DeepSpeed's default of stage3_param_persistence_threshold
 

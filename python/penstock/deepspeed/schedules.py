@@ -1,9 +1,9 @@
-"""deepspeed.runtime.lr_schedules: penstock.schedules by DeepSpeed's own signatures."""
+"""deepspeed.runtime.lr_schedules: penstock.configuration.schedules by DeepSpeed's own signatures."""
 from __future__ import annotations
 
 from typing import Any
 
-from .. import schedules
+from ..configuration import schedules
 from ..errors import UsageError
 
 NEEDED = object()

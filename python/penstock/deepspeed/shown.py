@@ -8,10 +8,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from ..config import read_config
-from .given import configuration, said, section, unfilled, with_defaults
+from ..configuration.config import read_config
+from .configuration.given import configuration, said, section, unfilled, with_defaults
+from .configuration.values import THRESHOLD, resolve
 from .placement import Placement, placement_of
-from .values import THRESHOLD, resolve
 
 WHERE = {"nvme": "on NVMe", "cpu": "in host memory"}
 # The core's defaults, which do not hold here.

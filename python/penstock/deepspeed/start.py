@@ -8,22 +8,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import deepspeed_calls
-from ..config import read_config
+from . import comm
+from ..configuration import deepspeed_calls
+from ..configuration.config import read_config
 from ..errors import UsageError
 from ..opening import initialize as initialize_penstock
-from ..parameter import engine_of
 from ..run.progress import listen
 from ..version import version
-from . import comm
+from ..weights.parameter import engine_of
+from .configuration.given import configuration, section, with_defaults
+from .configuration.values import own_keys, resolve
 from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
-from .given import configuration, section, with_defaults
 from .idle import IdleEngine
 from .leaves import z3_leaf_module
 from .placement import placement_of
 from .registered import VERSION
 from .telling import log_dist
-from .values import own_keys, resolve
 from .zero import answer_of_parameters
 
 Given = tuple[Any, Any, Any, Any]

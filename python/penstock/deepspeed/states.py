@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..errors import UsageError
-from ..parameter import engine_of
+from ..weights.parameter import engine_of
 
 
 def get_master(param: nn.Parameter) -> torch.Tensor | None:

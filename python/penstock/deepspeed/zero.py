@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import comm
 from .. import zero
 from ..errors import UsageError
-from ..parameter import Managed, Released, engine_of
-from . import comm
-from .given import configuration, section
-from .values import check_places
+from ..weights.parameter import Managed, Released, engine_of
+from .configuration.given import configuration, section
+from .configuration.values import check_places
 
 
 class ZeroParamStatus(Enum):

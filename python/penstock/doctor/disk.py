@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cgroups import text_of
-from .finding import Finding, in_the_way, ok, size, worth_knowing
+from ..machine.cgroups import text_of
+from ..machine.sizes import size
+from .finding import Finding, in_the_way, ok, worth_knowing
 
 IN_MEMORY = ("tmpfs", "ramfs")
 OVER_A_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse", "fuse.sshfs", "lustre", "ceph")

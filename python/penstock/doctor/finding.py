@@ -36,11 +36,3 @@ def worth_knowing(name: str, seen: str, remedy: str) -> Finding:
 def in_the_way(name: str, seen: str, remedy: str, code: int = 2) -> Finding:
     """`code`: 2 of what is installed or set, 3 of memory and room, 4 of storage."""
     return Finding(name, State.IN_THE_WAY, seen, remedy, code)
-
-
-def size(count: float) -> str:
-    """Of bytes, for a reader."""
-    for unit, shift in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if count >= 1 << shift:
-            return f"{count / (1 << shift):{'.3g' if count < 1000 << shift else '.0f'}} {unit}"
-    return f"{count:.0f} bytes"

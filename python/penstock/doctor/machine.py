@@ -10,9 +10,10 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..cgroups import folders, number_in, numbers_in, text_of
-from ..host_memory import FILES, HostMemory
-from .finding import Finding, in_the_way, ok, size, worth_knowing
+from ..machine.cgroups import folders, number_in, numbers_in, text_of
+from ..machine.host_memory import FILES, HostMemory
+from ..machine.sizes import size
+from .finding import Finding, in_the_way, ok, worth_knowing
 
 LEAST_BYTES, LITTLE_BYTES = 512 << 20, 2 << 30
 LOCKED_ENOUGH = 1 << 30

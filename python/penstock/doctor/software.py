@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 
-from ..command import program
+from ..machine import program
 from ..version import PACKAGE, version
 from .finding import Finding, in_the_way, ok, worth_knowing
 

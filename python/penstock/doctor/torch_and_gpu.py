@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..cgroups import text_of
+from ..machine.cgroups import text_of
+from ..machine.sizes import size
 from ..version import PACKAGE
-from .finding import Finding, in_the_way, ok, size, worth_knowing
+from .finding import Finding, in_the_way, ok, worth_knowing
 
 
 def look() -> list[Finding]:

@@ -1,1 +1,1 @@
-"""Weights as Hugging Face keeps them: safetensors files, directories of them, in and out."""
+"""Weights in files: as Hugging Face keeps them, in and out; of a store without its model; of a model that is being made."""

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
-from .. import buffers
 from ..core import ParameterSpec, UnitSpec
-from ..durable import replace_text
 from ..errors import StorageError
+from ..weights import buffers
 from .configuration import word_of, write_configuration
 from .conversions import out_of_model, problem_of
+from .durable import replace_text
 from .safetensors_file import TensorInfo
 from .state_names import infos_of, kept_names, state_of
-
-if TYPE_CHECKING:
-    from ..engine import Engine
 
 NAME = "model.json"
 VERSION = 1
@@ -93,22 +90,21 @@ class Description:
                                "checkpoint again, or open the store once more with its model") from error
 
 
-def describe(engine: Engine) -> Description:
-    """Of its model, as the store has it."""
-    model, units = engine.module, tuple(engine.core.units)
+def describe(model: nn.Module, units: Sequence[UnitSpec], places: Mapping[nn.Parameter, Place]) -> Description:
+    """A managed model, as the store has it: its units, and where each parameter is in these."""
     state = state_of(model)
     kept_buffers = infos_of(dict(buffers.named(model)))
     named = {id(state[name]): name for name in kept_buffers}
     tensors: dict[str, Place | str] = {}
     for name, each in state.items():
-        if isinstance(each, nn.Parameter) and each in engine.binding.places:
-            tensors[name] = engine.binding.places[each]
+        if isinstance(each, nn.Parameter) and each in places:
+            tensors[name] = places[each]
         elif id(each) in named:
             tensors[name] = named[id(each)]
     kept = [name for name in kept_names(model, state) if name in tensors]
     renamed, problem = _renamed(model, {name: state[name] for name in kept})
     configuration, unwritten = _configuration(model)
-    return Description(units, kept_buffers, tensors, kept, renamed,
+    return Description(tuple(units), kept_buffers, tensors, kept, renamed,
                        sum(each.numel() for each in model.parameters()), type(model).__name__, configuration,
                        problem or unwritten)
 

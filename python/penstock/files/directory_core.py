@@ -16,7 +16,7 @@ import torch
 
 from ..core import ModelSpec, OpenSum, PassKind, ReadWeight, UnitSpec, UpdateReport, UpdateRequest, Visit, What
 from ..errors import UsageError
-from ..lent import with_own_storage
+from ..weights.lent import with_own_storage
 
 T = TypeVar("T")
 ALIGNMENT = 64  # bytes, of each parameter in its unit's memory

@@ -9,24 +9,23 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import nn
 
 from ..core import What
-from ..durable import sync
 from ..errors import StorageError, UsageError
+from ..step.visits import Visits
+from ..weights.binding import Binding
 from .configuration import write_configuration
 from .conversions import Step, out_of_model, problem_of
+from .durable import sync
 from .safetensors_file import NAMES, SafetensorsWriter, TensorInfo
 from .shards import divided, name_of, write_index
 from .state_names import infos_of, kept_names, state_of
 from .unfinished import unfinished
 from .weights_dir import INDEX, SINGLE
-
-if TYPE_CHECKING:
-    from ..engine import Engine
 
 
 class Weights(Protocol):
@@ -134,11 +133,11 @@ class Export:
         return self._weights.value(name, self._dtype == torch.float32).to(self._info(name).dtype)
 
 
-class EngineWeights:
-    """See Weights."""
+class ManagedWeights:
+    """See Weights: those of a model in training."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._model = engine, engine.module
+    def __init__(self, binding: Binding, visits: Visits) -> None:
+        self._binding, self._visits, self._model = binding, visits, binding.model
         if hasattr(self._model, "peft_config"):
             raise UsageError("the model has adapters of PEFT: engine.module.save_pretrained(directory) writes those")
         self._state = state_of(self._model)
@@ -152,12 +151,12 @@ class EngineWeights:
         return steps
 
     def value(self, name: str, master: bool) -> torch.Tensor:
-        tensor, binding = self._state[name], self._engine.binding
-        self._engine.visits.end()
+        tensor, binding = self._state[name], self._binding
+        self._visits.end()
         if not isinstance(tensor, nn.Parameter) or tensor not in binding.places:
             return tensor.detach()
         what: What = "master" if master and binding.learns(tensor) else "weight"
-        return self._engine.core.read(*binding.places[tensor], what).view(tensor.shape)
+        return binding.core.read(*binding.places[tensor], what).view(tensor.shape)
 
     def write_configuration(self, directory: Path, dtype: torch.dtype | None) -> None:
         write_configuration(self._model, directory, dtype)

@@ -7,9 +7,9 @@ from torch import nn
 from ..errors import ModelError
 from ..native.look import look
 from ..store import Store
-from ..zero.spill import first_value
 from .incoming import exchange, make_nan, refuse_other_meta_tensors
 from .rebuild import rebuilt_buffers
+from .spill import first_value
 
 
 class InStore:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ..bits import same_bits
 from ..errors import ModelError, WeightsError, some
+from ..weights.bits import same_bits
 from .conversions import Step, into_model
 from .rebuild import rebuilt_buffers
 from .safetensors_file import TensorInfo

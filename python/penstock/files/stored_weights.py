@@ -25,7 +25,7 @@ from .meta_model import of_directory
 from .safetensors_file import TensorInfo
 from .state_names import infos_of, state_of
 
-ENGINE, LATEST = "engine.pt", "latest"  # of a checkpoint: see checkpoint.py
+ENGINE, LATEST = "engine.pt", "latest"  # of a checkpoint: see checkpoints/checkpoint.py
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from .. import processes
 from ..errors import UsageError
+from ..machine import processes
 from .csv_files import CsvFiles
 from .events import Event
 from .tensorboard import TensorBoard

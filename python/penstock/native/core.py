@@ -2,23 +2,21 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from . import new_places, one_run, structs as c
-from .. import update_order
-from ..core import CoreFigures, ModelSpec, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
+from . import new_places, one_run, structs as c, update_order
+from ..core import CoreFigures, ModelSpec, OpenCore, OpenSum, PassKind, ReadWeight, UpdateReport, UpdateRequest, Visit, What
 from ..errors import EndedError, PenstockError, UsageError
+from ..store import Store
 from .described import Described, Part, Place
 from .look import look
 from .record import KEY
 from .session import DTYPES, HOST, Handle, NotFound, array, client_state, made, note, values_of, visits_of
-
-if TYPE_CHECKING:
-    from ..store import Store
 
 NO_VISIT = (ctypes.c_uint32 * 0)()
 FINGERPRINT = "penstock.model"  # of what a store was made for, among the values that it commits (session_info.h)
@@ -327,6 +325,11 @@ class NativeCore(Described):
         place = made(c.Place)
         self._call["place"](self._pointer, part, own, ctypes.byref(place))
         return place
+
+
+def opens(store: Store) -> OpenCore:
+    """Makes cores on that store."""
+    return functools.partial(NativeCore, store=store)
 
 
 def _closed(call: Callable[..., None], store: Store) -> Callable[..., None]:

@@ -7,18 +7,16 @@ import functools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from . import structs as c
 from ..core import BF16_ADDENDS, GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
 from ..errors import ModelError, UsageError, some
+from ..store import Store
 from .record import KEY, Record, runs_of
 from .session import TYPES, array, functions, made, values_of, visits_of
-
-if TYPE_CHECKING:
-    from ..store import Store
 
 Place = tuple[int, int]
 CODECS = {torch.bfloat16: "split", torch.float16: "plain_fp16", torch.float32: "plain_fp32"}

@@ -14,12 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import StorageError
-
-if TYPE_CHECKING:
-    from ..store import Store
+from ..store import Store
 
 PREFIX = "penstock-one-run-"
 

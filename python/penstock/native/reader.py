@@ -3,17 +3,14 @@ from __future__ import annotations
 
 import ctypes
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import torch
 
 from . import structs as c
 from ..core import ModelSpec, What
+from ..store import Store
 from .described import Described
 from .session import reading
-
-if TYPE_CHECKING:
-    from ..store import Store
 
 
 class Reader(Described):

@@ -1,1 +1,1 @@
-"""Around the steps of a training: what it is going to take, how it gets on, and how it ends."""
+"""Around the steps of a training: where it lies, what it reads, how it gets on, what is saved, and how it ends."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core import Core
 from ..errors import EndedError, UsageError
-from ..saving import Saving
+from .saving import Saving
 from .stop_signals import StopSignals
 
 

@@ -1,0 +1,1 @@
+"""What goes on: a checkpoint, and what each step commits beside the weights."""

@@ -1,0 +1,1 @@
+"""DeepSpeed's JSON and calls, in the program's own keys."""

@@ -1,0 +1,1 @@
+"""DeepSpeed's configuration: as it was given, its values, and what an engine answers of it."""

@@ -1,0 +1,1 @@
+"""What a caller gave, by which names."""

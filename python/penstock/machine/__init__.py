@@ -1,0 +1,1 @@
+"""What this machine has for a training: memory and its limits, the allocator, other processes, the C++ program."""

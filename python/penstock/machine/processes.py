@@ -1,0 +1,44 @@
+"""One training is one process so far: several that a launcher has started would each train a model of its own."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from ..errors import UsageError
+
+# Of torchrun and others, Open MPI, MPICH, and a step of Slurm's; SLURM_NTASKS is an allocation's, in which one may run.
+COUNTS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+def check(ranks: Any) -> None:
+    """Raises UsageError where there are several, unless `ranks` is False: then each trains alone."""
+    if ranks is False:
+        return
+    if ranks is not None:
+        raise UsageError(f"penstock.initialize(ranks={ranks!r}): one model over several processes is not there yet; "
+                         "there is False: each process trains alone, in a directory of its own")
+    several = [f"{name} is {os.environ[name]}" for name in COUNTS if _is_several(os.environ.get(name, ""))]
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        several.append(f"torch.distributed has {distributed.get_world_size()} ranks")
+    if several:
+        raise UsageError(f"{', '.join(several)}: a launcher has started several processes, and one model over several "
+                         "is not there yet. Start one; or say penstock.initialize(ranks=False): each trains alone "
+                         "then, in a directory of its own, with the rank in its name")
+
+
+def is_first() -> bool:
+    """Of the processes that train alone, or the only one: it tells of the training."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank() == 0
+    return not any(_is_several(os.environ.get(count, "")) and os.environ.get(rank, "0") != "0"
+                   for count, rank in zip(COUNTS, RANKS))
+
+
+def _is_several(count: str) -> bool:
+    return count.isdecimal() and int(count) > 1

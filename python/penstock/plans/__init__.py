@@ -1,0 +1,1 @@
+"""What a training is going to take: memory and room, and how long its steps are."""
