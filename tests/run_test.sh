@@ -416,8 +416,10 @@ stub_real_python() { ln -sf "$(python3 -c 'import sys; print(sys.executable)')" 
 
 case_names_what_failed_at_the_end() {
   stub_report failed 8
+  stub nproc 'echo 2'
   run test
   ((status != 0)) || fail "a failed case should fail"
+  says '^ctest .* -j 3 '
   says '^ctest .* -L ^(aio|.*|trainer_kill)\$ -E '
   tail -n 33 "$work/output" >"$work/end"
   mv "$work/end" "$work/output"

@@ -110,9 +110,12 @@ run_cases() {
   if [[ $1 == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then
     launcher=(setarch "$(uname -m)" -R)
   fi
-  "${launcher[@]}" ctest --test-dir "build/$1" --output-on-failure --no-tests=error -j "$(nproc)" --timeout 300 \
+  "${launcher[@]}" ctest --test-dir "build/$1" --output-on-failure --no-tests=error -j "$(tests_at_once)" --timeout 300 \
     --test-output-size-passed 1000000 --output-junit junit.xml "${@:2}"
 }
+
+# A quarter of their time tests wait: for disks, for deadlines, for a program that they started.
+tests_at_once() { echo $(($(nproc) * 3 / 2)); }
 
 # begin NAME COMMAND...: runs it beside what comes next, as a download beside a build. finish NAME COMMAND... waits for it and
 # then prints what it printed; where it was not begun, it runs it. Of what nobody waits for nothing is left at the end.
