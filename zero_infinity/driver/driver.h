@@ -99,7 +99,7 @@ class Driver {
     // are as the newest commit has them. REQUIRES: no pass, end_update(), a durable store, nothing else was written of
     // them.
     void take_back(const std::vector<std::uint32_t>& units);
-    void renew_residents();  // a device's copies of units that are resident by themselves
+    void renew_residents();  // what is gathered, or copied, of units that are resident by themselves
     // Blocks until the updates' writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
     void end_update();
     // Writes what was held back in host memory; blocks until it is in the store, if that has tiles, and nothing new is

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::uint64_t tile_numel = 4096;
 
-std::vector<zero::UnitSpec> units() {
-    return {
+std::vector<zero::UnitSpec> units(bool with_resident) {
+    std::vector<zero::UnitSpec> all = {
         {"first", {{"table", {5000}}}},
         {"second", {{"a", {70, 100}}, {"fixed", {300}, zero::Training::frozen}}},
         {"third", {{"fixed", {9000}, zero::Training::frozen}}},  // nothing to train
@@ -27,6 +27,8 @@ std::vector<zero::UnitSpec> units() {
         {"fourth", {{"a", {12345}}, {"b", {1}}}},
         {"last", {{"a", {64}}}},
     };
+    all[1].resident = with_resident;
+    return all;
 }
 
 // The last unit is tied to the first.
@@ -114,7 +116,7 @@ float DriverRig::expected(std::uint32_t unit, std::uint64_t element, std::uint64
 }
 
 DriverRig::DriverRig(const std::string& path, const RigOptions& options)
-    : layout_({.units = units(),
+    : layout_({.units = units(options.with_resident),
                .format = {&zero::split_codec(), 1},
                .optimizers = zero::ParameterGroups(std::make_unique<CountingOptimizer>()),
                .tile_numel = tile_numel,
@@ -160,7 +162,8 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                 .snapshots = options.snapshots,
                                 .host_budget_bytes = options.host_budget_bytes,
                                 .device_has_memory = options.device != zero::DeviceKind::cpu,
-                                .device_budget_bytes = 4 << 20};
+                                .device_budget_bytes = 4 << 20,
+                                .device_resident_bytes = zero::gathered_resident_bytes(layout_)};
     if (options.host_budget_bytes == RigOptions::passage_of_one_unit) {
         request.prefetch_depth = 0;
         request.host_budget_bytes = zero::planned_host_budget;
@@ -266,6 +269,7 @@ void DriverRig::begin_update(zero::ResidentTiles residents) {
 void DriverRig::update(std::uint64_t step, zero::ResidentTiles residents) {
     begin_update(residents);
     while (const auto unit = driver_->next_awaiting()) update_unit(*unit, step);
+    driver_->renew_residents();
 }
 
 void DriverRig::update_unit(std::uint32_t unit, std::uint64_t step) {

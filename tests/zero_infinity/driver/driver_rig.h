@@ -83,6 +83,7 @@ struct RigOptions {
     zero::Partition partition;  // of more than one: the others are not there (rig_gather.h)
     std::uint32_t depth = 2;
     zero::Residency residency;
+    bool with_resident = false;                         // the second unit is resident by itself
     store::StoreKind kind = store::StoreKind::durable;  // of a new store; a scratch one commits no generation 0
     zero::DeviceKind device = zero::DeviceKind::cpu;
     std::chrono::microseconds copy_delay{50};  // of the emulated device

@@ -49,6 +49,25 @@ TEST_P(GatheredDriverTest, EveryVisitSeesTheNewestWeightsOfAllRanks) {
             }
 }
 
+// Of units that are resident by themselves, too, which are gathered anew once they were updated.
+TEST_P(GatheredDriverTest, AResidentUnitIsWhereItWasAndNew) {
+    std::uint64_t updates = 0;
+    for (const DeviceKind device : devices)
+        for (const Residency residency : residencies) {
+            RigOptions options = GatheredDriverTest::rig(residency, device);
+            options.with_resident = true;
+            DriverRig rig(path(), options);
+            EXPECT_EQ(rig.wrong_weights(zero::Pass::training, updates), 0U);
+            const std::byte* place = rig.driver().memory(1).weights;
+            rig.update(updates + 1);
+            rig.driver().commit({{"step", std::to_string(++updates)}});
+            EXPECT_EQ(rig.wrong_weights(zero::Pass::inference, updates), 0U);
+            EXPECT_EQ(rig.driver().memory(1).weights, place);
+            rig.end_driver();
+            EXPECT_EQ(rig.wrong_in_store(updates), 0U);
+        }
+}
+
 // As deferred units are, and as those are that backward has left.
 TEST_P(GatheredDriverTest, AnyPassThatIsUpdatedWithinSeesTheNewestWeights) {
     std::mt19937_64 random(11);
