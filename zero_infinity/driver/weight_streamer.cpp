@@ -291,7 +291,8 @@ void WeightStreamer::copy_back(UnderWay& each) {
     const std::uint64_t bytes = reads_[fetch.unit]->bytes_to_update();
     if (bytes == 0) return read_done(fetch.unit);
     begin_copy(fetch.unit, TraceLane::copy_out, bytes, [&] {
-        return deps_.bringing->take_back(fetch.unit, host_place(each), deps_.memory->window(fetch.offset_bytes), bytes);
+        return deps_.bringing->bring_back(fetch.unit, host_place(each), deps_.memory->window(fetch.offset_bytes),
+                                          bytes);
     });
 }
 

@@ -11,8 +11,8 @@ class BringInPlace final : public Bringing {
     Ticket bring(std::uint32_t unit, std::byte*, const std::byte*, Ticket) override {
         PENSTOCK_CHECK(false, "unit {} is brought to where its tiles arrive", unit);
     }
-    Ticket take_back(std::uint32_t unit, std::byte*, const std::byte*, std::uint64_t) override {
-        PENSTOCK_CHECK(false, "unit {} is taken back from where its tiles arrive", unit);
+    Ticket bring_back(std::uint32_t unit, std::byte*, const std::byte*, std::uint64_t) override {
+        PENSTOCK_CHECK(false, "unit {} is brought back to where its tiles arrive", unit);
     }
 };
 
@@ -23,7 +23,7 @@ class BringCopy final : public Bringing {
     Ticket bring(std::uint32_t unit, std::byte* place, const std::byte* shard, Ticket after) override {
         return device_.copy_in(place, shard, layout_.shard(unit).bytes, after);
     }
-    Ticket take_back(std::uint32_t, std::byte* shard, const std::byte* place, std::uint64_t bytes) override {
+    Ticket bring_back(std::uint32_t, std::byte* shard, const std::byte* place, std::uint64_t bytes) override {
         return device_.copy_out(shard, place, bytes);
     }
 

@@ -23,7 +23,7 @@ class Bringing {
     // compute was at before that mark. Both belong to it until the ticket is reached.
     virtual Ticket bring(std::uint32_t unit, std::byte* place, const std::byte* shard, Ticket after) = 0;
     // The first bytes of the shard, back from what was brought.
-    virtual Ticket take_back(std::uint32_t unit, std::byte* shard, const std::byte* place, std::uint64_t bytes) = 0;
+    virtual Ticket bring_back(std::uint32_t unit, std::byte* shard, const std::byte* place, std::uint64_t bytes) = 0;
 };
 
 // Of one rank: none where the device shares host memory, else a copy. Both outlive it.

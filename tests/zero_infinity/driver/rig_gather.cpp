@@ -45,7 +45,7 @@ zero::Ticket RigGather::bring(std::uint32_t unit, std::byte* place, const std::b
     return device_.copy_in(place, gathered_[unit].data(), gathered_[unit].size(), after);
 }
 
-zero::Ticket RigGather::take_back(std::uint32_t unit, std::byte* shard, const std::byte* place, std::uint64_t bytes) {
+zero::Ticket RigGather::bring_back(std::uint32_t unit, std::byte* shard, const std::byte* place, std::uint64_t bytes) {
     const std::uint64_t first = weight_bytes * layout_.unit(unit).shard_first();
     const std::uint64_t least = std::min(bytes, layout_.gathered(unit).bytes - first);  // the last granule is not whole
     if (!device_.shares_host_memory()) return device_.copy_out(shard, place + first, least);

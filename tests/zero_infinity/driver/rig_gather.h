@@ -21,7 +21,7 @@ class RigGather final : public zero::Bringing {
 
     bool apart() const noexcept override { return true; }
     zero::Ticket bring(std::uint32_t unit, std::byte* place, const std::byte* shard, zero::Ticket after) override;
-    zero::Ticket take_back(std::uint32_t unit, std::byte* shard, const std::byte* place, std::uint64_t bytes) override;
+    zero::Ticket bring_back(std::uint32_t unit, std::byte* shard, const std::byte* place, std::uint64_t bytes) override;
 
    private:
     void gather(std::uint32_t unit, std::byte* place, const std::byte* shard) const;
