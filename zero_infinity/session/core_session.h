@@ -3,8 +3,9 @@
 // and bytes; no modules, no graphs, no torch. Its clients: the engine (C++ units on torch), the Python package, others.
 //
 //   const ModelSpec model{.units = units, .optimizers = make_adamw({})};
-//   CoreSession session(model, options, MachineRoom::read(options.device), {{"step", "0"}}, {}, {.weights =
-//   &first_weights}); for (std::uint64_t step = 1; step <= steps; ++step) {
+//   const MachineRoom room = MachineRoom::read(options.device);
+//   CoreSession session(model, options, room, {{"step", "0"}}, {}, {.weights = &first_weights});
+//   for (std::uint64_t step = 1; step <= steps; ++step) {
 //       session.begin_pass(Pass::training);
 //       for (const Visit& visit : visits) {             // forward and backward, or whatever comes
 //           session.visit(visit);                       // blocks until the weights of its units are there
