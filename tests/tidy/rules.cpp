@@ -66,10 +66,6 @@ const std::array<std::vector<std::string_view>, 6> rooms{{
      "bench"},
 }};
 
-std::string room_of(std::string_view path) {
-    return std::string(path.substr(0, path.rfind('/')));
-}
-
 Complaints check_rooms(const std::string& path, const std::string& text) {
     const std::string room = room_of(path);
     const auto layer =
@@ -221,6 +217,10 @@ Complaints check_pure(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+std::string room_of(std::string_view path) {
+    return std::string(path.substr(0, path.rfind('/')));
+}
 
 Complaints check_file(const std::string& path, const std::string& text) {
     Complaints all;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::tidy {
@@ -15,6 +16,9 @@ inline constexpr std::size_t file_lines_max = 500;
 inline constexpr std::size_t function_lines_max = 70;
 inline constexpr std::size_t line_columns_max = 120;
 inline constexpr std::size_t folder_files_max = 25;
+
+// The folder that a file lies in: "swap/store" of "swap/store/commit.cpp".
+std::string room_of(std::string_view path);
 
 // What one file can break: direction of includes between layers and rooms, its namespace, heavy headers, lengths,
 // forbidden words.

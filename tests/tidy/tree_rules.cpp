@@ -21,10 +21,6 @@ bool is_product_header(std::string_view path) {
     return path.ends_with(".h") && !path.starts_with("tests/") && !path.ends_with("/penstock.h");
 }
 
-std::string folder_of(std::string_view path) {
-    return std::string(path.substr(0, path.rfind('/')));
-}
-
 // A call of penstock_room.
 struct Room {
     std::string name;
@@ -38,7 +34,7 @@ std::vector<Room> rooms_of(const std::string& list_path, const std::string& text
     for (std::sregex_iterator it(text.begin(), text.end(), call), end; it != end; ++it) {
         std::istringstream words((*it)[2]);
         rooms.push_back({.name = (*it)[1],
-                         .folder = folder_of(folder_of(list_path) + "/" + (*it)[3].str()),
+                         .folder = room_of(room_of(list_path) + "/" + (*it)[3].str()),
                          .uses = {std::istream_iterator<std::string>(words), {}}});
     }
     return rooms;
@@ -48,9 +44,9 @@ std::vector<Room> rooms_of(const std::string& list_path, const std::string& text
 std::set<std::string> included_by(const Room& room, const std::vector<Room>& rooms, const Tree& tree) {
     std::set<std::string> names;
     for (const auto& [path, text] : tree) {
-        if (folder_of(path) != room.folder) continue;
+        if (room_of(path) != room.folder) continue;
         for (const Include& include : includes_of(text)) {
-            const auto from = std::ranges::find(rooms, folder_of(include.path), &Room::folder);
+            const auto from = std::ranges::find(rooms, room_of(include.path), &Room::folder);
             if (from != rooms.end() && from->name != room.name) names.insert(from->name);
         }
     }
@@ -144,7 +140,7 @@ Complaints check_uses(const Tree& tree) {
 
 Complaints check_folders(const Tree& tree) {
     std::map<std::string, std::size_t> files;
-    for (const auto& [path, text] : tree) ++files[folder_of(path)];
+    for (const auto& [path, text] : tree) ++files[room_of(path)];
     Complaints complaints;
     for (const auto& [folder, count] : files) {
         if (count > folder_files_max) {

@@ -17,9 +17,9 @@
 namespace penstock::trainer {
 namespace {
 
-PlannedWay way_of(const ConfigSource& source, const zero::MachineRoom& room, std::vector<std::string> changes) {
-    PlannedWay way{.changes = {}, .config = source.with(changes), .plan = {}, .forecast = {}, .kept = {}, .away = {}};
-    way.changes = std::move(changes);
+PlannedWay way_of(TrainConfig config, const zero::MachineRoom& room, std::vector<std::string> changes) {
+    PlannedWay way{
+        .changes = std::move(changes), .config = std::move(config), .plan = {}, .forecast = {}, .kept = {}, .away = {}};
     way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session, room),
                                                    room, zero::Partition{});
     return way;
@@ -53,7 +53,6 @@ MeasuredUnits units_of(const PlannedWay& way, const PlanQuestion& question) {
 Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     at::set_num_threads(static_cast<int>(way.plan->options.worker_threads));
     Measurements measured;
-    measured.available_bytes = way.plan->room.host.available_bytes;
     const IoSettings io = io_settings(way.config);
     measured.rates =
         zero::measure_machine(*way.plan, {.limits = io.limits,
@@ -69,7 +68,8 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
 std::uint64_t room_for_graphs(const PlannedWay& way, const Measurements& measured) {
     const std::uint64_t others =
         way.plan->memory.budget.used_bytes() + input_bytes_of_step(way.config) + measured.units.call_bytes;
-    return measured.available_bytes - std::min(measured.available_bytes, others);
+    const std::uint64_t available = way.plan->room.host.available_bytes;
+    return available - std::min(available, others);
 }
 
 // Now that units are known.
@@ -119,7 +119,8 @@ std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
 std::optional<PlannedWay> possible_way(const ConfigSource& source, const zero::MachineRoom& room,
                                        std::vector<std::string> changes) {
     try {
-        PlannedWay way = way_of(source, room, std::move(changes));
+        TrainConfig config = source.with(changes);
+        PlannedWay way = way_of(std::move(config), room, std::move(changes));
         add_activations(way, {});
         return way;
     } catch (const Error&) {
@@ -172,9 +173,10 @@ void add_others(RunPlan& plan, const ConfigSource& source) {
 }
 
 PlannedWay fitting(const ConfigSource& source) {
-    const zero::MachineRoom room = zero::MachineRoom::read(source.with({}).session.device);
+    TrainConfig config = source.with({});
+    const zero::MachineRoom room = zero::MachineRoom::read(config.session.device);
     try {
-        return way_of(source, room, {});
+        return way_of(std::move(config), room, {});
     } catch (const Error& error) {
         if (error.code() != ExitCode::does_not_fit) throw;
         throw Error(error.code(), fmt::format("{}\n{}", error.what(), lightest_settings(source, room)));

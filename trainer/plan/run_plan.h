@@ -32,7 +32,6 @@ struct ConfigSource {
 struct Measurements {
     zero::MachineRates rates;
     MeasuredUnits units;
-    std::uint64_t available_bytes = 0;  // of host memory
 };
 
 // One way to run it.

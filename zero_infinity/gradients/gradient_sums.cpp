@@ -96,7 +96,7 @@ void GradientSums::copy_out(std::uint32_t unit) {
 
 void GradientSums::to_host(std::uint32_t unit) {
     copy_out(unit);
-    if (!awaits_borrowed(unit)) write(unit);  // else it would leave twice
+    if (leaves(unit) && !awaits_borrowed(unit)) write(unit);  // else it would leave twice
 }
 
 void GradientSums::all_to_host() {

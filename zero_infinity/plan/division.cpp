@@ -61,7 +61,6 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .host_budget_bytes = options.host_budget_bytes,
             .device_has_memory = options.device.kind != DeviceKind::cpu,
             .device_budget_bytes = options.device.budget_bytes,
-            .device_resident_bytes = gathered_resident_bytes(layout),
             .device_gradient_bytes = gradient_window_bytes(layout, options.gradient_type),
             .device_all_gradients_bytes = device_gradients_bytes(layout, options)};
 }
@@ -81,12 +80,12 @@ Division divided(const ModelSpec& model, const CoreOptions& options, const Machi
 Division first_fitting(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
                        Partition partition) {
     const bool may_leave = options.gradients_may_leave && options.gradient_memory == GradientMemory::all_units;
-    CoreOptions leaving = options;
-    leaving.gradient_memory = GradientMemory::nvme;
     try {
         return divided(model, options, room, partition);
     } catch (const Error& stay) {
         if (stay.code() != ExitCode::does_not_fit || !may_leave) throw;
+        CoreOptions leaving = options;
+        leaving.gradient_memory = GradientMemory::nvme;
         try {
             return divided(model, leaving, room, partition);
         } catch (const Error& leave) {

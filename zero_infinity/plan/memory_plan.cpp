@@ -10,6 +10,14 @@
 namespace penstock::zero {
 namespace {
 
+// What units that are resident by themselves (UnitSpec::resident) take where compute reads apart.
+std::uint64_t gathered_resident_bytes(const ModelLayout& layout) {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+        if (layout.unit(unit).spec().resident) bytes += layout.gathered(unit).bytes;
+    return bytes;
+}
+
 // The update's visits: the window has room for whatever is trained, visited by compute or not.
 PassVisits one_by_one(const ModelLayout& layout) {
     PassVisits visits;
@@ -44,7 +52,8 @@ pool::Budget fixed_uses(const MemoryRequest& request, std::uint32_t staging_tile
 
 // Weights that fit stay in it from one pass to the next.
 WindowUse device_window(const MemoryRequest& request, std::span<const PassVisits> passes, const SettingNames& names) {
-    const std::uint64_t fixed = request.device_gradient_bytes + request.device_resident_bytes;
+    const std::uint64_t residents = gathered_resident_bytes(*request.layout);
+    const std::uint64_t fixed = request.device_gradient_bytes + residents;
     const std::vector<UnitBytes> units = units_of_window(*request.layout, /*apart=*/true);
     try {
         if (fixed > request.device_budget_bytes)
@@ -53,13 +62,11 @@ WindowUse device_window(const MemoryRequest& request, std::span<const PassVisits
         const std::uint64_t room = request.device_budget_bytes - fixed;
         return widened_window(units, passes, fitting_window(units, passes, request.prefetch_depth, room), room);
     } catch (const Error& error) {
-        throw Error(error.code(),
-                    fmt::format("the device budget {} ({} bytes, of which {} for gradients{}) is too small: {}",
-                                names.device_budget, request.device_budget_bytes, request.device_gradient_bytes,
-                                request.device_resident_bytes == 0
-                                    ? ""
-                                    : fmt::format(" and {} for resident weights", request.device_resident_bytes),
-                                error.what()));
+        throw Error(
+            error.code(),
+            fmt::format("the device budget {} ({} bytes, of which {} for gradients{}) is too small: {}",
+                        names.device_budget, request.device_budget_bytes, request.device_gradient_bytes,
+                        residents == 0 ? "" : fmt::format(" and {} for resident weights", residents), error.what()));
     }
 }
 
@@ -67,7 +74,7 @@ WindowUse device_window(const MemoryRequest& request, std::span<const PassVisits
 void divide_device(const MemoryRequest& request, std::span<const PassVisits> passes, const SettingNames& names,
                    MemoryPlan& plan) {
     plan.window = device_window(request, passes, names);
-    const std::uint64_t taken = plan.window.window_bytes + request.device_resident_bytes;
+    const std::uint64_t taken = plan.window.window_bytes + gathered_resident_bytes(*request.layout);
     const bool all = request.device_budget_bytes - taken >= request.device_all_gradients_bytes;
     plan.device_gradient_bytes = all ? request.device_all_gradients_bytes : request.device_gradient_bytes;
     plan.device_bytes = taken + plan.device_gradient_bytes;
@@ -125,13 +132,6 @@ std::vector<UnitBytes> units_of_window(const ModelLayout& layout, bool apart) {
 
 std::uint64_t snapshot_bytes(const ModelLayout& layout) {
     return 2 * layout.largest_extent_bytes();
-}
-
-std::uint64_t gathered_resident_bytes(const ModelLayout& layout) {
-    std::uint64_t bytes = 0;
-    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).spec().resident) bytes += layout.gathered(unit).bytes;
-    return bytes;
 }
 
 MemoryPlan plan_memory(const MemoryRequest& request, const SettingNames& names) {

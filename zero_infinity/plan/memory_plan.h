@@ -66,8 +66,6 @@ std::uint64_t snapshot_bytes(const ModelLayout& layout);
 inline bool reads_apart(const ModelLayout& layout, bool device_has_memory) noexcept {
     return device_has_memory || layout.partition().ranks > 1;
 }
-// What units that are resident by themselves (UnitSpec::resident) take there.
-std::uint64_t gathered_resident_bytes(const ModelLayout& layout);
 
 // A host budget that is not given but planned: what all uses take with prefetch_depth visits ahead.
 inline constexpr std::uint64_t planned_host_budget = std::numeric_limits<std::uint64_t>::max();
@@ -88,7 +86,6 @@ struct MemoryRequest {
     // Of a device with memory of its own.
     bool device_has_memory = false;
     std::uint64_t device_budget_bytes = 0;
-    std::uint64_t device_resident_bytes = 0;       // of units that are resident by themselves
     std::uint64_t device_gradient_bytes = 0;       // the least for gradients
     std::uint64_t device_all_gradients_bytes = 0;  // with which they stay on the device
 };

@@ -136,21 +136,26 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
 
 }  // namespace
 
-SessionPlan::SessionPlan(const ModelSpec& given_model, const CoreOptions& given_options, const MachineRoom& given_room,
-                         Partition partition)
-    : SessionPlan(checked(given_model),
-                  divide(checked(given_model), checked(given_options, given_room), given_room, partition), given_room) {
-}
+struct SessionPlan::Decided {
+    Decided(ModelSpec given, const CoreOptions& options, const MachineRoom& room, Partition partition)
+        : model(checked(std::move(given))), division(divide(model, checked(options, room), room, partition)) {}
+    ModelSpec model;
+    Division division;
+};
 
-SessionPlan::SessionPlan(ModelSpec checked_model, Division division, const MachineRoom& given_room)
+SessionPlan::SessionPlan(ModelSpec given_model, const CoreOptions& given_options, const MachineRoom& given_room,
+                         Partition partition)
+    : SessionPlan(Decided(std::move(given_model), given_options, given_room, partition), given_room) {}
+
+SessionPlan::SessionPlan(Decided decided, const MachineRoom& given_room)
     : room(given_room),
-      model(std::move(checked_model)),
-      options(std::move(division.options)),
+      model(std::move(decided.model)),
+      options(std::move(decided.division.options)),
       format(format_of(options.codec, model.optimizers.others())),
       fingerprint(fingerprint_of(model, options.codec)),
-      layout(std::move(division.layout)),
+      layout(std::move(decided.division.layout)),
       deferred(deferred_of(layout, format, options)),
-      memory(std::move(division.memory)),
+      memory(std::move(decided.division.memory)),
       step_bytes(step_bytes_of(*this)) {}
 
 DeviceOptions SessionPlan::device() const {

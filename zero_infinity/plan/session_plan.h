@@ -23,7 +23,7 @@ Visit with_owners(const Visit& visit, const std::vector<UnitSpec>& units);
 struct SessionPlan {
     // Throws Error: usage (options, a group that no parameter is in, a unit that borrows what does not come before it),
     // does_not_fit (with the table of uses: the budgets, or the room).
-    SessionPlan(const ModelSpec& given_model, const CoreOptions& given_options, const MachineRoom& given_room,
+    SessionPlan(ModelSpec given_model, const CoreOptions& given_options, const MachineRoom& given_room,
                 Partition partition);
     SessionPlan(const SessionPlan&) = delete;
     SessionPlan& operator=(const SessionPlan&) = delete;
@@ -47,7 +47,8 @@ struct SessionPlan {
     const StepBytes step_bytes;
 
    private:
-    SessionPlan(ModelSpec checked_model, Division division, const MachineRoom& given_room);
+    struct Decided;  // before there are members
+    SessionPlan(Decided decided, const MachineRoom& given_room);
 };
 
 }  // namespace penstock::zero

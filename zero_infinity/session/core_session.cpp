@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-CoreSession::CoreSession(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
+CoreSession::CoreSession(ModelSpec model, const CoreOptions& options, const MachineRoom& room,
                          const store::ClientState& initial_client, const SessionEvents& events,
                          const SessionSeams& seams)
     : state_(std::make_unique<State>(seams.communicator)) {
@@ -22,7 +22,7 @@ CoreSession::CoreSession(const ModelSpec& model, const CoreOptions& options, con
     // Plan.
     if (const std::uint32_t ranks = s.communicator->ranks(); ranks != 1)
         throw Error(ExitCode::usage, fmt::format("{} ranks are asked for, but the engine runs on one so far", ranks));
-    s.plan = std::make_unique<SessionPlan>(model, options, room, s.communicator->partition());
+    s.plan = std::make_unique<SessionPlan>(std::move(model), options, room, s.communicator->partition());
     // Open.
     s.machine = std::make_unique<Machine>(*s.plan, events, seams);
     s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams, initial_client, events);

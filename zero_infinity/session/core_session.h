@@ -88,7 +88,7 @@ class CoreSession {
     // weights into a new store and commits generation 0 with `initial_client`. Nothing is created before the budget was
     // checked. Throws Error: usage (also a group that no parameter is in), does_not_fit (with the table of uses),
     // storage, and what events.recovered and seams.weights throw.
-    CoreSession(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
+    CoreSession(ModelSpec model, const CoreOptions& options, const MachineRoom& room,
                 const store::ClientState& initial_client, const SessionEvents& events, const SessionSeams& seams);
     ~CoreSession();
 

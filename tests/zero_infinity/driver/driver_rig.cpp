@@ -162,8 +162,7 @@ DriverRig::DriverRig(const std::string& path, const RigOptions& options)
                                 .snapshots = options.snapshots,
                                 .host_budget_bytes = options.host_budget_bytes,
                                 .device_has_memory = options.device != zero::DeviceKind::cpu,
-                                .device_budget_bytes = 4 << 20,
-                                .device_resident_bytes = zero::gathered_resident_bytes(layout_)};
+                                .device_budget_bytes = 4 << 20};
     if (options.host_budget_bytes == RigOptions::passage_of_one_unit) {
         request.prefetch_depth = 0;
         request.host_budget_bytes = zero::planned_host_budget;
