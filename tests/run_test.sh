@@ -472,7 +472,7 @@ case_counts_what_pytest_counts() {
   run test --python
   ((status != 0)) || fail "a failed phase should fail"
   local phase
-  for phase in 'python packages' python 'python deferred' 'python in_backward' 'python deepspeed'; do says "^$phase  *[0-9]* s  ok$"; done
+  for phase in 'python packages' python 'python deferred' 'python within' 'python deepspeed'; do says "^$phase  *[0-9]* s  ok$"; done
   for phase in 'python device' wheel; do says "^$phase  *[0-9]* s  FAILED$"; done
   says '^16 passed, 2 failed, 0 skipped$'
 }

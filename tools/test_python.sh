@@ -16,7 +16,7 @@ test_python() {
   phase_succeeded || return 0
   pytest_phase python python_cases
   pytest_phase 'python deferred' python_order_cases deferred
-  pytest_phase 'python in_backward' python_order_cases in_backward
+  pytest_phase 'python within' python_order_cases within
   pytest_phase 'python deepspeed' python_deepspeed_cases
   pytest_phase 'python device' python_device_cases
   phase wheel wheel_works

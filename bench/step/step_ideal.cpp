@@ -27,8 +27,9 @@ StepPhase together(std::span<const StepPhase> phases) {
 }  // namespace
 
 StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durability, zero::Residency residency,
-                       zero::UpdateOrder order, double trainable_numel, double deferred_share) {
-    const zero::Traffic per_parameter = zero::traffic(format, durability, residency, order, deferred_share);
+                       StepWay way, double trainable_numel, double deferred_share) {
+    const zero::Traffic per_parameter =
+        zero::traffic(format, durability, residency, order_of(way), way == StepWay::balanced ? deferred_share : 0);
     const double alone = zero::traffic(format, durability, residency, zero::UpdateOrder::after_backward).read_bytes;
     const bool streamed = residency.weights == zero::Tier::nvme;
     const double weights = streamed ? static_cast<double>(format.weights_bytes()) : 0;
@@ -38,8 +39,7 @@ StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durabil
             .update = (alone - 2 * weights) * trainable_numel};
 }
 
-std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& compute, const StepTraffic& traffic,
-                                 double again) {
+std::vector<StepPhase> phases_of(StepWay way, const StepCompute& compute, const StepTraffic& traffic, double again) {
     StepPhase forward{.compute = compute.forward + compute.rest, .read = traffic.weights};
     StepPhase backward{.compute = compute.backward, .read = traffic.weights};
     const StepPhase update{
@@ -50,20 +50,19 @@ std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& com
         pass.write += update.write;
     };
     std::vector<StepPhase> phases;
-    switch (order) {
-        case zero::UpdateOrder::after_backward:
+    switch (way) {
+        case StepWay::after_backward:
             phases = {forward, backward, update};
             break;
-        case zero::UpdateOrder::deferred:  // one read of the weights serves both: update.read is that much less
+        case StepWay::deferred:  // one read of the weights serves both: update.read is that much less
             beside(forward);
             phases = {forward, backward};
             break;
-        case zero::UpdateOrder::in_backward:
-        case zero::UpdateOrder::speculative:
+        case StepWay::within:
             beside(backward);
             phases = {forward, backward};
             break;
-        case zero::UpdateOrder::balanced:
+        case StepWay::balanced:
             beside(backward);
             phases = {{.compute = forward.compute + backward.compute,
                        .read = forward.read + backward.read,

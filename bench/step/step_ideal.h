@@ -2,6 +2,7 @@
 // what it takes.
 #pragma once
 
+#include "bench/step/step_way.h"
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/forecast/virtual_device.h"
 #include "zero_infinity/plan/traffic.h"
@@ -30,7 +31,7 @@ struct StepTraffic {
     double update = 0;  // read by an update that stands alone
 };
 StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durability, zero::Residency residency,
-                       zero::UpdateOrder order, double trainable_numel, double deferred_share = 0);
+                       StepWay way, double trainable_numel, double deferred_share = 0);
 
 struct StepPhase {
     double compute = 0;  // seconds
@@ -40,8 +41,7 @@ struct StepPhase {
 
 // What of a step runs beside what: the update by itself, beside forward, or beside backward; balanced, as if the whole
 // step were one phase. `again`: the share of steps whose update is made a second time, beside the next step's forward.
-std::vector<StepPhase> phases_of(zero::UpdateOrder order, const StepCompute& compute, const StepTraffic& traffic,
-                                 double again = 0);
+std::vector<StepPhase> phases_of(StepWay way, const StepCompute& compute, const StepTraffic& traffic, double again = 0);
 double transfer_seconds(const StepPhase& phase, const DeviceRates& rates);
 double ideal_seconds(std::span<const StepPhase> phases, const DeviceRates& rates);
 // The same where compute and transfers slow each other down: until one of them is done, then the other goes on alone.

@@ -24,7 +24,7 @@ constexpr Target promised{.at_least = 0.90, .aim = 0.95};
 
 // What each round measured of one order of updates.
 struct OrderRounds {
-    zero::UpdateOrder order;
+    StepWay way;
     std::vector<StepTurn> turns;
     std::vector<double> planned;  // seconds; empty where no step is forecast
 };
@@ -42,8 +42,8 @@ class StepRounds {
    public:
     StepRounds(const StepBenchOptions& options, Interruption& stop, Report& report)
         : options_(options), report_(report), rates_(options.directory, rates_file_bytes, stop), runs_(options, stop) {
-        for (const zero::UpdateOrder order : options.orders.empty() ? allowed() : options.orders)
-            orders_.push_back({.order = order, .turns = {}, .planned = {}});
+        for (const StepWay way : options.orders.empty() ? allowed() : options.orders)
+            orders_.push_back({.way = way, .turns = {}, .planned = {}});
         cores_ = static_cast<double>(zero::UsableCores::read().count);
         const double written = most_written();
         if (written > 0) durable_.emplace(options.directory, written, stop);
@@ -55,11 +55,11 @@ class StepRounds {
     const std::vector<std::string>& notes() const noexcept { return rates_.notes(); }
 
    private:
-    std::vector<zero::UpdateOrder> allowed() const;
+    std::vector<StepWay> allowed() const;
     Figure figure(const std::string& name, const std::string& unit, const OrderRounds& order,
                   double StepTurn::*member) const;
     Figure of_ground(const std::string& name, const std::string& unit, double (*value)(const Ground&)) const;
-    StepTraffic traffic(zero::UpdateOrder order) const;
+    StepTraffic traffic(StepWay way) const;
     double most_written() const;  // bytes of a step, in the order that writes most
     std::vector<StepPhase> phases(const OrderRounds& order, std::size_t round) const;
     Figure ideal(const OrderRounds& order, const std::string& name,
@@ -77,14 +77,15 @@ class StepRounds {
     double cores_ = 1;
 };
 
-std::vector<zero::UpdateOrder> StepRounds::allowed() const {
-    const engine::SessionOptions& session = runs_.config().session;
-    std::vector<zero::UpdateOrder> orders = {zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred};
-    const bool unclipped = session.engine.gradient_clipping == 0;
-    if (!unclipped && !zero::may_update_again(session)) return orders;
-    orders.push_back(unclipped ? zero::UpdateOrder::in_backward : zero::UpdateOrder::speculative);
-    orders.push_back(zero::UpdateOrder::balanced);
-    return orders;
+std::vector<StepWay> StepRounds::allowed() const {
+    std::vector<StepWay> ways;
+    for (const auto& way : words_of(StepWay{})) {
+        engine::SessionOptions session = runs_.config().session;
+        session.update_order = order_of(way.value);
+        session.deferred_share = 0;
+        if (zero::refusal_of_order(engine::core_options(session)).empty()) ways.push_back(way.value);
+    }
+    return ways;
 }
 
 void StepRounds::measure() {
@@ -98,21 +99,20 @@ void StepRounds::measure() {
             const std::size_t who = contender(round, turn, orders_.size() + 1);
             const bool in_memory = who == orders_.size();
             say_progress(fmt::format("round {} of {}: {}", round + 1, options_.rounds,
-                                     in_memory ? "all in host memory" : word_of(orders_[who].order)));
+                                     in_memory ? "all in host memory" : word_of(orders_[who].way)));
             if (in_memory) {
                 ground_.back().in_host_memory = runs_.turn_in_host_memory();
                 continue;
             }
-            if (const auto seconds = runs_.planned_seconds(orders_[who].order))
-                orders_[who].planned.push_back(*seconds);
-            orders_[who].turns.push_back(runs_.turn(orders_[who].order));
+            if (const auto seconds = runs_.planned_seconds(orders_[who].way)) orders_[who].planned.push_back(*seconds);
+            orders_[who].turns.push_back(runs_.turn(orders_[who].way));
         }
     }
 }
 
 Figure StepRounds::figure(const std::string& name, const std::string& unit, const OrderRounds& order,
                           double StepTurn::*member) const {
-    Figure figure{.name = fmt::format("{}: {}", word_of(order.order), name), .unit = unit, .rounds = {}};
+    Figure figure{.name = fmt::format("{}: {}", word_of(order.way), name), .unit = unit, .rounds = {}};
     for (const StepTurn& turn : order.turns) figure.rounds.push_back(turn.*member);
     return figure;
 }
@@ -123,16 +123,18 @@ Figure StepRounds::of_ground(const std::string& name, const std::string& unit, d
     return figure;
 }
 
-StepTraffic StepRounds::traffic(zero::UpdateOrder order) const {
+StepTraffic StepRounds::traffic(StepWay way) const {
     const engine::SessionOptions& session = runs_.config().session;
-    const double deferred = session.deferred_share.value_or(zero::balanced_share(
-        runs_.format(), session.durability, session.residency, engine::core_options(session).forward_part));
-    return traffic_of(runs_.format(), session.durability, session.residency, order, runs_.trainable_numel(), deferred);
+    const double balanced = zero::balanced_share(runs_.format(), session.durability, session.residency,
+                                                 engine::core_options(session).forward_part);
+    const double said = session.deferred_share.value_or(0);
+    const double deferred = said > 0 ? said : balanced;
+    return traffic_of(runs_.format(), session.durability, session.residency, way, runs_.trainable_numel(), deferred);
 }
 
 double StepRounds::most_written() const {
     double most = 0;
-    for (const OrderRounds& each : orders_) most = std::max(most, traffic(each.order).write);
+    for (const OrderRounds& each : orders_) most = std::max(most, traffic(each.way).write);
     return most;
 }
 
@@ -143,12 +145,12 @@ std::vector<StepPhase> StepRounds::phases(const OrderRounds& order, std::size_t 
                               .update = memory.update,
                               .rest = std::max(0.0, memory.seconds - memory.forward - memory.backward - memory.update),
                               .hash_per_byte = ground_[round].hash_per_byte};
-    return phases_of(order.order, compute, traffic(order.order), order.turns[round].updated_again);
+    return phases_of(order.way, compute, traffic(order.way), order.turns[round].updated_again);
 }
 
 Figure StepRounds::ideal(const OrderRounds& order, const std::string& name,
                          double (*seconds)(std::span<const StepPhase>, const Ground&)) const {
-    Figure figure{.name = fmt::format("{}: {}", word_of(order.order), name), .unit = "s", .rounds = {}};
+    Figure figure{.name = fmt::format("{}: {}", word_of(order.way), name), .unit = "s", .rounds = {}};
     for (std::size_t round = 0; round < ground_.size(); ++round)
         figure.rounds.push_back(seconds(phases(order, round), ground_[round]));
     return figure;
@@ -173,7 +175,7 @@ void StepRounds::tell_ground() {
 }
 
 void StepRounds::tell(const OrderRounds& order, bool fastest) {
-    const std::string name(word_of(order.order));
+    const std::string name(word_of(order.way));
     const Figure step = figure("step", "s", order, &StepTurn::seconds);
     using Phases = std::span<const StepPhase>;
     const Figure phase_by_phase = ideal(order, "ideal, phase by phase", [](Phases phases, const Ground& ground) {
@@ -213,7 +215,7 @@ void StepRounds::tell(const OrderRounds& order, bool fastest) {
     Figure memory = figure("peak RSS", "GiB", order, &StepTurn::peak_rss_bytes);
     for (double& each : memory.rounds) each /= 0x1p30;
     report_.add(std::move(memory));
-    if (zero::is_within_backward(order.order) && runs_.config().session.engine.gradient_clipping > 0)
+    if (order_of(order.way) == zero::UpdateOrder::within && runs_.config().session.engine.gradient_clipping > 0)
         report_.add(figure("steps updated again", "", order, &StepTurn::updated_again));
 }
 

@@ -197,13 +197,22 @@ zero::StateFormat StepRuns::format() const {
             .moments = trainer::make_optimizers(config_.optimizer).moments()};
 }
 
-StepTurn StepRuns::turn(zero::UpdateOrder order) {
-    return train(options_.warm_up + options_.steps, {fmt::format("run.update_order={}", word_of(order))});
+std::vector<std::string> StepRuns::settings_of(StepWay way) const {
+    std::vector<std::string> settings = {fmt::format("run.update_order={}", word_of(order_of(way)))};
+    if (way != StepWay::balanced) settings.push_back("run.deferred_share=0");
+    if (way == StepWay::balanced && config_.session.deferred_share == 0.0)
+        settings.push_back(fmt::format("run.deferred_share={}", trainer::auto_text));
+    return settings;
 }
 
-std::optional<double> StepRuns::planned_seconds(zero::UpdateOrder order) {
-    std::vector<std::string> question =
-        arguments("plan", {"run.steps=1", fmt::format("run.update_order={}", word_of(order))});
+StepTurn StepRuns::turn(StepWay way) {
+    return train(options_.warm_up + options_.steps, settings_of(way));
+}
+
+std::optional<double> StepRuns::planned_seconds(StepWay way) {
+    std::vector<std::string> more = settings_of(way);
+    more.push_back("run.steps=1");
+    std::vector<std::string> question = arguments("plan", more);
     question.insert(question.end(), {"--seconds", std::to_string(std::min(options_.seconds, 0.4))});
     const json plan = json::parse(run(std::move(question)));
     if (!plan.contains("step")) return std::nullopt;
@@ -213,10 +222,11 @@ std::optional<double> StepRuns::planned_seconds(zero::UpdateOrder order) {
 StepTurn StepRuns::turn_in_host_memory() {
     const double per_parameter = static_cast<double>(format().weights_bytes()) + format().states_bytes().value() + 4;
     const double bytes = trainable_numel() * per_parameter * 1.1 + 0x1p29;
-    return train(options_.warm_up + options_.steps,
-                 {"zero_optimization.offload_param.device=cpu", "zero_optimization.offload_optimizer.device=cpu",
-                  "run.update_order=after_backward", fmt::format("run.commit_every={}", trainer::scratch_text),
-                  fmt::format("memory.host_budget={:.0f}", bytes)});
+    return train(
+        options_.warm_up + options_.steps,
+        {"zero_optimization.offload_param.device=cpu", "zero_optimization.offload_optimizer.device=cpu",
+         "run.update_order=after_backward", "run.deferred_share=0",
+         fmt::format("run.commit_every={}", trainer::scratch_text), fmt::format("memory.host_budget={:.0f}", bytes)});
 }
 
 }  // namespace penstock::bench

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bench/harness/interruption.h"
+#include "bench/step/step_way.h"
 #include "trainer/config/config.h"
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/plan/traffic.h"
@@ -22,7 +23,7 @@ struct StepBenchOptions {
     std::int64_t tokens = 128;  // of one row
     std::uint64_t host_budget_bytes = 3ULL << 30;
     std::vector<std::string> overrides;  // "key=value"
-    std::vector<zero::UpdateOrder> orders;
+    std::vector<StepWay> orders;
     unsigned rounds = 5;
     unsigned steps = 4;    // measured, of one turn
     unsigned warm_up = 2;  // before them, in each turn
@@ -51,9 +52,9 @@ class StepRuns {
     StepRuns(const StepRuns&) = delete;
     StepRuns& operator=(const StepRuns&) = delete;
 
-    StepTurn turn(zero::UpdateOrder order);
+    StepTurn turn(StepWay way);
     // What `penstock plan` says now that a step takes; nothing where it forecasts none.
-    std::optional<double> planned_seconds(zero::UpdateOrder order);
+    std::optional<double> planned_seconds(StepWay way);
     StepTurn turn_in_host_memory();  // weights, gradients and states; nothing is committed
 
     const trainer::TrainConfig& config() const noexcept { return config_; }
@@ -72,6 +73,7 @@ class StepRuns {
     };
 
     void write_inputs();
+    std::vector<std::string> settings_of(StepWay way) const;
     std::vector<std::string> arguments(const std::string& verb, const std::vector<std::string>& more) const;
     std::string run(const std::vector<std::string>& arguments);  // standard output
     StepTurn train(std::uint64_t steps, const std::vector<std::string>& more);

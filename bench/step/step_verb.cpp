@@ -27,7 +27,7 @@ struct VerbOptions {
 void run_step(const VerbOptions& given, Report& report) {
     StepBenchOptions options = given.bench;
     for (const std::string& order : given.orders) {
-        options.orders.push_back(*find_word<zero::UpdateOrder>(order));
+        options.orders.push_back(*find_word<StepWay>(order));
         if (std::count(given.orders.begin(), given.orders.end(), order) > 1)
             refuse(fmt::format("--orders: {} stands twice", order));
     }
@@ -61,11 +61,9 @@ BenchRun add_step_verb(CLI::App& app) {
         ->capture_default_str();
     verb->add_option("--set", bench.overrides, "KEY=VALUE of the configuration; may be repeated")
         ->allow_extra_args(false);
-    verb->add_option("--orders", options->orders,
-                     "some of them (all that the configuration allows)")
+    verb->add_option("--orders", options->orders, "some of them (all that the configuration allows)")
         ->delimiter(',')
-        ->check(CLI::IsMember(
-            std::vector<std::string>(all_words<zero::UpdateOrder>.begin(), all_words<zero::UpdateOrder>.end())));
+        ->check(CLI::IsMember(std::vector<std::string>(all_words<StepWay>.begin(), all_words<StepWay>.end())));
     verb->add_option("--steps", bench.steps, "measured in one turn")->check(CLI::Range(1, 1000))->capture_default_str();
     verb->add_option("--warm-up", bench.warm_up, "steps before them in each turn")
         ->check(CLI::Range(0, 1000))

@@ -74,6 +74,7 @@ class ModelSpec:
     micro_batches: int = 1  # of a step; of more than BF16_ADDENDS gradients are summed in fp32
     client_state: Mapping[str, str] = field(default_factory=dict)  # what a new store commits with its first weights
     forwards_alone: bool = False  # weights are read and nothing else: no gradients, no updates, no writes
+    clips: bool = False  # steps may be clipped
 
 
 @dataclass(frozen=True)

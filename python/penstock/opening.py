@@ -139,7 +139,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     incoming = _incoming(model, weights, stored)
     if lr_scheduler is not None:
         check_given(lr_scheduler, mapped.groups)
-    spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later)
+    spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later,
+                      clips=settings.clip > 0)
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print)
     with naming_nvme(store):
@@ -331,7 +332,7 @@ def named_later(model: nn.Module, patterns: Sequence[str]) -> Set[nn.Parameter]:
 
 
 def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None, micro_batches: int = 1,
-               later: Set[nn.Parameter] = frozenset()) -> ModelSpec:
+               later: Set[nn.Parameter] = frozenset(), *, clips: bool = False) -> ModelSpec:
     group_of = mapped.group_of()
     specs = [UnitSpec(unit.name, tuple(
         ParameterSpec(name, tuple(each.shape), each.dtype, each.requires_grad or each in later, group_of.get(each, 0))
@@ -339,7 +340,7 @@ def model_spec(cut: list[Unit], mapped: Mapped, extra: torch.Tensor | None, micr
     forward = _visits_in_order_of_definition(cut, specs)
     return ModelSpec(tuple(specs), mapped.kind.name, (*forward, *reversed(forward)), forward,
                      mapped.initial_accumulator, tuple(mapped.kind.values(group) for group in mapped.groups), extra,
-                     micro_batches, first_state())
+                     micro_batches, first_state(), clips=clips)
 
 
 def _visits_in_order_of_definition(cut: list[Unit], specs: list[UnitSpec]) -> tuple[Visit, ...]:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
+from warnings import warn
 
 import torch
 
@@ -15,6 +16,8 @@ from .given.said import Said
 DEVICES = ("cpu", "cuda", "emulated")
 Tier = Literal["nvme", "cpu"]
 ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, bytes in all)
+# Words of before for "within", which are still taken, and the share that each of them means.
+OLDER_ORDERS: dict[str, float | Literal["auto"]] = {"in_backward": 0.0, "speculative": 0.0, "balanced": "auto"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Store(Said):
     weights: Where weights are between visits: "nvme", or "cpu": in the host pool as well.
     states: The same for masters and moments.
     commit_steps: Steps from one commit to the next; a kill loses at most so many.
-    update_order: When units are updated, to the same bits; docs/settings.md has a table of the five.
+    update_order: When units are updated, to the same bits; docs/settings.md has a table of the three.
+    deferred_share: Of what updates within backward move, the share that every step leaves to the next one's forward, 0
+        to 1; "auto": so much that forward and backward each have as much to move as to compute.
     verify: How much of the store is read and compared with its hashes when it is opened.
     snapshots: Memory for copies is planned, which checkpoints need.
     codec: How weights and states of 16-bit models are encoded: "split", "plain_bf16", "plain_fp16" or "compact",
@@ -54,8 +59,8 @@ class Store(Said):
     activation_budget_bytes: Of the pool, for what recomputed units were given, from forward to backward. What has no
         room there goes to NVMe and comes back. 0: all of it stays in torch's memory.
     fill_host_budget: What the host budget leaves, as far as the machine has it, keeps units' weights in host memory,
-        then tiles of their states, which are not read then. Each opening chooses anew. Not with "speculative", nor
-        with "balanced" and clipping.
+        then tiles of their states, which are not read then. Each opening chooses anew. Not "within" backward with
+        clipping.
     trace: A file for the picture of some steps, JSON for ui.perfetto.dev, written when the engine is closed.
     trace_steps: The first and the last of those steps, counted from 1 at the opening.
     device: Where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests.
@@ -77,7 +82,8 @@ class Store(Said):
     weights: Tier = "nvme"
     states: Tier = "nvme"
     commit_steps: int = 1
-    update_order: Literal["after_backward", "deferred", "in_backward", "speculative", "balanced"] = "after_backward"
+    update_order: Literal["after_backward", "deferred", "within"] = "after_backward"
+    deferred_share: float | Literal["auto"] = 0.0
     verify: Literal["all", "sample", "none"] = "all"
     snapshots: bool = True
     codec: str | None = None
@@ -94,11 +100,27 @@ class Store(Said):
     progress: ShowProgress | None = None
 
     def __post_init__(self) -> None:
+        if self.update_order in OLDER_ORDERS:
+            self._take_older_order(self.update_order)
         super().__post_init__()
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, (int, float)) and value < 0:  # of which the core would make a very large one
                 raise UsageError(f"Store({each.name}={value}): a number from 0")
+        share: object = self.deferred_share
+        if share != "auto" and not (isinstance(share, (int, float)) and share <= 1):
+            raise UsageError(f"Store(deferred_share={share!r}): a share is 0 to 1, or 'auto'")
+
+    def _take_older_order(self, word: str) -> None:
+        said = self.__dict__["_given"] if self.said is None else self.said  # replace() gives all of them
+        share = self.deferred_share if "deferred_share" in said else OLDER_ORDERS[word]
+        object.__setattr__(self, "update_order", "within")
+        object.__setattr__(self, "deferred_share", share)
+        if share == "auto":
+            self.__dict__["_given"] |= {"deferred_share"}
+        also = ", deferred_share='auto'" if share == "auto" else ""
+        warn(f"Store(update_order='{word}') is an older word for Store(update_order='within'{also})", FutureWarning,
+             stacklevel=4)
 
     @staticmethod
     def in_memory(**said: Any) -> Store:

@@ -13,15 +13,20 @@ import torch
 
 from fake_core import OpenFakeCore
 from penstock.core import Core, ModelSpec, ReadWeight
-from penstock.native.update_order import WITHIN
 
 NATIVE = os.environ.get("PENSTOCK_TEST_CORE") == "native"
 # Where native cores compute: "emulated" has memory apart from the host's; "cuda" asks for a GPU.
 DEVICE = os.environ.get("PENSTOCK_TEST_DEVICE", "cpu")
 OPTIONS: dict[str, Any] = {} if DEVICE == "cpu" else {"device": DEVICE, "device_budget_bytes": 256 << 20}
-OPTIONS["update_order"] = os.environ.get("PENSTOCK_TEST_ORDER", "after_backward")
+# The ways of updating that differ, and what Store says of each; the third one speculates where the settings clip.
+WAYS: dict[str, dict[str, Any]] = {
+    **{order: {"update_order": order} for order in ("after_backward", "deferred", "within")},
+    "speculative": {"update_order": "within"},
+    "balanced": {"update_order": "within", "deferred_share": "auto"},
+}
+OPTIONS |= WAYS[os.environ.get("PENSTOCK_TEST_ORDER", "after_backward")]
 ACTIVATIONS: Any = os.environ.get("PENSTOCK_TEST_ACTIVATIONS", "auto")
-WITHIN_BACKWARD = OPTIONS["update_order"] in WITHIN  # gradients are not there after it
+WITHIN_BACKWARD = OPTIONS["update_order"] == "within"  # gradients are not there after it
 
 
 class OpenNativeCore:

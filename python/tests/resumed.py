@@ -16,7 +16,7 @@ from torch.optim.swa_utils import SWALR
 
 import penstock
 import small_models as small
-from cores import test_core
+from cores import WAYS, test_core
 from penstock.configuration.schedules import SCHEDULES
 
 Options = dict[str, Any]
@@ -121,7 +121,7 @@ def start(folder: Path, scheduler: str, order: str | None = None, settings: pens
     model = small.Stack(block=small.Normed if order is None else small.Block)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1, foreach=False)
     where: Options = {"core": test_core(folder=folder)} if store is None else \
-        {"store": penstock.Store(folder, update_order=order or "after_backward", **store)}
+        {"store": penstock.Store(folder, **WAYS[order or "after_backward"], **store)}
     return penstock.initialize(model, optimizer, lr_scheduler=SCHEDULERS[scheduler](optimizer), settings=settings,
                                **where, **options)[0]
 

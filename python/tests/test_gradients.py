@@ -9,18 +9,17 @@ import torch
 import penstock
 import small_models as small
 from compare import adamw, masters_after, weights_equal
-from cores import DEVICE, NATIVE, OPTIONS
+from cores import DEVICE, NATIVE, OPTIONS, WAYS
 from penstock.weights.bits import same_bits
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
-ORDERS = ["after_backward", "deferred", "in_backward", "speculative", "balanced"]
 BATCHES = [small.ids(i) for i in range(6)]
 
 
 def trained(path, order, gradients, accumulation=1, clip=0.0, tied=False):
     torch.manual_seed(0)
     model = small.Stack(tied=tied)
-    store = penstock.Store(path, **{**OPTIONS, "update_order": order}, gradients=gradients)
+    store = penstock.Store(path, **{**OPTIONS, **WAYS[order]}, gradients=gradients)
     settings = penstock.Settings(clip=clip, accumulation=accumulation)
     engine = penstock.initialize(model, adamw(model.parameters()), store=store, settings=settings)[0]
     masters, table = masters_after(engine, BATCHES, small.loss), engine.core.memory_table()
@@ -30,9 +29,9 @@ def trained(path, order, gradients, accumulation=1, clip=0.0, tied=False):
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("accumulation", [1, 3])
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", WAYS)
 def test_bits_are_those_of_memory(tmp_path, order, accumulation, tied):
-    clip = 0.0 if order == "in_backward" else 1.2
+    clip = 0.0 if order == "within" else 1.2
     one, _ = trained(tmp_path / "cpu", order, "cpu", accumulation, clip, tied)
     same, _ = trained(tmp_path / "nvme", order, "nvme", accumulation, clip, tied)
     assert weights_equal(one.items(), same.items())

@@ -7,7 +7,7 @@ import torch
 import penstock
 import small_models as small
 from compare import adamw, masters_after, weights_equal
-from cores import NATIVE, OPTIONS
+from cores import NATIVE, OPTIONS, WAYS
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
 BATCHES = [small.ids(i) for i in range(5)]
@@ -18,26 +18,27 @@ def planned(path, **store):
     return penstock.plan(model, optimizer=adamw(model.parameters()), store=penstock.Store(path, **OPTIONS, **store))
 
 
-def trained(path, batches=BATCHES, **store):
+def trained(path, batches=BATCHES, clip=0.0, **store):
     torch.manual_seed(0)
     model = small.Stack()
     engine = penstock.initialize(model, adamw(model.parameters()),
-                                 store=penstock.Store(path, **{**OPTIONS, **store}))[0]
+                                 store=penstock.Store(path, **{**OPTIONS, **store}),
+                                 settings=penstock.Settings(clip=clip))[0]
     masters, info = masters_after(engine, batches, small.loss), engine.core.info()
     engine.close()
     return masters, info
 
 
-@pytest.mark.parametrize("order", ["after_backward", "deferred", "in_backward"])
+@pytest.mark.parametrize("order", ["after_backward", "deferred", "within"])
 def test_bits_are_those_of_nvme_and_every_opening_may_choose_anew(tmp_path, order):
     least = planned(tmp_path).pool_bytes
-    wanted, streamed = trained(tmp_path / "nvme", update_order=order)
+    wanted, streamed = trained(tmp_path / "nvme", **WAYS[order])
     for some in (16 << 10, 64 << 10, 1 << 20):
-        filled = {"update_order": order, "host_budget_bytes": least + some, "fill_host_budget": True}
+        filled = {**WAYS[order], "host_budget_bytes": least + some, "fill_host_budget": True}
         masters, info = trained(tmp_path / str(some), **filled)
         assert info.planned_bytes < streamed.planned_bytes
         assert weights_equal(masters.items(), wanted.items())
-        masters, _ = trained(tmp_path / str(some), [], update_order=order)  # all of it was committed
+        masters, _ = trained(tmp_path / str(some), [], **WAYS[order])  # all of it was committed
         assert weights_equal(masters.items(), wanted.items())
 
 
@@ -64,7 +65,7 @@ def test_there_must_be_a_budget_and_none_that_may_be_updated_again(tmp_path):
         planned(tmp_path, fill_host_budget=True)
     if OPTIONS["update_order"] == "after_backward":
         with pytest.raises(penstock.UsageError, match="fill_host_budget"):
-            trained(tmp_path, host_budget_bytes=1 << 30, fill_host_budget=True, update_order="speculative")
+            trained(tmp_path, host_budget_bytes=1 << 30, fill_host_budget=True, update_order="within", clip=1.0)
 
 
 def test_a_configuration_may_ask_for_it(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import penstock
 import small_models as small
 from compare import adamw
-from cores import NATIVE
+from cores import NATIVE, WAYS
 from test_one_run import ends, same, train
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
@@ -32,11 +32,11 @@ def bytes_of_open_files():
     return found
 
 
-@pytest.mark.parametrize("order", ["after_backward", "deferred", "in_backward"])
+@pytest.mark.parametrize("order", ["after_backward", "deferred", "within"])
 def test_it_trains_to_the_bits_of_one_on_nvme_and_writes_nothing(tmp_path, order):
     settings = penstock.Settings(clip=0.0)
-    on_disk = start(settings, store=penstock.Store(tmp_path / "a", update_order=order))
-    in_memory = start(settings, store=penstock.Store.in_memory(update_order=order))
+    on_disk = start(settings, store=penstock.Store(tmp_path / "a", **WAYS[order]))
+    in_memory = start(settings, store=penstock.Store.in_memory(**WAYS[order]))
     for engine in (on_disk, in_memory):
         train(engine)
     assert same(ends(on_disk), ends(in_memory))

@@ -13,7 +13,7 @@ import torch
 
 import penstock
 
-from cores import NATIVE
+from cores import NATIVE, WAYS
 from penstock.weights.bits import same_bits
 from resumed import SCHEDULERS, life, start
 
@@ -86,7 +86,7 @@ def same_end(whole: Path, parts: Path) -> None:
 
 
 KINDS = [("own", None, 1), ("multi_step", None, 2)] if not NATIVE else [
-    ("plateau", "deferred", 1), ("sequence", "in_backward", 2), ("own", "after_backward", 1)]
+    ("plateau", "deferred", 1), ("sequence", "within", 2), ("own", "after_backward", 1)]
 
 
 @pytest.mark.parametrize("how", KINDS, ids=lambda how: "-".join(map(str, how)))
@@ -96,7 +96,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(how, server, tmp_pa
 
 @pytest.mark.long
 def test_killed_fifty_times_with_every_scheduler_in_every_order(server, tmp_path):
-    orders = ["after_backward", "deferred", "in_backward", "speculative", "balanced"] if NATIVE else [None]
+    orders = list(WAYS) if NATIVE else [None]
     chance, kills = random.Random(SEED), 0
     for at, name in enumerate(SCHEDULERS):
         order = orders[at % len(orders)]

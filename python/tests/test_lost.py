@@ -15,7 +15,7 @@ from torch.nn.utils import parameters_to_vector, prune, vector_to_parameters
 import penstock
 import small_models as small
 from compare import adamw
-from cores import NATIVE, WITHIN_BACKWARD, OpenNativeCore, test_core
+from cores import NATIVE, WAYS, WITHIN_BACKWARD, OpenNativeCore, test_core
 from penstock.machine.host_memory import HostMemory
 from penstock.weights.parameter import Managed, Released
 from twice import RESIDENT, check, managed, released, step
@@ -429,11 +429,11 @@ def test_loading_what_is_there_writes_nothing():
 
 
 @pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
-@pytest.mark.parametrize("order", ["in_backward", "balanced"])
+@pytest.mark.parametrize("order", ["within", "balanced"])
 def test_a_weight_that_is_read_or_written_while_its_step_is_under_way_is_named(order):
     torch.manual_seed(0)
     model = small.Stack()
-    engine, _, _, _ = penstock.initialize(model, adamw(model.parameters()), core=OpenNativeCore(update_order=order))
+    engine, _, _, _ = penstock.initialize(model, adamw(model.parameters()), core=OpenNativeCore(**WAYS[order]))
     for number in range(3):
         engine.backward(small.loss(engine, small.ids()))
         for use in (lambda: model.head.weight.data.sum(), lambda: model.norm.weight.data.fill_(1),

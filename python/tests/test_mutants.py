@@ -311,7 +311,7 @@ MUTANTS = [
            "test_one_run.py::test_what_another_process_is_opening_is_not_removed", native=True),
     Mutant("what a kill has left stays", "native/one_run.py", "        _remove_what_was_left(place)\n", "",
            "test_one_run.py::test_a_kill_leaves_nothing_that_the_next_one_does_not_remove", native=True),
-    Mutant("a store for one run is speculated on", "native/update_order.py", "not store.keep or store.commit_steps", "store.commit_steps",
+    Mutant("a store for one run is speculated on", "native/update_order.py", "scratch=not store.keep", "scratch=False",
            "test_one_run.py::test_what_needs_commits_is_refused", native=True),
     Mutant("a resident may change in a forward that is recomputed", "step/visits.py",
            "            self.binding.look_at_residents()\n", "",

@@ -47,7 +47,7 @@ def same(one, other):
 
 
 OPTIONS = [{}, {"weights": "cpu"}, {"weights": "cpu", "states": "cpu"}, {"update_order": "deferred"},
-           {"update_order": "in_backward"}, {"gradients": "nvme"}, {"activation_budget_bytes": 1 << 20}]
+           {"update_order": "within"}, {"gradients": "nvme"}, {"activation_budget_bytes": 1 << 20}]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -175,9 +175,9 @@ def test_the_plan_counts_one_slot(tmp_path):
 
 
 def test_what_needs_commits_is_refused(tmp_path):
-    for order in ("speculative", "balanced"):
-        with pytest.raises(penstock.UsageError, match="keep=True"):
-            open_engine(tmp_path / "once", clip=1.0, update_order=order)
+    for share in (0.0, "auto"):
+        with pytest.raises(penstock.UsageError, match="it needs commit_steps 1 in a store that is kept"):
+            open_engine(tmp_path / "once", clip=1.0, update_order="within", deferred_share=share)
     (tmp_path / "file").write_text("")
     with pytest.raises(penstock.StorageError, match="no directory for one run can be made there"):
         open_engine(tmp_path / "file")

@@ -159,7 +159,7 @@ def test_a_batch_gives_the_time_of_a_step_in_each_order_and_nothing_stays(tmp_pa
     told = penstock.plan(small.Stack(), store=tmp_path / "a" / "store", **QUICK, endurance_bytes=1e12)
     assert list(tmp_path.iterdir()) == [] and told.unmeasured == ""
     forecast = told.forecast
-    assert list(forecast.orders) == ["after_backward", "deferred", "in_backward", "balanced"]  # nothing is clipped
+    assert list(forecast.orders) == ["after_backward", "deferred", "within"]
     assert forecast.step is forecast.orders["after_backward"] and forecast.rates.places == (str(tmp_path),)
     for step in forecast.orders.values():
         parts = step.forward_s + step.backward_s + step.update_s + step.commit_s
@@ -174,6 +174,7 @@ def test_a_batch_gives_the_time_of_a_step_in_each_order_and_nothing_stays(tmp_pa
     assert forecast.orders["deferred"].nvme_read_bytes < step.nvme_read_bytes
     assert [way.step.seconds for way in forecast.others] == sorted(way.step.seconds for way in forecast.others)
     assert {"update_order": "deferred"} in [way.store for way in forecast.others]
+    assert {"update_order": "within", "deferred_share": "auto"} in [way.store for way in forecast.others]
     assert {"weights": "cpu", "states": "cpu"} in [way.store for way in forecast.others]
     assert ({}, {}) not in [(way.store, way.settings) for way in forecast.others]
 
@@ -184,7 +185,7 @@ def test_graphs_that_are_kept_are_told_of_where_there_is_memory(tmp_path, monkey
     recomputing = penstock.Settings(activations="recompute")
     told = penstock.plan(small.Stack(), store=tmp_path, settings=recomputing, **QUICK)
     ways = kept(told)
-    assert sorted(way.store.get("update_order", "after_backward") for way in ways) == sorted(told.forecast.orders)
+    assert {way.store.get("update_order", "after_backward") for way in ways} == {*told.forecast.orders}
     assert told.graph_bytes == 0 and "\ngraphs " not in str(told)
     keeping = penstock.plan(small.Stack(), store=tmp_path, **QUICK)
     assert {way.graph_bytes for way in ways} == {keeping.graph_bytes} and keeping.graph_bytes > 0
@@ -225,15 +226,15 @@ def test_without_a_batch_no_compute_is_made_up(tmp_path):
 
 def test_orders_that_a_model_or_its_settings_cannot_have_are_not_told_of(tmp_path):
     clipped = penstock.plan(small.Stack(), store=tmp_path, settings=penstock.Settings(clip=1.0), **QUICK)
-    assert list(clipped.forecast.orders) == ["after_backward", "deferred", "speculative", "balanced"]
-    assert all(way.hopes == (way.store["update_order"] in ("speculative", "balanced")) for way in clipped.forecast.others
+    assert list(clipped.forecast.orders) == ["after_backward", "deferred", "within"]
+    assert all(way.hopes == (way.store["update_order"] == "within") for way in clipped.forecast.others
                if "update_order" in way.store)
     batch = {**QUICK, "batch": torch.zeros(4, 8)}
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
-    store = penstock.Store(tmp_path, update_order="in_backward")
+    store = penstock.Store(tmp_path, update_order="within")
     assert list(penstock.plan(model, store=store, **batch).forecast.orders) == ["after_backward", "deferred"]
-    with pytest.raises(penstock.UsageError, match="in_backward"):
-        penstock.plan(small.Stack(), store=store, settings=penstock.Settings(clip=1.0), **QUICK)
+    with pytest.raises(penstock.UsageError, match="within"):
+        penstock.plan(small.Stack(), store=replace(store, commit_steps=2), settings=penstock.Settings(clip=1.0), **QUICK)
 
 
 def test_micro_batches_are_passes_of_one_step(tmp_path):
@@ -246,7 +247,7 @@ def test_micro_batches_are_passes_of_one_step(tmp_path):
     assert four.planned_bytes == four.read_bytes + four.write_bytes
 
 
-@pytest.mark.parametrize("order", ["deferred", "in_backward"])
+@pytest.mark.parametrize("order", ["deferred", "within"])
 def test_of_gradients_on_nvme_each_micro_batch_reads_what_the_one_before_wrote(tmp_path, order):
     def told(accumulation):
         store = penstock.Store(tmp_path / str(accumulation), gradients="nvme", update_order=order)

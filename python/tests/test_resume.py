@@ -217,11 +217,11 @@ def test_the_first_run_goes_on_and_leaves_weights(tmp_path, capsys):
 
 @needs_library
 @pytest.mark.parametrize("order, commit_steps", [("after_backward", 1), ("after_backward", 3), ("deferred", 1), ("deferred", 3),
-                                                 ("in_backward", 1), ("in_backward", 3), ("speculative", 1), ("balanced", 1)])
+                                                 ("within", 1), ("within", 3), ("speculative", 1), ("balanced", 1)])
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_in_each_order_of_updates_a_kill_goes_on_with_the_same_draws(order, commit_steps, accumulation, tmp_path):
     # A limit within the norms, so that some steps are clipped and updated again.
-    settings = penstock.Settings(accumulation, 0.0 if order == "in_backward" else 1.2)
+    settings = penstock.Settings(accumulation, 0.0 if order == "within" else 1.2)
     store = {"commit_steps": commit_steps}
 
     def losses(folder, stops):

@@ -14,7 +14,7 @@ import torch
 
 import penstock
 import small_models as small
-from cores import NATIVE, test_core
+from cores import NATIVE, WAYS, test_core
 from penstock.native.look import look
 from penstock.weights.bits import same_bits
 from resumed import life
@@ -24,7 +24,6 @@ from test_killed import same_end, server  # noqa: F401  a fixture
 HERE = Path(__file__).resolve().parent
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 native = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
-ORDERS = ["after_backward", "deferred", "in_backward", "speculative", "balanced"]
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +71,10 @@ def test_a_signal_ends_the_process_behind_the_step_under_way(number, hook, tmp_p
 
 
 @native
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", WAYS)
 def test_what_is_not_committed_is_in_every_order_of_updates(order, tmp_path):
     clip = penstock.Settings(clip=1.0 if order in ("speculative", "balanced") else 0.0)
-    options = dict(update_order=order, commit_steps=1 if clip.clip else 100)
+    options = dict(**WAYS[order], commit_steps=1 if clip.clip else 100)
 
     def engine_at(folder):
         torch.manual_seed(0)

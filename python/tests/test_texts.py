@@ -122,7 +122,7 @@ def test_every_text_names_what_is_there(engine):
 
 
 def test_texts_of_an_order_of_updates_name_its_setting():
-    orders = re.compile(r"'(in_backward|speculative|balanced)'|(?<!\w)update_order '")
+    orders = re.compile(r"'(within)'|(?<!\w)update_order '")
     wrong = [f"{place}: {text}" for place, text in all_texts()
              if orders.search(text) and "Store(update_order=" not in text]
     assert not wrong, "\n".join(wrong)

@@ -9,7 +9,7 @@ from torch.nn import functional
 import penstock
 import small_models as small
 from compare import Trained, adamw, differences, seed
-from cores import ACTIVATIONS, NATIVE, WITHIN_BACKWARD, test_core
+from cores import ACTIVATIONS, NATIVE, WAYS, WITHIN_BACKWARD, test_core
 from switches import (KEPT, OPTIMIZERS, STEPS, SWITCHES, Program, all_or_the_head, blocks_in_turn,
                       from_the_top, norms_alone_in_between, step, switch, turns)
 
@@ -391,7 +391,7 @@ native = pytest.mark.skipif(not NATIVE, reason="of the core on NVMe")
 
 def opened(path, order, model):
     engine, optimizer, _, _ = penstock.initialize(model, OPTIMIZERS["adamw"](model), settings=KEPT,
-                                                  store=penstock.Store(path, update_order=order))
+                                                  store=penstock.Store(path, **WAYS[order]))
     return engine, optimizer
 
 
@@ -407,7 +407,7 @@ def test_a_unit_of_which_a_part_is_frozen_is_updated_within_backward(tmp_path, m
     plain = small.Stack()
     expected = loop(plain, OPTIMIZERS["adamw"](plain))
     seed()
-    engine, optimizer = opened(tmp_path / "store", "in_backward", small.Stack())
+    engine, optimizer = opened(tmp_path / "store", "within", small.Stack())
     completed = []
     complete = engine.core.complete
     monkeypatch.setattr(engine.core, "complete", lambda unit: (completed.append(unit), complete(unit)))
@@ -418,7 +418,7 @@ def test_a_unit_of_which_a_part_is_frozen_is_updated_within_backward(tmp_path, m
 
 
 @native
-@pytest.mark.parametrize("order", ["in_backward", "speculative", "balanced"])
+@pytest.mark.parametrize("order", ["within", "speculative", "balanced"])
 def test_a_backward_through_what_is_wholly_frozen_begins_no_step(tmp_path, order):
     seed()
     engine, optimizer = opened(tmp_path / "store", order, small.Stack())
@@ -447,7 +447,7 @@ def test_a_gradient_may_be_set_while_an_update_is_deferred(tmp_path):
 
 
 @native
-@pytest.mark.parametrize("order", ["in_backward", "deferred"])
+@pytest.mark.parametrize("order", ["within", "deferred"])
 def test_a_unit_that_is_called_after_its_update_is_named(tmp_path, order):
     """A term over its weight has brought its gradient, and a hook on an activation calls it within the same backward."""
     seed()

@@ -80,7 +80,7 @@ SCRIPTS = {
     "a thread": of("dropout/1", backward="in_thread"), "data that is assigned": of(outside=("data_assigned/1",)),
     "torch.func in a forward that is called directly": of("function_transforms", call="its_forward"),
     "a weight is read in a backward to weights": of("reads_in_backward/11", backward="gradient_of_some/12"),
-    "reentrant, called twice": of("linear", call="reentrant_with_shared/10", route=(0, 0, 1), order="in_backward"),
+    "reentrant, called twice": of("linear", call="reentrant_with_shared/10", route=(0, 0, 1), order="within"),
     "gradients that are kept": of(outside=("gradients_kept/1",)), "shapes alone": of(outside=("likes/1",)),
 }
 THESE = {**PARTS, **CROSSINGS, **SCRIPTS}

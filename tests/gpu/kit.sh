@@ -85,7 +85,7 @@ main() {
   export PYTHONPATH=$work/site PENSTOCK_GPU=$device CUBLAS_WORKSPACE_CONFIG=:4096:8
   LD_LIBRARY_PATH=$kit/lib:$(torch_libraries)
   export LD_LIBRARY_PATH
-  local filter='*OwnMemory*' shape=${KIT_SHAPE:-0.5b} orders=after_backward,in_backward
+  local filter='*OwnMemory*' shape=${KIT_SHAPE:-0.5b} orders=after_backward,within
   part device 60 "$kit/bin/tests_core" "--gtest_filter=$filter"
   part python 200 tests test_gpu.py
   part trainer 200 tests test_trainer.py

@@ -130,12 +130,12 @@ class WithoutBuffers(Model):
 @pytest.mark.parametrize("clip", [0.0, 0.5, 1e6], ids=["no clip", "each is struck", "none is struck"])
 @pytest.mark.parametrize("accumulation", [1, 3])
 def test_every_order_has_the_same_bits(tmp_path, accumulation, clip):
-    within = ("in_backward", "balanced") if clip == 0 else ("speculative", "balanced")
     first = opened(tmp_path / "first", TIGHT, accumulation, clip, WithoutBuffers)
     losses = trained(first, 6, accumulation)
-    for order in ("deferred", *within):
-        again = opened(tmp_path / order, TIGHT, accumulation, clip, WithoutBuffers, update_order=order)
-        assert trained(again, 6, accumulation) == losses, order
+    for order, share in (("deferred", 0.0), ("within", 0.0), ("within", "auto")):
+        again = opened(tmp_path / f"{order} {share}", TIGHT, accumulation, clip, WithoutBuffers, update_order=order,
+                       deferred_share=share)
+        assert trained(again, 6, accumulation) == losses, (order, share)
         again.core.settle()
         assert_same(weights_of(again), weights_of(first))
 
@@ -173,7 +173,7 @@ def test_sixteen_bits(tmp_path, codec):
         return WithoutBuffers().bfloat16()
 
     found = []
-    for order, budget in (("after_backward", WIDE), ("deferred", TIGHT), ("in_backward", TIGHT)):
+    for order, budget in (("after_backward", WIDE), ("deferred", TIGHT), ("within", TIGHT)):
         engine = opened(tmp_path / order, budget, 1, 0.0, make, codec=codec, gradient_type="bf16", update_order=order)
         losses = trained(engine, 4)
         engine.core.settle()
@@ -230,13 +230,13 @@ class Checkpointed(WithoutBuffers):
 
 def test_within_reentrant_checkpoints_a_unit_is_updated_behind_the_last_backward(tmp_path, monkeypatch):
     found = []
-    for order in ("after_backward", "in_backward"):
+    for order in ("after_backward", "within"):
         engine = opened(tmp_path / order, TIGHT, clip=0.0, make=Checkpointed, update_order=order)
         counted, complete = [], engine.core.complete
         monkeypatch.setattr(engine.core, "complete", lambda unit: (counted.append(unit), complete(unit)))
         found.append((trained(engine, 3), weights_of(engine)))
         streamed = len(engine.core.units) - len(engine.binding.resident)
-        assert len(counted) == (3 * streamed if order == "in_backward" else 0)
+        assert len(counted) == (3 * streamed if order == "within" else 0)
     assert found[0][0] == found[1][0]
     assert_same(found[0][1], found[1][1])
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/seeds.h"
+#include "tests/zero_infinity/update_way.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/plan/core_options.h"
 
@@ -19,7 +20,7 @@ enum class Held : std::uint8_t { nvme, host, weights_in_host, filled };
 
 struct Combination {
     Held held = Held::nvme;
-    zero::UpdateOrder order = zero::UpdateOrder::after_backward;
+    zero::UpdateWay order = zero::UpdateWay::after_backward;
     std::uint64_t accumulation = 1;
     std::uint32_t depth = 1;  // of the prefetch
     zero::DeviceKind device = zero::DeviceKind::cpu;
@@ -44,13 +45,13 @@ inline std::uint64_t combined_steps() {
 }
 
 inline std::vector<Combination> combinations(const std::vector<zero::DeviceKind>& devices) {
-    using zero::UpdateOrder;
+    using zero::UpdateWay;
     std::vector<Combination> all;
     std::uint32_t turn = 0;
     const auto add = [&](Combination each) {
-        if (each.order == UpdateOrder::in_backward && each.clips) return;
-        if (each.order == UpdateOrder::speculative && each.held != Held::nvme) return;
-        if (each.order == UpdateOrder::balanced && each.clips && each.held != Held::nvme) return;
+        if (each.order == UpdateWay::within && each.clips) return;
+        if (each.order == UpdateWay::speculative && each.held != Held::nvme) return;
+        if (each.order == UpdateWay::balanced && each.clips && each.held != Held::nvme) return;
         // Gradients leave host memory where room is short: not beside all else in it.
         if (each.gradients == zero::GradientTier::nvme &&
             (each.held == Held::host || each.held == Held::weights_in_host))
@@ -60,7 +61,7 @@ inline std::vector<Combination> combinations(const std::vector<zero::DeviceKind>
             if (seed_options().runs || each.depth == 1 + turn % 8) all.push_back(each);
     };
     for (const Held held : {Held::nvme, Held::host, Held::weights_in_host, Held::filled})
-        for (const auto& [order, _] : words_of(UpdateOrder{}))
+        for (const auto& [order, _] : words_of(UpdateWay{}))
             for (const std::uint64_t accumulation : {1, 4})
                 for (const zero::DeviceKind device : devices)
                     for (const bool clips : {false, true})

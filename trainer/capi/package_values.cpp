@@ -38,6 +38,8 @@ json json_of(const SettingValue& value) {
 json in_our_words(const KeySpec& key, const json& value) {
     if (!value.is_string() || key.type != KeyType::choice) return value;
     const auto text = value.get<std::string>();
+    for (const Alias& older : key.older)
+        if (same_word(older.spelling, text)) return older.value;
     for (const Alias& alias : key.package.aliases)
         if (same_word(alias.spelling, text)) return alias.value;
     for (const std::string_view choice : key.choices)

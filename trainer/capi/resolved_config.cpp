@@ -73,6 +73,7 @@ class Resolver {
             take_warmup_rate();
             derive_schedule(settings_);
         });
+        derive_deferred_share(settings_);
         tried([&] { derive_directories(); });
     }
 
@@ -152,7 +153,7 @@ class Resolver {
         if (key.package.effect == Effect::translated) {
             translate(key, *converted, given);
         } else {
-            give(path, *converted);
+            give(path, *converted, older_word(own, value));
             if (spelled != value && json_of(*converted) != value)
                 translated_.push_back({{"key", path},
                                        {"value", given},
@@ -183,12 +184,12 @@ class Resolver {
         translated_.push_back({{"key", path}, {"value", given}, {"became", became}, {"because", why}});
     }
 
-    void give(const std::string& path, SettingValue value) {
+    void give(const std::string& path, SettingValue value, std::string said_as = {}) {
         if (const auto other = given_.find(path); other != given_.end() && !(json_of(other->second) == json_of(value)))
             wrong(fmt::format("key '{}' is said twice, as {} and in an older spelling as {}; leave one out", path,
                               json_of(value).dump(), json_of(other->second).dump()));
         given_.insert_or_assign(path, value);
-        settings_.give(path, std::move(value));
+        settings_.give(path, std::move(value), std::move(said_as));
     }
 
     void note_without(const std::string& path, std::string_view why) {

@@ -109,28 +109,15 @@ zero::SettingNames setting_names() {
             .snapshots = "keep.every and keep.folder",
             .codec = "memory.codec",
             .fill = "memory.fill_host_budget",
-            .deferred_share = "run.deferred_share"};
+            .deferred_share = "run.deferred_share",
+            .update_order = "run.update_order",
+            .clipping = "gradient_clipping",
+            .commits = "run.commit_every 1"};
 }
 
 void check_update_order(const TrainConfig& config) {
-    const engine::SessionOptions& session = config.session;
-    if (session.update_order == zero::UpdateOrder::speculative && session.fill_host_budget)
-        refuse(
-            config,
-            "run.update_order \"speculative\" updates again, from what is committed and on NVMe, where a gradient is "
-            "clipped: leave memory.fill_host_budget out, or take \"deferred\"");
-    if (session.engine.gradient_clipping == 0) return;
-    if (session.update_order == zero::UpdateOrder::in_backward)
-        refuse(config,
-               "run.update_order \"in_backward\" updates units before the norm of the gradient is known: set "
-               "gradient_clipping to 0, or take \"speculative\" or \"deferred\", which clip");
-    if (zero::is_within_backward(session.update_order) && !zero::may_update_again(session))
-        refuse(config,
-               fmt::format("run.update_order \"{}\" updates again, from what is committed and on NVMe, where a "
-                           "gradient is clipped: set run.commit_every to 1 and the devices of "
-                           "zero_optimization.offload_param and offload_optimizer to \"nvme\"{}, or take \"deferred\"",
-                           word_of(session.update_order),
-                           session.fill_host_budget ? ", leave memory.fill_host_budget out" : ""));
+    const std::string why = zero::refusal_of_order(engine::core_options(config.session));
+    if (!why.empty()) refuse(config, why);
 }
 
 // The keys that are members as they stand.
@@ -147,6 +134,7 @@ TrainConfig filled(Settings settings) {
 
 TrainConfig make_config(Settings settings) {
     TrainConfig config = filled(with_derived(std::move(settings)));
+    config.session.names = setting_names();
     check_model(config);
     make_optimizers(config.optimizer);  // to refuse what makes no sense before anything is opened
     check_io(config);
@@ -159,7 +147,6 @@ TrainConfig make_config(Settings settings) {
         config.session.swap_directories.push_back(directory.path);
     config.session.codec = codec_of(config).name;
     config.session.snapshots = config.snapshots.planned;
-    config.session.names = setting_names();
     config.session.engine.activations_setting = "memory.activations";
     config.session.remedies =
         remedies_of_store({.directories = config.session.swap_directories, .snapshots = config.snapshots.folder});

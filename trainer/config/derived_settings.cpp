@@ -22,6 +22,9 @@
 namespace penstock::trainer {
 namespace {
 
+constexpr auto update_order = "run.update_order";
+constexpr auto deferred_share = "run.deferred_share";
+
 [[noreturn]] void refuse(const Settings& settings, const std::string& problem) {
     throw Error(ExitCode::usage, settings.file() + ": " + problem);
 }
@@ -86,11 +89,10 @@ void derive_gradient_type(Settings& settings) {
 
 // Within backward wherever that costs nothing.
 void derive_update_order(Settings& settings) {
-    constexpr auto key = "run.update_order";
-    if (settings.has(key)) return;
+    if (settings.has(update_order)) return;
     const bool unclipped = settings.number("gradient_clipping") == 0;
-    settings.derive(
-        key, std::string(word_of(unclipped ? zero::UpdateOrder::in_backward : zero::UpdateOrder::after_backward)));
+    settings.derive(update_order,
+                    std::string(word_of(unclipped ? zero::UpdateOrder::within : zero::UpdateOrder::after_backward)));
 }
 
 // A sample takes a pass over the weights per token: a short run does not end in a long one.
@@ -156,12 +158,30 @@ void derive_schedule(Settings& settings) {
         settings.derive("scheduler.params.warmup_max_lr", learning_rate);
 }
 
+void derive_deferred_share(Settings& settings) {
+    if (settings.said_as(update_order) == balanced_text && !settings.given(deferred_share))
+        settings.give(deferred_share, std::string(auto_text));
+}
+
+std::vector<std::string> older_words(const Settings& settings) {
+    std::vector<std::string> lines;
+    for (const KeySpec& key : keys()) {
+        const std::string_view said = settings.said_as(key.path);
+        if (said.empty()) continue;
+        lines.push_back(fmt::format("{} \"{}\" is an older word for \"{}\"{}", key.path, said,
+                                    settings.spelled(key.path),
+                                    said == balanced_text ? fmt::format(" with {} \"auto\"", deferred_share) : ""));
+    }
+    return lines;
+}
+
 Settings with_derived(Settings settings) {
     derive_batch_sizes(settings);
     derive_optimizer(settings);
     derive_schedule(settings);
     derive_gradient_type(settings);
     derive_update_order(settings);
+    derive_deferred_share(settings);
     derive_sample(settings);
     constexpr auto directories = "run.swap_directory";
     std::vector<SettingDirectory> found = swap_directories(settings);

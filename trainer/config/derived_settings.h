@@ -3,7 +3,9 @@
 
 #include "trainer/config/settings.h"
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace penstock::trainer {
 
@@ -14,6 +16,12 @@ void derive_optimizer(Settings& settings);
 void derive_schedule(Settings& settings);  // REQUIRES: optimizer.params.lr
 // By the last word of its key.
 bool is_param_of_schedule(std::string_view type, std::string_view param);
+
+// An older word of run.update_order: within, and units of a deferred share.
+inline constexpr std::string_view balanced_text = "balanced";
+void derive_deferred_share(Settings& settings);
+// What was said with words of before, a line each.
+std::vector<std::string> older_words(const Settings& settings);
 
 // The settings with every value that follows from others. Throws Error (usage) where what is given does not go
 // together, or has no effect.

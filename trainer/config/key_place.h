@@ -100,6 +100,11 @@ SettingValue setting_of(std::optional<Enum> member) {
     return std::string(member ? word_of(*member) : auto_text);
 }
 
+inline SettingValue setting_of(std::optional<double> member) {
+    if (member) return *member;
+    return std::string(auto_text);
+}
+
 // A path of members, e.g. place<&TrainConfig::session, &engine::SessionOptions::seed>.
 template <auto First, auto... Rest, typename Object>
 constexpr auto& member_of(Object& object) noexcept {

@@ -107,6 +107,8 @@ std::string expectation(const KeySpec& key) {
             return fmt::format("an integer {}, or \"{}\"", range_text(key), key.choices.front());
         case KeyType::bytes_or_auto:
             return "\"auto\", or bytes " + range_text(key) + ", as a number or text such as \"300MiB\"";
+        case KeyType::number_or_auto:
+            return "\"auto\", or a number " + range_text(key);
         case KeyType::text:
             return "text that is not empty";
         case KeyType::any_text:

@@ -1,5 +1,6 @@
 #include "trainer/config/key_table.h"
 
+#include "trainer/config/derived_settings.h"
 #include "trainer/config/key_place.h"
 
 #include <fmt/format.h>
@@ -43,6 +44,8 @@ constexpr std::array<std::string_view, 6> package_schedules{"none",           "W
 constexpr std::array optimizer_aliases{Alias{"FusedAdam", "Adam"},        Alias{"DeepSpeedCPUAdam", "Adam"},
                                        Alias{"CPUAdam", "Adam"},          Alias{"FusedLion", "Lion"},
                                        Alias{"DeepSpeedCPULion", "Lion"}, Alias{"DeepSpeedCPUAdagrad", "Adagrad"}};
+constexpr std::array older_orders{Alias{"in_backward", "within"}, Alias{"speculative", "within"},
+                                  Alias{balanced_text, "within"}};
 constexpr std::array device_aliases{Alias{"none", "cpu"}};
 constexpr auto backends = words_after<aio::BackendKind>(auto_text);
 
@@ -235,7 +238,7 @@ constexpr std::array key_list = {
             .shared({.effect = Effect::obeyed, .fallback = "0", .range = {0, 64 * tebi}}),
     KeySpec{"memory.fill_host_budget", boolean, "", {}, {}, free,
             "what the budget leaves, as far as the machine has it, keeps units' weights in host memory, then tiles "
-            "of their states: each saves its reads; not with \"speculative\", nor \"balanced\" with gradient_clipping",
+            "of their states: each saves its reads; not with run.update_order \"within\" and gradient_clipping",
             session_default<&Session::fill_host_budget>}
             .shared(obeyed),
     KeySpec{"memory.prefetch_depth", integer, "", {0, 64}, {}, free, "units read ahead, as far as the budget allows",
@@ -251,8 +254,8 @@ constexpr std::array key_list = {
     KeySpec{"memory.gradients", choice, "", {}, all_words<zero::GradientTier>, free,
             "where gradients are between backward and their update, to the same bits; nvme: host memory has those of "
             "two units, at 2 or 4 bytes per parameter and step written, and read if the update comes later; auto: "
-            "there where host memory has no room for all of them, else in host memory; with \"in_backward\" it has "
-            "one unit's anyway",
+            "there where host memory has no room for all of them, else in host memory; what is updated within backward "
+            "for good takes one unit's anyway",
             session_default<&Session::gradients>}
             .shared({.effect = Effect::obeyed, .fallback = "\"cpu\""}),
     KeySpec{"memory.codec", choice, "\"exact\"", {}, all_words<CodecChoice>, layout,
@@ -314,23 +317,19 @@ constexpr std::array key_list = {
             "scratch: no step is ever committed, a crash or the end loses the run",
             session_default<&Session::durability>}
             .shared(obeyed),
-    KeySpec{"run.update_order", choice, "(in_backward where nothing is clipped, else after_backward)", {},
+    KeySpec{"run.update_order", choice, "(within where nothing is clipped, else after_backward)", {},
             all_words<zero::UpdateOrder>, free,
-            "when units are updated, to the same bits. after_backward: all at the end of their step; deferred: each as "
-            "the next step first needs it, which overlaps the states' traffic with forward and reads weights once "
-            "less; a crash then loses the newest finished step, too; in_backward: each when its gradient is there, "
-            "which overlaps with backward, without gradient_clipping only; speculative: the same with it, where each "
-            "step is committed and all is on NVMe: a step that is clipped after all is updated again within the next "
-            "one, and after two of them the next is deferred; balanced: some units as with in_backward or "
-            "speculative, the others deferred, so that forward and backward each have as much to move as they "
-            "compute",
+            "when units are updated, to the same bits: all at the end of their step, each as the next step first needs "
+            "it, or each within backward; docs/settings.md has what each wants and costs",
             session<&Session::update_order>}
+            .taking(older_orders)
             .shared({.effect = Effect::obeyed, .fallback = "\"after_backward\""}),
-    KeySpec{"run.deferred_share", number, "(by what a step moves and what forward takes of its compute)", {0, 1}, {},
-            free,
-            "with balanced: of what updates move, the share that is deferred, by whole units; `penstock plan` says "
-            "which one it forecasts to be the fastest here",
-            session<&Session::deferred_share>},
+    KeySpec{"run.deferred_share", number_or_auto, "", {0, 1}, {}, free,
+            "with \"within\": of what updates move, the share of whole units that every step leaves to the next one; "
+            "auto: so much that forward and backward each move as much as they compute; `penstock plan` says which one "
+            "it forecasts to be the fastest here",
+            session_default<&Session::deferred_share>}
+            .shared(obeyed),
     KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,
             "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
             "by going back a commit",

@@ -23,6 +23,7 @@ enum class KeyType : std::uint8_t {
     bytes,            // a number of bytes, or text such as "300MiB"
     integer_or_word,  // an integer, or the word in KeySpec::choices
     bytes_or_auto,
+    number_or_auto,
     text,
     any_text,     // or none: ""
     choice,       // one of KeySpec::choices
@@ -97,12 +98,19 @@ struct KeySpec {
     std::string_view help;  // one line
     KeyPlace place = {};
     PackageRule package = {};
-    bool program = true;  // it has the key
+    bool program = true;                // it has the key
+    std::span<const Alias> older = {};  // words of before, which are still taken: said_as() of the settings
 
     bool of(Client client) const noexcept {
         return client == Client::program ? program : package.effect != Effect::none;
     }
-    // In the table: a key of both.
+    // In the table.
+    constexpr KeySpec taking(std::span<const Alias> words) const {
+        KeySpec key = *this;
+        key.older = words;
+        return key;
+    }
+    // A key of both.
     constexpr KeySpec shared(PackageRule rule) const {
         KeySpec key = *this;
         key.package = rule;

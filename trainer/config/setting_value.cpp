@@ -22,10 +22,6 @@ bool within(const KeySpec& key, double value) {
     return value >= key.range.low && value <= key.range.high;
 }
 
-bool allowed(const KeySpec& key, std::string_view value) {
-    return std::ranges::find(key.choices, value) != key.choices.end();
-}
-
 std::optional<std::int64_t> to_integer(const json& value) {
     if (value.is_number_integer()) return value.get<std::int64_t>();  // wraps from 2^63 on, to what no key allows
     // DeepSpeed's files write 1e9 for large counts.
@@ -63,6 +59,20 @@ std::optional<SettingValue> to_whole(const KeySpec& key, const json& value) {
     const auto integer = to_integer(value);
     if (!integer || !within(key, static_cast<double>(*integer))) return {};
     return *integer;
+}
+
+std::optional<SettingValue> to_number(const KeySpec& key, const json& value) {
+    if (!value.is_number() || !within(key, value.get<double>())) return {};
+    return value.get<double>();
+}
+
+std::optional<SettingValue> to_choice(const KeySpec& key, const json& value) {
+    if (!value.is_string()) return {};
+    const auto text = value.get<std::string>();
+    const auto older = std::ranges::find(key.older, text, &Alias::spelling);
+    if (older != key.older.end()) return std::string(older->value);
+    if (std::ranges::find(key.choices, text) == key.choices.end()) return {};
+    return text;
 }
 
 std::optional<SettingValue> to_bytes(const KeySpec& key, const json& value) {
@@ -204,8 +214,10 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             if (is_word(value, key.choices.front())) return std::string(key.choices.front());
             return to_whole(key, value);
         case KeyType::number:
-            if (value.is_number() && within(key, value.get<double>())) return value.get<double>();
-            return {};
+            return to_number(key, value);
+        case KeyType::number_or_auto:
+            if (is_word(value, auto_text)) return std::string(auto_text);
+            return to_number(key, value);
         case KeyType::bytes_or_auto:
             if (is_word(value, auto_text)) return std::string(auto_text);
             return to_bytes(key, value);
@@ -218,8 +230,7 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             if (value.is_string()) return value.get<std::string>();
             return {};
         case KeyType::choice:
-            if (value.is_string() && allowed(key, value.get<std::string>())) return value.get<std::string>();
-            return {};
+            return to_choice(key, value);
         case KeyType::pair:
             return to_pair(key, value);
         case KeyType::names:
@@ -231,6 +242,12 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
             break;
     }
     PENSTOCK_CHECK(false, "key {} is not for convert", key.path);
+}
+
+std::string older_word(const KeySpec& key, const json& value) {
+    if (!value.is_string()) return {};
+    const auto text = value.get<std::string>();
+    return std::ranges::find(key.older, text, &Alias::spelling) == key.older.end() ? "" : text;
 }
 
 const char* kind_of(const json& value) {

@@ -50,6 +50,9 @@ std::string spelled(const SettingValue& value);
 // REQUIRES: the key's type is not groups, nor anything.
 std::optional<SettingValue> convert(const KeySpec& key, const nlohmann::json& value);
 
+// The word of KeySpec::older that the value is; empty: it is none.
+std::string older_word(const KeySpec& key, const nlohmann::json& value);
+
 // Of a key of type groups. Throws Error (usage) with `place` in front, naming what is wrong: "optimizer.groups[1].lr".
 std::vector<SettingGroup> read_groups(const KeySpec& key, const nlohmann::json& value, const std::string& place);
 

@@ -82,7 +82,8 @@ class SettingsReader {
         if (!converted) {
             refuse(place, fmt::format("key '{}' is {}; expected {}", key.path, found_text(value), expectation(key)));
         }
-        settings_.entries_.insert_or_assign(std::string(key.path), Settings::Entry{std::move(*converted), source});
+        settings_.entries_.insert_or_assign(std::string(key.path),
+                                            Settings::Entry{std::move(*converted), source, older_word(key, value)});
     }
 
     [[noreturn]] static void refuse_unknown(const std::string& place, const std::string& path) {
@@ -129,6 +130,10 @@ bool Settings::derived(std::string_view key) const {
 const SettingValue& Settings::value(std::string_view key) const {
     PENSTOCK_CHECK(has(key), "key {} has no value", key);
     return entries_.find(key)->second.value;
+}
+
+std::string_view Settings::said_as(std::string_view key) const {
+    return has(key) ? std::string_view(entries_.find(key)->second.said_as) : std::string_view();
 }
 
 template <typename Value>
@@ -178,9 +183,9 @@ std::string Settings::spelled(std::string_view key) const {
     return trainer::spelled(entries_.find(key)->second.value);
 }
 
-void Settings::give(std::string_view key, SettingValue value) {
+void Settings::give(std::string_view key, SettingValue value, std::string said_as) {
     PENSTOCK_CHECK(is_key(key), "key {}", key);
-    entries_.insert_or_assign(std::string(key), Entry{std::move(value), Source::file});
+    entries_.insert_or_assign(std::string(key), Entry{std::move(value), Source::file, std::move(said_as)});
 }
 
 void Settings::forget(std::string_view key) {

@@ -29,6 +29,8 @@ class Settings {
     bool has(std::string_view key) const;      // it has a value
     bool given(std::string_view key) const;    // file or command line says it
     bool derived(std::string_view key) const;  // it follows from other keys
+    // The older word that it was said with (KeySpec::older); empty: it was not.
+    std::string_view said_as(std::string_view key) const;
     bool is_auto(std::string_view key) const;  // of a key that allows it: then it has no number
     const SettingValue& value(std::string_view key) const;
     bool boolean(std::string_view key) const;
@@ -45,7 +47,7 @@ class Settings {
     std::string spelled(std::string_view key) const;
 
     // As if the file said so.
-    void give(std::string_view key, SettingValue value);
+    void give(std::string_view key, SettingValue value, std::string said_as = {});
     void forget(std::string_view key);  // as if nobody said so
     // As if the table said so.
     void fall_back(std::string_view key, SettingValue value);
@@ -58,6 +60,7 @@ class Settings {
     struct Entry {
         SettingValue value;
         Source source = Source::fallback;
+        std::string said_as = {};
     };
     friend class SettingsReader;
     template <typename Value>

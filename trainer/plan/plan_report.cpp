@@ -27,7 +27,7 @@ std::string options_text(const PlannedWay& way, const PlannedWay& now) {
                                                                              mebibytes(way.kept.bytes - now.kept.bytes))
                                                                : "";
     const bool hopes =
-        zero::is_within_backward(way.config.session.update_order) && way.config.session.engine.gradient_clipping > 0;
+        way.config.session.update_order == zero::UpdateOrder::within && way.config.session.engine.gradient_clipping > 0;
     return fmt::format("--set {}{}{}", fmt::join(way.changes, " --set "), graphs,
                        hopes ? ", where no step is clipped" : "");
 }
@@ -197,6 +197,10 @@ std::string json_of(const RunPlan& plan) {
                            {"resident_write_bytes", own.step_bytes.resident_write},
                            {"bytes_per_param_step", plan.bytes_per_parameter()},
                            {"update_order", word_of(own.options.update_order)}};
+    if (own.options.deferred_share)
+        object["deferred_share"] = *own.options.deferred_share;
+    else
+        object["deferred_share"] = auto_text;
     if (plan.measured) {
         const zero::ToldStep told = plan.step();
         object["measured"] = json_of(plan.measured->rates);

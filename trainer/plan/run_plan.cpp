@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 
@@ -94,6 +95,15 @@ std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
 }
 
 constexpr const char* keeping_graphs = "memory.activations=auto";
+constexpr const char* share_left_open = "run.deferred_share=auto";
+
+struct OrderWay {
+    zero::UpdateOrder order;
+    bool shares;  // with deferred units
+};
+constexpr std::array orders{OrderWay{zero::UpdateOrder::after_backward, false},
+                            OrderWay{zero::UpdateOrder::deferred, false}, OrderWay{zero::UpdateOrder::within, false},
+                            OrderWay{zero::UpdateOrder::within, true}};
 
 // What changes no bit of the result: other places for weights or graphs that are kept, other orders of updates, and
 // both.
@@ -105,12 +115,13 @@ std::vector<std::vector<std::string>> other_ways(const PlannedWay& way) {
     if (session.engine.activations == engine::Activations::recompute) places.push_back({keeping_graphs});
     std::vector<std::vector<std::string>> ways;
     for (const std::vector<std::string>& place : places)
-        for (const auto& order : words_of(zero::UpdateOrder{})) {
-            if (order.value == zero::UpdateOrder::speculative && session.engine.gradient_clipping == 0) continue;
+        for (const auto& [order, shares] : orders) {
             std::vector<std::string> changes = place;
-            if (order.value != session.update_order) changes.push_back(fmt::format("run.update_order={}", order.text));
-            // Of balanced with another share, too.
-            if (!changes.empty() || order.value == zero::UpdateOrder::balanced) ways.push_back(std::move(changes));
+            if (order != session.update_order) changes.push_back(fmt::format("run.update_order={}", word_of(order)));
+            if (shares != (session.deferred_share != 0.0))
+                changes.push_back(shares ? share_left_open : "run.deferred_share=0");
+            // With another share, too.
+            if (!changes.empty() || (shares && !session.deferred_share)) ways.push_back(std::move(changes));
         }
     return ways;
 }
@@ -130,11 +141,12 @@ std::optional<PlannedWay> possible_way(const ConfigSource& source, const zero::M
 
 constexpr double clearly_faster = 0.99;  // of its seconds
 
-// Of the shares that balanced may defer the one that is clearly the fastest, unless one is given.
+// Of the shares that may be deferred the one that is clearly the fastest, unless one is given.
 PlannedWay with_best_share(PlannedWay way, const ConfigSource& source, const Measurements& measured) {
     const engine::SessionOptions& session = way.config.session;
-    if (session.update_order != zero::UpdateOrder::balanced || session.deferred_share) return way;
-    const std::vector<std::string> changes = way.changes;
+    if (session.update_order != zero::UpdateOrder::within || session.deferred_share) return way;
+    std::vector<std::string> changes = way.changes;
+    std::erase(changes, share_left_open);
     for (int tenths = 1; tenths < 10; ++tenths) {
         std::vector<std::string> with = changes;
         with.push_back(fmt::format("run.deferred_share=0.{}", tenths));

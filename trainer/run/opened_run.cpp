@@ -9,14 +9,15 @@
 #include "trainer/cli/console.h"
 #include "trainer/cli/progress_line.h"
 #include "trainer/cli/step_record.h"
+#include "trainer/config/derived_settings.h"
 #include "trainer/config/io_settings.h"
 #include "trainer/config/resume_rule.h"
 #include "trainer/config/swap_directories.h"
 #include "trainer/models/gpt.h"
+#include "trainer/run/run_log.h"
 #include "trainer/start/bits_beside.h"
 #include "trainer/start/compute_threads.h"
 #include "trainer/start/room_to_compute.h"
-#include "trainer/run/run_log.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <fmt/format.h>
@@ -318,6 +319,7 @@ store::ClientState OpenedRun::client_state(const RunState& state) const {
 void OpenedRun::say_start(Console& console) {
     const engine::SessionInfo& opened = session_->info();
     for (const std::string& warning : warnings_) console.warn(warning);
+    for (const std::string& note : older_words(config_.settings)) console.info(note);
     for (const std::string& note : session_->take_notes()) console.info(note);
     for (const std::string& note : notes_) console.info(note);
     const engine::Model& model = session_->model();

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -182,6 +183,24 @@ ModelSpec model_of(const penstock_model* given) {
             .inference = visits_of(model.inference, model.inference_count, model.unit_count)};
 }
 
+namespace {
+
+// REQUIRES: where weights and states are, and when steps are committed, is filled in.
+void place_updates(const penstock_session_options& given, CoreOptions& options) {
+    const int order = number_of(given.update_order);
+    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}", order);
+    require(!std::isnan(given.deferred_share), "options.deferred_share is no number");
+    options.update_order = static_cast<UpdateOrder>(std::min<int>(order, PENSTOCK_WITHIN));
+    options.clips = given.clips != 0 || order == PENSTOCK_SPECULATIVE;
+    options.deferred_share = given.deferred_share;
+    if (given.deferred_share < 0 || order == PENSTOCK_BALANCED) options.deferred_share.reset();
+    if (order != PENSTOCK_BALANCED || options.clips) return;
+    options.clips = true;
+    options.clips = refusal_of_order(options).empty();
+}
+
+}  // namespace
+
 CoreOptions options_of(const penstock_session_options& given) {
     CoreOptions options;
     require(given.directories != nullptr && given.directory_count > 0, "options name no directory");
@@ -203,12 +222,11 @@ CoreOptions options_of(const penstock_session_options& given) {
                       .budget_bytes = given.device_budget_bytes,
                       .index = given.device_index};
     options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
-    const int order = number_of(given.update_order);
-    require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}",
-            order);
-    options.update_order = static_cast<UpdateOrder>(order);
+    place_updates(given, options);
     place_gradients(tier_of(given.gradients), options);
     options.names.gradient_memory = "gradients";
+    options.names.resident_weights = "weights";
+    options.names.resident_states = "states";
     options.activation_bytes = given.activation_budget_bytes;
     options.names.activations = "activation_budget_bytes";
     options.verify = store::scope_of(given.verify);

@@ -1,5 +1,5 @@
-// What a directory holds, seen without opening it: beside penstock_session.h, whose rules for errors and structures are
-// kept here.
+// What a directory holds, and whether options go together, seen without opening: beside penstock_session.h, whose rules
+// for errors and structures are kept here.
 #ifndef PENSTOCK_LOOK_H
 #define PENSTOCK_LOOK_H
 
@@ -29,6 +29,9 @@ typedef struct penstock_look {
 penstock_status penstock_session_look(const char* directory, penstock_look* look,
                                       void (*value)(const penstock_value* value, void* user), void* user,
                                       penstock_error* error);
+
+// Whether the options of updates go together, as opening and a plan ask first: USAGE, with what they need. Any thread.
+penstock_status penstock_session_check(const penstock_session_options* options, penstock_error* error);
 
 #ifdef __cplusplus
 }

@@ -148,8 +148,8 @@ typedef enum penstock_tier { PENSTOCK_NVME = 0, PENSTOCK_HOST = 1 } penstock_tie
 typedef enum penstock_gradients {
     PENSTOCK_GRADIENTS_HOST = 0,
     // Host memory has those of two units; what a call needs of others is read, which blocks. They have no address
-    // (penstock_session_gradient). Each is written and read once in a step of one pass; with IN_BACKWARD neither;
-    // with SPECULATIVE and BALANCED those updated within backward are written, and read only to update again.
+    // (penstock_session_gradient). Each is written and read once in a step of one pass; what is updated WITHIN is
+    // neither, but where steps may be clipped or deferred: then it is written, and read only to update again.
     PENSTOCK_GRADIENTS_NVME = 1,
     PENSTOCK_GRADIENTS_AUTO = 2,  // on NVMe where host memory has no room for all of them
 } penstock_gradients;
@@ -162,15 +162,13 @@ typedef enum penstock_update_order {
     // last of them was updated, which a call between passes that needs it makes sure of first (the norm, an update,
     // settle, read, write, a snapshot). A kill costs a finished step more. What fails there is told there.
     PENSTOCK_DEFERRED = 1,
-    // Each as soon as its gradients are there, by penstock_session_complete: for steps without clip and may_skip.
-    PENSTOCK_IN_BACKWARD = 2,
-    // The same with a clip: as if nothing were clipped; where the norm then says otherwise, the units are updated again
-    // from what was committed before, as with DEFERRED, and so is a step that is not begun. With commit_steps 1,
-    // weights and states on NVMe.
-    PENSTOCK_SPECULATIVE = 3,
-    // Some units as with IN_BACKWARD, or with a clip SPECULATIVE, the others as with DEFERRED, so that forward and
-    // backward each have about as much to move as they compute. To complete one of the others does nothing.
-    PENSTOCK_BALANCED = 4,
+    // Each as soon as its gradients are there, by penstock_session_complete. Where options.clips, as if nothing were
+    // clipped: what the norm then says otherwise is updated again from what was committed before, as with DEFERRED, and
+    // so is a step that is not begun. Units of options.deferred_share are as with DEFERRED: complete() passes them by.
+    PENSTOCK_WITHIN = 2,
+    PENSTOCK_IN_BACKWARD = 2,  // an older word for it
+    PENSTOCK_SPECULATIVE = 3,  // likewise, with clips
+    PENSTOCK_BALANCED = 4,     // likewise, with a deferred_share below 0, and with clips where these may be
 } penstock_update_order;
 
 // What is committed with a step: text or bytes of the client's, found again when the store is opened.
@@ -228,8 +226,7 @@ typedef struct penstock_session_options {
     // Of the host budget, for penstock_session_lay: what has no room there goes to NVMe. 0: nothing can be laid aside.
     uint64_t activation_budget_bytes;
     // Not 0: what host_budget_bytes leaves, as far as the machine has it, keeps units' weights in host memory, then
-    // tiles of their states; each saves its reads. Chosen at each opening. Not with SPECULATIVE, nor without a budget;
-    // with BALANCED no step that may be clipped is begun (penstock_session_begin_step).
+    // tiles of their states; each saves its reads. Chosen at each opening. Not WITHIN with clips, nor without a budget.
     int fill_host_budget;
     // A file for the picture of some steps, as Chrome's JSON (ui.perfetto.dev), written when the session ends, also
     // after an error. NULL: none. Which steps, counted from the opening, from 1; a step is what leads to an update. 0:
@@ -244,6 +241,10 @@ typedef struct penstock_session_options {
     // other sessions of this kind; one that a training is under way in is refused. Options of updates are without
     // effect; resume_from and activation_budget_bytes are refused.
     int forwards;
+    // Of WITHIN. Not 0: steps may be clipped; with commit_steps 1, weights and states on NVMe. Of what updates move,
+    // the share left to the next pass, 0 to 1; below 0: what gives forward and backward as much to move as to compute.
+    int clips;
+    double deferred_share;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;
@@ -438,13 +439,12 @@ typedef struct penstock_step_report {
     int updated_again;     // not 0: it was begun, and was clipped after all
 } penstock_step_report;
 
-// Before the training pass that brings a step's last gradients, or within it, unless AFTER_BACKWARD or DEFERRED: units
-// may be updated within it (*begun is 1), or not (*begun is 0): nothing has happened then, update() does it all. Not of
-// a step that clips, unless SPECULATIVE or BALANCED, that may be skipped, or that follows one that is not going to be
-// committed; nor of one that clips at first, or after two in a row that were clipped. Units that the step before has
-// deferred are updated before, by visits of that pass. Gradients of passes before count. Up to update() of this same
-// step with the same groups, clip and scale there is no settle, read, write and snapshot; once a unit is complete, no
-// other pass, and nothing is cleared. A session that is closed instead has lost it, and what was not committed before.
+// WITHIN, before the training pass that brings a step's last gradients, or within it: units may be updated within it
+// (*begun is 1), or not (*begun is 0): nothing has happened then, update() does it all. Not of a step that may be
+// skipped, nor of one that clips: without options.clips, at first, after two in a row that were clipped, and behind one
+// that is not going to be committed. Units that the step before has deferred are updated before, by visits of that
+// pass. Gradients of passes before count. Up to update() with this same step there is no settle, read, write and
+// snapshot; once a unit is complete, no other pass, and nothing is cleared. A session that is closed has lost it all.
 penstock_status penstock_session_begin_step(penstock_session* session, const penstock_step* step, int* begun,
                                             penstock_error* error);
 // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute reads

@@ -116,6 +116,15 @@ penstock_status penstock_session_value_at(const penstock_session* session, size_
     return called(session, error, [&](const CSession& own) { required(value, "value") = own.value_at(index); });
 }
 
+penstock_status penstock_session_check(const penstock_session_options* options, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        const auto given = penstock::store::taken(options, penstock::zero::least_options_bytes, "options");
+        const std::string why = penstock::zero::refusal_of_order(penstock::zero::options_of(given));
+        if (!why.empty()) throw penstock::Error(penstock::ExitCode::usage, why);
+        return PENSTOCK_OK;
+    });
+}
+
 penstock_status penstock_session_look(const char* directory, penstock_look* look,
                                       void (*value)(const penstock_value* value, void* user), void* user,
                                       penstock_error* error) {

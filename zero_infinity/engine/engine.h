@@ -6,8 +6,8 @@
 // number.
 #pragma once
 
-#include "zero_infinity/engine/model.h"
 #include "zero_infinity/engine/graph_keeper.h"
+#include "zero_infinity/engine/model.h"
 #include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/engine/tape.h"
 #include "zero_infinity/optimizer/optimizer.h"
@@ -50,7 +50,7 @@ struct StepReport {
     std::chrono::nanoseconds commit{0};    // for the last writes and, when it was committed, for the manifest
     bool committed = false;                // durable now; else with a later step, see Durability and UpdateOrder
     bool committed_before = false;         // the step before it is durable
-    bool updated_again = false;            // UpdateOrder::speculative, and the gradient was clipped
+    bool updated_again = false;            // UpdateOrder::within, and the gradient was clipped
 };
 
 // What the client wants to find again with this step; called once its loss and norm are known, before the update.

@@ -13,24 +13,11 @@
 namespace penstock::engine {
 namespace {
 
-void check_update_order(const SessionOptions& options) {
-    if (options.engine.gradient_clipping == 0) return;
-    if (options.update_order == zero::UpdateOrder::in_backward)
-        throw Error(ExitCode::usage,
-                    "gradient_clipping with update_order in_backward: units are updated before the norm is known");
-    if (zero::is_within_backward(options.update_order) && !zero::may_update_again(options))
-        throw Error(ExitCode::usage,
-                    fmt::format("gradient_clipping with update_order {}: units are updated again from what every step "
-                                "has committed, with weights and states on NVMe",
-                                word_of(options.update_order)));
-}
-
 std::unique_ptr<zero::CoreSession> open_core(const Model& model, zero::ParameterGroups optimizers,
                                              const SessionOptions& options, const store::ClientState& initial_client,
                                              SessionEvents events, SessionSeams seams) {
     if (options.codec == "plain_fp16")
         throw Error(ExitCode::usage, "codec plain_fp16 needs a loss scale, which the engine does not have yet");
-    check_update_order(options);
     DrawnWeights drawn(model, options.seed, options.worker_threads);
     if (seams.weights == nullptr) seams.weights = &drawn;
     events.device_opened = [kind = options.device.kind](const zero::Device&) { load_torch_kernels(kind); };

@@ -42,7 +42,7 @@ struct EngineOptions {
 
 struct SessionOptions : zero::CoreOptions {
     std::uint64_t seed = 1;  // of the initial weights
-    // Between their uses; not with in_backward, which keeps one unit's.
+    // Between their uses; not of zero::updates_at_once(), which keeps one unit's.
     zero::GradientTier gradients = zero::GradientTier::automatic;
     EngineOptions engine;
 };
@@ -55,7 +55,8 @@ inline zero::CoreOptions core_options(const SessionOptions& options) {
     const bool kept =
         options.engine.activations != Activations::recompute && options.engine.graph_budget_bytes == unbounded_graphs;
     core.forward_part = kept ? zero::forward_part_kept : zero::forward_part_recomputed;
-    if (core.update_order == zero::UpdateOrder::in_backward)
+    core.clips = options.engine.gradient_clipping > 0;
+    if (zero::updates_at_once(core))
         core.gradient_memory = zero::GradientMemory::one_unit;
     else
         zero::place_gradients(options.gradients, core);

@@ -60,8 +60,7 @@ struct StepSetting {
     WindowUse window;                 // MemoryPlan's
     std::uint32_t staging_tiles = 1;  // MemoryPlan's
     PassVisits training;              // with owners; the last visit of a unit is its backward, the others are forward
-    UpdateOrder order = UpdateOrder::after_backward;
-    std::vector<bool> deferred;  // by unit, of UpdateOrder::balanced
+    StepRules rules;                  // of steps of which none is clipped
     Durability durability;
     std::uint64_t passes = 1;  // before one update, all alike
     // Compute from each visit of `training` to the next, for clients that measured it so: a unit that is visited more

@@ -6,15 +6,6 @@
 #include <utility>
 
 namespace penstock::zero {
-namespace {
-
-std::vector<bool> deferred_units_of(const StepSetting& setting) {
-    std::vector<bool> none(setting.layout->unit_count());
-    return setting.order == UpdateOrder::balanced ? setting.deferred : none;
-}
-
-}  // namespace
-
 StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> seconds, const HostSeconds& host,
                        const DeviceRates& rates)
     : setting_(setting),
@@ -27,7 +18,7 @@ StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> 
       fetched_(layout_.unit_count()),
       shelf_(setting.laid, setting.training.size(), device_, layout_.tiles().size() + 2 * layout_.unit_count(),
              [this](const ShelfReplay::Reached& reached) { wait(report_.wait_spills, reached); }),
-      order_(layout_, {setting.order, deferred_units_of(setting), true}, watched(setting.steps, *this)),
+      order_(layout_, setting.rules, watched(setting.steps, *this)),
       tiles_(layout_.tiles().size(), TileState::at_rest),
       begun_(layout_.unit_count()),
       free_slots_(setting.staging_tiles) {
@@ -287,7 +278,7 @@ double StepReplay::spilled_gradient(UnitTile tile) const {
 void StepReplay::sum_gradient(std::uint32_t unit) {
     if (spilled_gradient(unit) == 0) return;
     bring_gradient(unit);
-    if (last_pass() && setting_.order == UpdateOrder::in_backward) return;
+    if (last_pass() && !setting_.rules.defers_others && order_.begun()) return;
     if (!departs() || !order_.awaits(unit)) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
     leaving_.push_back(unit);
     move_gradient(Direction::write, unit);

@@ -8,8 +8,20 @@
 
 namespace penstock::zero {
 
+namespace {
+
+StepRules of_each_unit(StepRules rules, std::size_t units) {
+    if (rules.deferred.empty()) rules.deferred.resize(units);
+    return rules;
+}
+
+}  // namespace
+
 StepOrder::StepOrder(const ModelLayout& layout, StepRules rules, StepHands& hands)
-    : layout_(layout), rules_(std::move(rules)), hands_(hands), awaiting_(layout.unit_count()) {
+    : layout_(layout),
+      rules_(of_each_unit(std::move(rules), layout.unit_count())),
+      hands_(hands),
+      awaiting_(layout.unit_count()) {
     PENSTOCK_CHECK(rules_.deferred.size() == layout.unit_count(), "{} units are deferred or not, of {}",
                    rules_.deferred.size(), layout.unit_count());
 }
@@ -22,9 +34,8 @@ std::optional<std::uint32_t> StepOrder::next() const noexcept {
 
 // With clipping it may have to be undone: then what was before it must be committed, or will be when its pass begins.
 bool StepOrder::may_begin(bool clips) const noexcept {
-    if (!clips) return is_within_backward(rules_.order);
-    const bool speculates = rules_.order == UpdateOrder::speculative || rules_.order == UpdateOrder::balanced;
-    return speculates && rules_.undoes && (committed_ || committing_ || (commits_ && next()));
+    if (rules_.order != UpdateOrder::within) return false;
+    return !clips || (rules_.undoes && (committed_ || committing_ || (commits_ && next())));
 }
 
 void StepOrder::note_clip(bool clipped) noexcept {
@@ -132,8 +143,8 @@ void StepOrder::commit() {
 
 // The step that is to be updated, or some units of it.
 bool StepOrder::defers() const noexcept {
-    return within_ ? std::find(rules_.deferred.begin(), rules_.deferred.end(), true) != rules_.deferred.end()
-                   : may_defer(rules_.order);
+    if (!within_) return rules_.order == UpdateOrder::deferred || rules_.defers_others;
+    return std::find(rules_.deferred.begin(), rules_.deferred.end(), true) != rules_.deferred.end();
 }
 
 void StepOrder::begin_update(BegunUpdate update) {

@@ -76,8 +76,10 @@ enum class Ended : std::uint8_t {
 
 struct StepRules {
     UpdateOrder order = UpdateOrder::after_backward;
-    std::vector<bool> deferred;  // by unit, of UpdateOrder::balanced; of others none
-    bool undoes = false;         // what was committed before a step is whole until the step's commit (may_update_again)
+    // Of UpdateOrder::within.
+    std::vector<bool> deferred = {};  // by unit, whether every step leaves it to the next pass; empty: none
+    bool undoes = false;              // what was committed before a step is whole until the step's commit
+    bool defers_others = false;       // steps that are not updated within; else they are updated after backward
 };
 
 // So many steps that were clipped one after another, and the next one most likely is, too: to update it again would

@@ -17,7 +17,7 @@ std::vector<std::uint32_t> in_order_of_visits(const ModelLayout& layout, std::sp
 // The same, but as the visits leave them for good.
 std::vector<std::uint32_t> in_order_of_leaving(const ModelLayout& layout, std::span<const Visit> visits);
 
-// Those of UpdateOrder::balanced that are deferred, by unit: of what their updates move to and from NVMe about that
+// Those of UpdateOrder::within that are deferred, by unit: of what their updates move to and from NVMe about that
 // share, spread evenly over the model. The first unit, which forward would begin by waiting for, and the last, whose
 // update would come at the turn to backward in any case, only where the share is 1. Never those that are resident by
 // themselves.

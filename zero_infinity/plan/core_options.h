@@ -61,14 +61,16 @@ struct CoreOptions {
     store::VerifyScope verify = store::VerifyScope::all;  // of what is resumed, before anything is written
     bool snapshots = false;                               // plans memory for begin_snapshot()
     UpdateOrder update_order = UpdateOrder::after_backward;
-    // Of UpdateOrder::balanced: of what updates move, 0 to 1; none: balanced_share() of the forward part.
-    std::optional<double> deferred_share;
+    // Of UpdateOrder::within. Whether steps may be clipped, which is known after their updates; and of what updates
+    // move, the share that every step leaves to the next pass, 0 to 1; none: balanced_share() of the forward part.
+    bool clips = false;
+    std::optional<double> deferred_share = 0;
     double forward_part = forward_part_recomputed;
     // Arithmetic. These decide bits.
     std::string codec = "split";                // a codec's name (zero_infinity/codec/codec.h)
     PlaneType gradient_type = PlaneType::bf16;  // of sums; beyond bf16_addends_max: fp32
-    // one_unit: every step is begun, with in_backward, and its last pass completes each unit (but resident ones) before
-    // another one's first gradient; no gradients come before that pass.
+    // one_unit: every step is begun, updates_at_once(), and its last pass completes each unit (but resident ones)
+    // before another one's first gradient; no gradients come before that pass.
     GradientMemory gradient_memory = GradientMemory::all_units;
     bool gradients_may_leave = false;  // all_units becomes nvme where the budget or the machine has no room else
     // Work.
@@ -92,11 +94,12 @@ inline void place_gradients(GradientTier tier, CoreOptions& options) noexcept {
     options.gradients_may_leave = tier == GradientTier::automatic;
 }
 
-// Whether units may be updated as if nothing were clipped, and again where it is: what they were is then committed and
-// on NVMe, where host memory is changed in place.
-inline bool may_update_again(const CoreOptions& options) noexcept {
-    return options.durability == Durability::every_step && options.residency.weights == Tier::nvme &&
-           options.residency.states == Tier::nvme && !options.fill_host_budget;
+// Whether a gradient has done its service once its unit is updated within backward: none is deferred, or updated again.
+inline bool updates_at_once(const CoreOptions& options) noexcept {
+    return options.update_order == UpdateOrder::within && !options.clips && options.deferred_share == 0.0;
 }
+
+// Why the order of updates does not go with the other options, by their names, and with which it would; empty: it does.
+std::string refusal_of_order(const CoreOptions& options);
 
 }  // namespace penstock::zero

@@ -29,6 +29,9 @@ struct SettingNames {
     std::string codec = "codec";
     std::string fill = "fill_host_budget";
     std::string deferred_share = "deferred_share";
+    std::string update_order = "update_order";
+    std::string clipping = "a clip";
+    std::string commits = "commit_steps 1 in a store that is kept";  // each step's, as a remedy
 };
 
 // Names of the budget's uses: who takes memory from the pool.

@@ -66,6 +66,8 @@ CoreOptions for_its_use(CoreOptions options) {
                                                  "only read; leave it out",
                                                  options.names.activations));
     options.update_order = UpdateOrder::after_backward;
+    options.clips = false;
+    options.deferred_share = 0;
     options.durability = Durability::every_step;
     options.residency.states = Tier::nvme;
     options.snapshots = false;
@@ -79,18 +81,10 @@ CoreOptions checked(CoreOptions given, const MachineRoom& room) {
     if (options.staging_tiles == 0)
         refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
-    if (options.fill_host_budget && options.update_order == UpdateOrder::speculative)
-        refuse(fmt::format("{}: an update that may be made again needs all units on NVMe", options.names.fill));
+    if (const std::string why = refusal_of_order(options); !why.empty()) refuse(why);
     if (options.fill_host_budget && options.host_budget_bytes == planned_host_budget)
         refuse(fmt::format("{} without a {}: there is nothing to fill; say how much memory may be taken",
                            options.names.fill, options.names.host_budget));
-    if (options.deferred_share && !(*options.deferred_share >= 0 && *options.deferred_share <= 1))
-        refuse(fmt::format("{} {}: a share is 0 to 1", options.names.deferred_share, *options.deferred_share));
-    if (options.gradient_memory == GradientMemory::one_unit && options.update_order != UpdateOrder::in_backward)
-        refuse(
-            fmt::format("gradient_memory one_unit with update_order {}: it needs in_backward, which updates a unit "
-                        "before the next one's gradients come",
-                        word_of(options.update_order)));
     if (options.io_deadline.count() <= 0) refuse("io_deadline must be at least one second");
     if (options.device.kind != DeviceKind::cpu && options.device.budget_bytes == 0)
         options.device.budget_bytes = room.device_bytes / 2;
@@ -101,9 +95,18 @@ CoreOptions checked(CoreOptions given, const MachineRoom& room) {
 }
 
 std::vector<bool> deferred_of(const ModelLayout& layout, const StateFormat& format, const CoreOptions& options) {
-    if (options.update_order != UpdateOrder::balanced) return std::vector<bool>(layout.unit_count());
+    if (options.update_order != UpdateOrder::within) return std::vector<bool>(layout.unit_count());
     return deferred_units(layout, options.deferred_share.value_or(balanced_share(
                                       format, options.durability, options.residency, options.forward_part)));
+}
+
+// A step that could not be updated within goes by the same words as what is left of one that could.
+StepRules rules_of(const ModelLayout& layout, const StateFormat& format, const CoreOptions& options) {
+    const bool within = options.update_order == UpdateOrder::within;
+    return {.order = options.update_order,
+            .deferred = deferred_of(layout, format, options),
+            .undoes = within && options.clips,
+            .defers_others = within && !updates_at_once(options)};
 }
 
 StepBytes step_bytes_of(const SessionPlan& plan) {
@@ -113,13 +116,13 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
     bytes.further_read = plan.memory.further_pass_read_bytes;
     if (layout.purpose() == Purpose::forwards) return bytes;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
-        const UpdateOrder order = order_of_unit(plan.options.update_order, plan.deferred[unit]);
+        const UpdateOrder order = order_of_unit(plan.options.update_order, plan.rules.deferred[unit]);
         const std::uint64_t weights = layout.memory_bytes(layout.objects(unit).weights);
         const std::uint64_t states = layout.states_bytes(unit, Tier::nvme);
         const std::uint64_t gradients = plan.spilled_gradient_bytes(unit);
         bytes.further_read += plan.leaving_gradient_bytes(unit);  // what the pass before wrote
         bytes.further_write += plan.leaving_gradient_bytes(unit);
-        if (!is_within_backward(order)) bytes.read += gradients;
+        if (order != UpdateOrder::within) bytes.read += gradients;
         bytes.write += gradients;
         const bool streamed = layout.weights_tier(unit) == Tier::nvme;
         (streamed ? bytes.write : bytes.resident_write) += weights;
@@ -154,7 +157,7 @@ SessionPlan::SessionPlan(Decided decided, const MachineRoom& given_room)
       format(format_of(options.codec, model.optimizers.others())),
       fingerprint(fingerprint_of(model, options.codec)),
       layout(std::move(decided.division.layout)),
-      deferred(deferred_of(layout, format, options)),
+      rules(rules_of(layout, format, options)),
       memory(std::move(decided.division.memory)),
       step_bytes(step_bytes_of(*this)) {}
 
@@ -186,20 +189,20 @@ std::vector<std::uint64_t> SessionPlan::leaving_gradients() const {
 }
 
 std::uint64_t SessionPlan::spilled_gradient_bytes(std::uint32_t unit) const {
-    return options.update_order == UpdateOrder::in_backward ? 0 : leaving_gradient_bytes(unit);
+    return updates_at_once(options) ? 0 : leaving_gradient_bytes(unit);
 }
 
 // A mean over the elements of all tiles; nothing where nothing is trained.
 Traffic SessionPlan::nominal_traffic() const {
     if (options.purpose == Purpose::forwards) return {};
-    if (!options.fill_host_budget && options.update_order != UpdateOrder::balanced &&
-        options.gradient_memory != GradientMemory::nvme)
+    const bool alike = options.update_order != UpdateOrder::within || options.deferred_share == 0.0;
+    if (!options.fill_host_budget && alike && options.gradient_memory != GradientMemory::nvme)
         return traffic(format, options.durability, options.residency, options.update_order);
     Traffic mean;
     double all = 0;
     for (const UnitTile& tile : layout.tiles()) {
         const Residency residency{layout.weights_tier(tile.unit), layout.states_tier(tile)};
-        const UpdateOrder order = order_of_unit(options.update_order, deferred[tile.unit]);
+        const UpdateOrder order = order_of_unit(options.update_order, rules.deferred[tile.unit]);
         const double gradients = spilled_gradient_bytes(tile.unit) > 0 ? bytes_of(options.gradient_type) : 0;
         const Traffic own = traffic(format, options.durability, residency, order, 0, gradients);
         const auto numel = static_cast<double>(layout.unit(tile.unit).tile_numel(tile.tile));

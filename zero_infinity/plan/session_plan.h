@@ -4,6 +4,7 @@
 
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/order/step_order.h"
 #include "zero_infinity/plan/core_options.h"
 #include "zero_infinity/plan/division.h"
 #include "zero_infinity/plan/machine_room.h"
@@ -33,7 +34,7 @@ struct SessionPlan {
     std::uint64_t store_bytes() const;                               // on disk, of the store that would be made
     std::uint64_t leaving_gradient_bytes(std::uint32_t unit) const;  // what they take on NVMe; 0: they stay
     std::vector<std::uint64_t> leaving_gradients() const;            // the same by unit
-    // That are written in a step of one pass: none where they are updated with before they leave (in_backward).
+    // That are written in a step of one pass: none where they are updated with before they leave (updates_at_once()).
     std::uint64_t spilled_gradient_bytes(std::uint32_t unit) const;
 
     const MachineRoom room;
@@ -42,7 +43,7 @@ struct SessionPlan {
     const StateFormat format;
     const std::string fingerprint;  // of all that decides what the bytes of the objects mean
     const ModelLayout layout;
-    const std::vector<bool> deferred;  // by unit: UpdateOrder::balanced leaves it to the next pass
+    const StepRules rules;
     const MemoryPlan memory;
     const StepBytes step_bytes;
 

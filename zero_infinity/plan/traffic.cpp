@@ -10,7 +10,7 @@ namespace {
 // deferred one leaves them to forward, and one in backward finds them.
 double reads_of_weights(const Codec& codec, UpdateOrder order) noexcept {
     const double both = order == UpdateOrder::deferred ? 1 : 2;
-    return codec.master_needs_weights && !is_within_backward(order) ? both + 1 : both;
+    return codec.master_needs_weights && order != UpdateOrder::within ? both + 1 : both;
 }
 
 // The share of steps that write what host memory holds: those that commit.
@@ -23,8 +23,8 @@ double writes_of_residents(Durability durability) noexcept {
 // What is on NVMe only is written by every update, wherever the next commit is.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency, UpdateOrder order,
                 double deferred_share, double gradient_bytes) {
-    if (order == UpdateOrder::balanced) {
-        const Traffic within = traffic(format, durability, residency, UpdateOrder::speculative, 0, gradient_bytes);
+    if (order == UpdateOrder::within && deferred_share > 0) {
+        const Traffic within = traffic(format, durability, residency, UpdateOrder::within, 0, gradient_bytes);
         const Traffic deferred = traffic(format, durability, residency, UpdateOrder::deferred, 0, gradient_bytes);
         return {std::lerp(within.read_bytes, deferred.read_bytes, deferred_share), within.write_bytes};
     }
@@ -32,8 +32,7 @@ Traffic traffic(const StateFormat& format, Durability durability, Residency resi
     const double states = format.states_bytes().value();
     const auto writes = [&](Tier tier) { return tier == Tier::nvme ? 1 : writes_of_residents(durability); };
 
-    Traffic result{.read_bytes = is_within_backward(order) ? 0 : gradient_bytes,
-                   .write_bytes = order == UpdateOrder::in_backward ? 0 : gradient_bytes};
+    Traffic result{.read_bytes = order == UpdateOrder::within ? 0 : gradient_bytes, .write_bytes = gradient_bytes};
     if (residency.weights == Tier::nvme) result.read_bytes += reads_of_weights(*format.codec, order) * weights;
     if (residency.states == Tier::nvme) result.read_bytes += states;
     result.write_bytes += writes(residency.weights) * weights + writes(residency.states) * states;
@@ -41,7 +40,7 @@ Traffic traffic(const StateFormat& format, Durability durability, Residency resi
 }
 
 double balanced_share(const StateFormat& format, Durability durability, Residency residency, double forward_part) {
-    const double all = traffic(format, durability, residency, UpdateOrder::in_backward).total();
+    const double all = traffic(format, durability, residency, UpdateOrder::within).total();
     const double pass = residency.weights == Tier::nvme ? static_cast<double>(format.weights_bytes()) : 0;
     const double updates = all - 2 * pass;
     return updates <= 0 ? 0 : std::clamp((forward_part * all - pass) / updates, 0.0, 1.0);

@@ -34,14 +34,13 @@ struct Traffic {
 //   nvme, host            6 + 12 = 18   12 + 12 = 24    4 + 14 = 18   6     + 5.125 = 11.125
 //   host, host            0 + 12 = 12    0 + 12 = 12    0 + 14 = 14   0     + 5.125 =  5.125
 // Example: split, all on NVMe: forward 2 + backward 2 + update 12 read (states 10, and hi once more), 12 written = 28.
-// Deferred saves one of the reads of weights that come from NVMe: split 14 + 12 = 26, plain_fp32 16 + 12 = 28; in
-// backward the update's, where it has one. Of balanced each unit moves what its own order says: split 14 + 12 = 26.
+// Deferred saves one of the reads of weights that come from NVMe: split 14 + 12 = 26, plain_fp32 16 + 12 = 28; within
+// the update's, where it has one. Of within with a deferred share each unit moves what its own order says.
 // Scratch saves the writes of what is in host memory: split with weights in host memory 10 + 10 = 20, compact 6.25.
 // A unit whose weights stay in memory between its forward and its backward (the turn) saves one read of its weights:
 // see WindowPlan.
-// Gradients on NVMe, of so many bytes, are written once and read once; in backward neither, for they are updated with
-// before they leave; speculative and balanced they are read only where a speculation fails. Of balanced with that share
-// of its parameters deferred.
+// Gradients that leave for NVMe, of so many bytes, are written once and read once; those of within that leave
+// (updates_at_once()) are read only where a speculation fails.
 Traffic traffic(const StateFormat& format, Durability durability, Residency residency,
                 UpdateOrder order = UpdateOrder::after_backward, double deferred_share = 0, double gradient_bytes = 0);
 // What forward takes of the compute of a training pass: backward recomputes it and takes twice as long besides; or has

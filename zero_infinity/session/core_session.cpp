@@ -35,9 +35,7 @@ CoreSession::CoreSession(ModelSpec model, const CoreOptions& options, const Mach
     s.work = std::make_unique<SessionWork>(*s.plan, *s.machine, s.opened, *s.pool);
     s.opened.fill = nullptr;  // which has done its work, and holds a snapshot
     s.step_update.emplace(*s.plan, *s.work, *s.skipped_steps);
-    s.step_order.emplace(s.plan->layout,
-                         StepRules{s.plan->options.update_order, s.plan->deferred, may_update_again(s.plan->options)},
-                         watched(seams.steps, s));
+    s.step_order.emplace(s.plan->layout, s.plan->rules, watched(seams.steps, s));
     s.expect_pass(Pass::training, s.plan->model.training);
     s.expect_pass(Pass::inference, s.plan->model.inference);
     s.notes = notes_of(*s.plan, *s.machine, s.opened, *s.pool, unregistered);

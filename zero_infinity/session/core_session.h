@@ -72,7 +72,7 @@ struct UpdateReport {
     bool updated = false;           // false: it was not finite and Overflow::skipped; nothing but the sums has changed
     bool committed = false;         // durable now; else with a later step, see Durability, or as UpdateOrder says
     bool committed_before = false;  // the step before it is durable
-    bool updated_again = false;     // it was speculative, and clipped: it is updated anew, as a deferred one
+    bool updated_again = false;     // it was updated within, and clipped: it is updated anew, as a deferred one
     std::chrono::nanoseconds update{0};
     std::chrono::nanoseconds commit{0};  // for the last writes and, when it was committed, for the manifest
 };
@@ -151,9 +151,9 @@ class CoreSession {
     // Asked once the gradient was found finite; what the client wants to find again with this step. The norm is that of
     // the gradient, before clipping.
     using ClientStateOf = std::function<store::ClientState(double gradient_norm)>;
-    // Whether units may be updated within backward, before there is a norm: UpdateOrder::in_backward, of a request that
-    // does not clip; or speculative, all of the newest step being committed, or deferred, and committed then. No
-    // gradient may be skipped.
+    // Whether units may be updated within backward, before there is a norm: UpdateOrder::within. A request that clips
+    // wants CoreOptions::clips, and all of the newest step committed, or deferred, and committed then. No gradient may
+    // be skipped.
     bool may_begin_step(const UpdateRequest& request) const;
     // The same, and that it pays: of a request that clips not at first and not after two clipped steps in a row
     // (a_run_of_clips), for the next one would most likely be updated again.
@@ -171,13 +171,13 @@ class CoreSession {
     // of them come after all.
     void complete(std::uint32_t unit);
     // One step: unscales, clips, updates, clears the gradients; then, after the steps that the durability says, commits
-    // what was updated together with the client's state and user_state(). UpdateOrder::deferred, and speculative of a
-    // step that was not begun or that is updated again, leave the update of each unit to the next visit to it, and the
-    // commit to the last of them; what fails there is thrown there, and what is called between passes finishes it
-    // first: the next update(), the norm, settle(), read_out(), write_in(). Throws Error: usage (names parameters that
-    // no gradient came to, unless their Unused says what then; groups that are not the model's; nothing has changed),
-    // non_finite (the gradient, and nothing has changed; or a new value), storage. REQUIRES: no pass, a loss scale
-    // above 0.
+    // what was updated together with the client's state and user_state(). UpdateOrder::deferred leaves the update of
+    // each unit to the next visit to it, and the commit to the last of them, and so does within of a step that is
+    // updated again, or, where steps may be, was not begun; what fails there is thrown there, and what is called
+    // between passes finishes it first: the next update(), the norm, settle(), read_out(), write_in(). Throws Error:
+    // usage (names parameters that no gradient came to, unless their Unused says what then; groups that are not the
+    // model's; nothing has changed), non_finite (the gradient, and nothing has changed; or a new value), storage.
+    // REQUIRES: no pass, a loss scale above 0.
     UpdateReport update(const UpdateRequest& request, const ClientStateOf& client);
     // Whether the newest step is durable. Does not block. Throws Error (storage).
     bool committed();

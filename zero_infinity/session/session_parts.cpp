@@ -113,7 +113,7 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
                  .spill = &spill,
                  .driver = &driver,
                  .workers = &workers,
-                 .lends_again = plan.options.update_order != UpdateOrder::in_backward},
+                 .lends_again = !updates_at_once(plan.options)},
                 pool, *machine.device),
       driver({.io = &machine.open.io(),
               .store = opened.store,

@@ -210,7 +210,7 @@ def _store(values: Mapping[str, Any], directories: Any) -> Store:
         prefetch_depth=values["memory.prefetch_depth"], staging_tiles=values["memory.staging_tiles"],
         tile_elements=values["memory.tile_elements"], weights=values["zero_optimization.offload_param.device"],
         states=values["zero_optimization.offload_optimizer.device"], commit_steps=values["run.commit_every"],
-        update_order=values["run.update_order"], gradients=values["memory.gradients"],
+        update_order=values["run.update_order"], deferred_share=values["run.deferred_share"], gradients=values["memory.gradients"],
         activation_budget_bytes=values["memory.activation_budget"] or 0,
         fill_host_budget=values["memory.fill_host_budget"],
         verify=values["run.verify"], codec="compact" if values["memory.codec"] == "compact" else None,

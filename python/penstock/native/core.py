@@ -277,7 +277,7 @@ class NativeCore(Described):
         self.lays, self.opening = store.activation_budget_bytes > 0 and not alone, self.opening + 1
         self._laid: dict[int, int] = {}  # bytes, by turn
         self._address = ctypes.c_void_p()
-        vain = update_order.in_vain(store.update_order, self._model.extra is not None)
+        vain = update_order.in_vain(store, self._model)
         self._first_notes = [vain] if vain else []
         self._extra = None
         self.begun = None

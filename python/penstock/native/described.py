@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import structs as c
+from . import structs as c, update_order
 from ..core import BF16_ADDENDS, GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
 from ..errors import ModelError, UsageError, some
 from ..store import Store
@@ -249,7 +249,7 @@ class Described:
                     codec=codec.encode(), gradient_type=TYPES[self.sums_type()],
                     threads=store.threads or torch.get_num_threads(),
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
-                    update_order=c.UPDATE_ORDERS[store.update_order], gradients=c.GRADIENTS[store.gradients],
+                    **update_order.options_of(store, self._model.clips), gradients=c.GRADIENTS[store.gradients],
                     activation_budget_bytes=0 if alone else store.activation_budget_bytes,
                     fill_host_budget=store.fill_host_budget,
                     trace=None if store.trace is None else os.fsencode(store.trace), trace_first_step=first_traced,

@@ -14,6 +14,7 @@ from ..settings import Settings
 from ..store import Store
 
 WORTH_TELLING, TOLD = 1.03, 4  # times faster; ways
+ORDER = {"update_order", "deferred_share"}  # what of Store chooses when units are updated
 
 
 @dataclass(frozen=True)
@@ -112,17 +113,19 @@ def forecast_of(spec: ModelSpec, store: Store, settings: Settings, seconds: floa
     for changes in _ways(spec, store, settings):
         other = replace(store, **changes)
         step = _step(Described(spec, other).forecast(measured, compute), compute)
-        hopes = settings.clip > 0 and other.update_order in update_order.WITHIN
+        hopes = settings.clip > 0 and other.update_order == "within"
         ways.append(Way(changes, step, hopes))
-        if keeping is not None and changes.keys() <= {"update_order"}:
+        if keeping is not None and changes.keys() <= ORDER:
             step = _step(Described(spec, other).forecast(measured, keeping), keeping)
             kept.append(Way(changes, step, hopes, {"activations": "keep"}, keeping.graph_bytes))
-    own = update_order.taken(store.update_order, spec.extra is not None)
-    orders = {way.store.get("update_order", store.update_order): way.step for way in ways
-              if way.store.keys() <= {"update_order"}}
-    others = sorted((*(way for way in ways if way.store and way.step is not orders[own]), *kept),
+    orders: dict[str, Step] = {}
+    for way in ways:
+        if way.store.keys() <= ORDER:
+            orders.setdefault(way.store.get("update_order", store.update_order), way.step)
+    own = orders[update_order.taken(store, spec)]
+    others = sorted((*(way for way in ways if way.store and way.step is not own), *kept),
                     key=lambda way: way.step.seconds)
-    return replace(bare, step=orders[own], orders=orders, others=tuple(others))
+    return replace(bare, step=own, orders=orders, others=tuple(others))
 
 
 def text_of_others(forecast: Forecast) -> str:
@@ -142,19 +145,29 @@ def line(name: str, text: str) -> str:
 
 def _ways(spec: ModelSpec, store: Store, settings: Settings) -> Iterator[dict[str, Any]]:
     """What Store may be told that changes no bit and fits: nothing, other orders of updates, and other places."""
-    own = update_order.taken(store.update_order, spec.extra is not None)
     for place in _places(spec, store):
-        for order in UPDATE_ORDERS:
-            changes = place if order == store.update_order else {**place, "update_order": order}
-            if order != own and (order == "speculative" and settings.clip == 0
-                                 or update_order.in_vain(order, spec.extra is not None)):
+        for changes in _orders(store):
+            other = replace(store, **place, **changes)
+            if update_order.in_vain(other, spec):
                 continue
             try:
-                update_order.check(replace(store, **changes), settings)
-                Described(spec, replace(store, **changes)).plan()
+                update_order.check(other, settings)
+                Described(spec, other).plan()
             except (FitError, UsageError):
                 continue
-            yield changes
+            yield {**place, **changes}
+
+
+def _orders(store: Store) -> Iterator[dict[str, Any]]:
+    """The store's own first of those of one name."""
+    share = store.deferred_share or "auto"
+    ways: list[tuple[str, float | str]] = [(order, 0.0) for order in UPDATE_ORDERS] + [("within", share)]
+    if store.deferred_share:
+        ways[-2:] = reversed(ways[-2:])
+    for order, deferred in ways:
+        own = {"update_order": store.update_order, "deferred_share": store.deferred_share}
+        yield {name: said for name, said in {"update_order": order, "deferred_share": deferred}.items()
+               if said != own[name]}
 
 
 def _places(spec: ModelSpec, store: Store) -> Iterator[dict[str, Any]]:

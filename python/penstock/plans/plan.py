@@ -135,8 +135,8 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
                               or torch.optim.AdamW, later)
     check_cover(model, mapped, later)
-    spec = _as_type(model_spec(cut, mapped, _extra_of(model, settings.dtype), settings.accumulation, later),
-                    settings.dtype)
+    spec = _as_type(model_spec(cut, mapped, _extra_of(model, settings.dtype), settings.accumulation, later,
+                               clips=settings.clip > 0), settings.dtype)
     described = Described(spec, own)
     with naming_nvme(own):
         told = described.plan()

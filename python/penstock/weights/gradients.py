@@ -17,7 +17,7 @@ from .parameter import raw_gradient
 from .places import Places
 
 # Those that update units within backward.
-ORDERS = "Store(update_order='in_backward') (run.update_order; 'speculative', 'balanced')"
+ORDERS = "Store(update_order='within') (run.update_order)"
 
 TAKEN = ("torch would go on with it, here a step takes gradients. Say optimizer.zero_grad(), model.zero_grad() or parameter.grad = "
          "None after each step, or engine.step(), which does both")

@@ -4,6 +4,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from cores import WAYS
+
 from .arguments import GIVES, TAKES
 from .calls import CALLS
 from .named import Named, name_of
@@ -13,8 +15,7 @@ from .program import Program, UnitPlan
 from .script import BACKWARDS, OUTSIDE
 from .world import OPTIMIZERS
 
-ORDERS = ("after_backward", "deferred", "in_backward", "speculative", "balanced")
-WITHIN = ("in_backward", "speculative", "balanced")
+WITHIN = [order for order, said in WAYS.items() if said["update_order"] == "within"]
 
 
 # Features that plain torch refuses to have in one program, or that raise in it.
@@ -61,7 +62,7 @@ def draw_program(seed: int) -> Program:
 
 
 def _draw(seed: int, draw: random.Random) -> Program:
-    order = draw.choice(ORDERS)
+    order = draw.choice(list(WAYS))
     afterwards = {kind: [name for name, each in NOUNS[kind].makers.items() if not each.one_backward]  # type: ignore
                   for kind in ("outside", "backwards")}
     but = afterwards if order in WITHIN else {"outside": [], "backwards": []}

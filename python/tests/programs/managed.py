@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 import penstock
-from cores import NATIVE, OpenNativeCore, test_core
+from cores import NATIVE, WAYS, OpenNativeCore, test_core
 
 from .program import Program
 from .world import World
@@ -39,7 +39,7 @@ class Managed(World):
         settings = replace(settings_of(self.mode, random.Random(self.program.seed)), accumulation=self.accumulation)
         if NATIVE and order in ("speculative", "balanced"):
             settings = replace(settings, clip=1e18)  # it clips nothing, and is speculated on
-        opener = OpenNativeCore(update_order=order) if NATIVE else test_core()
+        opener = OpenNativeCore(**WAYS[order]) if NATIVE else test_core()
         self.engine, self.optimizer, _, _ = penstock.initialize(self.model, self.optimizer, core=opener,
                                                                 settings=settings, **self._cut())
 

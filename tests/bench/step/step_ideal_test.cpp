@@ -10,11 +10,10 @@ namespace {
 using zero::Durability;
 using zero::Residency;
 using zero::Tier;
-using zero::UpdateOrder;
 
 constexpr Residency on_nvme{Tier::nvme, Tier::nvme};
 
-StepTraffic split(UpdateOrder order, Residency residency = on_nvme) {
+StepTraffic split(StepWay order, Residency residency = on_nvme) {
     return traffic_of({.codec = &zero::split_codec()}, Durability::every_step, residency, order, 10);
 }
 
@@ -27,10 +26,10 @@ double sum(std::span<const StepPhase> phases, double StepPhase::*member) {
 TEST(StepIdeal, PhasesMoveWhatTheStepMoves) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4, .rest = 0.5};
     for (const zero::Codec* codec : {&zero::split_codec(), &zero::plain_fp32_codec(), &zero::plain_bf16_codec()}) {
-        for (const UpdateOrder order : {UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward}) {
+        for (const StepWay order : {StepWay::after_backward, StepWay::deferred, StepWay::within}) {
             const StepTraffic traffic = traffic_of({.codec = codec}, Durability::every_step, on_nvme, order, 10);
             const auto phases = phases_of(order, compute, traffic);
-            EXPECT_EQ(phases.size(), order == UpdateOrder::after_backward ? 3U : 2U);
+            EXPECT_EQ(phases.size(), order == StepWay::after_backward ? 3U : 2U);
             EXPECT_DOUBLE_EQ(sum(phases, &StepPhase::compute), 7.5);
             EXPECT_DOUBLE_EQ(sum(phases, &StepPhase::read), traffic.read);
             EXPECT_DOUBLE_EQ(sum(phases, &StepPhase::write), traffic.write);
@@ -60,18 +59,18 @@ TEST(StepIdeal, WhatIsWrittenIsDurableAtTheEnd) {
 // Split moves 2 + 2 + 12 bytes of reads per parameter, and 12 of writes.
 TEST(StepIdeal, TheUpdateStandsWhereItsOrderHasIt) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4};
-    const auto after = phases_of(UpdateOrder::after_backward, compute, split(UpdateOrder::after_backward));
+    const auto after = phases_of(StepWay::after_backward, compute, split(StepWay::after_backward));
     EXPECT_EQ(after[0].read, 20);
     EXPECT_EQ(after[1].read, 20);
     EXPECT_EQ(after[2].read, 120);
     EXPECT_EQ(after[2].write, 120);
     EXPECT_EQ(after[2].compute, 4);
-    const auto deferred = phases_of(UpdateOrder::deferred, compute, split(UpdateOrder::deferred));
+    const auto deferred = phases_of(StepWay::deferred, compute, split(StepWay::deferred));
     EXPECT_EQ(deferred[0].read, 120);
     EXPECT_EQ(deferred[0].write, 120);
     EXPECT_EQ(deferred[0].compute, 5);
     EXPECT_EQ(deferred[1].read, 20);
-    const auto within = phases_of(UpdateOrder::in_backward, compute, split(UpdateOrder::in_backward));
+    const auto within = phases_of(StepWay::within, compute, split(StepWay::within));
     EXPECT_EQ(within[0].read, 20);
     EXPECT_EQ(within[1].read, 120);
     EXPECT_EQ(within[1].compute, 6);
@@ -81,8 +80,8 @@ TEST(StepIdeal, ABalancedStepIsOnePhase) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4, .rest = 0.5};
     for (const double share : {0.0, 0.5}) {
         const StepTraffic traffic = traffic_of({.codec = &zero::plain_bf16_codec()}, Durability::every_step, on_nvme,
-                                               UpdateOrder::balanced, 10, share);
-        const auto phases = phases_of(UpdateOrder::balanced, compute, traffic);
+                                               StepWay::balanced, 10, share);
+        const auto phases = phases_of(StepWay::balanced, compute, traffic);
         ASSERT_EQ(phases.size(), 1U);
         EXPECT_DOUBLE_EQ(phases[0].compute, 7.5);
         EXPECT_DOUBLE_EQ(phases[0].read, 160 - share * 20);
@@ -92,7 +91,7 @@ TEST(StepIdeal, ABalancedStepIsOnePhase) {
 
 TEST(StepIdeal, AnUpdateThatIsMadeAgainIsBesideTheNextForward) {
     const StepCompute compute{.forward = 1, .backward = 2, .update = 4};
-    const auto phases = phases_of(UpdateOrder::speculative, compute, split(UpdateOrder::speculative), 0.25);
+    const auto phases = phases_of(StepWay::within, compute, split(StepWay::within), 0.25);
     ASSERT_EQ(phases.size(), 3U);
     EXPECT_EQ(phases[0].compute, 0.75);
     EXPECT_EQ(phases[0].read, 15);
@@ -104,7 +103,7 @@ TEST(StepIdeal, AnUpdateThatIsMadeAgainIsBesideTheNextForward) {
 
 TEST(StepIdeal, WhatIsInHostMemoryIsNotRead) {
     const auto phases =
-        phases_of(UpdateOrder::after_backward, {}, split(UpdateOrder::after_backward, {Tier::host, Tier::nvme}));
+        phases_of(StepWay::after_backward, {}, split(StepWay::after_backward, {Tier::host, Tier::nvme}));
     EXPECT_EQ(phases[0].read, 0);
     EXPECT_EQ(phases[1].read, 0);
     EXPECT_EQ(phases[2].read, 100);
@@ -122,7 +121,7 @@ TEST(StepIdeal, APhaseTakesAsLongAsTheLongerOfItsComputeAndItsTransfers) {
 
 TEST(StepIdeal, WhatMovesIsHashed) {
     const StepCompute compute{.forward = 1, .hash_per_byte = 0.1};
-    const auto phases = phases_of(UpdateOrder::after_backward, compute, split(UpdateOrder::after_backward));
+    const auto phases = phases_of(StepWay::after_backward, compute, split(StepWay::after_backward));
     EXPECT_DOUBLE_EQ(phases[0].compute, 3);
     EXPECT_DOUBLE_EQ(phases[2].compute, 24);
 }

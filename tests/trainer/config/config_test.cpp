@@ -1,7 +1,9 @@
 #include "trainer/config/config.h"
 #include "aio/words/error.h"
 #include "tests/refusal.h"
+#include "trainer/config/derived_settings.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace penstock::trainer {
@@ -154,20 +156,53 @@ TEST(Config, UnitsAreUpdatedWithinBackwardWhereNothingIsClipped) {
     using zero::UpdateOrder;
     const auto order = [](const std::vector<std::string>& overrides) { return config(overrides).session.update_order; };
     EXPECT_EQ(order({}), UpdateOrder::after_backward);
-    EXPECT_EQ(order({"gradient_clipping=0"}), UpdateOrder::in_backward);
+    EXPECT_EQ(order({"gradient_clipping=0"}), UpdateOrder::within);
     EXPECT_EQ(order({"gradient_clipping=0", "run.update_order=deferred"}), UpdateOrder::deferred);
     EXPECT_EQ(order({"gradient_clipping=0", "memory.device=emulated", "memory.device_budget=64MiB"}),
-              UpdateOrder::in_backward);
+              UpdateOrder::within);
+}
+
+TEST(Config, OlderWordsOfUpdateOrdersAreTakenAndSaid) {
+    const std::vector<std::string> on_nvme = {"run.swap_directory=s", "zero_optimization.offload_param.device=nvme",
+                                              "zero_optimization.offload_optimizer.device=nvme"};
+    const auto with = [&](std::vector<std::string> more) {
+        more.insert(more.end(), on_nvme.begin(), on_nvme.end());
+        return config(more);
+    };
+    for (const char* word : {"in_backward", "speculative"}) {
+        const TrainConfig taken = with({std::string("run.update_order=") + word});
+        EXPECT_EQ(taken.session.update_order, zero::UpdateOrder::within);
+        EXPECT_EQ(taken.session.deferred_share, 0.0);
+        EXPECT_EQ(older_words(taken.settings),
+                  std::vector{fmt::format("run.update_order \"{}\" is an older word for \"within\"", word)});
+    }
+    EXPECT_EQ(older_words(with({"run.update_order=balanced"}).settings),
+              std::vector<std::string>{"run.update_order \"balanced\" is an older word for \"within\" with "
+                                       "run.deferred_share \"auto\""});
+    EXPECT_TRUE(older_words(with({"run.update_order=within"}).settings).empty());
+}
+
+TEST(Config, AShareThatNothingIsDeferredOfIsRefused) {
+    for (const char* order : {"after_backward", "deferred"})
+        EXPECT_NE(refusal({"run.swap_directory=s", "run.deferred_share=0.5", std::string("run.update_order=") + order})
+                      .find("run.deferred_share has no effect with run.update_order"),
+                  std::string::npos);
 }
 
 TEST(Config, WhatMayBeUpdatedAgainStaysOnNvme) {
     EXPECT_TRUE(config({"memory.fill_host_budget=true"}).session.fill_host_budget);
     EXPECT_EQ(config({}).session.gradients, zero::GradientTier::automatic);
     EXPECT_EQ(config({"memory.gradients=nvme"}).session.gradients, zero::GradientTier::nvme);
-    const std::string words =
-        refusal({"run.swap_directory=s", "memory.fill_host_budget=true", "run.update_order=speculative",
-                 "zero_optimization.offload_param.device=nvme", "zero_optimization.offload_optimizer.device=nvme"});
-    EXPECT_NE(words.find("leave memory.fill_host_budget out"), std::string::npos) << words;
+    const std::string words = refusal(
+        {"run.swap_directory=s", "memory.fill_host_budget=true", "run.update_order=within", "run.commit_every=2",
+         "zero_optimization.offload_param.device=nvme", "zero_optimization.offload_optimizer.device=cpu"});
+    EXPECT_NE(
+        words.find("run.update_order \"within\" with gradient_clipping updates a step again, from what was committed "
+                   "before it, where the gradient is clipped after all: it needs run.commit_every 1, "
+                   "zero_optimization.offload_optimizer.device \"nvme\", no memory.fill_host_budget; or take "
+                   "\"deferred\""),
+        std::string::npos)
+        << words;
 }
 
 TEST(Config, MoreThanCanBeCountedIsRefused) {
@@ -199,7 +234,7 @@ TEST(Config, BalancedUpdatesClipWhereTheyMayBeMadeAgain) {
         EXPECT_NE(refusal(with(setting)).find("or take \"deferred\""), std::string::npos);
         std::vector<std::string> unclipped = with(setting);
         unclipped.emplace_back("gradient_clipping=0");
-        EXPECT_EQ(config(unclipped).session.update_order, zero::UpdateOrder::balanced);
+        EXPECT_FALSE(config(unclipped).session.deferred_share);
     }
     EXPECT_NE(refusal(with("run.deferred_share=1.5")).find("run.deferred_share"), std::string::npos);
 }

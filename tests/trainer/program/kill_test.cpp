@@ -161,7 +161,7 @@ TEST(Kill, SoDoesOneThatCommitsEveryThirdStepAndHoldsBackWhatHostMemoryHas) {
 }
 
 TEST(Kill, SoDoesOneThatUpdatesWithinBackward) {
-    expect_kills_change_nothing(wanted_kills(6), {"--set", "run.update_order=in_backward"},
+    expect_kills_change_nothing(wanted_kills(6), {"--set", "run.update_order=within"},
                                 {"--set", "gradient_clipping=0"});
 }
 

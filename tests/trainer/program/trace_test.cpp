@@ -63,7 +63,7 @@ TEST_F(Trace, EveryByteOfEveryOrderIsInIt) {
     const std::vector<std::vector<std::string>> orders = {
         {"--set", "run.update_order=after_backward"},
         {"--set", "run.update_order=deferred"},
-        {"--set", "run.update_order=in_backward", "--set", "gradient_clipping=0"},
+        {"--set", "run.update_order=within", "--set", "gradient_clipping=0"},
         {"--set", "run.update_order=speculative", "--set", "gradient_clipping=1000"},
     };
     for (std::vector<std::string> order : orders) {

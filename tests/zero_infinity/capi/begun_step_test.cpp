@@ -1,7 +1,11 @@
 // Steps whose units are updated within backward, as a C caller says so, and what it can do wrong there.
 #include "tests/zero_infinity/capi/session_caller.h"
+#include "zero_infinity/capi/penstock_look.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -47,6 +51,57 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
     EXPECT_EQ(trained("in backward, clipped", PENSTOCK_IN_BACKWARD, 1000, {0, 0, 0}), clipped);
     EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE, 1000, {0, 1, 1}), clipped) << "at first as after clips";
     EXPECT_EQ(trained("balanced", PENSTOCK_BALANCED, 1000, {0, 1, 1}), clipped);
+}
+
+TEST_F(BegunStepTest, WithinSaysApartWhatTheOlderWordsSayTogether) {
+    const auto begun = [&](penstock_update_order order, int clips, double share, double clip) {
+        SessionCaller caller(path() + fmt::format("{} {} {} {}", static_cast<int>(order), clips, share, clip));
+        caller.options.update_order = order;
+        caller.options.clips = clips;
+        caller.options.deferred_share = share;
+        caller.step.clip = clip;
+        EXPECT_OK(caller.open());
+        std::vector<int> all;
+        for (std::uint64_t number = 1; number <= 3; ++number) {
+            caller.step.step = number;
+            int is_begun = -1;
+            EXPECT_OK(penstock_session_begin_step(caller.session, &caller.step, &is_begun, &caller.error));
+            caller.backward(number == 2 ? 2000 : 2, is_begun != 0);
+            EXPECT_OK(caller.update(number));
+            all.insert(all.end(), {is_begun, caller.report.committed, caller.report.updated_again});
+        }
+        return all;
+    };
+    for (const double clip : {0.0, 1000.0}) {
+        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, 0, clip), begun(PENSTOCK_SPECULATIVE, 0, 0, clip));
+        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, -1, clip), begun(PENSTOCK_BALANCED, 0, 0, clip));
+        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, 0.5, clip), begun(PENSTOCK_BALANCED, 1, 0.5, clip));
+    }
+}
+
+TEST_F(BegunStepTest, OptionsThatDoNotGoTogetherAreRefusedBeforeAnythingIsOpened) {
+    SessionCaller caller(path());
+    const auto check = [&] { return penstock_session_check(&caller.options, &caller.error); };
+    caller.options.update_order = PENSTOCK_WITHIN;
+    EXPECT_OK(check());
+    caller.options.clips = 1;
+    EXPECT_OK(check());
+    caller.options.commit_steps = 2;
+    caller.options.states = PENSTOCK_HOST;
+    Refused{caller}(check(), "it needs commit_steps 1 in a store that is kept, states \"nvme\"; or take \"deferred\"");
+    Refused{caller}(caller.open(), "it needs commit_steps 1 in a store that is kept");
+    caller.options.clips = 0;
+    EXPECT_OK(check());
+    caller.options.update_order = PENSTOCK_DEFERRED;
+    caller.options.deferred_share = 0.5;
+    Refused{caller}(check(), "deferred_share has no effect with update_order \"deferred\"");
+    caller.options.update_order = PENSTOCK_WITHIN;
+    caller.options.deferred_share = 1.5;
+    Refused{caller}(check(), "deferred_share 1.5: a share is 0 to 1");
+    caller.options.deferred_share = std::nan("");
+    Refused{caller}(check(), "is no number");
+    EXPECT_EQ(penstock_session_check(nullptr, &caller.error), PENSTOCK_USAGE);
+    EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
 TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBeBegun) {

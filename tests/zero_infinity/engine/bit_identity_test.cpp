@@ -2,6 +2,7 @@
 #include "tests/zero_infinity/combinations.h"
 #include "tests/zero_infinity/engine/reference_loop.h"
 #include "tests/zero_infinity/engine/run.h"
+#include "tests/zero_infinity/update_way.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,13 +20,12 @@ RunOptions run_of(const Combination& each, const std::string& directory) {
     options.session.codec = "split";
     options.session.residency = each.residency();
     options.session.prefetch_depth = each.depth;
-    options.session.update_order = each.order;
-    options.session.deferred_share = 0.5;
+    zero::update_by(each.order, options.session, 0.5);
     options.session.gradients = each.gradients;
     options.session.device.kind = each.device;
     options.session.device.budget_bytes = 4 << 20;
     // Some steps are clipped, or none; speculation needs a bound.
-    const double never = each.order == zero::UpdateOrder::speculative ? 1e9 : 0;
+    const double never = each.order == zero::UpdateWay::speculative ? 1e9 : 0;
     options.session.engine.gradient_clipping = each.clips ? 1.3 : never;
     if (each.held == Held::filled) fill_host_budget(options, 400 << 10);
     return options;

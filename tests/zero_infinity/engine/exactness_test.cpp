@@ -2,6 +2,7 @@
 // loop.
 #include "tests/zero_infinity/engine/reference_loop.h"
 #include "tests/zero_infinity/engine/run.h"
+#include "tests/zero_infinity/update_way.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ struct Case {
     std::uint32_t staging_tiles = 3;
     std::optional<aio::BackendKind> backend = std::nullopt;
     unsigned worker_threads = 1;
-    zero::UpdateOrder order = zero::UpdateOrder::after_backward;
+    zero::UpdateWay order = zero::UpdateWay::after_backward;
     std::uint64_t graph_budget_bytes = engine::unbounded_graphs;
     std::uint64_t activation_bytes = 0;  // of a shelf
     std::uint64_t fill_bytes = 0;        // of host memory beyond what is needed, which units are kept in
@@ -59,10 +60,10 @@ RunOptions run_options(const Case& each, const std::string& directory) {
     options.session.staging_tiles = each.staging_tiles;
     options.session.backend = each.backend;
     options.session.worker_threads = each.worker_threads;
-    options.session.update_order = each.order;
-    if (each.order == zero::UpdateOrder::in_backward) options.session.engine.gradient_clipping = 0;
+    zero::update_by(each.order, options.session);
+    if (each.order == zero::UpdateWay::within) options.session.engine.gradient_clipping = 0;
     // Not all steps are clipped, and not only the first ones.
-    if (each.order == zero::UpdateOrder::speculative)
+    if (each.order == zero::UpdateWay::speculative)
         options.session.engine.gradient_clipping = each.micro_batches == 3 ? 1.08 : 1.7;
     options.session.engine.activations = each.activations;
     options.session.engine.graph_budget_bytes = each.graph_budget_bytes;
@@ -108,7 +109,7 @@ TEST_P(Exactness, TwentyStepsGiveTheBitsOfThePlainLoop) {
     ASSERT_LT(run.losses.back(), run.losses.front());
     ASSERT_GT(run.norms.front(), options.session.engine.gradient_clipping) << "clipping was not exercised";
     ASSERT_EQ(run.away_bytes > 0, GetParam().activation_bytes > 0);
-    ASSERT_EQ(run.updated_again > 0, GetParam().order == zero::UpdateOrder::speculative);
+    ASSERT_EQ(run.updated_again > 0, GetParam().order == zero::UpdateWay::speculative);
 
     const Snapshot snapshot = read_snapshot(options.session.swap_directories[0], options.session.job);
     const auto model = make_toy_model(options.model);
@@ -122,18 +123,18 @@ std::vector<Case> in_each_order(std::vector<Case> cases) {
     for (std::size_t index = 0, count = cases.size(); index < count; ++index) {
         Case deferred = cases[index];
         deferred.name += "_deferred";
-        deferred.order = zero::UpdateOrder::deferred;
+        deferred.order = zero::UpdateWay::deferred;
         cases.push_back(deferred);
         Case in_backward = cases[index];
         in_backward.name += "_in_backward";
-        in_backward.order = zero::UpdateOrder::in_backward;
+        in_backward.order = zero::UpdateWay::within;
         cases.push_back(in_backward);
         if (cases[index].residency.weights == zero::Tier::host || cases[index].residency.states == zero::Tier::host ||
             cases[index].fill_bytes > 0)
             continue;
         Case speculative = cases[index];  // clipped
         speculative.name += "_speculative";
-        speculative.order = zero::UpdateOrder::speculative;
+        speculative.order = zero::UpdateWay::speculative;
         cases.push_back(speculative);
     }
     return cases;

@@ -158,21 +158,17 @@ TEST(Misuse, SettingsThatCannotWorkAreRefusedBeforeAnythingIsMade) {
     for (const zero::PlaneType type : {zero::PlaneType::u8, zero::PlaneType::fp16})
         EXPECT_SAYS(refused([&](engine::SessionOptions& options) { options.gradient_type = type; }), "fp32 or bf16");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.staging_tiles = 0; }), "staging_tiles is 0");
-    EXPECT_SAYS(refused([](engine::SessionOptions& options) {
-                    options.update_order = zero::UpdateOrder::in_backward;
-                    options.engine.gradient_clipping = 1;
-                }),
-                "before the norm is known");
     for (const bool in_host_memory : {true, false})
         EXPECT_SAYS(refused([in_host_memory](engine::SessionOptions& options) {
-                        options.update_order = zero::UpdateOrder::speculative;
+                        options.update_order = zero::UpdateOrder::within;
                         options.engine.gradient_clipping = 1;
                         if (in_host_memory)
                             options.residency.states = zero::Tier::host;
                         else
                             options.durability = zero::Durability{2};
                     }),
-                    "from what every step has committed");
+                    in_host_memory ? "it needs residency.states \"nvme\"; or"
+                                   : "it needs commit_steps 1 in a store that is kept; or");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.worker_threads = 0; }), "worker_threads is 0");
     EXPECT_SAYS(refused([](engine::SessionOptions& options) { options.tile_numel = 1000; }), "not a multiple of 4096");
     EXPECT_FALSE(std::filesystem::exists(good.session.swap_directories.front()));

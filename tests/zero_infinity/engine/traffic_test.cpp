@@ -137,7 +137,7 @@ TEST(TrafficOf, AnUpdateInBackwardReadsStatesOnly) {
             const TemporaryDirectory directory;
             RunOptions options = traffic_run(directory.path(), on_nvme);
             options.session.codec = codec;
-            options.session.update_order = zero::UpdateOrder::in_backward;
+            options.session.update_order = zero::UpdateOrder::within;
             options.session.engine.gradient_clipping = 0;
             options.session.device.kind = device;
             if (device != zero::DeviceKind::cpu) options.session.device.budget_bytes = 2 << 20;  // of some units
@@ -158,7 +158,7 @@ TEST(TrafficOf, ABalancedStepReadsWhatItsUnitsOrdersSay) {
         const TemporaryDirectory directory;
         RunOptions options = traffic_run(directory.path(), on_nvme);
         options.session.codec = codec;
-        options.session.update_order = zero::UpdateOrder::balanced;
+        options.session.update_order = zero::UpdateOrder::within;
         options.session.deferred_share = 0.5;
         options.session.engine.gradient_clipping = 0;
         options.steps = 10;

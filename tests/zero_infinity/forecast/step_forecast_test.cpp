@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "tests/zero_infinity/ample_room.h"
+#include "tests/zero_infinity/update_way.h"
 #include "zero_infinity/forecast/shelf_replay.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/order/update_sequence.h"
@@ -24,10 +25,9 @@ using zero::DeviceRates;
 using zero::HostSeconds;
 using zero::StepForecast;
 using zero::UnitSeconds;
-using zero::UpdateOrder;
+using zero::UpdateWay;
 
-constexpr UpdateOrder orders[] = {UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward,
-                                  UpdateOrder::speculative, UpdateOrder::balanced};
+constexpr auto orders = zero::update_ways;
 
 std::uint64_t draw(Random& random, std::uint64_t least, std::uint64_t most) {
     return least + random() % (most - least + 1);
@@ -37,12 +37,12 @@ zero::UnitSpec unit_of(const std::string& name, std::int64_t numel) {
     return {name, {{.name = "weight", .shape = {numel}}}};
 }
 
-zero::CoreOptions options_of(UpdateOrder order) {
+zero::CoreOptions options_of(UpdateWay order) {
     zero::CoreOptions options;
     options.swap_directories = {"nowhere"};
     options.host_budget_bytes = zero::planned_host_budget;
     options.tile_numel = 4096;
-    options.update_order = order;
+    update_by(order, options);
     return options;
 }
 
@@ -64,8 +64,7 @@ StepForecast forecast(const zero::SessionPlan& plan, std::span<const UnitSeconds
                           .window = plan.memory.window,
                           .staging_tiles = plan.memory.staging_tiles,
                           .training = plan.model.training,
-                          .order = plan.options.update_order,
-                          .deferred = plan.deferred,
+                          .rules = plan.rules,
                           .durability = plan.options.durability,
                           .passes = visits.passes,
                           .visit_seconds = visits.seconds,
@@ -92,13 +91,13 @@ double bytes_per_step(const zero::SessionPlan& plan) {
 }
 
 TEST(StepForecast, WithAFastDeviceAStepTakesWhatComputeTakes) {
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         const Chain chain(8);
         const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const HostSeconds host{.driver_per_byte = 0, .commit = 0.5, .rest = 0.25, .threads = 2, .cores = 2};
         const StepForecast step = forecast(plan, chain.seconds, host, {.read = 1e18, .write = 1e18, .both = 1e18});
         // The last unit's forward is part of its backward; a deferred commit is made beside compute.
-        const double commit = order == UpdateOrder::deferred || order == UpdateOrder::balanced ? 0 : 0.5;
+        const double commit = order == UpdateWay::deferred || order == UpdateWay::balanced ? 0 : 0.5;
         EXPECT_NEAR(step.seconds, 7 + 16 + 8 + 0.25 + commit, 1e-6) << word_of(order);
         EXPECT_NEAR(step.compute, 23, 1e-9);
         EXPECT_NEAR(step.updating, 8, 1e-9);
@@ -110,7 +109,7 @@ TEST(StepForecast, WithAFastDeviceAStepTakesWhatComputeTakes) {
 
 // Half of it each while both are at it: so the step takes longer, by less than twice.
 TEST(StepForecast, ComputeAndTransfersSlowEachOtherDownOnlyWhileBothAreAtIt) {
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         const Chain chain(8);
         const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const DeviceRates rates{.read = 2e6, .write = 2e6, .both = 3e6};
@@ -124,9 +123,10 @@ TEST(StepForecast, ComputeAndTransfersSlowEachOtherDownOnlyWhileBothAreAtIt) {
         EXPECT_NEAR(slow.seconds, fast.seconds + slow.lost, 0.2 * fast.seconds) << word_of(order);
         EXPECT_LT(slow.seconds, 2 * fast.seconds) << word_of(order);
         EXPECT_NEAR(slow.read_bytes + slow.write_bytes, fast.read_bytes + fast.write_bytes, 1e-3) << word_of(order);
-        zero::CoreOptions in_memory = options_of(order == UpdateOrder::speculative ? UpdateOrder::deferred : order);
+        zero::CoreOptions in_memory = options_of(order);
         in_memory.residency = {zero::Tier::host, zero::Tier::host};
         in_memory.durability = {0};
+        update_by(order == UpdateWay::speculative ? UpdateWay::deferred : order, in_memory);
         const zero::SessionPlan still(chain.spec, in_memory, ample_room(), {});
         EXPECT_EQ(forecast(still, chain.seconds, shared, rates).lost, 0) << "nothing moves";
     }
@@ -134,7 +134,7 @@ TEST(StepForecast, ComputeAndTransfersSlowEachOtherDownOnlyWhileBothAreAtIt) {
 
 // Where compute takes no time, each phase takes what its bytes take.
 TEST(StepForecast, WithFastComputeAStepTakesWhatItsBytesTake) {
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         const Chain chain(16);
         zero::CoreOptions options = options_of(order);
         options.staging_tiles = 40;
@@ -149,7 +149,7 @@ TEST(StepForecast, WithFastComputeAStepTakesWhatItsBytesTake) {
 
 // Where they are the bottleneck, they take their time: backward cannot run ahead of what leaves.
 TEST(StepForecast, GradientsOnNvmeTakeTheirBytesAndTheirTime) {
-    for (const UpdateOrder order : {UpdateOrder::after_backward, UpdateOrder::deferred}) {
+    for (const UpdateWay order : {UpdateWay::after_backward, UpdateWay::deferred}) {
         Chain chain(16);
         zero::CoreOptions options = options_of(order);
         const zero::SessionPlan host(chain.spec, options, ample_room(), {});
@@ -181,7 +181,7 @@ zero::LaidAside inputs_of(std::size_t units, std::uint64_t bytes, std::uint64_t 
 
 TEST(StepForecast, ActivationsThatFindNoRoomTakeTheirBytesAndTheirTime) {
     constexpr std::uint64_t each = 1 << 20;
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         const Chain chain(16);
         const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         OfVisits visits{.seconds = std::vector<double>(31, 1), .forward = 15};
@@ -213,7 +213,7 @@ TEST(StepForecast, WhatIsLaidAsideMustFindRoom) {
 
 TEST(StepForecast, OrdersThatOverlapAreFasterWhereTheDeviceAndComputeAreEvenlyBusy) {
     std::vector<double> seconds;
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         const Chain chain(24);
         zero::CoreOptions options = options_of(order);
         const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
@@ -230,14 +230,14 @@ TEST(StepForecast, OrdersThatOverlapAreFasterWhereTheDeviceAndComputeAreEvenlyBu
 
 // Its deferred update is made at rest, so that no unit of the next step can be updated within backward.
 TEST(StepForecast, AUnitThatNoVisitNamesIsUpdatedWithAllOthersOfItsStep) {
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         Chain chain(8);
         for (std::uint32_t unit = 0; unit < 8; ++unit)
             if (unit != 3) chain.spec.training.push_back({{unit}});
         for (std::uint32_t unit = 8; unit-- > 0;)
             if (unit != 3) chain.spec.training.push_back({{unit}});
         zero::CoreOptions options = options_of(order);
-        options.deferred_share = 0.9;
+        if (order == UpdateWay::balanced) options.deferred_share = 0.9;
         const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const StepForecast step = forecast(plan, chain.seconds, {}, {.read = 1e6, .write = 1e6, .both = 1e6});
         EXPECT_NEAR(step.updating, 8, 1e-9) << word_of(order);
@@ -249,7 +249,7 @@ TEST(StepForecast, AUnitThatNoVisitNamesIsUpdatedWithAllOthersOfItsStep) {
 TEST(StepForecast, ABalancedStepIsCommittedBeforeTheNextIsUpdated) {
     const auto seconds_with = [](double share, double commit) {
         const Chain chain(8);
-        zero::CoreOptions options = options_of(UpdateOrder::balanced);
+        zero::CoreOptions options = options_of(UpdateWay::balanced);
         options.deferred_share = share;
         const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const HostSeconds host{.driver_per_byte = 0, .commit = commit, .rest = 0, .threads = 1, .cores = 2};
@@ -262,7 +262,7 @@ TEST(StepForecast, ABalancedStepIsCommittedBeforeTheNextIsUpdated) {
 // Torch's work waits for the core that has the driver; pieces of an update go to the other cores.
 TEST(StepForecast, TheDriverTakesTimeFromComputeWhereItHasNoCoreOfItsOwn) {
     const Chain chain(8);
-    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::in_backward), ample_room(), {});
+    const zero::SessionPlan plan(chain.spec, options_of(UpdateWay::within), ample_room(), {});
     const double bytes = bytes_per_step(plan);
     const DeviceRates rates{.read = bytes, .write = bytes, .both = bytes};
     HostSeconds host{.driver_per_byte = 0, .threads = 2, .cores = 2};
@@ -280,8 +280,8 @@ TEST(StepForecast, ADeferredStepIsCommittedBesideCompute) {
     const Chain chain(8);
     const HostSeconds host{.driver_per_byte = 0, .commit = 3, .rest = 0, .threads = 1, .cores = 2};
     const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
-    const zero::SessionPlan deferred(chain.spec, options_of(UpdateOrder::deferred), ample_room(), {});
-    const zero::SessionPlan after(chain.spec, options_of(UpdateOrder::after_backward), ample_room(), {});
+    const zero::SessionPlan deferred(chain.spec, options_of(UpdateWay::deferred), ample_room(), {});
+    const zero::SessionPlan after(chain.spec, options_of(UpdateWay::after_backward), ample_room(), {});
     EXPECT_NEAR(forecast(deferred, chain.seconds, host, fast).commit, 0, 1e-6);
     EXPECT_NEAR(forecast(after, chain.seconds, host, fast).commit, 3, 1e-6);
 }
@@ -289,7 +289,7 @@ TEST(StepForecast, ADeferredStepIsCommittedBesideCompute) {
 // Backward has the weights of the units that are in memory, and then waits.
 TEST(StepForecast, WhatIsReadBesideADeferredCommitWaitsForIt) {
     const Chain chain(8);
-    const zero::SessionPlan plan(chain.spec, options_of(UpdateOrder::deferred), ample_room(), {});
+    const zero::SessionPlan plan(chain.spec, options_of(UpdateWay::deferred), ample_room(), {});
     const DeviceRates fast{.read = 1e12, .write = 1e12, .both = 1e12};
     const StepForecast brief = forecast(plan, chain.seconds, {.commit = 0.5, .threads = 1, .cores = 2}, fast);
     const StepForecast longer = forecast(plan, chain.seconds, {.commit = 14, .threads = 1, .cores = 2}, fast);
@@ -304,7 +304,7 @@ TEST(StepForecast, WithOneSlotATileWaitsForTheOneBeforeItToBeWritten) {
     const auto update_with = [](std::uint32_t slots) {
         Chain chain(1);
         chain.seconds.front() = {.forward = 0, .backward = 0, .update = 10, .norm = 0};
-        zero::CoreOptions options = options_of(UpdateOrder::after_backward);
+        zero::CoreOptions options = options_of(UpdateWay::after_backward);
         options.staging_tiles = slots;
         const zero::SessionPlan plan(chain.spec, options, ample_room(), {});
         const DeviceRates rates{.read = 40960, .write = 49152, .both = 98304};  // split: 10 bytes, 12 bytes
@@ -320,7 +320,7 @@ TEST(StepForecast, AFetchWaitsForWhatIsWrittenFromItsPlace) {
     const auto seconds_with = [](std::uint32_t depth) {
         Chain chain(2);
         for (UnitSeconds& unit : chain.seconds) unit = {};
-        zero::CoreOptions options = options_of(UpdateOrder::after_backward);
+        zero::CoreOptions options = options_of(UpdateWay::after_backward);
         options.residency = {zero::Tier::nvme, zero::Tier::host};
         options.prefetch_depth = depth;
         options.staging_tiles = 20;
@@ -335,7 +335,7 @@ TEST(StepForecast, AFetchWaitsForWhatIsWrittenFromItsPlace) {
 }
 
 TEST(StepForecast, SecondsByVisitAreThoseByUnitWhereEachUnitIsVisitedTwice) {
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         Chain chain(8);
         const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const double rate = bytes_per_step(plan) / 40;
@@ -353,7 +353,7 @@ TEST(StepForecast, SecondsByVisitAreThoseByUnitWhereEachUnitIsVisitedTwice) {
 
 // A tied head is visited as the embedding: four times, each of which takes another time.
 TEST(StepForecast, AUnitMayTakeAnotherTimeAtEachVisit) {
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         Chain chain(2);
         chain.spec.training = {{{0}}, {{1}}, {{0}}, {{0}}, {{1}}, {{0}}};
         const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
@@ -367,7 +367,7 @@ TEST(StepForecast, AUnitMayTakeAnotherTimeAtEachVisit) {
 }
 
 TEST(StepForecast, PassesBeforeAnUpdateEachReadTheWeightsAndCompute) {
-    for (const UpdateOrder order : orders) {
+    for (const UpdateWay order : orders) {
         const Chain chain(8);
         const zero::SessionPlan plan(chain.spec, options_of(order), ample_room(), {});
         const DeviceRates rates{.read = 1e6, .write = 1e6, .both = 2e6};
@@ -385,7 +385,7 @@ TEST(StepForecast, PassesBeforeAnUpdateEachReadTheWeightsAndCompute) {
 
 // As a session's counters have it (SpilledGradientsTest).
 TEST(StepForecast, GradientsThatLeaveAreWrittenByEachPassAndReadByTheNextOne) {
-    for (const UpdateOrder order : orders)
+    for (const UpdateWay order : orders)
         for (const std::uint64_t passes : {1, 3}) {
             const Chain chain(8);
             zero::CoreOptions options = options_of(order);
@@ -400,8 +400,8 @@ TEST(StepForecast, GradientsThatLeaveAreWrittenByEachPassAndReadByTheNextOne) {
             double written = 0, read = 0;
             for (std::uint32_t unit = 0; unit < 8; ++unit) {
                 const auto bytes = static_cast<double>(leave.leaving_gradients()[unit]);
-                const bool by_update = !is_within_backward(zero::order_of_unit(order, leave.deferred[unit]));
-                written += bytes * (order == UpdateOrder::in_backward ? others : others + 1);
+                const bool by_update = !is_within_backward(order) || leave.rules.deferred[unit];
+                written += bytes * (order == UpdateWay::within ? others : others + 1);
                 read += bytes * (by_update ? others + 1 : others);
             }
             EXPECT_NEAR(with.write_bytes - without.write_bytes, written, 1e-3) << word_of(order) << passes;
@@ -437,20 +437,25 @@ RandomModel random_model(Random& random) {
         const auto some = [&] { return static_cast<double>(draw(random, 0, 1000)) / 1000; };
         model.seconds.push_back({.forward = some(), .backward = some(), .update = some(), .norm = some() / 10});
     }
-    model.options = options_of(orders[draw(random, 0, 4)]);
-    if (draw(random, 0, 1) == 0) model.options.deferred_share = static_cast<double>(draw(random, 0, 10)) / 10;
+    const UpdateWay way = orders[draw(random, 0, 4)];
+    model.options = options_of(way);
+    const std::optional<double> share =
+        draw(random, 0, 1) == 0 ? std::optional(0.1 * static_cast<double>(draw(random, 0, 10))) : std::nullopt;
     constexpr const char* codecs[] = {"split", "plain_fp32", "plain_bf16", "compact"};
     model.options.codec = codecs[draw(random, 0, 3)];
     model.options.prefetch_depth = static_cast<std::uint32_t>(draw(random, 0, 5));
     model.options.staging_tiles = static_cast<std::uint32_t>(draw(random, 1, 6));
     const auto tier = [&] { return draw(random, 0, 2) == 0 ? zero::Tier::host : zero::Tier::nvme; };
-    model.options.residency = {tier(), tier()};
     constexpr std::uint64_t commits[] = {1, 1, 1, 4, 0};
-    model.options.durability = {commits[draw(random, 0, 4)]};
-    if (draw(random, 0, 2) == 0 && model.options.update_order != UpdateOrder::speculative) {
+    const bool free = way != UpdateWay::speculative;
+    if (free) model.options.residency = {tier(), tier()};
+    if (free) model.options.durability = {commits[draw(random, 0, 4)]};
+    update_by(way, model.options, share);
+    if (free && draw(random, 0, 2) == 0) {
         const zero::SessionPlan least(model.spec, model.options, ample_room(), {});
         model.options.host_budget_bytes = least.memory.budget.used_bytes() + draw(random, 0, 3000000);
         model.options.fill_host_budget = true;
+        update_by(way, model.options, share);
     }
     return model;
 }
@@ -461,9 +466,7 @@ TEST(StepForecast, OfThousandsOfModelsMovesWhatThePlanSaysAndTakesWhatTheLanesAl
     for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
         Random random(seed);
         const RandomModel model = random_model(random);
-        SCOPED_TRACE(fmt::format("seed {}: {} units, {}, {}, commits every {}", seed, model.spec.units.size(),
-                                 word_of(model.options.update_order), model.options.codec,
-                                 model.options.durability.commit_steps));
+        SCOPED_TRACE(fmt::format("seed {}, {}", seed, word_of(model.options.update_order)));
         const zero::SessionPlan plan(model.spec, model.options, ample_room(), {});
         const auto rate = [&] { return static_cast<double>(draw(random, 1, 1000)) * 1e4; };
         DeviceRates rates{.read = rate(), .write = rate(), .both = 0};
@@ -475,8 +478,7 @@ TEST(StepForecast, OfThousandsOfModelsMovesWhatThePlanSaysAndTakesWhatTheLanesAl
                                .cores = 2};
         const StepForecast step = forecast(plan, model.seconds, host, rates);
         // Where nobody waits for a commit, what is written at the end of a step is of no certain one.
-        const bool overlaps =
-            plan.options.update_order == UpdateOrder::balanced && plan.options.durability.commit_steps != 1;
+        const bool overlaps = plan.rules.defers_others && plan.options.durability.commit_steps != 1;
         const double tile = 14.0 * static_cast<double>(plan.options.tile_numel);
         const double over = 1 + (overlaps ? tile * plan.memory.staging_tiles : 0);
         EXPECT_NEAR(step.read_bytes + step.write_bytes, bytes_per_step(plan), over);

@@ -82,11 +82,14 @@ class Notes final : public zero::StepHands {
     std::string text;
 };
 
+const zero::StepRules speculative{.order = UpdateOrder::within, .undoes = true, .defers_others = true};
+const zero::StepRules balanced{
+    .order = UpdateOrder::within, .deferred = {false, true, false, false}, .undoes = true, .defers_others = true};
+
 // A step of forward and backward over units 0 to n - 1: the last one is visited once.
 struct Scene {
     Scene(std::size_t count, zero::StepRules rules, const Units& resident = {})
         : layout(layout_of(std::vector<std::int64_t>(count, 4096), resident)), notes(count), all(count, true) {
-        rules.deferred.resize(count);
         order.emplace(layout, std::move(rules), notes);
         for (std::uint32_t unit = 0; unit < count; ++unit) notes.visits.push_back({{unit}});
         for (std::uint32_t unit = static_cast<std::uint32_t>(count) - 1; unit-- > 0;) notes.visits.push_back({{unit}});
@@ -138,7 +141,7 @@ TEST(StepOrder, WhatStaysAsItIsIsNotUpdatedUnlessNothingElseIs) {
 }
 
 TEST(StepOrder, DeferredUnitsAreUpdatedWhereTheyAreVisitedAndTheLastOneCommits) {
-    Scene scene(3, {.order = UpdateOrder::deferred, .deferred = {}, .undoes = false}, {1});
+    Scene scene(3, {.order = UpdateOrder::deferred}, {1});
     EXPECT_EQ(scene.end(), "written begin1,0,2 ! u1 residents ");
     EXPECT_TRUE(scene.order->owes(0) && scene.order->owes(2) && !scene.order->owes(1));
     EXPECT_EQ(scene.pass(), "u0 ||u2 end commit |||");
@@ -152,7 +155,7 @@ TEST(StepOrder, DeferredUnitsAreUpdatedWhereTheyAreVisitedAndTheLastOneCommits) 
 }
 
 TEST(StepOrder, WithinBackwardUnitsAreUpdatedAsTheyDepartAndTheRestAtTheEnd) {
-    Scene scene(4, {.order = UpdateOrder::in_backward, .deferred = {}, .undoes = false}, {0});
+    Scene scene(4, {.order = UpdateOrder::within}, {0});
     EXPECT_TRUE(scene.order->may_begin(false));
     EXPECT_FALSE(scene.order->may_begin(true));
     EXPECT_EQ(scene.order->depart(3), Departure::left) << "no step is begun";
@@ -170,7 +173,7 @@ TEST(StepOrder, WithinBackwardUnitsAreUpdatedAsTheyDepartAndTheRestAtTheEnd) {
 }
 
 TEST(StepOrder, OfABalancedStepTheDeferredUnitsAreCommittedBeforeTheNextIsUpdated) {
-    Scene scene(4, {.order = UpdateOrder::balanced, .deferred = {false, true, false, false}, .undoes = true});
+    Scene scene(4, balanced);
     scene.order->begin(true);
     EXPECT_EQ(scene.pass(), "begin3,2,0 ! |||u3 |u2 ||u0 |");
     EXPECT_EQ(scene.order->end_begun(false), Ended::deferred);
@@ -181,7 +184,7 @@ TEST(StepOrder, OfABalancedStepTheDeferredUnitsAreCommittedBeforeTheNextIsUpdate
 }
 
 TEST(StepOrder, ACommitThatIsUnderWayIsNotWaitedForBeforeTheFirstToDepartComes) {
-    Scene scene(4, {.order = UpdateOrder::balanced, .deferred = {false, true, false, false}, .undoes = true});
+    Scene scene(4, balanced);
     scene.order->begin(false);
     scene.pass();
     scene.order->end_begun(false);
@@ -200,7 +203,7 @@ TEST(StepOrder, ACommitThatIsUnderWayIsNotWaitedForBeforeTheFirstToDepartComes) 
 }
 
 TEST(StepOrder, AStepIsNotUpdatedWithinAPassThatLeavesUnitsOfTheOneBefore) {
-    Scene scene(4, {.order = UpdateOrder::balanced, .deferred = {false, true, false, false}, .undoes = true});
+    Scene scene(4, balanced);
     scene.order->begin(true);
     scene.pass();
     scene.order->end_begun(false);
@@ -218,7 +221,7 @@ TEST(StepOrder, AStepIsNotUpdatedWithinAPassThatLeavesUnitsOfTheOneBefore) {
 }
 
 TEST(StepOrder, AStepThatIsClippedAfterAllIsUndoneAndUpdatedAgainInTheNextPass) {
-    Scene scene(3, {.order = UpdateOrder::speculative, .deferred = {}, .undoes = true});
+    Scene scene(3, speculative);
     EXPECT_TRUE(scene.order->may_begin(true));
     scene.order->begin(true);
     EXPECT_EQ(scene.pass(), "begin2,1,0 ! ||u2 |u1 |u0 |");
@@ -231,7 +234,7 @@ TEST(StepOrder, AStepThatIsClippedAfterAllIsUndoneAndUpdatedAgainInTheNextPass) 
 }
 
 TEST(StepOrder, WhatMayHaveToBeUndoneIsNotBegunWhereTheStepBeforeIsNotCommitted) {
-    Scene scene(3, {.order = UpdateOrder::speculative, .deferred = {}, .undoes = true});
+    Scene scene(3, speculative);
     scene.end(false);
     scene.order->finish();
     EXPECT_FALSE(scene.order->may_begin(true));
@@ -239,13 +242,13 @@ TEST(StepOrder, WhatMayHaveToBeUndoneIsNotBegunWhereTheStepBeforeIsNotCommitted)
     EXPECT_TRUE(scene.order->may_begin(true));
     scene.order->changed();
     EXPECT_FALSE(scene.order->may_begin(true));
-    EXPECT_FALSE(Scene(3, {.order = UpdateOrder::speculative, .deferred = {}, .undoes = false}).order->may_begin(true));
-    EXPECT_FALSE(Scene(3, {.order = UpdateOrder::deferred, .deferred = {}, .undoes = true}).order->may_begin(true));
-    EXPECT_TRUE(Scene(3, {.order = UpdateOrder::balanced, .deferred = {}, .undoes = true}).order->may_begin(true));
+    EXPECT_FALSE(Scene(3, {.order = UpdateOrder::within, .defers_others = true}).order->may_begin(true));
+    EXPECT_FALSE(Scene(3, {.order = UpdateOrder::deferred, .undoes = true}).order->may_begin(true));
+    EXPECT_TRUE(Scene(3, speculative).order->may_begin(true));
 }
 
 TEST(StepOrder, InARunOfClipsItIsNotWorthIt) {
-    Scene scene(3, {.order = UpdateOrder::speculative, .deferred = {}, .undoes = true});
+    Scene scene(3, speculative);
     const zero::StepOrder& order = *scene.order;
     EXPECT_FALSE(order.is_worth_beginning(true)) << "a training begins as if in one";
     EXPECT_TRUE(order.may_begin(true) && order.is_worth_beginning(false));
@@ -263,7 +266,7 @@ TEST(StepOrder, InARunOfClipsItIsNotWorthIt) {
 }
 
 TEST(StepOrder, AStepIsBegunOnceAndEndsAsItWasBegun) {
-    Scene scene(2, {.order = UpdateOrder::in_backward, .deferred = {}, .undoes = false});
+    Scene scene(2, {.order = UpdateOrder::within});
     scene.order->begin(true);
     EXPECT_DEATH(scene.order->begin(true), "begun within another one");
     EXPECT_DEATH(scene.order->end(true, scene.all), "as if it had not been begun");
@@ -277,14 +280,15 @@ class RandomSteps {
    public:
     explicit RandomSteps(std::uint64_t seed) : random_(seed) {
         const std::size_t count = 2 + draw(6);
-        zero::StepRules rules{.order = static_cast<UpdateOrder>(draw(5)), .deferred = {}, .undoes = draw(2) == 0};
+        zero::StepRules rules{.order = static_cast<UpdateOrder>(draw(3)), .undoes = draw(2) == 0};
+        rules.defers_others = rules.order == UpdateOrder::within && draw(2) == 0;
         rules.deferred.resize(count);
         Units resident;
         for (std::uint32_t unit = 0; unit < count; ++unit) {
             if (draw(5) == 0)
                 resident.push_back(unit);
             else
-                rules.deferred[unit] = rules.order == UpdateOrder::balanced && draw(2) == 0;
+                rules.deferred[unit] = rules.defers_others && draw(2) == 0;
         }
         commits_all_ = rules.undoes;
         scene_.emplace(count, rules, resident);

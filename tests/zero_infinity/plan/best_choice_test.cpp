@@ -36,7 +36,7 @@ class SmallCase {
                 {.forward = microseconds, .backward = 2 * microseconds, .update = microseconds, .norm = 0});
         }
         zero::CoreOptions options;
-        constexpr UpdateOrder orders[] = {UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::in_backward};
+        constexpr UpdateOrder orders[] = {UpdateOrder::after_backward, UpdateOrder::deferred, UpdateOrder::within};
         options.update_order = orders[draw(0, 2)];
         options.swap_directories = {"nowhere"};
         options.host_budget_bytes = zero::planned_host_budget;
@@ -72,7 +72,7 @@ class SmallCase {
                                         .window = plan_->memory.window,
                                         .staging_tiles = plan_->memory.staging_tiles,
                                         .training = plan_->model.training,
-                                        .order = plan_->options.update_order,
+                                        .rules = {.order = plan_->options.update_order},
                                         .durability = {}};
         return zero::forecast_step(setting, seconds_, {}, rates_).seconds;
     }

@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "tests/refusal.h"
 #include "tests/zero_infinity/ample_room.h"
+#include "tests/zero_infinity/update_way.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/session_plan.h"
 
@@ -119,7 +120,7 @@ TEST(HostRoom, APlannedBudgetLeavesNothingToFill) {
 
 TEST(HostRoom, UnitsThatMayBeUpdatedAgainStayOnNvme) {
     zero::CoreOptions speculative = options(1ULL << 30);
-    speculative.update_order = zero::UpdateOrder::speculative;
+    zero::update_by(zero::UpdateWay::speculative, speculative);
     const std::string words =
         refusal_of(ExitCode::usage, [&] { zero::SessionPlan(model(), speculative, ample_room(), {}); });
     EXPECT_NE(words.find("fill_host_budget"), std::string::npos) << words;

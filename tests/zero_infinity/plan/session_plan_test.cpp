@@ -1,6 +1,7 @@
 #include "zero_infinity/plan/session_plan.h"
 
 #include "tests/zero_infinity/ample_room.h"
+#include "tests/zero_infinity/update_way.h"
 #include "zero_infinity/optimizer/optimizers.h"
 
 #include <gtest/gtest.h>
@@ -20,9 +21,9 @@ TEST(PlannedTraffic, OfAModelWithNothingToTrainIsNothing) {
     options.tile_numel = 4096;
     options.gradient_type = PlaneType::fp32;
     options.host_budget_bytes = planned_host_budget;
-    for (const UpdateOrder order : {UpdateOrder::balanced, UpdateOrder::deferred}) {
+    for (const UpdateWay order : {UpdateWay::balanced, UpdateWay::deferred}) {
         for (const GradientMemory gradients : {GradientMemory::all_units, GradientMemory::nvme}) {
-            options.update_order = order;
+            update_by(order, options);
             options.gradient_memory = gradients;
             const Traffic traffic = SessionPlan(model, options, testing::ample_room(), Partition{}).nominal_traffic();
             EXPECT_TRUE(std::isfinite(traffic.total()));

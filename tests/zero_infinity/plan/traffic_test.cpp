@@ -76,11 +76,10 @@ TEST(Traffic, OfABalancedStepIsBetweenThoseOfItsUnits) {
     const auto total = [&](UpdateOrder order, double share) {
         return traffic(plain, Durability::every_step, {}, order, share).total();
     };
-    EXPECT_EQ(total(UpdateOrder::in_backward, 0.25), 30);
     EXPECT_EQ(total(UpdateOrder::deferred, 0.25), 28);
-    EXPECT_EQ(total(UpdateOrder::balanced, 0), 30);
-    EXPECT_EQ(total(UpdateOrder::balanced, 0.25), 29.5);
-    EXPECT_EQ(total(UpdateOrder::balanced, 1), 28);
+    EXPECT_EQ(total(UpdateOrder::within, 0), 30);
+    EXPECT_EQ(total(UpdateOrder::within, 0.25), 29.5);
+    EXPECT_EQ(total(UpdateOrder::within, 1), 28);
 }
 
 // Forward moves its part of the bytes.

@@ -241,7 +241,7 @@ TEST_P(CoreSessionTest, ALossScaleIsTakenOutAndAnOverflowIsSkipped) {
                                         return store::ClientState{{"step", std::to_string(step + 1)}};
                                     });
         EXPECT_EQ(report.updated, !overflows);
-        EXPECT_EQ(report.committed, !overflows && GetParam().order == zero::UpdateOrder::after_backward);
+        EXPECT_EQ(report.committed, !overflows && GetParam().order == zero::UpdateWay::after_backward);
         if (overflows) {
             EXPECT_FALSE(std::isfinite(report.gradient_norm));
             continue;
@@ -335,7 +335,7 @@ TEST_F(CoreSessionTest, RoomForSomeTilesOfAUnitsStatesKeepsThose) {
 TEST_F(CoreSessionTest, ADeferredStepIsCommittedWithinTheNextPass) {
     for (const zero::DeviceKind device : devices()) {
         const TemporaryDirectory parent;
-        const Setting setting{.device = device, .order = zero::UpdateOrder::deferred};
+        const Setting setting{.device = device, .order = zero::UpdateWay::deferred};
         PlainLoop plain(units());
         {
             Client client(parent / "swap", setting);
@@ -421,7 +421,7 @@ TEST_F(CoreSessionTest, AWrongKeyOfTheUserIsRefusedBeforeAnythingHasChanged) {
 // A deferred commit comes when the client is further already.
 TEST_F(CoreSessionTest, ADeferredCommitHasTheUserStateOfItsStep) {
     PlainLoop plain(units());
-    const Setting deferred{.order = zero::UpdateOrder::deferred};
+    const Setting deferred{.order = zero::UpdateWay::deferred};
     {
         Client client(path(), deferred);
         for (std::uint64_t step = 1; step <= 2; ++step) {

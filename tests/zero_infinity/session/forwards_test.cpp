@@ -220,7 +220,7 @@ TEST_F(Forwards, WhatCannotBeInAStoreThatIsOnlyReadIsRefused) {
 
 // ---------------------------------------------------------------- of a training, what stays as it is
 
-class UnitsWithoutGradient : public ComputeTest, public ::testing::WithParamInterface<zero::UpdateOrder> {
+class UnitsWithoutGradient : public ComputeTest, public ::testing::WithParamInterface<zero::UpdateWay> {
    protected:
     std::string path() const { return parent_ / "swap"; }
     const TemporaryDirectory parent_;
@@ -260,16 +260,16 @@ TEST_P(UnitsWithoutGradient, StayAsTheyAreAndAreNotMoved) {
         written.push_back(client.session().counters().write_bytes - before);
     }
     EXPECT_TRUE(client.state() == plain.parameters());
-    if (GetParam() != zero::UpdateOrder::after_backward && GetParam() != zero::UpdateOrder::deferred) return;
+    if (GetParam() != zero::UpdateWay::after_backward && GetParam() != zero::UpdateWay::deferred) return;
     const std::uint64_t expert = 5000;
     EXPECT_LT(written[1], 16 * expert + (128U << 10));  // its weights and moments, and manifests
     EXPECT_LT(written[1], written[0] / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, UnitsWithoutGradient,
-                         ::testing::Values(zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred,
-                                           zero::UpdateOrder::in_backward, zero::UpdateOrder::speculative,
-                                           zero::UpdateOrder::balanced));
+                         ::testing::Values(zero::UpdateWay::after_backward, zero::UpdateWay::deferred,
+                                           zero::UpdateWay::within, zero::UpdateWay::speculative,
+                                           zero::UpdateWay::balanced));
 
 TEST_F(Forwards, AStepWithoutAnyGradientStillCounts) {
     PlainLoop plain(skipping(units()));

@@ -109,13 +109,13 @@ TEST_P(InBackwardTest, TheNormIsThatOfAnUpdateAfterwards) {
 
 std::vector<Setting> settings(zero::GradientMemory memory) {
     std::vector<Setting> all = device_settings();
-    std::erase_if(all, [](const Setting& each) { return each.order != zero::UpdateOrder::deferred; });
+    std::erase_if(all, [](const Setting& each) { return each.order != zero::UpdateWay::deferred; });
     all.insert(all.end(),
                {Setting{}, Setting{.depth = 0}, Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
                 Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
                 Setting{.residency = {zero::Tier::host, zero::Tier::host}}, Setting{.resident_units = {0, 2}},
                 Setting{.fill_bytes = some_weights}, Setting{.fill_bytes = some_states}});
-    for (Setting& each : all) each.order = zero::UpdateOrder::in_backward;
+    for (Setting& each : all) each.order = zero::UpdateWay::within;
     for (Setting& each : all) each.gradient_memory = memory;
     return all;
 }
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(GradientsOnNvme, InBackwardTest, ::testing::ValuesIn(se
                          name_of);
 
 Setting in_backward() {
-    return {.device = zero::DeviceKind::cpu, .order = zero::UpdateOrder::in_backward};
+    return {.device = zero::DeviceKind::cpu, .order = zero::UpdateWay::within};
 }
 
 // Where each unit is updated before the next one's gradients come, in the memory that they have, too.
@@ -186,7 +186,7 @@ Setting one_unit() {
     return setting;
 }
 
-zero::SessionPlan plan_of(zero::GradientMemory memory, zero::UpdateOrder order, std::vector<std::uint32_t> resident) {
+zero::SessionPlan plan_of(zero::GradientMemory memory, zero::UpdateWay order, std::vector<std::uint32_t> resident) {
     zero::ModelSpec model{.units = units(), .optimizers = zero::make_adamw({})};
     for (const std::uint32_t unit : resident) model.units[unit].resident = true;
     zero::CoreOptions options;
@@ -194,7 +194,7 @@ zero::SessionPlan plan_of(zero::GradientMemory memory, zero::UpdateOrder order, 
     options.gradient_type = zero::PlaneType::fp32;
     options.tile_numel = 4096;
     options.host_budget_bytes = 32 << 20;
-    options.update_order = order;
+    zero::update_by(order, options);
     options.gradient_memory = memory;
     return {model, options, ample_room(), {}};
 }
@@ -202,12 +202,12 @@ zero::SessionPlan plan_of(zero::GradientMemory memory, zero::UpdateOrder order, 
 // The last unit borrows, so it keeps its own.
 TEST_F(InBackwardTest, MemoryIsThatOfTheLargestUnitAndOfThoseThatKeepTheirs) {
     const auto bytes = [](zero::GradientMemory memory, std::vector<std::uint32_t> resident) {
-        const zero::SessionPlan plan = plan_of(memory, zero::UpdateOrder::in_backward, std::move(resident));
+        const zero::SessionPlan plan = plan_of(memory, zero::UpdateWay::within, std::move(resident));
         for (const auto& use : plan.memory.budget.uses())
             if (use.name == zero::gradients_use) return use.bytes;
         return std::uint64_t{0};
     };
-    const zero::ModelLayout& layout = plan_of({}, zero::UpdateOrder::in_backward, {}).layout;
+    const zero::ModelLayout& layout = plan_of({}, zero::UpdateWay::within, {}).layout;
     std::vector<std::uint64_t> own;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
         own.push_back(pool::whole_granules(4 * layout.unit(unit).trainable_numel()));
@@ -219,11 +219,14 @@ TEST_F(InBackwardTest, MemoryIsThatOfTheLargestUnitAndOfThoseThatKeepTheirs) {
 }
 
 TEST_F(InBackwardTest, OneUnitsGradientsNeedThatOrder) {
-    for (const auto order :
-         {zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred, zero::UpdateOrder::speculative})
-        EXPECT_EQ(refusal_of(ExitCode::usage, [&] { plan_of(zero::GradientMemory::one_unit, order, {}); }),
-                  "gradient_memory one_unit with update_order " + std::string(word_of(order)) +
-                      ": it needs in_backward, which updates a unit before the next one's gradients come");
+    for (const auto& [way, word] : {std::pair{zero::UpdateWay::after_backward, "after_backward"},
+                                    {zero::UpdateWay::deferred, "deferred"},
+                                    {zero::UpdateWay::speculative, "within"},
+                                    {zero::UpdateWay::balanced, "within"}})
+        EXPECT_EQ(refusal_of(ExitCode::usage, [&] { plan_of(zero::GradientMemory::one_unit, way, {}); }),
+                  "update_order \"" + std::string(word) +
+                      "\" with gradient_memory one_unit: it needs \"within\", without a clip and deferred_share, which "
+                      "updates a unit before the next one's gradients come");
 }
 
 TEST_F(InBackwardTest, AParameterThatIsSkippedStaysAsItIs) {

@@ -12,11 +12,11 @@ namespace penstock::testing {
 struct Course {
     Setting setting;
     std::uint64_t passes = 1;  // of a step
-    bool clips = false;        // every other step; not with in_backward
+    bool clips = false;        // every other step; not with within
 
     bool may_clip_within() const {
-        return setting.order == zero::UpdateOrder::speculative ||
-               (setting.order == zero::UpdateOrder::balanced && setting.residency.weights == zero::Tier::nvme &&
+        return setting.order == zero::UpdateWay::speculative ||
+               (setting.order == zero::UpdateWay::balanced && setting.residency.weights == zero::Tier::nvme &&
                 setting.residency.states == zero::Tier::nvme && setting.fill_bytes == 0 &&
                 setting.durability == zero::Durability::every_step);
     }
@@ -27,8 +27,8 @@ struct Course {
     bool strikes(std::uint64_t step) const { return clips && step % 2 == 0; }
     // Far below the norm, far above it, or none.
     double clip(std::uint64_t step) const {
-        if (setting.order == zero::UpdateOrder::in_backward) return 0;
-        if (setting.order == zero::UpdateOrder::balanced && !clips) return 0;
+        if (setting.order == zero::UpdateWay::within) return 0;
+        if (setting.order == zero::UpdateWay::balanced && !clips) return 0;
         return strikes(step) ? 1e-3 : 1e9;
     }
 };

@@ -78,13 +78,14 @@ class Heard final : public zero::StepHands {
 class Twins {
    public:
     Twins(const std::string& directory, std::uint64_t seed) : random_(seed), directory_(directory) {
-        setting_.order = static_cast<zero::UpdateOrder>(draw(5));
+        setting_.order = static_cast<zero::UpdateWay>(draw(5));
         setting_.deferred_share = static_cast<double>(draw(11)) / 10;
-        if (draw(3) == 0) setting_.residency.weights = zero::Tier::host;
-        if (draw(3) == 0) setting_.residency.states = zero::Tier::host;
+        const bool whole = setting_.order == zero::UpdateWay::speculative;  // all on NVMe, all committed
+        if (draw(3) == 0 && !whole) setting_.residency.weights = zero::Tier::host;
+        if (draw(3) == 0 && !whole) setting_.residency.states = zero::Tier::host;
         for (std::uint32_t unit = 0; unit < 5; ++unit)
             if (draw(5) == 0) setting_.resident_units.push_back(unit);
-        setting_.durability.commit_steps = draw(2) == 0 ? 1 : draw(4);
+        setting_.durability.commit_steps = draw(2) == 0 || whole ? 1 : draw(4);
         setting_.depth = static_cast<std::uint32_t>(1 + draw(3));
         passes_ = 1 + draw(2);
         moods_ = {.stops_percent = static_cast<int>(draw(20)), .stop = std::chrono::microseconds(200 * draw(10))};
@@ -140,13 +141,24 @@ class Twins {
         client.session().end_pass();
     }
 
+    zero::StepRules rules(const zero::ModelLayout& layout) const {
+        const bool balanced = setting_.order == zero::UpdateWay::balanced;
+        zero::CoreOptions options;
+        options.residency = setting_.residency;
+        options.durability = setting_.durability;
+        zero::update_by(setting_.order, options, setting_.deferred_share);
+        return {.order = options.update_order,
+                .deferred = zero::deferred_units(layout, balanced ? *setting_.deferred_share : 0),
+                .undoes = options.clips,
+                .defers_others = may_defer(setting_.order) && is_within_backward(setting_.order)};
+    }
+
     void forecast(const zero::ModelLayout& layout, const zero::PassVisits& visits, std::uint64_t steps) {
         zero::StepSetting setting{.layout = &layout,
                                   .window = {.window_bytes = 1 << 20, .depth = setting_.depth},
                                   .staging_tiles = 4,
                                   .training = visits,
-                                  .order = setting_.order,
-                                  .deferred = zero::deferred_units(layout, *setting_.deferred_share),
+                                  .rules = rules(layout),
                                   .durability = setting_.durability,
                                   .passes = passes_,
                                   .steps = forecast_.watch()};

@@ -3,6 +3,7 @@
 
 #include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/compute.h"
+#include "tests/zero_infinity/update_way.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/core_session.h"
@@ -186,7 +187,7 @@ struct Setting {
     std::optional<zero::PlaneType> frozen_type = {};  // of all units
     std::uint64_t device_budget = 4 << 20;            // everything fits
     unsigned seed = 1;                                // of the order of what compute does
-    zero::UpdateOrder order = zero::UpdateOrder::after_backward;
+    zero::UpdateWay order = zero::UpdateWay::after_backward;
     std::uint64_t fill_bytes = 0;  // of host memory beyond what is needed, which units are kept in
     zero::GradientMemory gradient_memory = zero::GradientMemory::all_units;
     std::chrono::seconds io_deadline = aio::default_deadline;
@@ -199,7 +200,7 @@ struct Setting {
 inline std::vector<Setting> in_each_order(std::vector<Setting> settings) {
     for (std::size_t index = 0, count = settings.size(); index < count; ++index) {
         settings.push_back(settings[index]);
-        settings.back().order = zero::UpdateOrder::deferred;
+        settings.back().order = zero::UpdateWay::deferred;
     }
     return settings;
 }
@@ -281,9 +282,7 @@ class Client {
         options.durability = setting.durability;
         options.snapshots = setting.snapshots;
         options.resume_from = setting.resume_from;
-        options.update_order = setting.order;
         options.gradient_memory = setting.gradient_memory;
-        options.deferred_share = setting.deferred_share;
         options.io_deadline = setting.io_deadline;
         options.device = {.kind = setting.device,
                           .budget_bytes = setting.device_budget,
@@ -293,6 +292,8 @@ class Client {
         options.gradient_type = zero::PlaneType::fp32;
         options.worker_threads = 2;
         options.hashing = {.threads = setting.hash_threads, .least_bytes = 1};
+        options.fill_host_budget = setting.fill_bytes > 0;
+        zero::update_by(setting.order, options, setting.deferred_share);
         if (setting.fill_bytes > 0) fill(options, setting);
         seams.weights = &source_;
         session_ = std::make_unique<zero::CoreSession>(
@@ -345,6 +346,7 @@ class Client {
    private:
     void fill(zero::CoreOptions& options, const Setting& setting) const {
         options.host_budget_bytes = zero::planned_host_budget;
+        options.fill_host_budget = false;
         const zero::SessionPlan least({.units = units_, .optimizers = optimizers(setting)}, options, ample_room(), {});
         options.host_budget_bytes = least.memory.budget.used_bytes() + setting.fill_bytes;
         options.fill_host_budget = true;

@@ -26,7 +26,7 @@ namespace penstock::testing {
 namespace {
 
 using zero::Tier;
-using zero::UpdateOrder;
+using zero::UpdateWay;
 
 constexpr std::uint64_t steps_of_life = 5;
 
@@ -55,7 +55,7 @@ class Draw {
         course.setting = setting();
         const bool one_unit = course.setting.gradient_memory == zero::GradientMemory::one_unit;
         course.passes = one_unit ? 1 : 1 + below(3);
-        course.clips = course.setting.order != UpdateOrder::in_backward && one_in(2);
+        course.clips = course.setting.order != UpdateWay::within && one_in(2);
         misfortune(trial);
         if (trial.moods.silent_from) {
             course.setting.io_deadline = std::chrono::seconds(1);
@@ -71,20 +71,18 @@ class Draw {
 
     Setting setting() {
         Setting setting;
-        const auto orders = words_of(UpdateOrder{});
+        const auto orders = words_of(UpdateWay{});
         setting.order = orders.at(below(orders.size())).value;
         if (one_in(2)) setting.deferred_share = 0.25 * static_cast<double>(below(5));
         setting.device = devices().at(below(devices().size()));
         setting.depth = static_cast<std::uint32_t>(below(9));
-        if (setting.order != UpdateOrder::speculative) {
+        if (setting.order != UpdateWay::speculative) {
             setting.residency = {tier(), tier()};
             if (one_in(4)) setting.durability = {3};
             if (one_in(4)) setting.fill_bytes = one_in(2) ? some_weights : some_states;
         }
-        if (setting.order == UpdateOrder::in_backward && one_in(2))
-            setting.gradient_memory = zero::GradientMemory::one_unit;
-        if (setting.order != UpdateOrder::in_backward && one_in(3))
-            setting.gradient_memory = zero::GradientMemory::nvme;
+        if (setting.order == UpdateWay::within && one_in(2)) setting.gradient_memory = zero::GradientMemory::one_unit;
+        if (setting.order != UpdateWay::within && one_in(3)) setting.gradient_memory = zero::GradientMemory::nvme;
         for (std::uint32_t unit = 0; unit < 5; ++unit)
             if (one_in(8)) setting.resident_units.push_back(unit);
         if (setting.resident_units.empty() && one_in(2)) setting.device_budget = tight_device_budget;

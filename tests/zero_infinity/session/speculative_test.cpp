@@ -81,17 +81,17 @@ TEST_P(SpeculativeTest, AStepThatIsNotBegunIsDeferred) {
 INSTANTIATE_TEST_SUITE_P(Settings, SpeculativeTest, ::testing::ValuesIn([] {
                              std::vector<Setting> all = device_settings();
                              std::erase_if(all, [](const Setting& each) {
-                                 return each.order != zero::UpdateOrder::deferred ||
+                                 return each.order != zero::UpdateWay::deferred ||
                                         each.residency.weights == zero::Tier::host || each.fill_bytes > 0;
                              });
                              all.insert(all.end(), {Setting{}, Setting{.depth = 0}, Setting{.resident_units = {0, 2}}});
-                             for (Setting& each : all) each.order = zero::UpdateOrder::speculative;
+                             for (Setting& each : all) each.order = zero::UpdateWay::speculative;
                              return all;
                          }()),
                          [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
 
 Setting speculative() {
-    return {.device = zero::DeviceKind::cpu, .order = zero::UpdateOrder::speculative};
+    return {.device = zero::DeviceKind::cpu, .order = zero::UpdateWay::speculative};
 }
 
 TEST_F(SpeculativeTest, AParameterThatIsSkippedStaysAsItIs) {
@@ -165,7 +165,7 @@ TEST_F(SpeculativeTest, AStepThatIsUpdatedAgainIsCommittedInTheNextPass) {
 
 // A step of SGD, whose unclipped values are beyond fp32.
 struct Large {
-    Large(const std::string& directory, zero::UpdateOrder order)
+    Large(const std::string& directory, zero::UpdateWay order)
         : client(directory, {.device = zero::DeviceKind::cpu, .sgd = true, .order = order}) {}
     zero::UpdateReport step(double clip, bool complete = true, float gradient = 1e34F) {
         const zero::UpdateRequest request{.values = {.step = ++number, .learning_rate = 1e6}, .clip = clip};
@@ -188,8 +188,8 @@ struct Large {
 };
 
 TEST_F(SpeculativeTest, AValueThatOnlyTheSpeculationHasIsNoError) {
-    Large usual(parent_ / "usual", zero::UpdateOrder::after_backward);
-    Large speculated(path(), zero::UpdateOrder::speculative);
+    Large usual(parent_ / "usual", zero::UpdateWay::after_backward);
+    Large speculated(path(), zero::UpdateWay::speculative);
     EXPECT_FALSE(usual.step(1).updated_again);
     EXPECT_TRUE(speculated.step(1).updated_again);
     EXPECT_TRUE(speculated.client.state() == usual.client.state());
@@ -201,7 +201,7 @@ TEST_F(SpeculativeTest, AValueThatOnlyTheSpeculationHasIsNoError) {
 TEST_F(SpeculativeTest, AValueThatIsNotFiniteIsTheErrorOfTheUsualOrder) {
     for (const double clip : {misses * 1e30, 1e35}) {
         std::set<std::string> said;
-        const auto refuse = [&](zero::UpdateOrder order, bool complete) {
+        const auto refuse = [&](zero::UpdateWay order, bool complete) {
             const TemporaryDirectory parent;
             Large large(parent / "swap", order);
             said.insert(refusal_of(ExitCode::non_finite, [&] {
@@ -210,8 +210,8 @@ TEST_F(SpeculativeTest, AValueThatIsNotFiniteIsTheErrorOfTheUsualOrder) {
             }));
             EXPECT_EQ(large.client.session().stage(), zero::CoreSession::Stage::failed);
         };
-        refuse(zero::UpdateOrder::after_backward, true);
-        for (const bool complete : {true, false}) refuse(zero::UpdateOrder::speculative, complete);
+        refuse(zero::UpdateWay::after_backward, true);
+        for (const bool complete : {true, false}) refuse(zero::UpdateWay::speculative, complete);
         EXPECT_EQ(said.size(), 1U) << *said.begin() << *said.rbegin();
         EXPECT_NE(said.begin()->find("unit 'second', parameter 'a'"), std::string::npos) << *said.begin();
     }
@@ -223,19 +223,23 @@ TEST_F(SpeculativeTest, OnlyWhatIsCommittedAndOnNvmeIsClippedAfterwards) {
         return Client(parent / "swap", setting).session().may_begin_step(request);
     };
     EXPECT_TRUE(may(speculative(), request_of(1, 1)));
+    const auto refused = [&](const Setting& setting) {
+        return refusal_of(ExitCode::usage, [&] { may(setting, request_of(1, 1)); });
+    };
     Setting setting = speculative();
     setting.durability = zero::Durability{2};
+    EXPECT_NE(refused(setting).find("it needs commit_steps 1"), std::string::npos);
+    setting = speculative();
+    setting.residency.weights = zero::Tier::host;
+    EXPECT_NE(refused(setting).find("it needs residency.weights \"nvme\""), std::string::npos);
+    setting = speculative();
+    setting.residency.states = zero::Tier::host;
+    EXPECT_NE(refused(setting).find("it needs residency.states \"nvme\""), std::string::npos);
+    setting.order = zero::UpdateWay::balanced;  // which clips only where that may be undone
     EXPECT_FALSE(may(setting, request_of(1, 1)));
     EXPECT_TRUE(may(setting, request_of(1, 0)));
-    for (const zero::Residency residency :
-         {zero::Residency{zero::Tier::host, zero::Tier::nvme}, zero::Residency{zero::Tier::nvme, zero::Tier::host}}) {
-        setting = speculative();
-        setting.residency = residency;
-        EXPECT_FALSE(may(setting, request_of(1, 1)));
-        EXPECT_TRUE(may(setting, request_of(1, 0)));
-    }
     setting = speculative();
-    setting.order = zero::UpdateOrder::in_backward;
+    setting.order = zero::UpdateWay::within;
     EXPECT_FALSE(may(setting, request_of(1, 1)));
     EXPECT_TRUE(may(setting, request_of(1, 0)));
     zero::UpdateRequest request = request_of(1, 1);

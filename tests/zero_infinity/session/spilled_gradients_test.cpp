@@ -18,7 +18,7 @@ namespace penstock::testing {
 namespace {
 
 using zero::GradientMemory;
-using zero::UpdateOrder;
+using zero::UpdateWay;
 
 Setting on_nvme(Setting setting) {
     setting.gradient_memory = GradientMemory::nvme;
@@ -73,7 +73,7 @@ TEST_F(SpilledGradientsTest, WhateverAClientDoesTheBitsAreThoseOfHostMemory) {
         const auto one_in = [&](std::uint64_t of) { return random() % of == 0; };
         Setting setting{.device = devices().at(random() % devices().size()),
                         .depth = static_cast<std::uint32_t>(random() % 4)};
-        setting.order = one_in(2) ? UpdateOrder::deferred : UpdateOrder::after_backward;
+        setting.order = one_in(2) ? UpdateWay::deferred : UpdateWay::after_backward;
         if (one_in(3)) setting.residency = {zero::Tier::host, zero::Tier::host};
         if (one_in(3)) setting.resident_units = {static_cast<std::uint32_t>(random() % 4)};
         if (setting.resident_units.empty() && one_in(2)) setting.device_budget = tight_device_budget;
@@ -128,7 +128,7 @@ void make_pass(Client& client, std::uint64_t time, bool completes) {
 
 // Each pass writes them once, and brings back what the one before wrote; the update reads them once.
 TEST_F(SpilledGradientsTest, TheirTrafficIsThatOfThePlanToTheByte) {
-    for (const UpdateOrder order : {UpdateOrder::after_backward, UpdateOrder::deferred})
+    for (const UpdateWay order : {UpdateWay::after_backward, UpdateWay::deferred})
         for (const bool completes : {false, true})
             for (const std::uint64_t passes : {1, 3}) {
                 Setting setting = on_nvme({});
@@ -172,7 +172,7 @@ TEST_F(SpilledGradientsTest, AStepMovesWhatThePlanSays) {
 // in the next pass.
 TEST_F(SpilledGradientsTest, SpeculationReadsThemOnlyWhereItFails) {
     Setting setting = on_nvme({});
-    setting.order = UpdateOrder::speculative;
+    setting.order = UpdateWay::speculative;
     Client client(path(), setting);
     for (const auto& [step, clip] : {std::pair{1, 1e9}, {2, 1e-3}, {3, 1e9}}) {
         const zero::SessionCounters before = client.session().counters();
@@ -192,7 +192,7 @@ TEST_F(SpilledGradientsTest, SpeculationReadsThemOnlyWhereItFails) {
 // Those of a pass before it have left, and are read once.
 TEST_F(SpilledGradientsTest, WhatIsUpdatedInBackwardDoesNotLeave) {
     Setting setting = on_nvme({});
-    setting.order = UpdateOrder::in_backward;
+    setting.order = UpdateWay::within;
     Client client(path(), setting);
     std::uint64_t moved = 0;
     for (std::uint64_t step = 1; step <= 3; ++step) {

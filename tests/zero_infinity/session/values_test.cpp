@@ -161,7 +161,7 @@ TEST_F(ValuesTest, TheTrafficOfAStepIsPlannedWithTheResidentUnits) {
 // Forward and a deferred update read weights once for both.
 TEST_F(ValuesTest, TheTrafficOfADeferredStepIsPlanned) {
     std::uint64_t after = 0;
-    for (const zero::UpdateOrder order : {zero::UpdateOrder::after_backward, zero::UpdateOrder::deferred}) {
+    for (const zero::UpdateWay order : {zero::UpdateWay::after_backward, zero::UpdateWay::deferred}) {
         const TemporaryDirectory parent;
         Client client(parent / "swap", {.order = order});
         const zero::ModelLayout& layout = client.session().layout();
@@ -178,10 +178,10 @@ TEST_F(ValuesTest, TheTrafficOfADeferredStepIsPlanned) {
         }
         client.session().settle();
         // The last update is not within a pass that wants the weights.
-        const std::uint64_t last = order == zero::UpdateOrder::deferred ? weights : 0;
+        const std::uint64_t last = order == zero::UpdateWay::deferred ? weights : 0;
         const std::uint64_t read = client.session().counters().read_bytes - before;
         EXPECT_EQ(read, 3 * client.session().info().step_bytes.read + last) << word_of(order);
-        if (order == zero::UpdateOrder::after_backward)
+        if (order == zero::UpdateWay::after_backward)
             after = client.session().info().step_bytes.read;
         else {
             EXPECT_EQ(client.session().info().step_bytes.read, after - weights);
