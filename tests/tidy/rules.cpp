@@ -99,7 +99,7 @@ const std::array layer_namespaces{
 };
 
 // The words of every layer: errors, checks, counts of bytes, the words of enums.
-const std::regex common_words(R"(^aio/words/(error|check|byte_count|enum_words)\.(h|cpp)$)");
+const std::regex common_words(R"(^aio/words/(error|check|byte_count|enum_words|spare_text)\.(h|cpp)$)");
 
 Complaints check_namespace(const std::string& path, const std::string& text) {
     const auto layer =
