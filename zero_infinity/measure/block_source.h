@@ -1,19 +1,19 @@
 // Blocks of one file, in order or at random.
 #pragma once
 
-#include "bench/io/io_rig.h"
+#include "zero_infinity/measure/io_rig.h"
 
 #include <cstdint>
 #include <random>
 
-namespace penstock::bench {
+namespace penstock::zero {
 
-enum class Access : std::uint8_t { sequential, random };
-enum class Work : std::uint8_t { read, write, half_each };
+enum class BlockAccess : std::uint8_t { sequential, random };
+enum class BlockWork : std::uint8_t { read, write, half_each };
 
 struct BlockPlan {
-    Work work = Work::read;
-    Access access = Access::sequential;
+    BlockWork work = BlockWork::read;
+    BlockAccess access = BlockAccess::sequential;
     std::uint32_t block_bytes = 1U << 20;
     std::uint64_t file_bytes = 0;  // a multiple of the block
     bool once = false;             // over the file once, then nothing more; else round and round
@@ -33,4 +33,4 @@ class BlockSource final : public RequestSource {
     std::minstd_rand random_{1};
 };
 
-}  // namespace penstock::bench
+}  // namespace penstock::zero

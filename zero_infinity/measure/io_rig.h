@@ -1,27 +1,24 @@
-// Our side of a comparison: a real Io over leases of a real pool, kept going by transfers that start again.
+// A real Io over leases of a real pool, kept going by transfers that start again: what measures devices, for a plan and
+// for the bench.
 #pragma once
 
+#include "aio/backend.h"
+#include "aio/file.h"
 #include "aio/io.h"
-#include "aio/words/io_error.h"
-#include "bench/harness/cpu_time.h"
-#include "pinned_pool/pinned_pool.h"
+#include "zero_infinity/measure/measuring_memory.h"
+#include "zero_infinity/measure/stopwatch.h"
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace penstock::aio {
-class File;
-}
-
-namespace penstock::bench {
-
-class Interruption;
+namespace penstock::zero {
 
 // Says what each of the rig's transfers does next.
 class RequestSource {
@@ -37,36 +34,42 @@ class RequestSource {
     virtual std::optional<Later> later() const noexcept { return std::nullopt; }
 };
 
-// Whether memory and file are registered with the ring, where the backend takes them.
+// Whether memory and files are registered with the ring, where the backend takes them.
 enum class RingRegistration : std::uint8_t { wanted, none };
 
 struct RigOptions {
     std::vector<std::size_t> lease_bytes;  // one transfer and one exact lease each
-    aio::IoLimits limits;
-    std::optional<aio::BackendKind> backend;
+    aio::IoLimits limits = {};
+    std::optional<aio::BackendKind> backend = {};
     RingRegistration registration = RingRegistration::wanted;
+    std::string setting = {};           // what makes the leases smaller, for the refusal
+    std::function<void()> asking = {};  // ten times a second: throws where the measurement is to stop
 };
 
-// Bounds under which `in_flight_bytes` of one direction and class are in flight, reads or writes, and nothing throttles
-// them: what fio's depth means.
-aio::IoLimits plain_limits(std::uint32_t block_bytes, std::uint64_t in_flight_bytes);
+// `in_flight_bytes` in blocks, of one direction and class, reads or writes, under bounds where nothing throttles them:
+// what fio's depth means.
+RigOptions plain_rig(std::uint32_t block_bytes, std::uint64_t in_flight_bytes);
 
 // Owned by one thread. Everything is set up by the constructor: pool (huge pages), random bytes in it, ring,
-// registration of memory and file, where the backend takes them.
+// registration of memory and files, where the backend takes them.
 class IoRig {
    public:
-    // `file` outlives the rig. Throws Error (does_not_fit, storage).
-    IoRig(const aio::File& file, const RigOptions& options);
+    // The files outlive the rig. Throws Error (does_not_fit, storage).
+    IoRig(std::span<const aio::File> files, const RigOptions& options);
+    IoRig(const aio::File& file, const RigOptions& options) : IoRig({&file, 1}, options) {}
     ~IoRig();
     IoRig(const IoRig&) = delete;
     IoRig& operator=(const IoRig&) = delete;
 
     // Starts every transfer, restarts each one that ends with what the source says next until `seconds` are over (none:
     // until the source has nothing more), then waits for what still runs. Counts from the first start to the last end.
-    // Throws Error: storage (an I/O error, a stuck device), interrupted.
-    Moved run(RequestSource& source, std::optional<double> seconds, Interruption& stop);
+    // Throws Error: storage (an I/O error, a stuck device), and what RigOptions::asking throws.
+    Moved run(RequestSource& source, std::optional<double> seconds = {});
+    // The requests one after the other, each with the first lease.
+    Moved run(std::span<const aio::TransferRequest> requests);
 
-    std::span<std::byte> memory(std::size_t slot) const noexcept { return leases_[slot].span(); }
+    std::size_t slots() const noexcept { return movers_.size(); }
+    std::span<std::byte> memory(std::size_t slot) const noexcept { return memory_.bytes(slot); }
     aio::Io& io() noexcept { return *io_; }
     bool registered_memory() const noexcept { return registered_memory_; }
     bool registered_file() const noexcept { return registered_file_; }
@@ -82,13 +85,13 @@ class IoRig {
         std::size_t running = 0;
         std::optional<aio::IoError> error;
     };
-    void register_all(const aio::File& file);
+    void register_all(std::span<const aio::File> files);
     std::chrono::nanoseconds start_what_is_due() noexcept;
     void start(Mover& mover) noexcept;
     void ended(Mover& mover) noexcept;
 
-    std::unique_ptr<pool::PinnedPool> pool_;
-    std::vector<pool::Lease> leases_;
+    MeasuringMemory memory_;
+    const std::function<void()> asking_;
     std::vector<std::unique_ptr<Mover>> movers_;
     std::unique_ptr<aio::Io> io_;
     bool registered_memory_ = false;
@@ -97,4 +100,4 @@ class IoRig {
     Section section_;
 };
 
-}  // namespace penstock::bench
+}  // namespace penstock::zero
