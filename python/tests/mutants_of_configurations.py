@@ -38,7 +38,7 @@ CONFIGURATIONS = [
            "        if resumed_at_its_end:\n            yield from self\n", "",
            "test_loader.py::test_a_training_that_is_stopped_at_the_end_of_an_epoch_begins_the_next"),
     Mutant("what was only looked at does not come again", "run/loader.py",
-           "used = self.batches > begun.batches and self.trained() != begun.trained", "used = True",
+           "used = self.batches > begun.batches and self._trained() != begun.trained", "used = True",
            "test_loader.py::test_what_was_only_looked_at_comes_again"),
     Mutant("other data go on in the middle of an epoch", "run/loader.py", "if of != self._of:", "if False:",
            "test_loader.py::test_other_data_begin_the_next_epoch_and_that_is_told"),

@@ -34,7 +34,9 @@ BACKWARDS = (torch.autograd.grad, torch.autograd.backward)
 
 
 class Keeper(Protocol):
-    """Who knows a parameter's place: the binding."""
+    """Who knows a parameter's place: step/keeper.py's."""
+
+    binding: Any  # to whose memory it is bound
 
     def gradient_of(self, parameter: Managed) -> torch.Tensor | None: ...
 
