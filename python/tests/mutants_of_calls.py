@@ -189,8 +189,11 @@ CALLS = [
            " and value.layout is torch.strided and self.visits.binding.may_lie_in_weights(value)", SPARSE),
     Mutant("the memory that a weight had before is read", "weights/binding.py", "            if own.bytes == parameter.nbytes and",
            "            if own.bytes < 0 and", "test_lent.py::test_the_memory_that_a_weight_had_before_is_not_read"),
-    Mutant("who goes around the class of a parameter reads NaN", "weights/binding.py", "        Lent([nan]).forbid(0, ", "        print(0, ",
+    Mutant("who goes around the class of a parameter reads NaN", "weights/nothing.py", "        Lent([own]).forbid(0, ", "        print(0, ",
            "test_released.py::test_what_goes_around_its_class_is_an_error_that_names_it"),
+    Mutant("what stands for nothing does not lie as weights do", "weights/nothing.py", "and device.type == \"cpu\" else None",
+           "and device.type == \"\" else None",
+           "test_released.py::test_a_backward_through_what_is_older_than_the_engine_is_an_error_that_names_it"),
     # The recompute.
     Mutant("torch's generator is not as it was", "step/generators.py", "        torch.set_rng_state(state[0])\n", "", AWKWARD),
     Mutant("Python's generator is not as it was", "step/generators.py", "        random.setstate(pythons)\n", "",

@@ -4,8 +4,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+import penstock
 import small_models as small
+from compare import adamw
 from cores import WITHIN_BACKWARD
+from cores import test_core as core_of
 from penstock.weights.lent import forbids
 from penstock.weights.parameter import Released
 from twice import managed
@@ -77,6 +80,17 @@ def test_what_goes_around_its_class_is_an_error_that_names_it(around, within):
     with torch.no_grad():
         AROUND[around](engine.module.norm.bias.detach().clone())
     assert kept is None or kept.requires_grad
+
+
+@pytest.mark.skipif(forbids is None, reason="torch cannot say so")
+def test_a_backward_through_what_is_older_than_the_engine_is_an_error_that_names_it():
+    model = small.Stack()
+    weight = model.head.weight
+    normed = torch._weight_norm(weight, weight.detach().norm(dim=1, keepdim=True), 0)  # whose backward asks how weights lie
+    engine = penstock.initialize(model, adamw(model.parameters()), core=core_of())[0]
+    with pytest.raises(RuntimeError, match="penstock: parameter 'head.weight' is read while its values .* a graph from before"):
+        normed.sum().backward()
+    engine.close()
 
 
 def test_parameters_do_not_seem_to_share_memory():

@@ -21,6 +21,7 @@ from .handed import Handed
 from .lent import Lent, forbids
 from .loans import Loans
 from .memory import Memory
+from .nothing import Nothing
 from .overlap import memory_of_sparse
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
 from .places import Places
@@ -66,9 +67,10 @@ class Binding(Places):
         self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
         self._released: dict[nn.Parameter, torch.Tensor] = {}
         self._first: dict[nn.Parameter, Any] = {}  # handles of the hooks that take gradients
+        nothing = Nothing(max((each.nbytes for each in self.places), default=0), core.device)
         for unit in units:
             if unit.index is not None:
-                self._adopt(unit)
+                self._adopt(unit, nothing)
         self._structure = structure_of(model)
         self._beside: list[tuple[str, nn.Parameter]] = []  # frozen ones that were added since, in torch's memory
         self._without_states = [each for each in self.places if not self.learns(each)]
@@ -391,13 +393,13 @@ class Binding(Places):
     def _spans(self, memory: Memory) -> None:
         self.low, self.high = min(self.low, memory.begin), max(self.high, memory.end)
 
-    def _adopt(self, unit: Unit) -> None:
+    def _adopt(self, unit: Unit, nothing: Nothing) -> None:
         assert unit.index is not None
         parameters = self.parameters[unit.index]
         before = [Lent([each.data]) for each in parameters]
         specs = self.core.units[unit.index].parameters
         for index, parameter in enumerate(parameters):
-            self._released[parameter] = self._nothing_like(parameter)
+            self._released[parameter] = nothing.like(parameter, self.names[parameter])
             raw_gradient.__set__(parameter, None)
             if specs[index].trainable:
                 self._take_first(parameter)
@@ -417,14 +419,6 @@ class Binding(Places):
                               "by a tensor that was made of it then (.data, detach(), a view, state_dict()): in torch that "
                               "follows the weight, here it would not. Read the parameter, or let it be a copy, "
                               ".detach().clone()")
-
-    def _nothing_like(self, parameter: nn.Parameter) -> torch.Tensor:
-        """A single NaN, and an error by name for code that goes around the class."""
-        nan = torch.full((), float("nan"), dtype=parameter.dtype, device=self.core.device)
-        Lent([nan]).forbid(0, f"parameter '{self.names[parameter]}' is read while its values are in the store, by a function "
-                              "of torch's that does not tell the class of it (torch.tensor, torch.Tensor, sparse and nested "
-                              "tensors): give it a copy, parameter.detach().clone()")
-        return nan.expand(parameter.shape)
 
     def _take_first(self, parameter: nn.Parameter) -> None:
         """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""
