@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/generator.h"
+#include "zero_infinity/engine/torch/generator.h"
 
 #include "aio/words/error.h"
 

@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/memory_meter.h"
+#include "zero_infinity/engine/torch/memory_meter.h"
 
 #include <c10/core/Allocator.h>
 

@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/tensor_view.h"
+#include "zero_infinity/engine/torch/tensor_view.h"
 
 #include "aio/words/check.h"
 

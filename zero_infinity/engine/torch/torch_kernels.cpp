@@ -1,4 +1,4 @@
-#include "zero_infinity/engine/torch_kernels.h"
+#include "zero_infinity/engine/torch/torch_kernels.h"
 
 #include "aio/words/error.h"
 

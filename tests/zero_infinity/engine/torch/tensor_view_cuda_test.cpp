@@ -1,7 +1,7 @@
 // What torch is told about a GPU, on the stand-in for CUDA's runtime. No kernel runs: torch's are not there.
 #include "tests/zero_infinity/device/fake_cudart.h"
 #include "zero_infinity/engine/parameter.h"
-#include "zero_infinity/engine/tensor_view.h"
+#include "zero_infinity/engine/torch/tensor_view.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
