@@ -259,10 +259,11 @@ void CSession::require_training(const char* what) const {
 
 const ParameterSpec& CSession::open_to_gradients(ParameterId parameter) const {
     const ParameterSpec& spec = trainable(parameter);
-    require(session_->stage() == CoreSession::Stage::ready || !session_->owes_update(parameter.unit),
+    const auto owing = session_->owes_update(parameter);
+    require(session_->stage() == CoreSession::Stage::ready || !owing,
             "a gradient for parameter '{}', but the last update of unit '{}' is deferred to a visit that this pass has "
             "not made",
-            spec.name, unit(parameter.unit).name);
+            spec.name, unit(owing.value_or(parameter.unit)).name);
     if (!begun_) return spec;
     const UnitSpec& of = unit(parameter.unit);
     const std::uint32_t owner = parameter.index < of.parameters.size()

@@ -42,7 +42,6 @@ struct CoreSession::State final : StepHands {
     Ended end_step(const UpdateRequest& request, double gradient_norm);
     void request_step(const UpdateRequest& request, double gradient_norm);
     std::vector<bool> units_to_update() const;
-    void make_update_that_is_owed(std::uint32_t unit);
     double norm_of_gradients();
     void forget_norm() noexcept {
         norm.reset();
