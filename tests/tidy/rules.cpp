@@ -63,8 +63,7 @@ const std::array<std::vector<std::string_view>, 6> rooms{{
      "zero_infinity/engine"},
     {"trainer/cli", "trainer/models", "trainer/config", "trainer/capi", "trainer/data", "trainer/trace", "trainer/plan",
      "trainer/ckpt", "trainer/start", "trainer/run", "trainer"},
-    {"bench/harness", "bench/io", "bench/swap", "bench/transfer", "bench/step", "bench/optimizer", "bench/pieces",
-     "bench"},
+    {"bench/harness", "bench/io", "bench/swap", "bench/transfer", "bench/step", "bench/optimizer", "bench"},
 }};
 
 Complaints check_rooms(const std::string& path, const std::string& text) {
@@ -153,11 +152,22 @@ Complaints check_heavy_headers(const std::string& path, const std::string& text)
     return complaints;
 }
 
+// To be split.
+constexpr std::array longer_still{"aio/io.cpp", "swap/store/store_state.cpp", "trainer/config/key_table.cpp",
+                                  "zero_infinity/capi/c_session.cpp"};
+
+std::size_t lines_max_of(const std::string& path) {
+    static const std::regex of_c(R"(^[a-z_]+/capi/penstock\w*\.h$)");
+    const bool long_one = path.starts_with("tests/") || std::regex_search(path, of_c) ||
+                          std::ranges::find(longer_still, path) != longer_still.end();
+    return long_one ? long_file_lines_max : file_lines_max;
+}
+
 Complaints check_lengths(const std::string& path, const std::string& text) {
     Complaints complaints;
     const std::vector<std::string> lines = lines_of(text);
-    if (lines.size() > file_lines_max) {
-        complaints.push_back(at_line(path, lines.size(), "the file has more than 500 lines"));
+    if (const std::size_t most = lines_max_of(path); lines.size() > most) {
+        complaints.push_back(at_line(path, lines.size(), "the file has more than " + std::to_string(most) + " lines"));
     }
     for (std::size_t i = 0; i < lines.size(); ++i) {
         if (columns_of(lines[i]) > line_columns_max) {
