@@ -57,7 +57,7 @@ class ManagedModel(nn.Module):
             settings.activations_of_units, Shelf(core) if core.lays else None, core.device, progress.note, progress.warn)
         self.binding = Binding(model, units, core, progress.note)
         self.visits = Visits(self.binding, forward, self._watch, self.activations.pass_ended, listeners.backward)
-        Keeper(self.visits, weakref.ref(self))
+        Keeper(self.visits, weakref.ref(self))  # the parameters have it
         self._copies = Copies(model, self.binding, self.visits)
         self._state = ModelState(model, self.binding, self.visits)
         self.kept_buffers = buffers.Buffers(model)

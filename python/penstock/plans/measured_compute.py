@@ -44,7 +44,7 @@ class ComputeProbe:
         cut = units_of(self.model, units, resident)
         self.core = MeasuringCore(spec.units, sums, adds=settings.accumulation > 1)
         self.visits = MeasuringVisits(Binding(self.model, cut, self.core))  # type: ignore[arg-type]
-        Keeper(self.visits)
+        Keeper(self.visits)  # the parameters have it
         saved_hooks.watch(self.visits)
         shelf = Shelf(self.core) if lays else None  # type: ignore[arg-type]
         self.activations = Foretold(settings, room_bytes, shelf)
