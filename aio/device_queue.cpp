@@ -2,6 +2,7 @@
 
 #include "aio/words/io_error.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace penstock::aio {
@@ -63,6 +64,41 @@ std::optional<DeviceQueue::Time> DeviceQueue::timer() const noexcept {
     const auto demand = static_cast<std::size_t>(Urgency::demand);
     if (!throttled || load.read_bytes[demand] > 0 || load.read_waits[demand] || !demand_ended) return std::nullopt;
     return *demand_ended + limits.calm;
+}
+
+// ---------------------------------------------------------------- all devices
+
+DeviceQueue& DeviceQueues::of(std::uint64_t device) noexcept {
+    for (DeviceQueue& queue : all()) {
+        if (queue.device == device) return queue;
+    }
+    if (count_ == queues_.size()) return queues_.back();
+    DeviceQueue& queue = queues_[count_++];
+    queue.device = device;
+    queue.limits = limits_;
+    ++idle_;
+    return queue;
+}
+
+std::uint32_t DeviceQueues::free_places(const DeviceQueue& queue, Places places) const noexcept {
+    const std::size_t others = idle_ - (queue.chunks_in_flight == 0 ? 1 : 0);
+    const std::size_t kept = count_ > places.all ? 0 : others;
+    return static_cast<std::uint32_t>(places.free - std::min(kept, places.free));
+}
+
+DeviceQueues::Time DeviceQueues::next_timer(Time until) const noexcept {
+    for (std::size_t i = 0; i < count_; ++i) until = std::min(until, queues_[i].timer().value_or(until));
+    return until;
+}
+
+void DeviceQueues::add(DeviceQueue& queue, const Chunk& chunk) noexcept {
+    if (queue.chunks_in_flight == 0) --idle_;
+    queue.add(chunk);
+}
+
+void DeviceQueues::subtract(DeviceQueue& queue, const Chunk& chunk, Time now) noexcept {
+    queue.subtract(chunk, now);
+    if (queue.chunks_in_flight == 0) ++idle_;
 }
 
 }  // namespace penstock::aio

@@ -1,4 +1,4 @@
-// What one device has queued and in flight. Used by io*.cpp only.
+// What devices have queued and in flight. Used by io*.cpp only.
 #pragma once
 
 #include "aio/admission.h"
@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace penstock::aio {
 
@@ -42,6 +44,33 @@ struct DeviceQueue {
    private:
     TransferQueue& queue_of(const TransferRequest& request) noexcept;
     void note_waits(const TransferRequest& request) noexcept;
+};
+
+// Those of all devices, up to so many: further ones share the last one.
+class DeviceQueues {
+   public:
+    using Time = DeviceQueue::Time;
+
+    DeviceQueues(const InFlightLimits& limits, std::size_t most) : limits_(limits), queues_(most) {}
+
+    DeviceQueue& of(std::uint64_t device) noexcept;
+    std::span<DeviceQueue> all() noexcept { return {queues_.data(), count_}; }
+    Time next_timer(Time until) const noexcept;  // of any of them, at most `until`
+
+    void add(DeviceQueue& queue, const Chunk& chunk) noexcept;
+    void subtract(DeviceQueue& queue, const Chunk& chunk, Time now) noexcept;
+    struct Places {  // of the backend
+        std::size_t free = 0;
+        std::size_t all = 0;
+    };
+    // Which a queue may have: each other device that has nothing in flight keeps one, where there are as many.
+    std::uint32_t free_places(const DeviceQueue& queue, Places places) const noexcept;
+
+   private:
+    const InFlightLimits limits_;
+    std::vector<DeviceQueue> queues_;
+    std::size_t count_ = 0;  // of them, that are some device's
+    std::size_t idle_ = 0;   // of these, that have nothing in flight
 };
 
 }  // namespace penstock::aio

@@ -14,17 +14,11 @@
 #include <utility>
 
 namespace penstock::aio {
-
 namespace {
 
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(24);  // keeps points in time representable
 constexpr std::chrono::nanoseconds first_pause = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds longest_pause = std::chrono::milliseconds(10);
-
-// Only the owner writes: a plain load and store, readable elsewhere, without a locked instruction.
-void bump(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
-    counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-}
 
 // After the first attempt 100 us, then twice as long each time, up to 10 ms.
 std::chrono::nanoseconds pause_after(int tries) noexcept {
@@ -59,7 +53,7 @@ Io::Io(std::unique_ptr<Backend> backend, IoLimits limits) : backend_(std::move(b
     check_limits(limits_.in_flight, limits_.chunk_bytes);
     limits_.in_flight = fitted(limits_.in_flight, backend_->depth());
     limits_.deadline = std::min(limits_.deadline, longest_wait);
-    queues_.resize(max_io_devices);
+    queues_ = std::make_unique<DeviceQueues>(limits_.in_flight, max_io_devices);
     chunk_memory_ = std::make_unique<Chunk[]>(backend_->depth());
     chunks_ = {chunk_memory_.get(), backend_->depth()};
     for (Chunk& chunk : chunks_) chunk.next_idle = std::exchange(free_chunks_, &chunk);
@@ -76,7 +70,7 @@ void Io::start(Transfer& transfer, const TransferRequest& request) {
     transfer.issued_bytes_ = 0;
     transfer.started_ = backend_->now();
     transfer.transition(Transfer::State::queued);
-    queue_of(request.file->device()).push(transfer);
+    queues_->of(request.file->device()).push(transfer);
     ++unfinished_;
 }
 
@@ -112,7 +106,7 @@ void Io::promote(Transfer& transfer, Urgency urgency) noexcept {
     if (!transfer.waits() || request.kind == IoKind::flush || urgency >= *request.urgency) return;
     PENSTOCK_CHECK(has_urgency(request.kind, urgency), "a {} has no class {}", to_string(request.kind),
                    static_cast<int>(urgency));
-    DeviceQueue& queue = queue_of(request.file->device());
+    DeviceQueue& queue = queues_->of(request.file->device());
     queue.remove(transfer);
     request.urgency = urgency;
     queue.push(transfer);
@@ -168,27 +162,16 @@ std::string Io::register_files(std::span<const File* const> files) {
 
 // ---------------------------------------------------------------- from the queues to the backend
 
-DeviceQueue& Io::queue_of(std::uint64_t device) noexcept {
-    for (std::size_t i = 0; i < queue_count_; ++i) {
-        if (queues_[i].device == device) return queues_[i];
-    }
-    if (queue_count_ == queues_.size()) return queues_.back();
-    DeviceQueue& queue = queues_[queue_count_++];
-    queue.device = device;
-    queue.limits = limits_.in_flight;
-    ++idle_queues_;
-    return queue;
-}
-
 // With fewer places than devices none can be kept for each, so the one that got the last place is offered the next one
 // last.
 void Io::issue() noexcept {
     submit_rested();
+    const std::span<DeviceQueue> queues = queues_->all();
     const std::size_t first = first_queue_;
-    for (std::size_t i = 0; i < queue_count_; ++i) {
-        const std::size_t index = (first + i) % queue_count_;
+    for (std::size_t i = 0; i < queues.size(); ++i) {
+        const std::size_t index = (first + i) % queues.size();
         const std::size_t before = free_count_;
-        issue_queue(queues_[index]);
+        issue_queue(queues[index]);
         if (free_count_ < before) first_queue_ = index + 1;
     }
 }
@@ -227,18 +210,13 @@ std::uint32_t Io::next_chunk_bytes(const TransferRequest& request, std::uint64_t
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, left));
 }
 
-// Each other device that has nothing in flight keeps one place.
 std::uint32_t Io::free_places(const DeviceQueue& queue) const noexcept {
-    std::size_t kept = idle_queues_ - (queue.chunks_in_flight == 0 ? 1 : 0);
-    if (queue_count_ > chunks_.size()) kept = 0;
-    return static_cast<std::uint32_t>(free_count_ - std::min(kept, free_count_));
+    return queues_->free_places(queue, {.free = free_count_, .all = chunks_.size()});
 }
 
 void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
     const TransferRequest& request = transfer.request_;
-    const std::uint64_t left = request.bytes - transfer.issued_bytes_;
-    Chunk& chunk = *free_chunks_;
-    free_chunks_ = chunk.next_idle;
+    Chunk& chunk = *std::exchange(free_chunks_, free_chunks_->next_idle);
     --free_count_;
     chunk.kind = request.kind;
     chunk.fd = request.file->fd();
@@ -246,7 +224,7 @@ void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
     chunk.device = request.file->device();
     chunk.data = request.data == nullptr ? nullptr : request.data + transfer.issued_bytes_;
     chunk.offset_bytes = request.offset_bytes + transfer.issued_bytes_;
-    chunk.bytes = chunk.issued_bytes = next_chunk_bytes(request, left);
+    chunk.bytes = chunk.issued_bytes = next_chunk_bytes(request, request.bytes - transfer.issued_bytes_);
     chunk.urgency = request.urgency.value_or(Urgency::demand);
     chunk.tries = 0;
     chunk.lasting =
@@ -254,8 +232,7 @@ void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
         (chunk.kind == IoKind::write && (!request.file->direct() || request.file->sync() == Sync::each_write));
     chunk.transfer = &transfer;
     chunk.queue = &queue;
-    if (queue.chunks_in_flight == 0) --idle_queues_;
-    queue.add(chunk);
+    queues_->add(queue, chunk);
     if (transfer.state_ == Transfer::State::queued) {
         transfer.transition(Transfer::State::active);
         transfer.issued_ = now_;
@@ -267,7 +244,7 @@ void Io::issue_chunk(DeviceQueue& queue, Transfer& transfer) noexcept {
 }
 
 void Io::submit(Chunk& chunk) noexcept {
-    if (LaneStatistics* lane = statistics_of(chunk.kind, chunk.urgency)) bump(lane->attempts);
+    if (LaneStatistics* lane = statistics_.lane_of(chunk.kind, chunk.urgency)) bump(lane->attempts);
     chunk.state = Chunk::State::handed_over;
     chunk.submitted = chunk.alive = now_;
     chunk.sectors_written.reset();
@@ -302,8 +279,7 @@ void Io::submit_rested() noexcept {
 // The first point in time at which something can go that no completion announces.
 Io::Time Io::next_timer(Time until) const noexcept {
     for (const Chunk* chunk = resting_; chunk != nullptr; chunk = chunk->next_idle) until = std::min(until, chunk->due);
-    for (std::size_t i = 0; i < queue_count_; ++i) until = std::min(until, queues_[i].timer().value_or(until));
-    return until;
+    return queues_->next_timer(until);
 }
 
 // ---------------------------------------------------------------- from the backend to done()
@@ -343,7 +319,7 @@ void Io::settle_all(Attempt* finished) noexcept {
 
 void Io::settle(Chunk& chunk) noexcept {
     Transfer& transfer = *chunk.transfer;
-    LaneStatistics* lane = statistics_of(chunk.kind, chunk.urgency);
+    LaneStatistics* lane = statistics_.lane_of(chunk.kind, chunk.urgency);
     --handed_over_;
     if (lane != nullptr) lane->device.add(now_ - chunk.submitted);
     const bool again = chunk.result == -EAGAIN;
@@ -392,8 +368,7 @@ void Io::retire(Chunk& chunk) noexcept {
     chunk.state = Chunk::State::free;
     chunk.next_idle = std::exchange(free_chunks_, &chunk);
     ++free_count_;
-    queue.subtract(chunk, now_);
-    if (queue.chunks_in_flight == 0) ++idle_queues_;
+    queues_->subtract(queue, chunk, now_);
     --transfer.chunks_in_flight_;
     if (transfer.chunks_in_flight_ == 0 && (transfer.wholly_issued() || transfer.error_)) drain(transfer);
 }
@@ -401,19 +376,9 @@ void Io::retire(Chunk& chunk) noexcept {
 void Io::drain(Transfer& transfer) noexcept {
     transfer.transition(Transfer::State::drained);
     drained_.push(transfer);
-    const TransferRequest& request = transfer.request_;
-    const bool whole = !transfer.error_;
-    if (request.kind == IoKind::flush) {
-        if (!whole) return;
-        bump(statistics_.flushes);
-        statistics_.flush_time.add(now_ - transfer.started_);
-        return;
-    }
-    LaneStatistics& lane = *statistics_of(request.kind, *request.urgency);
-    bump(lane.transfers);
-    if (!whole) return bump(lane.errors);
-    lane.latency.add(now_ - transfer.started_);
-    lane.wait.add(transfer.issued_ - transfer.started_);
+    statistics_.count(
+        transfer.request_,
+        {.whole = !transfer.error_, .latency = now_ - transfer.started_, .wait = transfer.issued_ - transfer.started_});
 }
 
 std::size_t Io::deliver() noexcept {
@@ -429,11 +394,6 @@ std::size_t Io::deliver() noexcept {
     delivering_ = false;
     if (delivered > 0) now_ = backend_->now();
     return delivered;
-}
-
-LaneStatistics* Io::statistics_of(IoKind kind, Urgency urgency) noexcept {
-    if (kind == IoKind::flush) return nullptr;
-    return &(kind == IoKind::read ? statistics_.read : statistics_.write)[static_cast<std::size_t>(urgency)];
 }
 
 }  // namespace penstock::aio

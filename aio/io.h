@@ -22,6 +22,7 @@ namespace penstock::aio {
 
 struct Chunk;        // aio/chunk.h: the implementation's
 struct DeviceQueue;  // aio/device_queue.h
+class DeviceQueues;  // likewise
 
 // How long a device may take to answer before it counts as stuck, unless a program says otherwise.
 inline constexpr std::chrono::seconds default_deadline{120};
@@ -139,7 +140,6 @@ class Io {
     using Time = std::chrono::steady_clock::time_point;
 
     // io.cpp: from the queues to the backend and back to done().
-    DeviceQueue& queue_of(std::uint64_t device) noexcept;
     void issue() noexcept;
     void issue_queue(DeviceQueue& queue) noexcept;
     Admission issue_class(DeviceQueue& queue, IoKind kind, Urgency urgency) noexcept;
@@ -158,7 +158,6 @@ class Io {
     void retire(Chunk& chunk) noexcept;
     void drain(Transfer& transfer) noexcept;
     std::size_t deliver() noexcept;
-    LaneStatistics* statistics_of(IoKind kind, Urgency urgency) noexcept;
 
     // io_deadline.cpp: what does not come back, and the end.
     const Chunk* oldest_chunk() const noexcept;
@@ -179,10 +178,8 @@ class Io {
     std::span<Chunk> chunks_;
 
     // The owner's.
-    std::vector<DeviceQueue> queues_;  // max_io_devices of them
-    std::size_t queue_count_ = 0;
+    std::unique_ptr<DeviceQueues> queues_;
     std::size_t first_queue_ = 0;  // that is offered the places first
-    std::size_t idle_queues_ = 0;  // in flight
     Chunk* free_chunks_ = nullptr;
     std::size_t free_count_ = 0;
     Chunk* resting_ = nullptr;

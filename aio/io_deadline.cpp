@@ -140,7 +140,7 @@ void Io::cancel_all() noexcept {
             if (transfer->chunks_in_flight_ == 0) drain(*transfer);
         }
     };
-    for (DeviceQueue& device : queues_) {
+    for (DeviceQueue& device : queues_->all()) {
         cancel(device.flushes);
         for (TransferQueue& queue : device.reads) cancel(queue);
         for (TransferQueue& queue : device.writes) cancel(queue);

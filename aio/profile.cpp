@@ -3,7 +3,7 @@
 #include "aio/backend.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
-#include "aio/words/size_limit.h"
+#include "aio/words/whole_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -228,26 +228,6 @@ std::string distrust(const struct stat& file, const std::filesystem::path& folde
                                                errno_text(errno_value)));
 }
 
-// Returns 0 or errno.
-int write_whole(int fd, std::string_view text) {
-    const NoSizeSignal quiet;
-    while (!text.empty()) {
-        const ssize_t put = ::write(fd, text.data(), text.size());
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return errno;
-        text.remove_prefix(static_cast<std::size_t>(put));
-    }
-    return ::fsync(fd) == 0 ? 0 : errno;
-}
-
-void sync_directory(const std::string& path) {
-    const std::string directory = std::filesystem::path(path).parent_path().string();
-    const int fd = ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int error = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
-    if (fd >= 0) ::close(fd);
-    if (error != 0) fail(path, "the profile's name cannot be made durable", error);
-}
-
 }  // namespace
 
 InFlightLimits in_flight_limits(const DeviceProfile& profile) noexcept {
@@ -296,12 +276,10 @@ void write_profile(const std::string& path, const DeviceProfile& profile) {
     if (fd < 0) fail(partial, "the profile cannot be created", errno);
     int error = write_whole(fd, text_of(profile));
     if (::close(fd) != 0 && error == 0) error = errno;
-    if (error == 0 && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;
-    if (error != 0) {
-        ::unlink(partial.c_str());
-        fail(path, "the profile cannot be written", error);
-    }
-    sync_directory(path);
+    if (error == 0) error = give_name(partial, path);
+    if (error == 0) return;
+    ::unlink(partial.c_str());  // where the profile has its name by now, there is none
+    fail(path, "the profile cannot be written", error);
 }
 
 }  // namespace penstock::aio

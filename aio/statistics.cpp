@@ -18,6 +18,19 @@ std::uint64_t sum(const Lanes& lanes, Counter counter) noexcept {
 
 }  // namespace
 
+void IoStatistics::count(const TransferRequest& request, const Ended& ended) noexcept {
+    LaneStatistics* const lane = request.kind == IoKind::flush ? nullptr : lane_of(request.kind, *request.urgency);
+    if (lane == nullptr) {
+        if (!ended.whole) return;
+        bump(flushes);
+        return flush_time.add(ended.latency);
+    }
+    bump(lane->transfers);
+    if (!ended.whole) return bump(lane->errors);
+    lane->latency.add(ended.latency);
+    lane->wait.add(ended.wait);
+}
+
 const LaneStatistics& IoStatistics::lane(IoKind kind, Urgency urgency) const noexcept {
     PENSTOCK_CHECK(kind != IoKind::flush, "a flush belongs to no class");
     return (kind == IoKind::read ? read : write)[static_cast<std::size_t>(urgency)];

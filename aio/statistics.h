@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace penstock::aio {
@@ -25,6 +26,11 @@ struct LaneStatistics {
     LatencyHistogram device;                // of an attempt, from its hand-over to the backend until it was back
 };
 
+// Only the owner writes: a plain load and store, readable elsewhere, without a locked instruction.
+inline void bump(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
+    counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
 // Counts since construction. Written by the owner of the Io only, readable from any thread while it runs; ends with the
 // Io.
 struct IoStatistics {
@@ -34,6 +40,17 @@ struct IoStatistics {
     LatencyHistogram flush_time;
     // Times that a device's write-back began to be held back for demand reads.
     std::atomic<std::uint64_t> throttled{0};
+
+    struct Ended {  // a transfer
+        bool whole = true;
+        std::chrono::nanoseconds latency{0};
+        std::chrono::nanoseconds wait{0};
+    };
+    void count(const TransferRequest& request, const Ended& ended) noexcept;
+    LaneStatistics* lane_of(IoKind kind, Urgency urgency) noexcept {  // null of a flush
+        if (kind == IoKind::flush) return nullptr;
+        return &(kind == IoKind::read ? read : write)[static_cast<std::size_t>(urgency)];
+    }
 
     const LaneStatistics& lane(IoKind kind, Urgency urgency) const noexcept;  // REQUIRES: read or write
     std::uint64_t total_read_bytes() const noexcept;

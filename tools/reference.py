@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, DOCS = ROOT / "python/penstock", ROOT / "docs"
-BEGINS = ("begin", "use_loader")  # calls of the engine that initialize() makes
+BEGINS = ("begin", "use_loader", "use_monitors", "keep_alive", "count_from")  # calls of the engine that initialize() makes
 KEYS = {"penstock keys": ["keys"], "penstock keys --package": ["keys", "--package"]}  # by the comments around them
 ENTRY = re.compile(r"^(\w+): ", re.MULTILINE)
 
@@ -34,7 +34,7 @@ def python_page() -> str:
         *_arguments("penstock.Store", _of_package("Store")),
         *_arguments("penstock.Settings", _of_package("Settings")),
         *_arguments("penstock.plan", _of_package("plan")),
-        *_calls("penstock.Engine", _of_package("Engine")),
+        *_calls("penstock.Engine", _of_package("Engine"), _named("managed_model.py", "ManagedModel")),
         *_one_call("penstock.hugging_face.offload", _named("hugging_face.py", "offload")),
         *_one_call("penstock.zero.Init", _named("zero.py", "Init")),
         *_errors()])
@@ -92,10 +92,10 @@ def _defaults(node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[str, str]]
         yield argument.arg, "" if default is None else ast.unparse(default)
 
 
-def _calls(title: str, node: ast.FunctionDef | ast.ClassDef) -> list[str]:
-    """A class, and its public calls with their texts."""
+def _calls(title: str, node: ast.FunctionDef | ast.ClassDef, base: ast.FunctionDef | ast.ClassDef) -> list[str]:
+    """A class, and its public calls with their texts; then those of a class that it is."""
     lines = [f"## {title}", "", _paragraphs(ast.get_docstring(node) or ""), ""]
-    for each in node.body:
+    for each in (*node.body, *base.body):
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_") and each.name not in BEGINS:
             own = [name for name, _ in _defaults(each) if name != "self"] or (["..."] if each.args.kwarg else [])
             shown = each.name if _is_property(each) else f"{each.name}({', '.join(own)})"

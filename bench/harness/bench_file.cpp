@@ -37,6 +37,10 @@ struct statfs file_system(const std::string& directory) {
     return status;
 }
 
+std::string temporary(const std::string& directory, const std::string& what) {
+    return fmt::format("{}/{}{}-{}{}", directory, prefix, ::getpid(), what, suffix);
+}
+
 // The process that a temporary file's name tells, when it is one and that process is gone.
 bool left_behind(const std::string& name) {
     if (!name.starts_with(prefix) || !name.ends_with(suffix)) return false;
@@ -113,10 +117,20 @@ BenchFile::Made::~Made() {
 }
 
 BenchFile::BenchFile(const std::string& directory, const std::string& what, std::uint64_t bytes)
-    : made_(fmt::format("{}/{}{}-{}{}", directory, prefix, ::getpid(), what, suffix)),
-      bytes_(bytes),
-      file_(AT_FDCWD, made_.path, made_.path, {}) {
+    : made_(temporary(directory, what)), bytes_(bytes), file_(AT_FDCWD, made_.path, made_.path, {}) {
     file_.reserve(bytes);
+}
+
+BenchFolder::BenchFolder(const std::string& directory, const std::string& what) : path_(temporary(directory, what)) {
+    if (::mkdir(path_.c_str(), 0700) == 0) return;
+    throw Error(ExitCode::storage, fmt::format("{} cannot be made: {}; name a directory on the device to measure in "
+                                               "which this user may write.",
+                                               path_, aio::errno_text(errno)));
+}
+
+BenchFolder::~BenchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace penstock::bench

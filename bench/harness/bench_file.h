@@ -1,4 +1,4 @@
-// The directory and the temporary file that a measurement works in.
+// The directory that a measurement works in, and its temporary file or folder there.
 #pragma once
 
 #include "aio/file.h"
@@ -42,6 +42,19 @@ class BenchFile {
     Made made_;
     std::uint64_t bytes_;
     aio::File file_;
+};
+
+// DIRECTORY/penstock-bench-PID-WHAT.tmp, made when this begins and removed with all that is in it when this ends.
+class BenchFolder {
+   public:
+    BenchFolder(const std::string& directory, const std::string& what);  // throws Error (usage, storage)
+    ~BenchFolder();
+    BenchFolder(const BenchFolder&) = delete;
+    BenchFolder& operator=(const BenchFolder&) = delete;
+    const std::string& path() const noexcept { return path_; }
+
+   private:
+    std::string path_;
 };
 
 }  // namespace penstock::bench

@@ -1,6 +1,8 @@
 // SIGINT and SIGTERM as an exception, so that whatever a measurement made is removed again.
 #pragma once
 
+#include <functional>
+
 namespace penstock::bench {
 
 // Holds both signals back while it lives; one at a time. Threads and the owner's loops ask; programs that are started
@@ -14,6 +16,9 @@ class Interruption {
 
     // Throws Error (interrupted) when a signal has come. A system call: not for each block.
     void check();
+    std::function<void()> asking() {  // for who is not the bench's (zero::RigOptions)
+        return [this] { check(); };
+    }
     int fd() const noexcept { return fd_; }  // readable when a signal has come
 
    private:

@@ -10,13 +10,13 @@ namespace {
 
 Figure rate_of(const std::string& what, const Series& series) {
     Figure figure{.name = fmt::format("{}: {}", what, series.who), .unit = "GB/s", .rounds = {}, .target = {}};
-    for (const Moved& moved : series.rounds) figure.rounds.push_back(moved.gigabytes_per_second());
+    for (const zero::Moved& moved : series.rounds) figure.rounds.push_back(moved.gigabytes_per_second());
     return figure;
 }
 
 Figure cpu_of(const std::string& what, const Series& series) {
     Figure figure{.name = fmt::format("{}: CPU of {}", what, series.who), .unit = "s/GB", .rounds = {}, .target = {}};
-    for (const Moved& moved : series.rounds) figure.rounds.push_back(moved.cpu_seconds_per_gigabyte());
+    for (const zero::Moved& moved : series.rounds) figure.rounds.push_back(moved.cpu_seconds_per_gigabyte());
     return figure;
 }
 

@@ -50,6 +50,14 @@ std::size_t contender(std::size_t round, std::size_t turn, std::size_t count) {
     return (place + round / 2) % count;
 }
 
+zero::RigOptions IoBench::rig(zero::RigOptions of_case) const {
+    of_case.backend = options.backend;
+    of_case.registration = options.registration;
+    of_case.setting = "--size";
+    of_case.asking = stop.asking();
+    return of_case;
+}
+
 void run_rounds(IoBench& bench, const std::string& what, std::size_t count,
                 const std::function<void(std::size_t)>& measure) {
     for (std::size_t round = 0; round < bench.options.rounds; ++round) {
@@ -61,8 +69,8 @@ void run_rounds(IoBench& bench, const std::string& what, std::size_t count,
     }
 }
 
-Moved moved_by_fio(IoBench& bench, const FioCommand& command) {
-    Moved moved;
+zero::Moved moved_by_fio(IoBench& bench, const FioCommand& command) {
+    zero::Moved moved;
     for (const FioFigures& job : run_fio(command, bench.stop)) {
         moved.bytes += job.read_bytes + job.write_bytes;
         moved.seconds = std::max(moved.seconds, job.seconds);

@@ -4,11 +4,11 @@
 #include "aio/backend.h"
 #include "aio/words/byte_count.h"
 #include "bench/harness/bench_file.h"
-#include "bench/harness/cpu_time.h"
 #include "bench/harness/interruption.h"
 #include "bench/harness/report.h"
 #include "bench/io/fio.h"
-#include "bench/io/io_rig.h"
+#include "zero_infinity/measure/io_rig.h"
+#include "zero_infinity/measure/stopwatch.h"
 
 #include <cstdint>
 #include <functional>
@@ -34,7 +34,7 @@ struct IoBenchOptions {
     std::vector<std::string> cases;
     std::vector<IoPoint> points;  // empty: each case's own
     std::optional<aio::BackendKind> backend;
-    RingRegistration registration = RingRegistration::wanted;
+    zero::RingRegistration registration = zero::RingRegistration::wanted;
     bool reserve_huge_pages = false;
     bool tune = false;
     bool sustained = false;
@@ -54,12 +54,14 @@ struct IoBench {
 
     // Each line once, however many rigs say it.
     void note(const std::vector<std::string>& lines);
+    // With what is the same for each case.
+    zero::RigOptions rig(zero::RigOptions of_case) const;
 };
 
 // One contender's rounds.
 struct Series {
     std::string who;
-    std::vector<Moved> rounds;
+    std::vector<zero::Moved> rounds;
 };
 
 // Whose turn it is. The order begins with the next contender every second round and is reversed in between, so that
@@ -72,7 +74,7 @@ void run_rounds(IoBench& bench, const std::string& what, std::size_t count,
                 const std::function<void(std::size_t)>& measure);
 
 // The series of one fio job in rounds: a command, and what it moved.
-Moved moved_by_fio(IoBench& bench, const FioCommand& command);
+zero::Moved moved_by_fio(IoBench& bench, const FioCommand& command);
 void say_progress(const std::string& line);
 
 }  // namespace penstock::bench

@@ -1,9 +1,9 @@
 #include "bench/io/io_cases.h"
 
 #include "aio/words/check.h"
-#include "bench/io/block_source.h"
 #include "bench/io/comparison.h"
-#include "bench/io/io_rig.h"
+#include "zero_infinity/measure/block_source.h"
+#include "zero_infinity/measure/io_rig.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,9 @@
 
 namespace penstock::bench {
 namespace {
+
+using Work = zero::BlockWork;
+using Access = zero::BlockAccess;
 
 struct BlockCase {
     std::string name;
@@ -65,25 +68,22 @@ class BlockRun {
           case_(its_case),
           point_(point),
           rig_(bench.file.file(),
-               {.lease_bytes = std::vector<std::size_t>(point.depth, point.block_bytes),
-                .limits = plain_limits(point.block_bytes, std::uint64_t{point.block_bytes} * point.depth),
-                .backend = bench.options.backend,
-                .registration = bench.options.registration}) {
+               bench.rig(zero::plain_rig(point.block_bytes, std::uint64_t{point.block_bytes} * point.depth))) {
         bench.note(rig_.notes());
     }
 
-    Moved ours() {
+    zero::Moved ours() {
         const auto fresh = fresh_file();
         const BenchFile& file = fresh ? *fresh : bench_.file;
-        BlockSource source(file.file(), {.work = case_.work,
-                                         .access = case_.access,
-                                         .block_bytes = point_.block_bytes,
-                                         .file_bytes = file.bytes(),
-                                         .once = case_.fresh});
-        return rig_.run(source, seconds(), bench_.stop);
+        zero::BlockSource source(file.file(), {.work = case_.work,
+                                               .access = case_.access,
+                                               .block_bytes = point_.block_bytes,
+                                               .file_bytes = file.bytes(),
+                                               .once = case_.fresh});
+        return rig_.run(source, seconds());
     }
 
-    Moved fio(FioMemory memory) {
+    zero::Moved fio(FioMemory memory) {
         const auto fresh = fresh_file();
         const FioCommand command = fio_command(fresh ? *fresh : bench_.file, memory);
         return moved_by_fio(bench_, command);
@@ -114,7 +114,7 @@ class BlockRun {
     IoBench& bench_;
     const BlockCase& case_;
     const IoPoint point_;
-    IoRig rig_;
+    zero::IoRig rig_;
 };
 
 }  // namespace
@@ -156,13 +156,10 @@ void run_block_case(IoBench& bench, const std::string& name) {
 
 void fill(IoBench& bench, const BenchFile& file) {
     constexpr std::uint32_t block = mib;
-    IoRig rig(file.file(), {.lease_bytes = std::vector<std::size_t>(8, block),
-                            .limits = plain_limits(block, 8 * block),
-                            .backend = bench.options.backend,
-                            .registration = bench.options.registration});
-    BlockSource source(file.file(),
-                       {.work = Work::write, .block_bytes = block, .file_bytes = file.bytes(), .once = true});
-    rig.run(source, std::nullopt, bench.stop);
+    zero::IoRig rig(file.file(), bench.rig(zero::plain_rig(block, 8 * block)));
+    zero::BlockSource source(file.file(),
+                             {.work = Work::write, .block_bytes = block, .file_bytes = file.bytes(), .once = true});
+    rig.run(source);
 }
 
 }  // namespace penstock::bench

@@ -96,7 +96,7 @@ IoBenchOptions checked(const Arguments& arguments) {
     }
     if (has_twins(points)) refuse(fmt::format("--points {}: one of them stands twice", arguments.points));
     options.backend = parse_backend(arguments.backend);
-    if (arguments.unregistered) options.registration = RingRegistration::none;
+    if (arguments.unregistered) options.registration = zero::RingRegistration::none;
     if (!arguments.sustained_bytes.empty()) {
         if (!options.sustained) refuse("--sustained-bytes has no effect without --sustained");
         options.sustained_bytes = byte_option(arguments.sustained_bytes, "--sustained-bytes");

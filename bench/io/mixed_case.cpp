@@ -1,7 +1,7 @@
 #include "bench/io/mixed_case.h"
 
 #include "aio/words/io_error.h"
-#include "bench/io/io_rig.h"
+#include "zero_infinity/measure/io_rig.h"
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ constexpr std::size_t reader = writers;  // its slot
 // The same load in fio: as many writes outstanding as ours has writers, though it hands all of them to the device.
 constexpr auto yardstick_depth = static_cast<std::uint32_t>(writers);
 
-class DemandSource final : public RequestSource {
+class DemandSource final : public zero::RequestSource {
    public:
     DemandSource(const BenchFile& file, double bytes_per_second)
         : file_(file), interval_(std::llround(block_bytes / bytes_per_second * 1e9)), due_(Clock::now()) {}
@@ -84,12 +84,12 @@ struct MixSeries {
     Figure writes() const { return figure("writes", "GB/s", write_rate); }
 };
 
-void measure_ours(IoBench& bench, IoRig& rig, MixSeries& series) {
+void measure_ours(IoBench& bench, zero::IoRig& rig, MixSeries& series) {
     DemandSource source(bench.file, bench.options.reader_bytes_per_second);
     const aio::LaneStatistics& lane = rig.io().statistics().lane(aio::IoKind::read, aio::Urgency::demand);
     const aio::LatencySnapshot before = lane.latency.snapshot();
     const std::uint64_t read_before = lane.bytes.load();
-    const Moved moved = rig.run(source, bench.options.round_seconds(), bench.stop);
+    const zero::Moved moved = rig.run(source, bench.options.round_seconds());
     aio::LatencySnapshot times = lane.latency.snapshot();
     times -= before;
     const double read = static_cast<double>(lane.bytes.load() - read_before);
@@ -97,7 +97,7 @@ void measure_ours(IoBench& bench, IoRig& rig, MixSeries& series) {
                (static_cast<double>(moved.bytes) - read) / 1e9, read / 1e9, moved.seconds);
 }
 
-FioCommand fio_command(const IoBench& bench, const IoRig& rig, FioMemory memory, std::uint32_t depth) {
+FioCommand fio_command(const IoBench& bench, const zero::IoRig& rig, FioMemory memory, std::uint32_t depth) {
     return {.path = bench.file.path(),
             .bytes = bench.file.bytes(),
             .seconds = bench.options.round_seconds(),
@@ -133,10 +133,8 @@ void report_series(Report& report, const MixSeries& series) {
 
 void run_demand_case(IoBench& bench) {
     aio::IoLimits limits;  // the defaults are what is measured
-    IoRig rig(bench.file.file(), {.lease_bytes = std::vector<std::size_t>(writers + 1, block_bytes),
-                                  .limits = limits,
-                                  .backend = bench.options.backend,
-                                  .registration = bench.options.registration});
+    zero::IoRig rig(bench.file.file(),
+                    bench.rig({.lease_bytes = std::vector<std::size_t>(writers + 1, block_bytes), .limits = limits}));
     bench.note(rig.notes());
     MixSeries ours{.who = "penstock"};
     std::vector<MixSeries> fio;

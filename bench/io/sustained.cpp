@@ -1,7 +1,7 @@
 // A drive's fast write cache runs out after gigabytes; plans must count on what comes after.
 #include "bench/harness/change_point.h"
-#include "bench/io/block_source.h"
 #include "bench/io/tune.h"
+#include "zero_infinity/measure/block_source.h"
 
 #include <fmt/format.h>
 
@@ -21,9 +21,9 @@ constexpr std::size_t most_samples = 1U << 16;
 
 // Goes over the file once and looks at the clock: what was started within a period was written in it, up to the few
 // MiB in flight.
-class SampledSource final : public RequestSource {
+class SampledSource final : public zero::RequestSource {
    public:
-    SampledSource(const aio::File& file, const BlockPlan& plan, double period)
+    SampledSource(const aio::File& file, const zero::BlockPlan& plan, double period)
         : blocks_(file, plan), period_(period), begin_(Clock::now()) {
         samples_.reserve(most_samples);
     }
@@ -48,7 +48,7 @@ class SampledSource final : public RequestSource {
         std::fprintf(stderr, "penstock: sustained: %.2f GB/s\n", static_cast<double>(last.bytes) / 1e9 / last.seconds);
     }
 
-    BlockSource blocks_;
+    zero::BlockSource blocks_;
     const double period_;
     Clock::time_point begin_;
     std::uint64_t bytes_ = 0;
@@ -56,18 +56,19 @@ class SampledSource final : public RequestSource {
 };
 
 struct Pass {
-    Moved moved;
+    zero::Moved moved;
     std::vector<RateSample> samples;
 };
 
-Pass write_pass(IoBench& bench, IoRig& rig, const BenchFile& file, const aio::DeviceProfile& profile,
+Pass write_pass(const IoBench& bench, zero::IoRig& rig, const BenchFile& file, const aio::DeviceProfile& profile,
                 std::uint64_t bytes) {
     const std::optional<double> limit = bench.options.seconds;
     const double period = limit ? std::min(usual_period, *limit / fewest_samples) : usual_period;
-    SampledSource source(file.file(),
-                         {.work = Work::write, .block_bytes = profile.block_bytes, .file_bytes = bytes, .once = true},
-                         period);
-    Pass pass{.moved = rig.run(source, limit, bench.stop), .samples = source.samples()};
+    SampledSource source(
+        file.file(),
+        {.work = zero::BlockWork::write, .block_bytes = profile.block_bytes, .file_bytes = bytes, .once = true},
+        period);
+    Pass pass{.moved = rig.run(source, limit), .samples = source.samples()};
     // A pass shorter than a period is its own only sample.
     if (pass.samples.empty()) pass.samples.push_back({.seconds = pass.moved.seconds, .bytes = pass.moved.bytes});
     return pass;
@@ -100,11 +101,7 @@ void measure_sustained(IoBench& bench, aio::DeviceProfile& profile) {
     say_progress(
         fmt::format("sustained: writes up to {} twice; this wears the drive by as much", bytes_text(file.bytes())));
     const std::uint64_t in_flight = profile.write_in_flight_bytes / profile.block_bytes * profile.block_bytes;
-    IoRig rig(file.file(),
-              {.lease_bytes = std::vector<std::size_t>(in_flight / profile.block_bytes, profile.block_bytes),
-               .limits = plain_limits(profile.block_bytes, in_flight),
-               .backend = bench.options.backend,
-               .registration = bench.options.registration});
+    zero::IoRig rig(file.file(), bench.rig(zero::plain_rig(profile.block_bytes, in_flight)));
     bench.note(rig.notes());
     const Pass first = write_pass(bench, rig, file, profile, file.bytes());
     const Pass second = write_pass(bench, rig, file, profile, first.moved.bytes);

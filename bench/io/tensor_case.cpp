@@ -45,7 +45,7 @@ void compare(IoBench& bench, TensorRun& run, aio::IoKind kind) {
 
 }  // namespace
 
-double seconds_after(const Moved& ours) {
+double seconds_after(const zero::Moved& ours) {
     return std::ceil(ours.seconds * 1e3) / 1e3;
 }
 

@@ -9,6 +9,6 @@ namespace penstock::bench {
 void run_tensor_case(IoBench& bench);
 
 // How long fio runs after a section of ours: as long, rounded up to the milliseconds that it counts.
-double seconds_after(const Moved& ours);
+double seconds_after(const zero::Moved& ours);
 
 }  // namespace penstock::bench

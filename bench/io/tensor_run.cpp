@@ -35,7 +35,7 @@ TensorPlan plan_tensors(const BenchFile& file) {
 }
 
 // Every tensor again and again; each at least once.
-class TensorSource final : public RequestSource {
+class TensorSource final : public zero::RequestSource {
    public:
     TensorSource(const aio::File& file, const TensorPlan& plan, aio::IoKind kind)
         : file_(file), plan_(plan), kind_(kind) {}
@@ -62,29 +62,26 @@ class TensorSource final : public RequestSource {
 TensorRun::TensorRun(IoBench& bench)
     : bench_(bench),
       plan_(plan_tensors(bench.file)),
-      rig_(bench.file.file(), {.lease_bytes = plan_.lease_bytes,
-                               .limits = {},
-                               .backend = bench.options.backend,
-                               .registration = bench.options.registration}) {
+      rig_(bench.file.file(), bench.rig({.lease_bytes = plan_.lease_bytes})) {
     bench.note(rig_.notes());
 }
 
-Moved TensorRun::write() {
+zero::Moved TensorRun::write() {
     ++generation_;
     for (std::size_t i = 0; i < plan_.bytes.size(); ++i) put_marks(i, mark_of(i));
     return transfer(aio::IoKind::write);
 }
 
-Moved TensorRun::read() {
+zero::Moved TensorRun::read() {
     for (std::size_t i = 0; i < plan_.bytes.size(); ++i) put_marks(i, Mark{});
-    const Moved moved = transfer(aio::IoKind::read);
+    const zero::Moved moved = transfer(aio::IoKind::read);
     expect_marks();
     return moved;
 }
 
-Moved TensorRun::transfer(aio::IoKind kind) {
+zero::Moved TensorRun::transfer(aio::IoKind kind) {
     TensorSource source(bench_.file.file(), plan_, kind);
-    Moved moved = rig_.run(source, bench_.options.round_seconds(), bench_.stop);
+    zero::Moved moved = rig_.run(source, bench_.options.round_seconds());
     moved.bytes = source.tensor_bytes();
     return moved;
 }

@@ -32,23 +32,23 @@ class TensorRun {
 
     explicit TensorRun(IoBench& bench);
 
-    Moved write();
+    zero::Moved write();
     // What came back must be what the last write() wrote: Error (storage) when it is not, or when nothing was written.
-    Moved read();
+    zero::Moved read();
 
     const TensorPlan& plan() const noexcept { return plan_; }
-    IoRig& rig() noexcept { return rig_; }
+    zero::IoRig& rig() noexcept { return rig_; }
 
    private:
     using Mark = std::array<std::byte, 8>;
-    Moved transfer(aio::IoKind kind);
+    zero::Moved transfer(aio::IoKind kind);
     Mark mark_of(std::size_t tensor) const;
     void put_marks(std::size_t tensor, const Mark& mark);
     void expect_marks() const;
 
     IoBench& bench_;
     const TensorPlan plan_;
-    IoRig rig_;
+    zero::IoRig rig_;
     std::uint64_t generation_ = 0;  // of the marks: one per write()
 };
 

@@ -1,7 +1,7 @@
 #include "bench/io/tune.h"
 
-#include "bench/io/block_source.h"
 #include "bench/io/tune_choice.h"
+#include "zero_infinity/measure/block_source.h"
 
 #include <fmt/format.h>
 
@@ -36,16 +36,13 @@ std::vector<Measured> grid() {
     return points;
 }
 
-Moved move(IoBench& bench, const BenchFile& file, Work work, std::uint32_t block, std::uint64_t in_flight,
-           std::optional<double> seconds) {
-    IoRig rig(bench.file.file(), {.lease_bytes = std::vector<std::size_t>(in_flight / block, block),
-                                  .limits = plain_limits(block, in_flight),
-                                  .backend = bench.options.backend,
-                                  .registration = bench.options.registration});
+zero::Moved move(IoBench& bench, const BenchFile& file, zero::BlockWork work, std::uint32_t block,
+                 std::uint64_t in_flight, std::optional<double> seconds) {
+    zero::IoRig rig(bench.file.file(), bench.rig(zero::plain_rig(block, in_flight)));
     bench.note(rig.notes());
-    BlockSource source(file.file(),
-                       {.work = work, .block_bytes = block, .file_bytes = file.bytes(), .once = !seconds.has_value()});
-    return rig.run(source, seconds, bench.stop);
+    zero::BlockSource source(
+        file.file(), {.work = work, .block_bytes = block, .file_bytes = file.bytes(), .once = !seconds.has_value()});
+    return rig.run(source, seconds);
 }
 
 Figure first_writes(IoBench& bench, const TuneChoice& choice) {
@@ -53,7 +50,7 @@ Figure first_writes(IoBench& bench, const TuneChoice& choice) {
     run_rounds(bench, "tune: first write", 1, [&](std::size_t) {
         const BenchFile fresh(bench.options.directory, "fresh", bench.file.bytes());
         figure.rounds.push_back(
-            move(bench, fresh, Work::write, choice.block_bytes, choice.write_in_flight_bytes, std::nullopt)
+            move(bench, fresh, zero::BlockWork::write, choice.block_bytes, choice.write_in_flight_bytes, std::nullopt)
                 .gigabytes_per_second());
     });
     return figure;
@@ -66,11 +63,11 @@ void tune(IoBench& bench, aio::DeviceProfile& profile) {
     const double seconds = std::min(longest_section, bench.options.round_seconds());
     run_rounds(bench, "tune", points.size(), [&](std::size_t i) {
         Measured& at = points[i];
-        const auto rate = [&](Work work) {
+        const auto rate = [&](zero::BlockWork work) {
             return move(bench, bench.file, work, at.block_bytes, at.in_flight_bytes, seconds).gigabytes_per_second();
         };
-        at.read.rounds.push_back(rate(Work::read));
-        at.write.rounds.push_back(rate(Work::write));
+        at.read.rounds.push_back(rate(zero::BlockWork::read));
+        at.write.rounds.push_back(rate(zero::BlockWork::write));
     });
     std::vector<TunePoint> medians;
     for (Measured& at : points) {

@@ -23,7 +23,7 @@ constexpr const char* split_with_the_same_gradient = "adamw in split, fp32 gradi
 // After one step that is not counted.
 double seconds_per_step(MemoryWork& work, zero::Workers& workers, double seconds) {
     work.step(workers);
-    const Stopwatch watch;
+    const zero::Stopwatch watch;
     double steps = 0;
     double elapsed = 0;
     while (steps == 0 || elapsed < seconds) {

@@ -2,10 +2,11 @@
 #pragma once
 
 #include "bench/harness/bench_file.h"
-#include "bench/io/block_source.h"
-#include "bench/io/io_rig.h"
 #include "bench/step/step_ideal.h"
+#include "zero_infinity/measure/block_source.h"
+#include "zero_infinity/measure/io_rig.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,27 +14,27 @@ namespace penstock::bench {
 
 class Interruption;
 
-// A file of its own in the directory, at 1 MiB x 8 in each direction. Owned by one thread.
+// A file of its own in the directory, written once, at 1 MiB x 8 in each direction. Owned by one thread; every call
+// throws Error (storage, interrupted).
 class DeviceRatesRig {
    public:
-    // Throws Error (does_not_fit, storage).
-    DeviceRatesRig(const std::string& directory, std::uint64_t bytes, Interruption& stop);
+    // Throws Error (does_not_fit), too.
+    DeviceRatesRig(const std::string& directory, const std::string& name, std::uint64_t bytes, Interruption& stop);
     // `seconds` each of reads, of writes, of both.
     DeviceRates measure(double seconds);
     // Of both, beside so many threads that compute.
     zero::Contention contention(double seconds, unsigned threads, const DeviceRates& rates);
+    // Bytes per second when all of the file is overwritten and flushed, as each commit of a step waits for it: what the
+    // drive has taken is not on it yet.
+    double durable_rate();
     const std::vector<std::string>& notes() const noexcept { return rig_.notes(); }
-    bool direct() const noexcept { return file_.file().direct(); }
 
    private:
-    double rate(Work work, double seconds);
+    double rate(zero::BlockWork work, double seconds);
+    double write_once();  // seconds
 
     BenchFile file_;
-    IoRig rig_;
-    Interruption& stop_;
+    zero::IoRig rig_;
 };
-
-// Seconds per byte of the hash of tiles that no cache holds, on one core.
-double hash_seconds_per_byte(double seconds);
 
 }  // namespace penstock::bench

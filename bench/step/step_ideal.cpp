@@ -14,13 +14,15 @@ StepPhase scaled(const StepPhase& phase, double share) {
     return {.compute = share * phase.compute, .read = share * phase.read, .write = share * phase.write};
 }
 
+void add(StepPhase& phase, const StepPhase& beside) {
+    phase.compute += beside.compute;
+    phase.read += beside.read;
+    phase.write += beside.write;
+}
+
 StepPhase together(std::span<const StepPhase> phases) {
     StepPhase all;
-    for (const StepPhase& phase : phases) {
-        all.compute += phase.compute;
-        all.read += phase.read;
-        all.write += phase.write;
-    }
+    for (const StepPhase& phase : phases) add(all, phase);
     return all;
 }
 
@@ -40,40 +42,24 @@ StepTraffic traffic_of(const zero::StateFormat& format, zero::Durability durabil
 }
 
 std::vector<StepPhase> phases_of(StepWay way, const StepCompute& compute, const StepTraffic& traffic, double again) {
-    StepPhase forward{.compute = compute.forward + compute.rest, .read = traffic.weights};
-    StepPhase backward{.compute = compute.backward, .read = traffic.weights};
+    const StepPhase forward{.compute = compute.forward + compute.rest, .read = traffic.weights};
+    const StepPhase backward{.compute = compute.backward, .read = traffic.weights};
     const StepPhase update{
         .compute = compute.update, .read = traffic.read - 2 * traffic.weights, .write = traffic.write};
-    const auto beside = [&](StepPhase& pass) {
-        pass.compute += update.compute;
-        pass.read += update.read;
-        pass.write += update.write;
-    };
-    std::vector<StepPhase> phases;
-    switch (way) {
-        case StepWay::after_backward:
-            phases = {forward, backward, update};
-            break;
-        case StepWay::deferred:  // one read of the weights serves both: update.read is that much less
-            beside(forward);
-            phases = {forward, backward};
-            break;
-        case StepWay::within:
-            beside(backward);
-            phases = {forward, backward};
-            break;
-        case StepWay::balanced:
-            beside(backward);
-            phases = {{.compute = forward.compute + backward.compute,
-                       .read = forward.read + backward.read,
-                       .write = backward.write}};
-            break;
+    std::vector<StepPhase> phases = {forward, backward};
+    const zero::UpdateOrder order = order_of(way);
+    if (order == zero::UpdateOrder::within) {
+        add(phases.back(), update);
+    } else if (order ==
+               zero::UpdateOrder::deferred) {  // one read of the weights serves both: update.read is that much less
+        add(phases.front(), update);
+    } else {
+        phases.push_back(update);
     }
+    if (way == StepWay::balanced) phases = {together(phases)};
     if (again > 0) {  // what was speculated is made anew beside the next forward, which reads the weights for both
         StepPhase first = phases.front();
-        first.compute += update.compute;
-        first.read += traffic.update - traffic.weights;
-        first.write += update.write;
+        add(first, {.compute = update.compute, .read = traffic.update - traffic.weights, .write = update.write});
         phases.push_back(scaled(first, again));
         phases.front() = scaled(phases.front(), 1 - again);
     }

@@ -4,8 +4,8 @@
 #include "bench/harness/interruption.h"
 #include "bench/io/io_bench.h"
 #include "bench/step/device_rates.h"
-#include "bench/step/durable_writes.h"
 #include "bench/step/step_ideal.h"
+#include "zero_infinity/measure/measured_host.h"
 #include "zero_infinity/plan/core_options.h"
 #include "zero_infinity/threads/usable_cores.h"
 
@@ -18,6 +18,7 @@ namespace penstock::bench {
 namespace {
 
 constexpr std::uint64_t rates_file_bytes = 512ULL << 20;
+constexpr double most_durable_bytes = 0x1p32;
 constexpr double hash_seconds = 0.1;
 // Of the order that is fastest here (issue 15).
 constexpr Target promised{.at_least = 0.90, .aim = 0.95};
@@ -38,15 +39,26 @@ struct Ground {
     double durable_rate = 0;  // 0: a step writes nothing
 };
 
+double hash_per_byte() {
+    const zero::MeasuringMemory memory(zero::beyond_caches_bytes);
+    return zero::hash_seconds_per_byte(memory.bytes(), hash_seconds);
+}
+
 class StepRounds {
    public:
     StepRounds(const StepBenchOptions& options, Interruption& stop, Report& report)
-        : options_(options), report_(report), rates_(options.directory, rates_file_bytes, stop), runs_(options, stop) {
+        : options_(options),
+          report_(report),
+          rates_(options.directory, "rates", rates_file_bytes, stop),
+          runs_(options, stop) {
         for (const StepWay way : options.orders.empty() ? allowed() : options.orders)
             orders_.push_back({.way = way, .turns = {}, .planned = {}});
         cores_ = static_cast<double>(zero::UsableCores::read().count);
         const double written = most_written();
-        if (written > 0) durable_.emplace(options.directory, written, stop);
+        // What is taken and not yet durable differs with what is written.
+        if (written > 0)
+            durable_.emplace(options.directory, "durable",
+                             static_cast<std::uint64_t>(std::clamp(written, 0x1p20, most_durable_bytes)), stop);
     }
 
     void measure();
@@ -71,7 +83,7 @@ class StepRounds {
     Report& report_;
     DeviceRatesRig rates_;
     StepRuns runs_;
-    std::optional<DurableWrites> durable_;
+    std::optional<DeviceRatesRig> durable_;
     std::vector<OrderRounds> orders_;
     std::vector<Ground> ground_;
     double cores_ = 1;
@@ -93,8 +105,8 @@ void StepRounds::measure() {
         const DeviceRates rates = rates_.measure(options_.seconds);
         ground_.push_back({.rates = rates,
                            .contention = rates_.contention(4 * options_.seconds, static_cast<unsigned>(cores_), rates),
-                           .hash_per_byte = hash_seconds_per_byte(hash_seconds) / cores_,
-                           .durable_rate = durable_ ? durable_->rate() : 0});
+                           .hash_per_byte = hash_per_byte() / cores_,
+                           .durable_rate = durable_ ? durable_->durable_rate() : 0});
         for (std::size_t turn = 0; turn <= orders_.size(); ++turn) {
             const std::size_t who = contender(round, turn, orders_.size() + 1);
             const bool in_memory = who == orders_.size();

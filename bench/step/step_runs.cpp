@@ -5,7 +5,6 @@
 #include "trainer/config/settings.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -110,21 +109,12 @@ StepTurn turn_of(const std::vector<json>& records) {
 
 }  // namespace
 
-StepRuns::Made::Made(std::string its_path) : path(std::move(its_path)) {
-    std::filesystem::create_directory(path);
-}
-
-StepRuns::Made::~Made() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-}
-
 StepRuns::StepRuns(const StepBenchOptions& options, Interruption& stop)
     : options_(options),
       stop_(stop),
-      made_(fmt::format("{}/penstock-bench-{}-training.tmp", options.directory, ::getpid())),
+      folder_(options.directory, "training"),
       program_(program_beside()),
-      config_file_(made_.path + "/config.json") {
+      config_file_(folder_.path() + "/config.json") {
     write_inputs();
     std::vector<std::string> settings = overrides_;
     settings.emplace_back("run.steps=1");
@@ -139,15 +129,15 @@ StepRuns::~StepRuns() = default;
 
 void StepRuns::write_inputs() {
     // Nothing of the configuration's own run is touched: each of its places is another one here.
-    overrides_ = {"run.directory=" + made_.path + "/run", "run.sample.tokens=0", "run.verify=none"};
+    overrides_ = {"run.directory=" + folder_.path() + "/run", "run.sample.tokens=0", "run.verify=none"};
     for (const char* place : {"zero_optimization.offload_param.nvme_path",
                               "zero_optimization.offload_optimizer.nvme_path", "run.swap_directory"})
-        overrides_.push_back(fmt::format("{}={}/swap", place, made_.path));
+        overrides_.push_back(fmt::format("{}={}/swap", place, folder_.path()));
     if (options_.config.empty()) {
         write(config_file_, synthetic_config(options_));
-        write(made_.path + "/text.txt", synthetic_text());
-        run({program_, "prepare", "--out", made_.path + "/text.tokens", made_.path + "/text.txt"});
-        overrides_.push_back("data.train=" + made_.path + "/text.tokens");
+        write(folder_.path() + "/text.txt", synthetic_text());
+        run({program_, "prepare", "--out", folder_.path() + "/text.tokens", folder_.path() + "/text.txt"});
+        overrides_.push_back("data.train=" + folder_.path() + "/text.tokens");
     }
     overrides_.insert(overrides_.end(), options_.overrides.begin(), options_.overrides.end());
 }
@@ -181,7 +171,7 @@ StepTurn StepRuns::train(std::uint64_t steps, const std::vector<std::string>& mo
     const json summary = json::parse(run(all));
     trainable_numel_ = summary.at("trainable_params");
     std::vector<json> records;
-    std::ifstream log(made_.path + "/run/log.jsonl");
+    std::ifstream log(folder_.path() + "/run/log.jsonl");
     for (std::string line; std::getline(log, line);)
         if (json record = json::parse(line); record.at("step") > committed_ && record.contains("seconds"))
             records.push_back(std::move(record));

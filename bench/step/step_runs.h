@@ -2,6 +2,7 @@
 // turn.
 #pragma once
 
+#include "bench/harness/bench_file.h"
 #include "bench/harness/interruption.h"
 #include "bench/step/step_way.h"
 #include "trainer/config/config.h"
@@ -64,14 +65,6 @@ class StepRuns {
     std::string command() const;  // of a turn, for people
 
    private:
-    struct Made {  // removed with this, also when what stands below cannot be constructed
-        explicit Made(std::string its_path);
-        ~Made();
-        Made(const Made&) = delete;
-        Made& operator=(const Made&) = delete;
-        std::string path;
-    };
-
     void write_inputs();
     std::vector<std::string> settings_of(StepWay way) const;
     std::vector<std::string> arguments(const std::string& verb, const std::vector<std::string>& more) const;
@@ -80,7 +73,7 @@ class StepRuns {
 
     const StepBenchOptions& options_;
     Interruption& stop_;
-    Made made_;
+    BenchFolder folder_;
     std::string program_;
     std::string config_file_;
     std::vector<std::string> overrides_;

@@ -69,10 +69,10 @@ void NullRig::moved(Mover& mover) noexcept {
     if (!error_ && std::chrono::steady_clock::now() < until_) next(mover);
 }
 
-Moved NullRig::run(TileWork work, double seconds) {
+zero::Moved NullRig::run(TileWork work, double seconds) {
     work_ = work;
     bytes_ = 0;
-    const Stopwatch watch;
+    const zero::Stopwatch watch;
     until_ = watch.begin() + std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
     for (const auto& mover : movers_) next(*mover);
     while (running_ > 0) {
@@ -83,11 +83,11 @@ Moved NullRig::run(TileWork work, double seconds) {
     return watch.stop(bytes_);
 }
 
-Moved NullRig::hash(unsigned threads, double seconds) const {
+zero::Moved NullRig::hash(unsigned threads, double seconds) const {
     zero::Workers workers(threads);
     std::vector<store::TileHash> seen(options_.tiles);
     std::uint64_t bytes = 0;
-    const Stopwatch watch;
+    const zero::Stopwatch watch;
     do {
         workers.run(options_.tiles, [&](std::size_t tile) {
             seen[tile] = store::hash_tile(memory(static_cast<std::uint32_t>(tile)), {.store = seen[tile].low});

@@ -2,10 +2,10 @@
 // as are wanted.
 #pragma once
 
-#include "bench/harness/cpu_time.h"
 #include "bench/swap/swap_rig.h"
 #include "pinned_pool/region.h"
 #include "swap/store/open_store.h"
+#include "zero_infinity/measure/stopwatch.h"
 
 #include <cstdint>
 #include <memory>
@@ -35,9 +35,9 @@ class NullRig {
     NullRig& operator=(const NullRig&) = delete;
 
     // Tiles over and over for so long, each tile in its turn; of an update both ways count. REQUIRES: not verify.
-    Moved run(TileWork work, double seconds);
+    zero::Moved run(TileWork work, double seconds);
     // The same memory on so many threads, with nothing around it.
-    Moved hash(unsigned threads, double seconds) const;
+    zero::Moved hash(unsigned threads, double seconds) const;
 
    private:
     struct Mover;

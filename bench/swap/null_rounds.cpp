@@ -73,7 +73,7 @@ class NullRounds {
         void measure(const NullRounds& rounds) {
             for (std::size_t i = 0; i < works.size(); ++i) {
                 rounds.stop_.check();
-                const Moved moved = rig->run(works[i], rounds.options_.seconds);
+                const zero::Moved moved = rig->run(works[i], rounds.options_.seconds);
                 rates[i].rounds.push_back(moved.gigabytes_per_second());
                 if (works[i] == TileWork::update) cpu.rounds.push_back(moved.cpu_seconds_per_gigabyte());
             }
@@ -89,7 +89,7 @@ class NullRounds {
     };
 
     void measure_triad() {
-        const Stopwatch watch;
+        const zero::Stopwatch watch;
         std::uint64_t bytes = 0;
         do {
             triad_work_->step(workers_);

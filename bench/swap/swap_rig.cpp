@@ -9,20 +9,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <filesystem>
-#include <random>
-#include <system_error>
 
 namespace penstock::bench {
 namespace {
 
-constexpr const char* use_name = "tiles";
 constexpr const char* object_name = "tensor";
 constexpr const char* owner = "penstock bench swap";
 constexpr std::chrono::milliseconds glance{100};
@@ -32,22 +26,6 @@ store::TensorStore& make_store(store::OpenStore& open, const SwapRigOptions& opt
                                Interruption& stop) {
     return open.create({.objects = {{object_name, bytes, options.tile_bytes}},
                         .progress = [&stop](std::uint64_t, std::uint64_t) { stop.check(); }});
-}
-
-std::unique_ptr<pool::PinnedPool> make_pool(const SwapRigOptions& options) {
-    const std::uint64_t bytes = options.tile_bytes * options.tiles_on_their_way;
-    pool::Budget budget(bytes + pool::huge_page_bytes, "--tile");  // room for the last huge page to be whole
-    budget.add({use_name, bytes, "--tile"});
-    return std::make_unique<pool::PinnedPool>(budget, pool::MachineMemory::read(), pool::PoolOptions{});
-}
-
-// A drive that compresses gains nothing.
-void fill_random(std::span<std::byte> memory, std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    for (std::size_t at = 0; at + sizeof(std::uint64_t) <= memory.size(); at += sizeof(std::uint64_t)) {
-        const std::uint64_t word = random();
-        std::memcpy(memory.data() + at, &word, sizeof(word));
-    }
 }
 
 aio::File make_plain(const std::string& path, std::uint64_t bytes) {
@@ -76,23 +54,10 @@ const char* to_string(TileWork work) noexcept {
     return "verify";
 }
 
-BenchFolder::BenchFolder(const std::string& directory, const std::string& name)
-    : path_(fmt::format("{}/penstock-bench-{}-{}.tmp", directory, ::getpid(), name)) {
-    if (::mkdir(path_.c_str(), 0700) == 0) return;
-    throw Error(ExitCode::storage, fmt::format("{} cannot be made: {}; name a directory on the device to measure in "
-                                               "which this user may write.",
-                                               path_, aio::errno_text(errno)));
-}
-
-BenchFolder::~BenchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-}
-
 // ---------------------------------------------------------------- one tile on its way
 
 struct SwapRig::Mover {
-    Mover(SwapRig& its_rig, std::size_t slot) : rig(its_rig), memory(its_rig.leases_[slot].span()) {}
+    Mover(SwapRig& its_rig, std::size_t slot) : rig(its_rig), memory(its_rig.memory_.bytes(slot)) {}
     virtual ~Mover() = default;
     virtual void start(aio::IoKind kind) = 0;
 
@@ -191,22 +156,22 @@ void SwapRig::give_up(const aio::OldestTransfer& stuck) {
     for (auto& mover : plain_movers_) static_cast<void>(mover.release());
     store_movers_.clear();
     plain_movers_.clear();
-    for (pool::Lease& lease : leases_) lease.orphan();
+    for (std::size_t slot = 0; slot < memory_.leases(); ++slot) memory_.orphan(slot);
     throw Error(ExitCode::storage, stuck.message() + "; check the device (dmesg).");
 }
 
-Moved SwapRig::run(Side side, TileWork work, std::uint32_t end_tile) {
+zero::Moved SwapRig::run(Side side, TileWork work, std::uint32_t end_tile) {
     PENSTOCK_CHECK(open_.io().idle(), "the last pass has not ended");
     section_ = {.work = work, .next_tile = 0, .end_tile = end_tile, .running = 0, .bytes = 0, .error = {}};
-    const Stopwatch watch;
-    for (std::size_t slot = 0; slot < leases_.size(); ++slot) next(mover(side, slot));
+    const zero::Stopwatch watch;
+    for (std::size_t slot = 0; slot < memory_.leases(); ++slot) next(mover(side, slot));
     settle();
     return watch.stop(section_.bytes);
 }
 
 double SwapRig::commit() {
     auto operation = std::make_unique<Committing>();
-    const Stopwatch watch;
+    const zero::Stopwatch watch;
     store_->commit(*operation, {{"step", std::to_string(++steps_)}});
     while (!operation->idle()) {
         if (const auto stuck = open_.io().advance(glance); stuck && !operation->idle()) {
@@ -219,8 +184,8 @@ double SwapRig::commit() {
     return seconds;
 }
 
-Moved SwapRig::verify_store() {
-    const Stopwatch watch;
+zero::Moved SwapRig::verify_store() {
+    const zero::Stopwatch watch;
     const store::VerifyReport report =
         verify(open_.io(), *store_, {.progress = [this](std::uint64_t, std::uint64_t) { stop_.check(); }});
     if (!report.damages.empty()) throw Error(ExitCode::storage, report.damages.front());
@@ -244,23 +209,24 @@ double SwapRig::commit_one_tile() {
     return commit();
 }
 
-Moved SwapRig::create_another(std::uint64_t bytes) {
+zero::Moved SwapRig::create_another(std::uint64_t bytes) {
     const BenchFolder folder(options_.directory, "swap-new");
     store::OpenStore another({folder.path()}, owner);
     another.share_io(open_);
-    const Stopwatch watch;
+    const zero::Stopwatch watch;
     const store::TensorStore& store = make_store(another, options_, bytes, stop_);
     return watch.stop(store.layout().device_bytes(0));
 }
 
-Moved SwapRig::hash(double seconds) const {
-    const Stopwatch watch;
+zero::Moved SwapRig::hash(double seconds) const {
+    const zero::Stopwatch watch;
     std::uint64_t bytes = 0;
     std::uint64_t seen = 0;
     do {
-        for (const pool::Lease& lease : leases_) {
-            seen = store::hash_tile(lease.span(), {.store = seen, .object = 0, .tile = 0, .generation = bytes}).low;
-            bytes += lease.bytes();
+        for (std::size_t slot = 0; slot < memory_.leases(); ++slot) {
+            const std::span<const std::byte> tile = memory_.bytes(slot);
+            seen = store::hash_tile(tile, {.store = seen, .object = 0, .tile = 0, .generation = bytes}).low;
+            bytes += tile.size();
         }
     } while (watch.seconds() < seconds);
     return watch.stop(bytes);
@@ -272,17 +238,13 @@ SwapRig::SwapRig(const SwapRigOptions& options, Interruption& stop)
     : options_(options),
       stop_(stop),
       folder_(options.directory, "swap"),
-      pool_(make_pool(options)),
+      memory_(std::vector<std::size_t>(options.tiles_on_their_way, options.tile_bytes), "--tile"),
       open_({folder_.path() + "/store"}, owner) {
-    notes_ = pool_->notes();
-    const pool::UseId use = pool_->use(use_name);
-    for (std::uint32_t i = 0; i < options.tiles_on_their_way; ++i) {
-        leases_.push_back(pool_->acquire(use, options.tile_bytes));
-        fill_random(leases_.back().span(), i);
-    }
+    notes_ = memory_.pool().notes();
+    for (std::size_t slot = 0; slot < memory_.leases(); ++slot) zero::fill_random(memory_.bytes(slot), slot);
     open_.start_io({.backend = options.backend});
     if (!open_.backend_note().empty()) notes_.push_back(open_.backend_note());
-    const std::string refused = open_.io().register_memory(pool_->ring_ranges());
+    const std::string refused = open_.io().register_memory(memory_.pool().ring_ranges());
     if (!refused.empty()) notes_.push_back("memory is not registered with the ring: " + refused);
     store_ = &make_store(open_, options, options.bytes, stop);
     if (options.tile_bytes % store_->granule_bytes() != 0) {
@@ -290,7 +252,7 @@ SwapRig::SwapRig(const SwapRigOptions& options, Interruption& stop)
                                                  store_->granule_bytes()));
     }
     plain_ = make_plain(folder_.path() + "/plain", store_->layout().device_bytes(0));
-    for (std::size_t slot = 0; slot < leases_.size(); ++slot) {
+    for (std::size_t slot = 0; slot < memory_.leases(); ++slot) {
         store_movers_.push_back(std::make_unique<StoreMover>(*this, slot));
         plain_movers_.push_back(std::make_unique<PlainMover>(*this, slot));
     }

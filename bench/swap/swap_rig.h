@@ -4,9 +4,10 @@
 
 #include "aio/backend.h"
 #include "aio/io.h"
-#include "bench/harness/cpu_time.h"
-#include "pinned_pool/pinned_pool.h"
+#include "bench/harness/bench_file.h"
 #include "swap/store/open_store.h"
+#include "zero_infinity/measure/measuring_memory.h"
+#include "zero_infinity/measure/stopwatch.h"
 
 #include <cstdint>
 #include <memory>
@@ -34,21 +35,8 @@ const char* to_string(TileWork work) noexcept;
 
 // One pass over all tiles, from the first start to the last end.
 struct SwapPass {
-    Moved moved;                // an update's bytes count twice: read and written
+    zero::Moved moved;          // an update's bytes count twice: read and written
     double commit_seconds = 0;  // of the commit after a pass of the store that wrote; not in `moved`
-};
-
-// DIRECTORY/penstock-bench-PID-NAME.tmp, made when this begins and removed with all that is in it when this ends.
-class BenchFolder {
-   public:
-    BenchFolder(const std::string& directory, const std::string& name);  // throws Error (usage, storage)
-    ~BenchFolder();
-    BenchFolder(const BenchFolder&) = delete;
-    BenchFolder& operator=(const BenchFolder&) = delete;
-    const std::string& path() const noexcept { return path_; }
-
-   private:
-    std::string path_;
 };
 
 // Owned by one thread. Every call throws Error: storage (an I/O error, a stuck device, a wrong hash), interrupted; both
@@ -65,14 +53,14 @@ class SwapRig {
     // Rewrites one tile, untimed, and commits. Returns the seconds of the commit.
     double commit_one_tile();
     // Bytes that a new store pre-writes, and the seconds that its creation takes. It is removed again.
-    Moved create_another(std::uint64_t bytes);
+    zero::Moved create_another(std::uint64_t bytes);
     // Hashes the leases' memory over and over, one tile after the other.
-    Moved hash(double seconds) const;
+    zero::Moved hash(double seconds) const;
 
     bool direct() const noexcept { return plain_.direct(); }
     const char* backend_name() const noexcept { return open_.io().backend_name(); }
-    std::uint64_t huge_bytes() const noexcept { return pool_->huge_bytes(); }
-    std::uint64_t pool_bytes() const noexcept { return pool_->arena_bytes(); }
+    std::uint64_t huge_bytes() const noexcept { return memory_.pool().huge_bytes(); }
+    std::uint64_t pool_bytes() const noexcept { return memory_.pool().arena_bytes(); }
     std::vector<std::string> notes() const;
 
    private:
@@ -90,18 +78,17 @@ class SwapRig {
     Mover& mover(Side side, std::size_t slot) const noexcept;
     void next(Mover& mover) noexcept;
     void moved(Mover& mover, std::uint64_t bytes, const std::string* error) noexcept;
-    Moved run(Side side, TileWork work, std::uint32_t end_tile);
-    Moved verify_store();
+    zero::Moved run(Side side, TileWork work, std::uint32_t end_tile);
+    zero::Moved verify_store();
     void settle();
     double commit();
     [[noreturn]] void give_up(const aio::OldestTransfer& stuck);
 
-    // Built in this order and destroyed in reverse: the Io decides what is lost before leases and pool go.
+    // Built in this order and destroyed in reverse: the Io decides what is lost before their memory goes.
     const SwapRigOptions options_;
     Interruption& stop_;
     BenchFolder folder_;
-    std::unique_ptr<pool::PinnedPool> pool_;
-    std::vector<pool::Lease> leases_;
+    zero::MeasuringMemory memory_;  // a tile for each mover
     aio::File plain_;
     std::vector<std::string> notes_;
     store::OpenStore open_;

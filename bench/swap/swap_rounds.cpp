@@ -66,7 +66,7 @@ class Rounds {
 
 // Whole passes until the time is over; what commits take is not in the rate.
 void Rounds::measure_side(TileWork work, Side side, SideFigures& figures) {
-    Moved sum;
+    zero::Moved sum;
     std::vector<double> commits;
     do {
         stop_.check();
@@ -106,7 +106,7 @@ void Rounds::measure_commits() {
     for (unsigned round = 0; round < options_.rounds; ++round) {
         say("commit", round);
         std::vector<double> seconds;
-        const Stopwatch watch;
+        const zero::Stopwatch watch;
         do {
             stop_.check();
             seconds.push_back(rig_.commit_one_tile());

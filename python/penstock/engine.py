@@ -1,14 +1,9 @@
 """The engine: a managed model, its optimizer and the step, with the calls that DeepSpeed's users know."""
 from __future__ import annotations
 
-import contextlib
-import fnmatch
-import functools
-import os
 import signal
-import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,14 +14,12 @@ from .checkpoints import checkpoint
 from .checkpoints.going_on import Script
 from .checkpoints.kept_scheduler import KeptScheduler
 from .configuration.deepspeed_calls import DeepSpeedsCalls
-from .core import Core, PassKind, UpdateReport, Visit, What
-from .errors import ModelError, NoGradientError, UsageError, some
-from .files import export
-from .files.description import Description, describe
-from .machine.room import room_of
+from .core import Core, UpdateReport, Visit
+from .errors import NoGradientError, UsageError
+from .managed_model import Listeners, ManagedModel
 from .monitors import Monitors
 from .monitors.events import events_of
-from .optimizer import NothingToTrain, Optimizer
+from .optimizer import Alongside, NothingToTrain, Optimizer
 from .optimizers.kind import Mapped
 from .run.ending import Ending, Undisturbed, settle
 from .run.loader import Loader
@@ -34,22 +27,12 @@ from .run.progress import Progress
 from .run.saving import Saving
 from .run.step_record import StepMeter, StepRecord
 from .run.stop_signals import SIGNALS, StopSignals
-from .run.stopwatch import Stopwatch
 from .settings import Settings
-from .step import saved_hooks
-from .step.activations import Activations
-from .step.copies import Copies
-from .step.model_state import ModelState
-from .step.outside import Outside
-from .step.shelf import Shelf
-from .step.unit_call import UnitCall, compiled_in_vain
-from .step.visits import Visits, in_backward
+from .step.visits import in_backward
 from .units import Unit
-from .weights import buffers, fast_paths
-from .weights.binding import Binding
 
 
-class Engine(DeepSpeedsCalls):
+class Engine(DeepSpeedsCalls, ManagedModel):
     """Made by penstock.initialize(). `module` is the model that was given; it may be called by itself as well, and its
     optimizer stepped by itself. One caller at a time. What was done is committed when it is closed (`with engine:`
     does), when nothing refers to it any more, and when the interpreter ends, also after an interrupt."""
@@ -58,32 +41,14 @@ class Engine(DeepSpeedsCalls):
 
     def __init__(self, model: nn.Module, units: list[Unit], core: Core, mapped: Mapped | None, settings: Settings,
                  forward: Sequence[Visit] = (), progress: Progress | None = None) -> None:
-        super().__init__()
-        self.module, self.core, self.settings = model, core, settings
-        self.progress = progress or Progress(settings.steps_per_print)
-        self._watch = Stopwatch(core, settings.wall_clock_breakdown)
-        self._meter = StepMeter(core, self._watch)
-        self.activations = Activations(
-            settings.activations_of_all, settings.room or room_of(core.device), settings.graph_budget_bytes,
-            settings.activations_of_units, Shelf(core) if core.lays else None, core.device, self.progress.note,
-            self.progress.warn)
-        self.visits = Visits(core, forward, self._watch, self.activations.pass_ended)
-        self.outside = Outside(self.visits)
-        self.binding = Binding(model, units, core, self.outside.read, self.progress.note)
-        self.visits.binding = self.binding
-        self.binding.loans.between_passes = lambda: self.visits.kind is None
-        self.binding.loans.ends_pass = self.visits.end_if_idle
-        self._copies = copies = Copies(model, self.binding, self.visits)
-        self.binding.gradients.came = self.visits.gradient_came
-        self.binding.also_check = self.outside.check
-        self._state = ModelState(model, self.binding, self.visits)
-        self.binding.engine = weakref.ref(self)
-        self.kept_buffers = buffers.Buffers(model)
-        self.saving = Saving(core)
-        self.optimizer = NothingToTrain() if mapped is None else self.optimizer_class(
-            mapped, core, self.visits, self.binding, self._watch, self.kept_buffers.packed, self.saving.finish)
-        self.optimizer.clip, self.optimizer.loss_scale = settings.clip, settings.loss_scale
-        self.optimizer.client_state = self._client_state
+        stop = StopSignals()
+        super().__init__(model, units, core, settings, forward, progress or Progress(settings.steps_per_print),
+                         Listeners(stop.steps_here, self._begin_step))
+        self.stop, self.saving, self._meter = stop, Saving(core), StepMeter(core, self._watch)
+        weakref.finalize(self, stop.give_back)
+        self.optimizer = NothingToTrain(settings.clip, settings.loss_scale) if mapped is None else self.optimizer_class(
+            mapped, self.visits, self._watch, settings.clip, settings.loss_scale,
+            Alongside(self._committed, self.kept_buffers.packed, self.saving.finish, self._tell, self._after_step))
         self.lr_scheduler: Any = None
         self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
         self.loader: Loader | None = None
@@ -93,26 +58,11 @@ class Engine(DeepSpeedsCalls):
         self._boundary: bool | None = None  # what the program says of the next step(); None: it is counted
         self.monitors = Monitors()
         self.record: StepRecord | None = None  # of the newest step
-        saved_hooks.watch(self.visits)
-        fast_paths.install()
-        _check_words(settings, units)
-        compiled = compiled_in_vain(model, units)
-        for unit in units:
-            if unit.module is not None:
-                call = UnitCall(unit, self.visits, self.activations)
-                unit.module.__dict__.update(_compiled_call_impl=call, compile=call.compile)
-        model.register_forward_pre_hook(self._model_is_called)
-        model.register_forward_hook(self._model_was_called, always_call=True)
-        copies.note_what_was_installed()
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
         self.script = Script(self.optimizer.param_groups, settings)
         self._ending = Ending(self, core, self._keep_changes, self.saving)
-        self.stop = StopSignals()
-        weakref.finalize(self, self.stop.give_back)
-        self.optimizer.told, self.optimizer.stepped = self._tell, self._after_step
-        self.visits.beginning = self._begin_step
-        self.progress.begin(core, compiled)
+        self.progress.begin(core, self._compiled)
         self._meter.begin()
 
     def begin(self, scheduler: Any, restore_random: bool, where: str) -> None:
@@ -125,20 +75,29 @@ class Engine(DeepSpeedsCalls):
         if self.core.resumed is not None:
             self.progress.told(*checkpoint.go_on(self, self.core.resumed, restore_random, where))
 
+    def use_monitors(self, monitors: Monitors) -> None:
+        """They are told of each step."""
+        self.monitors = monitors
+        monitors.open()
+
+    def keep_alive(self, given: Any) -> None:
+        """What the core reads weights from again and again goes with the engine."""
+        self.given = given
+
+    def count_from(self, micro_steps: int) -> None:
+        """From an update behind so many."""
+        self.micro_steps = self.counted_from = micro_steps
+
     def use_loader(self, loader: Loader) -> None:
         """Its position is committed with each step, and it goes on where the store does."""
         self.loader = loader
         addends = self.binding.gradients.addends  # alone: a loader does not keep its engine
-        loader.trained = lambda: addends.all
+        loader.follow(lambda: addends.all)
         position = (self.core.resumed or {}).get("loader")
         if position is not None:
             loader.go_to(position)
 
     # The three calls of a step.
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The model's."""
-        return self.module(*args, **kwargs)
-
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True, *,
                  allreduce_gradients: bool = True, release_loss: bool = False) -> torch.Tensor:
         """Adds the gradient of a micro-batch's loss, which it divides by their number (`scale_wrt_gas` False: not) and
@@ -147,13 +106,8 @@ class Engine(DeepSpeedsCalls):
             raise UsageError("engine.backward() takes a loss of one element, "
                              f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
         scaled = self._scaled(self._share_of(loss) if scale_wrt_gas else loss)
-        gradients = self.binding.gradients
-        before, gradients.scales = gradients.scales, True
-        try:
-            with self._watch.timing("backward"):
-                scaled.backward(retain_graph=retain_graph)
-        finally:
-            gradients.scales = before
+        with self.binding.gradients.scaled(), self._watch.timing("backward"):
+            scaled.backward(retain_graph=retain_graph)
         self._meter.loss(loss)
         return loss
 
@@ -187,7 +141,7 @@ class Engine(DeepSpeedsCalls):
             if not self.binding.gradients.fed:
                 raise NoGradientError("engine.step(): no gradient has come since the last step; call "
                                       "engine.backward(loss) before it")
-            self.binding.gradients.steps_alone = False
+            self.binding.gradients.step_by_engine()
             report = self.optimizer.update()
         except UsageError:  # nothing has changed
             self.micro_steps -= 1
@@ -260,57 +214,10 @@ class Engine(DeepSpeedsCalls):
         self.stop.ask(by)
 
     def end_stopped(self, checkpoint: str | None = None) -> NoReturn:
-        """The end itself, for those who took it over (stop.left_to_caller): commits, and raises SystemExit. `checkpoint`: has
+        """The end itself, for those who took it over (stop.leave_to_caller()): commits, and raises SystemExit. `checkpoint`: has
         this step, and is what a store for one run is gone on from."""
         settle(self.core)
         self.stop.end(self.global_steps, self.core.kept, checkpoint)
-
-    # Weights, by the names of model.named_parameters().
-    def weight(self, name: str, what: What = "weight") -> torch.Tensor:
-        """A copy out of the store: the weight, or master, moment0, moment1, which are fp32."""
-        parameter = self._named(name)
-        self.visits.end()
-        return self.binding.read(parameter, what)
-
-    def set_weight(self, name: str, values: torch.Tensor, what: What = "weight") -> None:
-        """Replaces weight and master: "weight" where the weight's bits differ, "master" where the master's do, which the
-        weight is then a rounding of; or a moment. Durable with the next commit."""
-        parameter = self._named(name)
-        if values.shape != parameter.shape:
-            raise UsageError(f"'{name}' has shape {tuple(parameter.shape)}, not {tuple(values.shape)}")
-        self.visits.end()
-        self.binding.write(parameter, values, what)
-
-    def named_weights(self, what: What = "weight") -> Iterator[tuple[str, torch.Tensor]]:
-        """All of them, one at a time in memory."""
-        for parameter, name in self.binding.names.items():
-            if what == "weight" or self.binding.learns(parameter):
-                yield name, self.weight(name, what)
-
-    @contextlib.contextmanager
-    def gathered(self, parameters: nn.Parameter | Iterable[nn.Parameter], modify: bool = False) -> Iterator[None]:
-        """Their values are readable within; with `modify` what was changed goes to the store, without it is an error.
-        No forward within."""
-        listed = [parameters] if isinstance(parameters, nn.Parameter) else list(parameters)
-        for each in listed:
-            if each not in self.binding.places:
-                raise UsageError("engine.gathered(): a parameter is not of the managed model")
-        self.visits.end()
-        with self.binding.loans.gathered(listed, modify):
-            yield
-
-    @functools.cached_property
-    def description(self) -> Description:
-        """What is said of the model beside its weights, for who has it not."""
-        return describe(self.module, self.core.units, self.binding.places)
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """The model's, in ordinary memory; named_weights() streams instead."""
-        return self.module.state_dict(*args, **kwargs)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """The model's; weights go to the store, one module at a time."""
-        return self.module.load_state_dict(state_dict, strict=strict, assign=assign)
 
     # Optimizer states as torch has them.
     def import_states(self, states: torch.optim.Optimizer | Mapping[str, Any]) -> None:
@@ -327,19 +234,6 @@ class Engine(DeepSpeedsCalls):
         """A state_dict() that the same optimizer of torch's loads, in ordinary memory."""
         self._check_trains()
         return self.optimizer.plain_state()
-
-    # Weights as Hugging Face keeps them, one tensor at a time in memory.
-    def save_pretrained(self, directory: str | os.PathLike[str], dtype: torch.dtype | None = None,
-                        max_shard_bytes: float = 5e9, overwrite: bool = False) -> None:
-        """A new directory as transformers' save_pretrained makes it, or none. `dtype`: None: as the model has it;
-        torch.float32: the masters. `overwrite`: a directory of weights that is there is replaced once the new one is whole."""
-        weights = export.ManagedWeights(self.binding, self.visits)
-        export.save_directory(weights, directory, dtype, max_shard_bytes, overwrite)
-
-    def save_16bit_model(self, directory: str | os.PathLike[str], filename: str | None = None) -> bool:
-        """DeepSpeed's name: the weights, in the type in which the model computes, as one file of safetensors."""
-        export.save_file(export.ManagedWeights(self.binding, self.visits), directory, filename)
-        return True
 
     # Checkpoints.
     def save_checkpoint(self, directory: str | Path, tag: str | int | None = None,
@@ -402,10 +296,8 @@ class Engine(DeepSpeedsCalls):
         try:
             self.close()
         finally:
-            self._copies.take_away()
             self.optimizer.released()
-            self.binding.disown(values)
-            self.visits.released = True
+            self._give_back(values)
         return self.module
 
     def __enter__(self) -> Engine:
@@ -413,14 +305,6 @@ class Engine(DeepSpeedsCalls):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        raise UsageError("an engine cannot be copied, because two never share a store; copy.deepcopy(engine.module) is "
-                         "an ordinary model with these weights in memory")
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise ModelError("an engine and its model cannot be pickled, because the weights are in the store: save "
-                         "engine.state_dict(), or a copy, copy.deepcopy(engine.module)")
 
     # Private.
     def _after_step(self) -> None:
@@ -441,34 +325,10 @@ class Engine(DeepSpeedsCalls):
         if isinstance(self.optimizer, NothingToTrain):
             self.optimizer.update()
 
-    def _named(self, name: str) -> nn.Parameter:
-        if name not in self.binding.named:
-            raise UsageError(f"the model has no parameter '{name}'; it has {some(self.binding.named)}")
-        return self.binding.named[name]
-
-    @torch.compiler.disable
-    def _model_is_called(self, *_: Any) -> None:
-        self.stop.computes_in = threading.get_ident()
-        kind: PassKind = "training" if torch.is_grad_enabled() else "inference"
-        if kind == "training" and not self.visits.open and not in_backward():
-            self.binding.check()
-            self._watch.begin("forward")
-        self.visits.begin(kind)
-
-    @torch.compiler.disable
-    def _model_was_called(self, *_: Any) -> None:
-        self.visits.model_called()
-        self._watch.end("forward")
-
-    def _keep_changes(self) -> None:
-        """Which were made in place between passes."""
-        if self.visits.kind is None:
-            self.binding.loans.settle()
-
     def _begin_step(self) -> bool:
         return self.is_gradient_accumulation_boundary() and self.optimizer.begin()
 
-    def _client_state(self) -> Mapping[str, str]:
+    def _committed(self) -> Mapping[str, str]:
         return checkpoint.committed_state(self)
 
     def _tell(self, report: UpdateReport) -> None:
@@ -484,11 +344,3 @@ class Engine(DeepSpeedsCalls):
     def _write_events(self) -> None:
         if self.record is not None and self.monitors.enabled:
             self.monitors.write(events_of(self.record, self.get_lr()[0]))
-
-
-def _check_words(settings: Settings, units: list[Unit]) -> None:
-    names = [unit.name for unit in units if unit.module is not None]
-    for pattern in settings.activations_of_units:
-        if not fnmatch.filter(names, pattern):
-            raise UsageError(f"Settings(activations={{'{pattern}': ...}}): no unit is named '{pattern}'; the units are "
-                             f"{some(names)}")

@@ -120,12 +120,12 @@ class KeepSnapshots(transformers.TrainerCallback):
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The optimizer learns where snapshots lie."""
-        self.engine.optimizer.snapshot_path = lambda updates: str(self._find(Path(args.output_dir), updates))
+        self.engine.optimizer.find_snapshots(lambda updates: str(self._find(Path(args.output_dir), updates)))
         self._set_aside(Path(args.output_dir))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A process may have been stopped between Trainer's files and the snapshot: it is made now."""
-        self.engine.stop.left_to_caller = True
+        self.engine.stop.leave_to_caller()
         if state.global_step > 0:
             self._keep(args, state)
         elif self.engine.core.resumed is not None and self.engine.global_steps > 0:
@@ -143,7 +143,7 @@ class KeepSnapshots(transformers.TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """SystemExit, where the training was stopped."""
         self.engine.saving.finish()
-        self.engine.stop.left_to_caller = False
+        self.engine.stop.leave_to_caller(False)
         if self._stopped:
             self.engine.end_stopped(str(self._checkpoint(args, state)))
 

@@ -16,7 +16,6 @@ from .checkpoints.going_on import first_state
 from .checkpoints.kept_scheduler import adopt, check_given
 from .configuration import deepspeed_calls
 from .configuration.config import Config, read_config
-from .configuration.merged import STORE_KEYS
 from .core import BF16_ADDENDS, Core, ModelSpec, OpenCore, ParameterSpec, ReadWeight, UnitSpec, Visit, figures_of
 from .engine import Engine
 from .errors import FitError, ModelError, OptimizerError, UsageError, some
@@ -35,7 +34,7 @@ from .run import placed
 from .run.loader import Loader, Loading
 from .run.progress import LOGGER, Progress
 from .settings import Settings
-from .store import Store, as_store
+from .store import STORE_KEYS, Store, as_store
 from .units import Unit, units_of
 from .weights import buffers
 from .weights.overlap import overlapping
@@ -151,8 +150,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     engine = engine_class(model, cut, opened, mapped, settings, spec.inference, progress)
     try:
         scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
-        engine.monitors = monitors
-        monitors.open()
+        engine.use_monitors(monitors)
         if loader is not None:
             engine.use_loader(loader)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
@@ -165,7 +163,8 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         engine.close()
         raise
     chosen = isinstance(store, Store) and store.gradient_type is not None
-    engine.binding.gradients.addends.checked = not chosen and settings.accumulation <= BF16_ADDENDS
+    if chosen or settings.accumulation > BF16_ADDENDS:
+        engine.binding.gradients.addends.take_any()
     return engine, engine.optimizer, loader, scheduler
 
 
@@ -193,8 +192,8 @@ def open_for_forwards(model: nn.Module, store: Store | str | os.PathLike[str] | 
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
     engine = engine_class(model, cut, opened, None, settings, spec.inference, progress)
-    engine.given = given
-    engine.optimizer.updates = found.step
+    engine.keep_alive(given)
+    engine.optimizer.go_on(found.step, skipped=0)
     if spec.extra is not None:
         engine.kept_buffers.unpack(opened.extra())
     if found.told:

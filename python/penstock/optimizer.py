@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from .core import Core, UpdateReport, UpdateRequest
+from .core import UpdateReport, UpdateRequest
 from .errors import NonFiniteError, OptimizerError, StorageError, UsageError
 from .loss_scale import LossScale
 from .optimizers.kind import Mapped
@@ -20,37 +20,40 @@ from .optimizers.state import OptimizerState, ParameterState
 from .run.ending import Undisturbed
 from .run.stopwatch import Stopwatch
 from .step.visits import Visits
-from .weights.binding import Binding
 
-ClientState = Callable[[], Mapping[str, str]]
+
+@dataclass(frozen=True)
+class Alongside:
+    """What goes with each update, and is no optimizer's affair."""
+
+    committed: Callable[[], Mapping[str, str]]  # beside the weights
+    extra: Callable[[], torch.Tensor | None]  # the same
+    finish_saving: Callable[[], None]  # of a snapshot under way
+    told: Callable[[UpdateReport], None]  # of each update
+    stepped: Callable[[], None]  # behind each step()
 
 
 class Optimizer(torch.optim.Optimizer):
     """`updates` counts the steps of this model, over all its lives; `report` tells of the last one."""
 
-    def __init__(self, mapped: Mapped, core: Core, visits: Visits, binding: Binding, watch: Stopwatch,
-                 extra: Callable[[], torch.Tensor | None], finish_saving: Callable[[], None]) -> None:
-        """`extra`: what a step commits beside the weights. `finish_saving`: of a snapshot under way."""
+    def __init__(self, mapped: Mapped, visits: Visits, watch: Stopwatch, clip: float, loss_scale: LossScale | None,
+                 alongside: Alongside) -> None:
+        """`clip`: the largest norm; 0: none. `loss_scale`: what engine.backward() multiplies by."""
         self._ready = False
         super().__init__(mapped.groups, mapped.defaults)
         # The very groups of the user's optimizer, so that a scheduler that was made for it goes on to work.
         self.param_groups = mapped.groups
         vars(self).update(mapped.hooks)
         self._given = [(id(group), [*group["params"]]) for group in mapped.groups]
-        self._kind, self._core, self._visits, self._binding = mapped.kind, core, visits, binding
-        self._watch, self._extra, self._finish_saving = watch, extra, finish_saving
-        self._state = OptimizerState(mapped.kind.name, mapped.groups, binding, visits)
-        self._state.updates = lambda: self.updates
+        self._kind, self._visits, self._binding, self._core = mapped.kind, visits, visits.binding, visits.core
+        self._watch, self._alongside = watch, alongside
+        self._state = OptimizerState(mapped.kind.name, mapped.groups, visits, lambda: self.updates)
         self.updates = 0
         self.skipped = 0  # steps that overflowed
         self.report: UpdateReport | None = None
         self.norm: float | None = None  # of the newest one that updated
-        self.clip = 0.0
-        self.loss_scale: LossScale | None = None  # what engine.backward() multiplies by
-        self.client_state: ClientState = dict
-        self.snapshot_path: Callable[[int], str] | None = None
-        self.told: Callable[[UpdateReport], None] = lambda _: None  # of each update
-        self.stepped: Callable[[], None] = lambda: None  # behind each step()
+        self.clip, self.loss_scale = clip, loss_scale
+        self._snapshot_path: Callable[[int], str] | None = None
         self._ready = True
         self._stands = StandsFor(mapped.given, self) if mapped.given is not None else None
 
@@ -77,11 +80,9 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        gradients = self._binding.gradients
-        gradients.check_zeroed()
-        gradients.steps_alone = True
+        self._binding.gradients.step_alone()
         self.update()
-        self.stepped()
+        self._alongside.stepped()
         return loss
 
     def update(self) -> UpdateReport:
@@ -117,7 +118,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _update(self) -> UpdateReport:
         self._visits.end()
-        self._binding.check()
+        self._visits.check()
         if self._binding.gradients.spoiled is not None:
             raise UsageError(self._binding.gradients.spoiled)
         if self.loss_scale is not None and self._binding.gradients.unscaled:
@@ -127,12 +128,12 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.gradients.addends.check(self._binding.gradients.fed)
         self._binding.gradients.add_zeros()
         step = self.updates + 1
-        self._opt_called = True  # torch's schedulers ask whether they are called after a step
+        self.tell_schedulers()
         if self._stands is not None:
             self._stands.given._opt_called = True  # type: ignore[attr-defined]
         try:
             self.report = self._core.update(replace(
-                self._request(), client_state={**self.client_state(), "updates": str(step)}, extra=self._extra()))
+                self._request(), client_state={**self._alongside.committed(), "updates": str(step)}, extra=self._alongside.extra()))
         except BaseException:
             self._binding.gradients.forbid_kept()
             raise
@@ -146,7 +147,7 @@ class Optimizer(torch.optim.Optimizer):
         self._binding.gradients.taken()
         if self.loss_scale is not None:
             self.loss_scale.after(overflow=not self.report.updated)
-        self.told(self.report)
+        self._alongside.told(self.report)
         if self.loss_scale is not None and self.loss_scale.is_in_vain():
             raise NonFiniteError(self.loss_scale.told_in_vain())
         return self.report
@@ -160,7 +161,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As torch's. Moments are read as it is pickled or copied; where snapshots have them it is without."""
-        if self.snapshot_path is not None:
+        if self._snapshot_path is not None:
             return self.groups_state()
         return {**super().state_dict(), "penstock": {"updates": self.updates, "skipped": self._state.skipped()}}
 
@@ -179,7 +180,7 @@ class Optimizer(torch.optim.Optimizer):
             mine.update({key: value for key, value in loaded.items() if key != "params"})
         self.param_groups = shared
         wanted = int(told["updates"])
-        if "skipped" in told and (of_torch or self.snapshot_path is None):
+        if "skipped" in told and (of_torch or self._snapshot_path is None):
             self._take(state_dict["state"], wanted, told["skipped"])
         elif wanted != self.updates or self._core.begun is not None:
             self.go_back(wanted)
@@ -241,22 +242,34 @@ class Optimizer(torch.optim.Optimizer):
                 self._state.begin_anew(each for index, each in enumerate(parameters) if index not in state)
             self.updates = updates  # gradients stay, as in torch
 
+    def find_snapshots(self, path: Callable[[int], str]) -> None:
+        """Moments are in these: the path of each step's."""
+        self._snapshot_path = path
+
     def go_back(self, updates: int) -> None:
-        """The store is that step's snapshot, which snapshot_path finds."""
-        if self.snapshot_path is None:
+        """The store is that step's snapshot, which find_snapshots() was told to find."""
+        if self._snapshot_path is None:
             raise StorageError(f"the store is at step {self.updates}, the optimizer's state of step {updates} has no "
                                "moments, and no snapshot of that step is known: keep and take checkpoints by "
                                "engine.save_checkpoint() and engine.load_checkpoint(); with transformers' Trainer say "
                                "callbacks=[penstock.hugging_face.KeepSnapshots(engine)]")
         self._visits.end()
-        self._finish_saving()
-        self._binding.go_back(self.snapshot_path(updates))
+        self._alongside.finish_saving()
+        self._binding.go_back(self._snapshot_path(updates))
         self.gone_back(updates)
 
     def gone_back(self, updates: int) -> None:
         """The store is at that step, and no gradient is there."""
         self._binding.gradients.fed.clear()
         self.updates = updates
+
+    def go_on(self, updates: int, skipped: int) -> None:
+        """From what was counted by then."""
+        self.updates, self.skipped = updates, skipped
+
+    def tell_schedulers(self) -> None:
+        """There was a step: torch's ask whether they are called after one."""
+        self._opt_called = True
 
     def released(self) -> None:
         """The optimizer that was given is its own again."""
@@ -267,13 +280,13 @@ class Optimizer(torch.optim.Optimizer):
 class NothingToTrain(Optimizer):
     """In its place, of a model that is opened for forwards alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, clip: float, loss_scale: LossScale | None) -> None:
         self._ready = False
         self.param_groups, self.defaults = [], {}
         self._state: Any = {}
         self._stands = None
-        self.updates, self.skipped, self.report, self.norm, self.loss_scale = 0, 0, None, None, None
-        self.client_state, self.told, self.stepped = dict, lambda _: None, lambda: None
+        self.updates, self.skipped, self.report, self.norm = 0, 0, None, None
+        self.clip, self.loss_scale = clip, loss_scale
 
     def begin(self) -> bool:
         return False

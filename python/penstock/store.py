@@ -1,10 +1,11 @@
 """Where a model in training is kept, and how: what penstock.initialize(store=...) takes."""
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 from warnings import warn
 
@@ -15,9 +16,16 @@ from .given.said import Said
 
 DEVICES = ("cpu", "cuda", "emulated")
 Tier = Literal["nvme", "cpu"]
+UpdateOrder = Literal["after_backward", "deferred", "within"]
 ShowProgress = Callable[[str, int, int], None]  # (what is done, bytes done, bytes in all)
 # Words of before for "within", which are still taken, and the share that each of them means.
 OLDER_ORDERS: dict[str, float | Literal["auto"]] = {"in_backward": 0.0, "speculative": 0.0, "balanced": "auto"}
+
+
+def setting(key: str, default: Any, read: Callable[[Any], Any] = lambda value: value, apart: bool = False) -> Any:
+    """A field that a configuration's key says, too; `read` makes its value of the key's. `apart`: the core is told it by
+    a member of its own, not among the settings by their keys."""
+    return field(default=default, metadata={"key": key, "read": read, "apart": apart})
 
 
 @dataclass(frozen=True)
@@ -71,36 +79,36 @@ class Store(Said):
     """
 
     directories: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-    job: str = "penstock"
+    job: str = setting("run.name", "penstock")
     resume_from: str | os.PathLike[str] | None = None
     go_back: bool = False
     keep: bool = True
-    host_budget_bytes: int = 0
-    prefetch_depth: int = 2
-    staging_tiles: int = 4
-    tile_elements: int = 1 << 20
-    weights: Tier = "nvme"
-    states: Tier = "nvme"
-    commit_steps: int = 1
-    update_order: Literal["after_backward", "deferred", "within"] = "after_backward"
-    deferred_share: float | Literal["auto"] = 0.0
-    verify: Literal["all", "sample", "none"] = "all"
+    host_budget_bytes: int = setting("memory.host_budget", 0)
+    prefetch_depth: int = setting("memory.prefetch_depth", 2)
+    staging_tiles: int = setting("memory.staging_tiles", 4)
+    tile_elements: int = setting("memory.tile_elements", 1 << 20)
+    weights: Tier = setting("zero_optimization.offload_param.device", "nvme")
+    states: Tier = setting("zero_optimization.offload_optimizer.device", "nvme")
+    commit_steps: int = setting("run.commit_every", 1)
+    update_order: UpdateOrder = setting("run.update_order", "after_backward")
+    deferred_share: float | Literal["auto"] = setting("run.deferred_share", 0.0)
+    verify: Literal["all", "sample", "none"] = setting("run.verify", "all")
     snapshots: bool = True
-    codec: str | None = None
-    gradient_type: Literal["fp32", "bf16"] | None = None
-    gradients: Literal["cpu", "nvme", "auto"] = "cpu"
-    activation_budget_bytes: int = 0
-    fill_host_budget: bool = False
+    codec: str | None = setting("memory.codec", None, lambda word: word if word == "compact" else None, apart=True)
+    gradient_type: Literal["fp32", "bf16"] | None = setting("data_types.grad_accum_dtype", None, apart=True)
+    gradients: Literal["cpu", "nvme", "auto"] = setting("memory.gradients", "cpu", apart=True)
+    activation_budget_bytes: int = setting("memory.activation_budget", 0, lambda limit: limit or 0)
+    fill_host_budget: bool = setting("memory.fill_host_budget", False)
     trace: str | os.PathLike[str] | None = None
     trace_steps: tuple[int, int] = (3, 5)
-    device: str = "cpu"
-    device_budget_bytes: int = 0
-    threads: int = 0
-    deadline_seconds: float = 120.0
+    device: str = setting("memory.device", "cpu", apart=True)
+    device_budget_bytes: int = setting("memory.device_budget", 0)
+    threads: int = setting("run.threads", 0)
+    deadline_seconds: float = setting("aio.deadline", 120.0, float, apart=True)
     progress: ShowProgress | None = None
 
     def __post_init__(self) -> None:
-        if self.update_order in OLDER_ORDERS:
+        if self.update_order in [*OLDER_ORDERS]:  # whatever it is
             self._take_older_order(self.update_order)
         super().__post_init__()
         for each in fields(self):
@@ -154,6 +162,25 @@ class Store(Said):
 
     def at_snapshot(self, path: str) -> Store:
         return replace(self, resume_from=path, go_back=True, trace=None)
+
+
+STORE_KEYS: dict[str, str] = {each.name: each.metadata["key"] for each in fields(Store) if "key" in each.metadata}
+
+
+def store_of(values: Mapping[str, Any], directories: Any) -> Store:
+    """As a configuration says it: `values` has each key's."""
+    return Store(directories, **{each.name: each.metadata["read"](values[each.metadata["key"]])
+                                 for each in fields(Store) if "key" in each.metadata})
+
+
+def settings_of(store: Store, **instead: Any) -> str:
+    """What the core is told by keys, as JSON; `instead`: values of fields that are others there."""
+    told = {}
+    for each in fields(Store):
+        if "key" in each.metadata and not each.metadata["apart"]:
+            value = instead.get(each.name, getattr(store, each.name))
+            told[each.metadata["key"]] = bool(value) if isinstance(each.default, bool) else value
+    return json.dumps(told, default=lambda number: number.item())  # of NumPy, of torch
 
 
 def as_store(given: Store | str | os.PathLike[str]) -> Store:

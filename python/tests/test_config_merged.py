@@ -13,8 +13,9 @@ import penstock
 import small_models as small
 from fake_core import OpenFakeCore
 from penstock.configuration.config import read_config
-from penstock.configuration.merged import SETTINGS_KEYS, STORE_KEYS
+from penstock.configuration.merged import SETTINGS_KEYS
 from penstock.loss_scale import LossScale
+from penstock.store import STORE_KEYS
 
 ALONE = {"directories", "resume_from", "go_back", "keep", "snapshots", "trace", "trace_steps", "progress", "said"}
 
@@ -42,6 +43,17 @@ def test_every_setting_of_a_store_has_a_key_or_is_the_programs_alone():
     assert set(OTHER) == set(STORE_KEYS.values())
     assert {each.name for each in fields(penstock.Settings)} == {
         *SETTINGS_KEYS, "accumulation", "micro_batch", "dtype", "loss_scale", "room", "said"}
+
+
+@pytest.mark.parametrize("field, value, words", [
+    ("prefetch_depth", 65, r"Store\(prefetch_depth=...\), memory.prefetch_depth of a configuration, is 65 \(an integer\); "
+                           "expected an integer from 0 to 64"),
+    ("staging_tiles", 0, "expected an integer from 2 to 1024"), ("commit_steps", 0, "expected an integer from 1 to "),
+    ("tile_elements", 4096.5, "a number with a fraction")])
+def test_a_number_that_its_key_does_not_have_is_refused_by_name(tmp_path, field, value, words):
+    with pytest.raises(penstock.UsageError, match=words):
+        penstock.plan(torch.nn.Linear(2, 2), store=penstock.Store(tmp_path, **{field: value}))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("field, key", STORE_KEYS.items())

@@ -15,7 +15,9 @@ PLAIN = {"Core", "Store", "ParameterSpec"}  # their classes say what their membe
 
 
 def own_calls(kind):
-    return {name: each for name, each in vars(kind).items() if not name.startswith("_")
+    """Also those of classes of the package that it is."""
+    ours = [each for each in reversed(kind.__mro__) if each.__module__.startswith("penstock")]
+    return {name: each for one in ours for name, each in vars(one).items() if not name.startswith("_")
             and (inspect.isfunction(each) or isinstance(each, (property, staticmethod, classmethod)))}
 
 

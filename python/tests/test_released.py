@@ -3,10 +3,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
+import penstock
 import small_models as small
+from compare import adamw
 from cores import WITHIN_BACKWARD
+from cores import test_core as core_of
 from penstock.weights.lent import forbids
+from penstock.weights.nothing import Nothing
 from penstock.weights.parameter import Released
 from twice import managed
 
@@ -77,6 +82,30 @@ def test_what_goes_around_its_class_is_an_error_that_names_it(around, within):
     with torch.no_grad():
         AROUND[around](engine.module.norm.bias.detach().clone())
     assert kept is None or kept.requires_grad
+
+
+@pytest.mark.skipif(forbids is None, reason="torch cannot say so")
+def test_a_backward_through_what_is_older_than_the_engine_is_an_error_that_names_it():
+    model = small.Stack()
+    weight = model.head.weight
+    normed = torch._weight_norm(weight, weight.detach().norm(dim=1, keepdim=True), 0)  # whose backward asks how weights lie
+    engine = penstock.initialize(model, adamw(model.parameters()), core=core_of())[0]
+    with pytest.raises(RuntimeError, match="penstock: parameter 'head.weight' is read while its values .* a graph from before"):
+        normed.sum().backward()
+    engine.close()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("largest", [1, 5 << 20])
+def test_who_reads_past_that_reads_nan(dtype, largest):
+    space = Nothing(largest, torch.device("cpu"))._space
+    if space is not None:
+        assert torch.frombuffer(space, dtype=dtype).isnan().all() and len(space) >= largest
+
+
+def test_a_parameter_may_have_no_elements():
+    made = Nothing(0, torch.device("cpu")).like(nn.Parameter(torch.empty(0, 4)), "none")
+    assert made.shape == (0, 4) and made.is_contiguous()
 
 
 def test_parameters_do_not_seem_to_share_memory():

@@ -18,7 +18,7 @@ from penstock.errors import UsageError
 from penstock.native import config as config_library
 
 PACKAGE = Path(penstock.__file__).resolve().parent
-SOURCES = PACKAGE.parents[1] / "trainer"
+SOURCES = PACKAGE.parents[1]
 VALUE = "…"  # stands for what an f-string puts in
 CALL = re.compile(r"(?<![\w.])((?:penstock\.)?(?:\w+\.)*\w+)\(((?:[^()]|\([^()]*\))*)\)?")
 ARGUMENT = re.compile(r"(?:^|,)\s*([a-z]\w*)=(?!=)")
@@ -128,9 +128,10 @@ def test_texts_of_an_order_of_updates_name_its_setting():
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.skipif(not SOURCES.is_dir(), reason="the sources are not there")
+@pytest.mark.skipif(not (SOURCES / "trainer").is_dir(), reason="the sources are not there")
 def test_the_key_tables_texts_name_keys_that_there_are():
-    files = [*sorted((SOURCES / "config").glob("*.cpp")), *sorted((SOURCES / "capi").glob("*.cpp"))]
+    files = [file for room in ("trainer/config", "trainer/capi", "zero_infinity/keys")
+             for file in sorted((SOURCES / room).glob("*.cpp"))]
     source = "\n".join(file.read_text() for file in files)
     keys = set(re.findall(r'(?:KeySpec\{|without\(|off\()"([\w.]+)"', source))
     strings = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', group))
@@ -141,7 +142,8 @@ def test_the_key_tables_texts_name_keys_that_there_are():
 
 
 def test_each_key_that_a_merge_names_is_one():
-    from penstock.configuration.merged import SETTINGS_KEYS, STORE_KEYS
+    from penstock.configuration.merged import SETTINGS_KEYS
+    from penstock.store import STORE_KEYS
     assert set(STORE_KEYS.values()) | set(SETTINGS_KEYS.values()) <= known_keys()
 
 

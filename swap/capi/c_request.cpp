@@ -1,7 +1,7 @@
 #include "swap/capi/c_request.h"
 
+#include "aio/words/spare_text.h"
 #include "swap/capi/c_error.h"
-#include "swap/store/spare_text.h"
 
 #include <algorithm>
 #include <utility>

@@ -2,12 +2,12 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "aio/words/spare_text.h"
 #include "pinned_pool/budget.h"
 #include "pinned_pool/region.h"
 #include "swap/snapshot/tile_copy.h"
 #include "swap/store/blocking.h"
 #include "swap/store/long_work.h"
-#include "swap/store/spare_text.h"
 
 #include <fmt/format.h>
 

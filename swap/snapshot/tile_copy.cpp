@@ -2,7 +2,7 @@
 
 #include "aio/words/byte_count.h"
 #include "aio/words/check.h"
-#include "swap/store/spare_text.h"
+#include "aio/words/spare_text.h"
 
 #include <algorithm>
 #include <new>
@@ -11,6 +11,10 @@ namespace penstock::store {
 namespace {
 
 constexpr std::uint64_t max_lanes = 64;
+
+StoreError copied(const StoreError& error) noexcept {
+    return {.kind = error.kind, .message = text_or_less([&] { return error.message; })};
+}
 
 }  // namespace
 
@@ -92,7 +96,7 @@ void TileCopy::begin_write(Lane& lane) {
 void TileCopy::lane_done(Lane& lane) noexcept {
     const Step step = lane.step;
     lane.step = Step::idle;
-    if (lane.error() && !error_) error_ = copied(lane.error());
+    if (lane.error() && !error_) error_ = copied(*lane.error());
     if (error_) stop();
     if (step == Step::reading) {
         --reading_;

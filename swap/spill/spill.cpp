@@ -3,8 +3,8 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "aio/words/io_error.h"
+#include "aio/words/spare_text.h"
 #include "swap/spill/spill_file.h"
-#include "swap/store/spare_text.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ namespace penstock::store {
 namespace {
 
 constexpr std::size_t max_notes = 100;
-constexpr const char* remedy = "What was committed is whole: check the drive (dmesg, smartctl), then start again.";
+constexpr const char* remedy = "What was committed is whole: check the drive (dmesg, smartctl), then start again";
 
 }  // namespace
 
@@ -133,6 +133,7 @@ void Spill::read(SpillOperation& operation, SpillBlock block, std::span<std::byt
     PENSTOCK_CHECK(records_.at(block.index).written, "block {} was never written", block.index);
     begin(operation, block, memory, urgency);
     operation.stage_ = SpillOperation::Stage::reading;
+    operation.reading_.begin();
     start(operation, aio::IoKind::read);
 }
 
@@ -149,7 +150,7 @@ void Spill::finished(SpillOperation& operation) noexcept {
     if (error) {
         operation.error_ = StoreError{.kind = StoreError::Kind::io,
                                       .message = text_or_less([&] {
-                                          return fmt::format("{} could not be {}: {}. {}", describe(operation.block_),
+                                          return fmt::format("{} could not be {}: {}. {}.", describe(operation.block_),
                                                              writing ? "written" : "read", error->message(), remedy);
                                       })};
     } else if (!writing && !read_finished(operation)) {
@@ -162,26 +163,23 @@ void Spill::finished(SpillOperation& operation) noexcept {
 }
 
 bool Spill::read_finished(SpillOperation& operation) noexcept {
-    const bool again = operation.stage_ == SpillOperation::Stage::reading_again;
-    if (hash_tile(operation.memory_, {}) == records_[operation.block_.index].hash) {
-        if (again)
-            note(text_or_less([&] {
-                return describe(operation.block_) +
-                       " was read wrong once and right when it was read again: watch the drive.";
-            }));
-        return true;
+    using Verdict = TwiceRead::Verdict;
+    const SpillBlock block = operation.block_;
+    switch (operation.reading_.judge(hash_tile(operation.memory_, {}) == records_[block.index].hash)) {
+        case Verdict::right:
+            return true;
+        case Verdict::again:
+            start(operation, aio::IoKind::read);
+            return false;
+        case Verdict::right_again:
+            note(text_or_less([&] { return TwiceRead::note(describe(block)); }));
+            return true;
+        case Verdict::damaged:
+            operation.error_ =
+                StoreError{.kind = StoreError::Kind::damaged,
+                           .message = text_or_less([&] { return TwiceRead::damage(describe(block), remedy); })};
+            return true;
     }
-    if (!again) {
-        operation.stage_ = SpillOperation::Stage::reading_again;
-        start(operation, aio::IoKind::read);
-        return false;
-    }
-    operation.error_ = StoreError{
-        .kind = StoreError::Kind::damaged,
-        .message = text_or_less([&] {
-            return fmt::format("{}: the bytes there are not the ones that were written, also when read again. {}",
-                               describe(operation.block_), remedy);
-        })};
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "aio/io.h"
 #include "swap/directory/store_directory.h"
 #include "swap/format/hash.h"
+#include "swap/hashing/twice_read.h"
 #include "swap/store/tensor_store.h"
 
 #include <atomic>
@@ -50,10 +51,9 @@ class SpillOperation : private aio::Transfer {
    private:
     friend class Spill;
     enum class Stage : std::uint8_t {
-        idle,           // the caller's
-        writing,        // with the Io
-        reading,        // likewise
-        reading_again,  // likewise, because the bytes were wrong
+        idle,     // the caller's
+        writing,  // with the Io
+        reading,  // likewise
     };
     void done() noexcept final;
 
@@ -61,6 +61,7 @@ class SpillOperation : private aio::Transfer {
     SpillBlock block_;
     std::span<std::byte> memory_;  // of the whole block
     Stage stage_ = Stage::idle;
+    TwiceRead reading_;
     aio::Urgency urgency_ = aio::Urgency::demand;
     std::optional<StoreError> error_;
 };

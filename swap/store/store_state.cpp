@@ -2,19 +2,15 @@
 
 #include "aio/words/check.h"
 #include "aio/words/io_error.h"
-#include "swap/directory/remedy.h"
-#include "swap/store/spare_text.h"
+#include "aio/words/spare_text.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <utility>
 
 namespace penstock::store {
 namespace {
 
 constexpr std::size_t max_notes = 100;
-constexpr const char* after_failure = "nothing can be written or committed any more since an earlier failure: ";
 
 }  // namespace
 
@@ -89,6 +85,7 @@ void StoreState::read_slot(TileOperation& operation, const TileRecord& record, a
     operation.generation_ = record.generation;
     operation.offset_bytes_ = layout.extent(operation.tile_, record.slot).offset_bytes;
     operation.urgency_ = urgency;
+    operation.reading_.begin();
     ++reads_in_flight;
     start(operation, aio::IoKind::read);
 }
@@ -178,69 +175,27 @@ void StoreState::write_finished(TileOperation& operation) noexcept {
 
 bool StoreState::read_finished(TileOperation& operation) noexcept {
     using Stage = TileOperation::Stage;
-    const bool checked = operation.stage_ == Stage::checking || operation.stage_ == Stage::checking_again;
-    const bool first = operation.stage_ == Stage::reading || operation.stage_ == Stage::checking;
+    const bool checked = operation.stage_ == Stage::checking;
     if (const auto& error = operation.Transfer::error()) {
         operation.error_ = unread(place_of(operation), *error);
     } else if (!checked && goes_to_hashers(operation)) {
-        give_to_hashers(operation, first ? Stage::checking : Stage::checking_again);
+        give_to_hashers(operation, Stage::checking);
         return false;
-    } else if ((checked ? operation.job_.hash : hash(operation)) == operation.hash_) {
-        if (!first) note_second_reading(place_of(operation));
-    } else if (first) {
-        operation.stage_ = Stage::reading_again;
+    } else if (!judged(operation, (checked ? operation.job_.hash : hash(operation)) == operation.hash_)) {
+        operation.stage_ = Stage::reading;
         start(operation, aio::IoKind::read);
         return false;
-    } else {
-        operation.error_ = damaged(place_of(operation));
     }
     --reads_in_flight;
     return true;
 }
 
-// The drive is well where it was never asked: the kernel found no memory at the caller's address.
-StoreError StoreState::not_written(const ReadPlace& place, const aio::IoError& error) const noexcept {
-    const bool of_memory = error.errno_value == EFAULT;
-    return {.kind = of_memory ? StoreError::Kind::memory : StoreError::Kind::io,
-            .message = text_or_less([&] {
-                return fmt::format("{} could not be written: {}. {}", describe(place), error.message(),
-                                   of_memory ? "The kernel cannot read the memory that was given: it must stay mapped "
-                                               "until the result, readable, and be no device's. The last committed "
-                                               "generation is whole; write the tile again from other memory."
-                                             : "The last committed generation is whole; check the device (dmesg, free "
-                                               "space), then open the store again.");
-            })};
-}
-
-StoreError StoreState::unwritten(const ReadPlace& place) const noexcept {
-    return {.kind = StoreError::Kind::poisoned,
-            .message = text_or_less(
-                [&] { return fmt::format("{} was not written: {}{}", describe(place), after_failure, poisoned_by); })};
-}
-
-StoreError StoreState::unread(const ReadPlace& place, const aio::IoError& error) const noexcept {
-    const bool of_memory = error.errno_value == EFAULT;
-    return {.kind = of_memory ? StoreError::Kind::memory : StoreError::Kind::io,
-            .message = text_or_less([&] {
-                return fmt::format("{} could not be read: {}. {}.", describe(place), error.message(),
-                                   of_memory ? "The kernel cannot write to the memory that was given: it must stay "
-                                               "mapped until the result, writable, and be no device's; the tile is as "
-                                               "it was, read it into other memory"
-                                             : remedy());
-            })};
-}
-
-StoreError StoreState::damaged(const ReadPlace& place) const noexcept {
-    return {.kind = StoreError::Kind::damaged,
-            .message = text_or_less([&] {
-                return fmt::format("{}: the bytes there are not the ones that were written, also when read again. {}.",
-                                   describe(place), remedy());
-            })};
-}
-
-void StoreState::note_second_reading(const ReadPlace& place) noexcept {
-    note(text_or_less(
-        [&] { return describe(place) + " was read wrong once and right when it was read again: watch the drive."; }));
+bool StoreState::judged(TileOperation& operation, bool right) noexcept {
+    using Verdict = TwiceRead::Verdict;
+    const Verdict verdict = operation.reading_.judge(right);
+    if (verdict == Verdict::right_again) note_second_reading(place_of(operation));
+    if (verdict == Verdict::damaged) operation.error_ = damaged(place_of(operation));
+    return verdict != Verdict::again;
 }
 
 // ---------------------------------------------------------------- commit
@@ -248,7 +203,7 @@ void StoreState::note_second_reading(const ReadPlace& place) noexcept {
 // Why the next commit must not even be tried.
 std::optional<StoreError> StoreState::refusal() const {
     if (!poisoned_by.empty()) {
-        return StoreError{.kind = StoreError::Kind::poisoned, .message = after_failure + poisoned_by};
+        return StoreError{.kind = StoreError::Kind::poisoned, .message = after_failure()};
     }
     if (failed_tiles == 0) return std::nullopt;
     const auto first = std::find_if(work.begin(), work.end(), [](const TileWork& one) { return one.failed; });
@@ -371,7 +326,7 @@ StoreError StoreState::poison(std::string why) noexcept {
                                                 })};
 }
 
-// ---------------------------------------------------------------- words and numbers
+// ---------------------------------------------------------------- numbers
 
 TileIdentity StoreState::identity(TileId tile, std::uint64_t of_generation) const noexcept {
     return identity_of(pending, tile, of_generation);
@@ -393,18 +348,6 @@ TileLocation StoreState::location(TileId tile) const {
 
 StoreState::ReadPlace StoreState::place_of(const TileOperation& operation) const noexcept {
     return {.tile = operation.tile_, .offset_bytes = operation.offset_bytes_, .generation = operation.generation_};
-}
-
-std::string StoreState::describe(const ReadPlace& place) const {
-    const Extent extent = layout.extent(place.tile, 0);
-    return fmt::format("object '{}', tile {} in {} at offset {} ({} bytes, generation {})",
-                       layout.objects()[place.tile.object].name, place.tile.tile, files.data[extent.device].path(),
-                       place.offset_bytes, extent.bytes, place.generation);
-}
-
-std::string StoreState::remedy() const {
-    const std::string directory = std::filesystem::path(files.manifests.front().path()).parent_path().string();
-    return kind() == StoreKind::snapshot ? remedies->of_damaged_snapshot(directory) : remedies->of_damage(directory);
 }
 
 void StoreState::note(std::string line) noexcept {

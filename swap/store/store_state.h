@@ -3,10 +3,10 @@
 #pragma once
 
 #include "aio/words/io_error.h"
+#include "swap/blocks/shared_slots.h"
 #include "swap/directory/store_files.h"
 #include "swap/store/commit.h"
 #include "swap/store/pinned_tiles.h"
-#include "swap/blocks/shared_slots.h"
 #include "swap/store/tensor_store.h"
 
 #include <cstdint>
@@ -69,7 +69,8 @@ struct StoreState final : CommitListener {
     void refuse(TileOperation& operation);
     void tile_finished(TileOperation& operation) noexcept;
     void write_finished(TileOperation& operation) noexcept;
-    bool read_finished(TileOperation& operation) noexcept;  // false: it is being checked, or read again
+    bool read_finished(TileOperation& operation) noexcept;       // false: it is being checked, or read again
+    bool judged(TileOperation& operation, bool right) noexcept;  // false: to be read again
     StoreError not_written(const ReadPlace& place, const aio::IoError& error) const noexcept;
     StoreError unwritten(const ReadPlace& place) const noexcept;  // of a poisoned store
     StoreError unread(const ReadPlace& place, const aio::IoError& error) const noexcept;
@@ -95,6 +96,7 @@ struct StoreState final : CommitListener {
     TileLocation location(TileId tile) const;
     ReadPlace place_of(const TileOperation& operation) const noexcept;
     std::string describe(const ReadPlace& place) const;
+    std::string after_failure() const;  // of a poisoned store
     std::string remedy() const;
     void note(std::string line) noexcept;  // at most 100 are kept
 

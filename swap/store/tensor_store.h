@@ -16,6 +16,7 @@
 #include "swap/format/layout.h"
 #include "swap/format/manifest.h"
 #include "swap/hashing/tile_hashers.h"
+#include "swap/hashing/twice_read.h"
 #include "swap/store/long_work.h"
 
 #include <array>
@@ -69,15 +70,13 @@ class TileOperation : private aio::Transfer {
     friend struct StoreState;
     friend class PinnedTiles;
     enum class Stage : std::uint8_t {
-        idle,           // the caller's
-        waiting,        // a write, for a pinned tile or what was found (settle()): not with the Io yet
-        hashing,        // a write, whose hash the hashers take: goes to the device after it
-        writing,        // with the device
-        reading,        // likewise
-        checking,       // a read that came, whose hash the hashers take
-        reading_again,  // as before, because the bytes were wrong; an error speaks of two readings then
-        checking_again,
-        refused,  // a write that touches nothing, because the store is poisoned
+        idle,      // the caller's
+        waiting,   // a write, for a pinned tile or what was found (settle()): not with the Io yet
+        hashing,   // a write, whose hash the hashers take: goes to the device after it
+        writing,   // with the device
+        reading,   // likewise
+        checking,  // a read that came, whose hash the hashers take
+        refused,   // a write that touches nothing, because the store is poisoned
     };
     enum class Version : std::uint8_t { newest, pinned };  // of a read
     void done() noexcept final;
@@ -91,7 +90,8 @@ class TileOperation : private aio::Transfer {
     std::uint64_t offset_bytes_ = 0;
     std::uint64_t generation_ = 0;
     TileHash hash_;  // what a read expects
-    HashJob job_;    // while the hashers have it
+    TwiceRead reading_;
+    HashJob job_;  // while the hashers have it
     TileOperation* next_waiting_ = nullptr;
     std::optional<StoreError> error_;
 };

@@ -70,6 +70,11 @@ TEST(TidyRules, RefusesWhatIsTooLong) {
         "aio/a.cpp", "// " + std::string(100, ' ') + "\xE2\x89\xA4\xE2\x89\xA4\xE2\x89\xA4\xE2\x89\xA4\xE2\x89\xA4\n"));
     EXPECT_FALSE(refuses("aio/a.cpp", std::string(file_lines_max, '\n')));
     EXPECT_TRUE(refuses("aio/a.cpp", std::string(file_lines_max + 1, '\n')));
+    EXPECT_TRUE(refuses("zero_infinity/capi/c_a.h", std::string(file_lines_max + 1, '\n')));
+    for (const char* longer : {"tests/aio/a_test.cpp", "zero_infinity/capi/penstock_session.h"}) {
+        EXPECT_FALSE(refuses(longer, std::string(long_file_lines_max, '\n'))) << longer;
+        EXPECT_TRUE(refuses(longer, std::string(long_file_lines_max + 1, '\n'))) << longer;
+    }
 }
 
 TEST(TidyRules, FindsFunctionsInClassesAndPassesOverTheRest) {

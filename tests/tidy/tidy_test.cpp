@@ -7,21 +7,27 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
+#include <sstream>
+#include <string_view>
 
 namespace penstock::tidy {
 namespace {
 
+bool is_wanted(std::string_view path) {
+    const auto endings = {".cpp", ".h", ".cu", ".cuh", "/CMakeLists.txt"};
+    return std::ranges::any_of(endings, [&](const char* ending) { return path.ends_with(ending); });
+}
+
 Tree read_tree(const std::filesystem::path& root) {
-    static const std::regex wanted(R"(\.(cpp|h|cu|cuh)$|/CMakeLists\.txt$)");
     Tree tree;
     for (const char* folder : {"aio", "pinned_pool", "swap", "zero_infinity", "trainer", "bench", "tests"}) {
         if (!std::filesystem::is_directory(root / folder)) continue;
         for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
             const std::string path = std::filesystem::relative(entry.path(), root).generic_string();
-            if (!entry.is_regular_file() || !std::regex_search(path, wanted)) continue;
-            std::ifstream in(entry.path(), std::ios::binary);
-            tree[path] = {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+            if (!entry.is_regular_file() || !is_wanted(path)) continue;
+            std::ostringstream text;
+            text << std::ifstream(entry.path(), std::ios::binary).rdbuf();
+            tree[path] = text.str();
         }
     }
     return tree;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "trainer/config/key_table.h"
-#include "trainer/config/setting_value.h"
 
 #include <nlohmann/json_fwd.hpp>
 

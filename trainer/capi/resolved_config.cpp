@@ -7,6 +7,7 @@
 #include "trainer/config/derived_settings.h"
 #include "trainer/config/key_table.h"
 #include "trainer/config/optimizer_config.h"
+#include "trainer/config/program_place.h"
 #include "trainer/config/settings.h"
 #include "trainer/config/swap_directories.h"
 
@@ -244,7 +245,7 @@ class Resolver {
         TrainConfig config;
         for (const KeySpec& key : keys())
             if (key.path.starts_with("optimizer.") && key.place.fill != nullptr && settings_.has(key.path))
-                key.place.fill(settings_.value(key.path), config);
+                fill(key, settings_.value(key.path), config);
         make_optimizers(config.optimizer);
     }
 

@@ -5,6 +5,7 @@
 #include "trainer/cli/remedies.h"
 #include "trainer/config/derived_settings.h"
 #include "trainer/config/key_table.h"
+#include "trainer/config/program_place.h"
 #include "zero_infinity/codec/codec.h"
 #include "zero_infinity/layout/unit.h"
 
@@ -124,7 +125,7 @@ void check_update_order(const TrainConfig& config) {
 TrainConfig filled(Settings settings) {
     TrainConfig config;
     for (const KeySpec& key : keys())
-        if (key.place.fill != nullptr && settings.has(key.path)) key.place.fill(settings.value(key.path), config);
+        if (key.place.fill != nullptr && settings.has(key.path)) fill(key, settings.value(key.path), config);
     config.optimizer.groups = optimizer_groups(settings, config.optimizer.others);
     config.settings = std::move(settings);
     return config;

@@ -23,7 +23,7 @@ constexpr auto words_of(CodecChoice) noexcept {
     return std::array{Word{CodecChoice::exact, "exact"}, Word{CodecChoice::compact, "compact"}};
 }
 
-inline constexpr const char* scratch_text = "scratch";  // run.commit_every: never
+using zero::scratch_text;
 
 struct SampleOptions {
     std::string prompt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trainer/config/settings.h"
+#include "zero_infinity/keys/session_keys.h"
 
 #include <string>
 #include <string_view>
@@ -17,8 +18,7 @@ void derive_schedule(Settings& settings);  // REQUIRES: optimizer.params.lr
 // By the last word of its key.
 bool is_param_of_schedule(std::string_view type, std::string_view param);
 
-// An older word of run.update_order: within, and units of a deferred share.
-inline constexpr std::string_view balanced_text = "balanced";
+using zero::balanced_text;  // of run.update_order, which has a share then
 void derive_deferred_share(Settings& settings);
 // What was said with words of before, a line each.
 std::vector<std::string> older_words(const Settings& settings);

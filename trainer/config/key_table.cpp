@@ -1,7 +1,8 @@
 #include "trainer/config/key_table.h"
 
-#include "trainer/config/derived_settings.h"
-#include "trainer/config/key_place.h"
+#include "trainer/config/config.h"
+#include "trainer/config/program_place.h"
+#include "zero_infinity/keys/session_keys.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +20,6 @@ using Gpt = GptOptions;
 using Optimizer = OptimizerOptions;
 using Schedule = ScheduleOptions;
 using Session = engine::SessionOptions;
-using Device = zero::DeviceOptions;
 using Config = TrainConfig;
 
 constexpr double kibi = 1024;
@@ -29,10 +29,7 @@ constexpr double trillion = 1e12;
 
 constexpr Text gpt_alone{"gpt"};
 constexpr Text auto_alone{auto_text};
-constexpr Text scratch_alone{scratch_text};
 constexpr Text optimizer_params{"optimizer.params"};
-constexpr std::array<std::string_view, 2> gradient_types{word_of(zero::PlaneType::bf16),
-                                                         word_of(zero::PlaneType::fp32)};
 constexpr PackageRule obeyed{.effect = Effect::obeyed};
 constexpr PackageRule known_alone{.effect = Effect::obeyed, .automatic = "what the caller knows", .needed = true};
 constexpr std::string_view own_io =
@@ -44,10 +41,6 @@ constexpr std::array<std::string_view, 6> package_schedules{"none",           "W
 constexpr std::array optimizer_aliases{Alias{"FusedAdam", "Adam"},        Alias{"DeepSpeedCPUAdam", "Adam"},
                                        Alias{"CPUAdam", "Adam"},          Alias{"FusedLion", "Lion"},
                                        Alias{"DeepSpeedCPULion", "Lion"}, Alias{"DeepSpeedCPUAdagrad", "Adagrad"}};
-constexpr std::array older_orders{Alias{"in_backward", "within"}, Alias{"speculative", "within"},
-                                  Alias{balanced_text, "within"}};
-constexpr std::array device_aliases{Alias{"none", "cpu"}};
-constexpr auto backends = words_after<aio::BackendKind>(auto_text);
 
 // Where values go, and with _default also come from when nobody says them.
 template <auto Member>
@@ -194,26 +187,13 @@ constexpr std::array key_list = {
     KeySpec{"bf16.enabled", boolean, "false", {}, {}, layout,
             "compute in bf16 with an exact fp32 master (codec `split`); else all in fp32 (codec `plain_fp32`)"}
             .shared({.effect = Effect::obeyed, .automatic = "false"}),
-    KeySpec{"data_types.grad_accum_dtype", choice, "(bf16 with bf16.enabled and up to 8 micro-batches, else fp32)", {},
-            gradient_types, fixed,
-            "type of the gradients in host memory, in which those of micro-batches are summed; bf16 keeps 8 bits",
-            session<&Session::gradient_type>}
-            .shared({.effect = Effect::obeyed, .automatic = "the store's choice", .fallback = "(the store's choice)"}),
     KeySpec{"zero_optimization.stage", integer, "3", {3, 3}, {}, free, "stage 3 is the only one so far"}
             .shared({.effect = Effect::translated,
                      .why = "there is one process: any stage keeps weights and states where the offload sections say",
                      .fallback = "0", .range = {0, 3}}),
-    KeySpec{"zero_optimization.offload_param.device", choice, "\"cpu\"", {}, all_words<zero::Tier>, free,
-            "where weights are between uses: in the host budget as well, or on NVMe only",
-            session<&Session::residency, &zero::Residency::weights>}
-            .shared({.effect = Effect::obeyed, .automatic = "cpu", .aliases = device_aliases}),
     KeySpec{"zero_optimization.offload_param.nvme_path", text, "(none)", {}, {}, free,
             "directory of the checkpoint store"}
             .shared({.effect = Effect::obeyed, .fallback = "(penstock.initialize(store=...))"}),
-    KeySpec{"zero_optimization.offload_optimizer.device", choice, "\"cpu\"", {}, all_words<zero::Tier>, free,
-            "the same for the optimizer's states",
-            session<&Session::residency, &zero::Residency::states>}
-            .shared({.effect = Effect::obeyed, .automatic = "cpu", .aliases = device_aliases}),
     KeySpec{"zero_optimization.offload_optimizer.nvme_path", text, "(none)", {}, {}, free,
             "the same directory; one of the two is enough"}
             .shared({.effect = Effect::obeyed, .fallback = "(penstock.initialize(store=...))"}),
@@ -226,31 +206,8 @@ constexpr std::array key_list = {
             place<&Config::io_queue_depth>}
             .shared({.effect = Effect::without, .why = own_io}),
 
-    KeySpec{"aio.deadline", integer, "", {1, 86400}, {}, free,
-            "seconds until a device that does not answer is stuck; a flush may take longer while the device writes",
-            session_default<&Session::io_deadline>}
-            .shared(obeyed),
 
     // Memory. Keys marked `fixed` decide bits.
-    KeySpec{"memory.host_budget", bytes, "", {kibi * kibi, 64 * tebi}, {}, free,
-            "hard limit of the pool: weights, staging, gradients, resident objects",
-            session<&Session::host_budget_bytes>}
-            .shared({.effect = Effect::obeyed, .fallback = "0", .range = {0, 64 * tebi}}),
-    KeySpec{"memory.fill_host_budget", boolean, "", {}, {}, free,
-            "what the budget leaves, as far as the machine has it, keeps units' weights in host memory, then tiles "
-            "of their states: each saves its reads; not with run.update_order \"within\" and gradient_clipping",
-            session_default<&Session::fill_host_budget>}
-            .shared(obeyed),
-    KeySpec{"memory.prefetch_depth", integer, "", {0, 64}, {}, free, "units read ahead, as far as the budget allows",
-            session_default<&Session::prefetch_depth>}
-            .shared(obeyed),
-    KeySpec{"memory.staging_tiles", integer, "", {2, 1024}, {}, free, "tiles whose states are in memory at once",
-            session_default<&Session::staging_tiles>}
-            .shared(obeyed),
-    KeySpec{"memory.tile_elements", integer, "", {4096, 1 << 28}, {}, layout,
-            "elements of a tile, a multiple of 4096; part of the store's layout and of the order of sums",
-            session_default<&Session::tile_numel>}
-            .shared(obeyed),
     KeySpec{"memory.gradients", choice, "", {}, all_words<zero::GradientTier>, free,
             "where gradients are between backward and their update, to the same bits; nvme: host memory has those of "
             "two units, at 2 or 4 bytes per parameter and step written, and read if the update comes later; auto: "
@@ -268,26 +225,11 @@ constexpr std::array key_list = {
             "and run again; recompute: every unit is run again; keep: all is kept; the bits are the same",
             session_default<&Session::engine, &engine::EngineOptions::activations>}
             .shared(obeyed),
-    KeySpec{"memory.activation_budget", bytes, "(none)", {4 * kibi, 64 * tebi}, {}, free,
-            "of memory.host_budget, for what goes between the units and is kept for backward: what has no room there "
-            "goes to NVMe and comes back; without it all of it stays in memory outside of the pool",
-            session<&Session::activation_bytes>}
-            .shared(obeyed),
     KeySpec{"memory.graph_budget", bytes, "(none)", {0, 64 * tebi}, {}, free,
             "memory outside of the pool that what is kept may take, of memory.activations \"auto\" instead of what is "
             "free; as many units as fit keep it, those nearest to the loss, and the others are run again",
             session<&Session::engine, &engine::EngineOptions::graph_budget_bytes>}
             .shared(obeyed),
-    KeySpec{"memory.device", choice, "", {}, all_words<zero::DeviceKind>, free, "where compute reads weights",
-            session_default<&Session::device, &Device::kind>}
-            .shared({.effect = Effect::obeyed, .type = text}),
-    KeySpec{"memory.device_budget", bytes, "", {0, 64 * tebi}, {}, free,
-            "memory of an emulated or cuda device; 0: half of what the GPU has free",
-            session_default<&Session::device, &Device::budget_bytes>}
-            .shared(obeyed),
-    KeySpec{"memory.emulated_copy_delay_us", integer, "", {0, 10 * million}, {}, free,
-            "emulated device: microseconds before each copy",
-            session_default<&Session::device, &Device::copy_delay>},
 
     KeySpec{"keep.every", integer, "", {0, trillion}, {}, free,
             "steps from one kept snapshot to the next; 0: only when SIGUSR1 asks and keep.folder is given",
@@ -307,43 +249,10 @@ constexpr std::array key_list = {
             "order",
             place<&Config::swap_directories>}
             .shared(obeyed),
-    KeySpec{"run.name", text, "\"penstock\"", {}, {}, free, "owner of the store; another owner's is refused",
-            session<&Session::job>}
-            .shared(obeyed),
     KeySpec{"run.steps", integer, "", {1, trillion}, {}, free, "steps in all; may grow",
             place<&Config::steps>},
-    KeySpec{"run.commit_every", integer_or_word, "", {1, trillion}, scratch_alone, free,
-            "steps from one commit to the next: a crash loses what came after the last one, 1: the running step; "
-            "scratch: no step is ever committed, a crash or the end loses the run",
-            session_default<&Session::durability>}
-            .shared(obeyed),
-    KeySpec{"run.update_order", choice, "(within where nothing is clipped, else after_backward)", {},
-            all_words<zero::UpdateOrder>, free,
-            "when units are updated, to the same bits: all at the end of their step, each as the next step first needs "
-            "it, or each within backward; docs/settings.md has what each wants and costs",
-            session<&Session::update_order>}
-            .taking(older_orders)
-            .shared({.effect = Effect::obeyed, .fallback = "\"after_backward\""}),
-    KeySpec{"run.deferred_share", number_or_auto, "", {0, 1}, {}, free,
-            "with \"within\": of what updates move, the share of whole units that every step leaves to the next one; "
-            "auto: so much that forward and backward each move as much as they compute; `penstock plan` says which one "
-            "it forecasts to be the fastest here",
-            session_default<&Session::deferred_share>}
-            .shared(obeyed),
-    KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,
-            "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
-            "by going back a commit",
-            session_default<&Session::verify>}
-            .shared(obeyed),
     KeySpec{"run.seed", integer, "", {0, 9007199254740992.0}, {}, fixed, "of initial weights and data order",
             session_default<&Session::seed>},
-    KeySpec{"run.threads", integer, "0", {0, 4096}, {}, recorded,
-            "of compute, changes bits; 0: as many as this process may use (affinity, cgroup) at the first start",
-            session<&Session::worker_threads>}
-            .shared(obeyed),
-    KeySpec{"run.io_backend", choice, "", {}, backends, free,
-            "auto: the fastest that works",
-            session_default<&Session::backend>},
     KeySpec{"run.sample.prompt", text, "\"The \"", {}, {}, free, "text that the sample at the end continues",
             sample<&SampleOptions::prompt>},
     KeySpec{"run.sample.tokens", integer, "(200, or run.steps where that is less)", {0, million}, {}, free,
@@ -354,15 +263,31 @@ constexpr std::array key_list = {
 };
 // clang-format on
 
+std::string_view section_of(std::string_view path) {
+    return path.substr(0, path.find('.'));
+}
+
 }  // namespace
 
+// The session's, each behind the last one of its section.
 std::span<const KeySpec> keys() noexcept {
-    return key_list;
+    static const std::vector<KeySpec> all = [] {
+        std::vector<KeySpec> rows(key_list.begin(), key_list.end());
+        for (const KeySpec& key : zero::session_keys()) {
+            const auto last = std::find_if(rows.rbegin(), rows.rend(), [&](const KeySpec& other) {
+                return section_of(other.path) == section_of(key.path);
+            });
+            rows.insert(last == rows.rend() ? rows.end() : last.base(), key);
+        }
+        return rows;
+    }();
+    return all;
 }
 
 std::string default_text(const KeySpec& key) {
     if (key.place.read == nullptr) return std::string(key.fallback);
-    const SettingValue value = key.place.read(TrainConfig{});
+    const TrainConfig config;
+    const SettingValue value = read(key, config);
     return std::holds_alternative<std::string>(value) ? fmt::format("\"{}\"", std::get<std::string>(value))
                                                       : spelled(value);
 }
@@ -373,19 +298,6 @@ std::vector<const KeySpec*> keys_of(Client client) {
         for (const KeySpec& key : part)
             if (key.of(client)) found.push_back(&key);
     return found;
-}
-
-KeySpec as_package(const KeySpec& key) {
-    KeySpec own = key;
-    const PackageRule& rule = key.package;
-    if (!rule.fallback.empty()) {
-        own.fallback = rule.fallback;
-        own.place.read = nullptr;
-    }
-    if (rule.type) own.type = *rule.type;
-    if (rule.range.high > 0) own.range = {rule.range.low, rule.range.high};
-    if (!rule.choices.empty()) own.choices = rule.choices;
-    return own;
 }
 
 std::vector<std::string_view> words_of_section(std::string_view path, Client client) {

@@ -1,12 +1,9 @@
 // Every configuration key, once: parsing, suggestions, the reference in docs/ and the rule at resume are all
-// derived from this table. Names are DeepSpeed's wherever DeepSpeed has one. Two read it: the program, and the Python
-// package (trainer/capi), which brings its own model and data.
+// derived from this table, to which the session's own keys belong (zero_infinity/keys/session_keys.h).
 #pragma once
 
-#include "trainer/config/setting_value.h"
+#include "zero_infinity/keys/key_spec.h"
 
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,121 +11,34 @@
 
 namespace penstock::trainer {
 
-struct TrainConfig;
-
-enum class KeyType : std::uint8_t {
-    boolean,
-    integer,
-    number,
-    bytes,            // a number of bytes, or text such as "300MiB"
-    integer_or_word,  // an integer, or the word in KeySpec::choices
-    bytes_or_auto,
-    number_or_auto,
-    text,
-    any_text,     // or none: ""
-    choice,       // one of KeySpec::choices
-    pair,         // two numbers
-    names,        // a list of text
-    directories,  // a path, or a list of paths and of sections with path and bandwidth
-    groups,       // a list of sections: a pattern `params`, and keys of the section that KeySpec::choices names
-    anything,     // of keys without effect: not looked at
-};
-
-enum class Client : std::uint8_t { program, package };
-
-// What the package does with a key.
-enum class Effect : std::uint8_t {
-    none,  // it does not have it: the program's alone
-    obeyed,
-    translated,  // another spelling of PackageRule::becomes, or of a value: `why`
-    without,     // DeepSpeed's, and nothing is lost where it is not looked at: `why`
-    off,         // DeepSpeed's, refused where it is switched on, because results would be others: `why`
-};
-
-// Inclusive bounds of an integer, a number, each number of a pair, or a number of bytes.
-struct KeyRange {
-    double low = 0;
-    double high = 0;
-};
-
-// Another word for a value.
-struct Alias {
-    std::string_view spelling;
-    std::string_view value;
-};
-
-// How the package reads a key; what is empty is as the program has it.
-struct PackageRule {
-    Effect effect = Effect::none;
-    std::string_view why = {};        // a clause
-    std::string_view automatic = {};  // what "auto" becomes where the client knows no value; empty: "auto" is no value
-    bool needed = false;  // of a number that trains other weights: where nothing is known, "auto" becomes nothing
-    std::string_view fallback = {};  // as KeySpec::fallback
-    KeyRange range = {};             // high 0: as the program has it
-    std::optional<KeyType> type = {};
-    std::span<const std::string_view> choices = {};
-    std::span<const Alias> aliases = {};  // in any case of letters, and so are the choices then
-    std::string_view becomes = {};        // a key
-    std::string_view value = {};          // its value where this one is true; empty: this one's
-};
-
-// What happens when a run is resumed with another value than it was started with.
-enum class AtResume : std::uint8_t {
-    free,      // taken: it does not change the result
-    layout,    // refused: what is stored was made by it
-    fixed,     // it would change the result: refused unless the user asks for it (--change)
-    derived,   // the same where the file gives it; a value that follows from another key follows it
-    recorded,  // the same, but 0 means the value of the first start
-    contents,  // a path that may change while the contents stay, or with --change
-};
-
-// The member of the configuration that a key fills (trainer/config/key_place.h).
-struct KeyPlace {
-    void (*fill)(const SettingValue& value, TrainConfig& config) = nullptr;  // null: config.cpp does it
-    SettingValue (*read)(const TrainConfig& config) = nullptr;  // not null: the key's default is the member's
-};
-
-struct KeySpec {
-    std::string_view path;  // "model.hidden": section and key, joined by dots
-    KeyType type;
-    std::string_view fallback;  // JSON text; "(…)": follows from what the parentheses say; empty: see default_text()
-    KeyRange range;             // of numeric types
-    std::span<const std::string_view> choices;  // of `choice`; of integer_or_word, one; of `groups`, a section
-    AtResume at_resume;
-    std::string_view help;  // one line
-    KeyPlace place = {};
-    PackageRule package = {};
-    bool program = true;                // it has the key
-    std::span<const Alias> older = {};  // words of before, which are still taken: said_as() of the settings
-
-    bool of(Client client) const noexcept {
-        return client == Client::program ? program : package.effect != Effect::none;
-    }
-    // In the table.
-    constexpr KeySpec taking(std::span<const Alias> words) const {
-        KeySpec key = *this;
-        key.older = words;
-        return key;
-    }
-    // A key of both.
-    constexpr KeySpec shared(PackageRule rule) const {
-        KeySpec key = *this;
-        key.package = rule;
-        return key;
-    }
-    constexpr KeySpec package_only(PackageRule rule) const {
-        KeySpec key = shared(rule);
-        key.program = false;
-        return key;
-    }
-};
+using zero::Alias;
+using zero::as_package;
+using zero::AtResume;
+using zero::auto_text;
+using zero::Client;
+using zero::Effect;
+using zero::expectation;
+using zero::found_text;
+using zero::group_expectation;
+using zero::KeyPlace;
+using zero::KeyRange;
+using zero::KeySpec;
+using zero::KeyType;
+using zero::kind_of;
+using zero::package_expectation;
+using zero::PackageRule;
+using zero::parse_config;
+using zero::SettingBandwidth;
+using zero::SettingDirectory;
+using zero::SettingGroup;
+using zero::SettingValue;
+using zero::spelled;
 
 std::span<const KeySpec> keys() noexcept;          // the program's
 std::span<const KeySpec> package_keys() noexcept;  // that the program does not have
 std::vector<const KeySpec*> keys_of(Client client);
 const KeySpec* find_key(std::string_view path, Client client = Client::program) noexcept;  // null when unknown
 bool is_key(std::string_view path) noexcept;                                               // of any client
-KeySpec as_package(const KeySpec& key);  // with what PackageRule says otherwise
 // The default as JSON: of the table, or of the member that the key fills; empty: the key is required.
 std::string default_text(const KeySpec& key);
 bool is_section(std::string_view path, Client client = Client::program) noexcept;  // a proper prefix of a key
@@ -138,10 +48,6 @@ std::vector<std::string_view> words_of_section(std::string_view path, Client cli
 // section counts as near).
 std::string nearest_key(std::string_view unknown, Client client = Client::program);
 
-// "an integer from 1 to 1024", "\"rms\" or \"layer\"": for messages and the reference.
-std::string expectation(const KeySpec& key);
-std::string package_expectation(const KeySpec& key);  // with the aliases of a key of the package
-std::string group_expectation(const KeySpec& key);    // of one element of a list of groups
 // The reference as Markdown, one row per key: the program's, as a table; the package's, as a table of the keys that are
 // obeyed and one of all others.
 std::string reference_table();

@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "trainer/config/config.h"
 #include "trainer/config/key_table.h"
+#include "trainer/config/program_place.h"
 #include "zero_infinity/optimizer/optimizers.h"
 
 #include <fmt/format.h>
@@ -75,7 +76,7 @@ OptimizerOptions with(const OptimizerOptions& others, const SettingGroup& group)
     config.optimizer.others = others;
     for (const auto& [name, numbers] : group.values) {
         const KeySpec* key = find_key(std::string(section) + name);
-        key->place.fill(value_of(*key, numbers), config);
+        fill(*key, value_of(*key, numbers), config);
     }
     return config.optimizer.others;
 }

@@ -1,7 +1,7 @@
 // How the JSON of a list of groups becomes settings.
+#include "trainer/config/setting_groups.h"
+
 #include "aio/words/error.h"
-#include "trainer/config/key_table.h"
-#include "trainer/config/setting_value.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

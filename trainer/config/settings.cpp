@@ -2,8 +2,7 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "trainer/config/key_table.h"
-#include "trainer/config/setting_value.h"
+#include "trainer/config/setting_groups.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -180,7 +179,7 @@ const std::vector<SettingDirectory>& Settings::directories(std::string_view key)
 
 std::string Settings::spelled(std::string_view key) const {
     if (!has(key)) return "unset";
-    return trainer::spelled(entries_.find(key)->second.value);
+    return zero::spelled(entries_.find(key)->second.value);
 }
 
 void Settings::give(std::string_view key, SettingValue value, std::string said_as) {

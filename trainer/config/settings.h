@@ -2,7 +2,7 @@
 // unset.
 #pragma once
 
-#include "trainer/config/setting_value.h"
+#include "trainer/config/key_table.h"
 
 #include <cstdint>
 #include <map>

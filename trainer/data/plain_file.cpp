@@ -1,6 +1,7 @@
 #include "trainer/data/plain_file.h"
 
 #include "aio/words/error.h"
+#include "aio/words/whole_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 namespace penstock::trainer {
@@ -127,15 +127,8 @@ void rename_durably(const std::string& from, const std::string& to) {
                     fmt::format("cannot rename {} to {}: {}{}", from, to, std::strerror(errno),
                                 in_the_way ? fmt::format("; move {} away, then run again", to) : ""));
     }
-    // The name is durable once its directory is.
-    std::string directory = std::filesystem::path(to).parent_path().string();
-    if (directory.empty()) directory = ".";
-    const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = fd >= 0 && ::fsync(fd) == 0;
-    const int reason = errno;
-    if (fd >= 0) ::close(fd);
-    if (!synced)
-        throw Error(ExitCode::storage, fmt::format("cannot sync directory {}: {}", directory, std::strerror(reason)));
+    if (const int reason = aio::sync_name(to); reason != 0)
+        throw Error(ExitCode::storage, fmt::format("cannot sync the directory of {}: {}", to, std::strerror(reason)));
 }
 
 }  // namespace penstock::trainer

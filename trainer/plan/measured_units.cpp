@@ -1,9 +1,9 @@
 #include "trainer/plan/measured_units.h"
 
 #include "aio/words/error.h"
-#include "zero_infinity/engine/memory_meter.h"
 #include "zero_infinity/engine/tape.h"
-#include "zero_infinity/engine/tensor_view.h"
+#include "zero_infinity/engine/torch/memory_meter.h"
+#include "zero_infinity/engine/torch/tensor_view.h"
 #include "zero_infinity/measure/measuring_memory.h"
 
 #include <ATen/ATen.h>

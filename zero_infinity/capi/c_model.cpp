@@ -3,12 +3,12 @@
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
 #include "swap/capi/c_words.h"
+#include "zero_infinity/keys/session_keys.h"
 #include "zero_infinity/optimizer/optimizers.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -185,16 +185,23 @@ ModelSpec model_of(const penstock_model* given) {
 
 namespace {
 
-// REQUIRES: where weights and states are, and when steps are committed, is filled in.
-void place_updates(const penstock_session_options& given, CoreOptions& options) {
-    const int order = number_of(given.update_order);
+static_assert(static_cast<int>(UpdateOrder::after_backward) == PENSTOCK_AFTER_BACKWARD &&
+              static_cast<int>(UpdateOrder::deferred) == PENSTOCK_DEFERRED &&
+              static_cast<int>(UpdateOrder::within) == PENSTOCK_WITHIN);
+static_assert(static_cast<int>(DeviceKind::cpu) == PENSTOCK_CPU &&
+              static_cast<int>(DeviceKind::emulated) == PENSTOCK_EMULATED &&
+              static_cast<int>(DeviceKind::cuda) == PENSTOCK_CUDA);
+
+void place_updates(int order, bool clips, CoreOptions& options) {
     require(order >= PENSTOCK_AFTER_BACKWARD && order <= PENSTOCK_BALANCED, "there is no order of updates {}", order);
-    require(!std::isnan(given.deferred_share), "options.deferred_share is no number");
     options.update_order = static_cast<UpdateOrder>(std::min<int>(order, PENSTOCK_WITHIN));
-    options.clips = given.clips != 0 || order == PENSTOCK_SPECULATIVE;
-    options.deferred_share = given.deferred_share;
-    if (given.deferred_share < 0 || order == PENSTOCK_BALANCED) options.deferred_share.reset();
-    if (order != PENSTOCK_BALANCED || options.clips) return;
+    options.clips = clips || order == PENSTOCK_SPECULATIVE;
+    if (order == PENSTOCK_BALANCED) options.deferred_share.reset();
+}
+
+// What the older word says of clips. REQUIRES: all else is filled in.
+void clip_where_that_may_be(CoreOptions& options) {
+    if (options.clips) return;
     options.clips = true;
     options.clips = refusal_of_order(options).empty();
 }
@@ -210,7 +217,7 @@ CoreOptions options_of(const penstock_session_options& given) {
     options.purpose = given.forwards != 0 ? Purpose::forwards : Purpose::training;
     if (given.resume_from != nullptr) options.resume_from = given.resume_from;
     options.go_back = given.go_back != 0;
-    options.host_budget_bytes = given.host_budget_bytes == 0 ? planned_host_budget : given.host_budget_bytes;
+    options.host_budget_bytes = given.host_budget_bytes;
     if (given.prefetch_depth != 0) options.prefetch_depth = given.prefetch_depth;
     if (given.staging_tiles != 0) options.staging_tiles = given.staging_tiles;
     if (given.tile_elements != 0) options.tile_numel = given.tile_elements;
@@ -221,8 +228,9 @@ CoreOptions options_of(const penstock_session_options& given) {
     options.device = {.kind = static_cast<DeviceKind>(device),
                       .budget_bytes = given.device_budget_bytes,
                       .index = given.device_index};
-    options.durability = {given.scratch != 0 ? 0 : std::max<std::uint64_t>(given.commit_steps, 1)};
-    place_updates(given, options);
+    options.durability = {std::max<std::uint64_t>(given.commit_steps, 1)};
+    const int order = number_of(given.update_order);
+    place_updates(order, given.clips != 0, options);
     place_gradients(tier_of(given.gradients), options);
     options.names.gradient_memory = "gradients";
     options.names.resident_weights = "weights";
@@ -239,6 +247,10 @@ CoreOptions options_of(const penstock_session_options& given) {
     options.caching = store::caching_of(given.caching);
     if (const auto deadline = store::deadline_of(given.deadline_ms))
         options.io_deadline = std::chrono::ceil<std::chrono::seconds>(*deadline);
+    if (given.settings != nullptr) take_settings(given.settings, options);
+    if (options.host_budget_bytes == 0) options.host_budget_bytes = planned_host_budget;
+    if (given.scratch != 0) options.durability = Durability::scratch;
+    if (order == PENSTOCK_BALANCED) clip_where_that_may_be(options);
     return options;
 }
 

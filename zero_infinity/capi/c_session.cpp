@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace penstock::zero {
@@ -22,16 +21,10 @@ using store::number_of;
 using store::Refusal;
 using store::require;
 
-constexpr std::size_t least_step_bytes = offsetof(penstock_step, clip);
-
 Pass pass_of(const penstock_pass& pass) {
     const int number = number_of(pass);
     require(number == PENSTOCK_TRAINING || number == PENSTOCK_INFERENCE, "there is no pass {}", number);
     return number == PENSTOCK_TRAINING ? Pass::training : Pass::inference;
-}
-
-std::uint64_t count_of(std::chrono::nanoseconds time) {
-    return static_cast<std::uint64_t>(time.count());
 }
 
 bool names(const Visit& visit, std::uint32_t unit) {
@@ -146,7 +139,7 @@ penstock_session_info CSession::info() const {
             .read_bytes = counters.read_bytes,
             .write_bytes = counters.write_bytes,
             .pool_peak_bytes = counters.pool_peak_bytes,
-            .waited_ns = count_of(counters.waits.total()),
+            .waited_ns = static_cast<std::uint64_t>(counters.waits.total().count()),
             .visits = counters.visits.visits,
             .expected_visits = counters.visits.expected,
             .device_bytes = info.device_bytes,
@@ -184,15 +177,7 @@ const ParameterSpec& CSession::trainable(ParameterId parameter) const {
 }
 
 penstock_place CSession::place(ParameterId parameter) const {
-    const ModelLayout& layout = session_->layout();
-    const bool frozen = own_parameter(layout, parameter).training == Training::frozen;
-    const ParameterPlace& place = layout.unit(parameter.unit).place(parameter.index);
-    const PlaneType type = weight_type(layout, parameter);
-    return {.struct_bytes = sizeof(penstock_place),
-            .offset_bytes = place.first * bytes_of(type),
-            .numel = place.numel,
-            .type = type_of(type),
-            .frozen = frozen ? 1 : 0};
+    return place_of(session_->layout(), parameter);
 }
 
 penstock_unit_memory CSession::memory(std::uint32_t index) const {
@@ -259,10 +244,11 @@ void CSession::require_training(const char* what) const {
 
 const ParameterSpec& CSession::open_to_gradients(ParameterId parameter) const {
     const ParameterSpec& spec = trainable(parameter);
-    require(session_->stage() == CoreSession::Stage::ready || !session_->owes_update(parameter.unit),
+    const auto owing = session_->owes_update(parameter);
+    require(session_->stage() == CoreSession::Stage::ready || !owing,
             "a gradient for parameter '{}', but the last update of unit '{}' is deferred to a visit that this pass has "
             "not made",
-            spec.name, unit(parameter.unit).name);
+            spec.name, unit(owing.value_or(parameter.unit)).name);
     if (!begun_) return spec;
     const UnitSpec& of = unit(parameter.unit);
     const std::uint32_t owner = parameter.index < of.parameters.size()
@@ -315,50 +301,15 @@ double CSession::gradient_norm() {
 
 // ---------------------------------------------------------------- steps
 
-// A caller's step, checked. Refers to itself: stays where it is made.
-struct CSession::Step {
-    penstock_step given{};
-    std::vector<penstock_group> given_groups;
-    std::vector<GroupValues> groups;
-    store::ClientState values;
-    UpdateRequest request() const {
-        return {.values = {.step = given.step, .learning_rate = groups.back().learning_rate},
-                .groups = groups,
-                .clip = given.clip,
-                .loss_scale = given.loss_scale == 0 ? 1 : given.loss_scale,
-                .overflow = given.may_skip != 0 ? UpdateRequest::Overflow::skipped : UpdateRequest::Overflow::refused};
-    }
-};
-
-CSession::Step CSession::taken(const penstock_step& given) const {
-    Step taken;
-    penstock_step& step = taken.given;
-    store::take_struct(&given, store::checked_struct(&given, least_step_bytes, "step"), &step, sizeof step, "step");
-    require(step.step > 0, "steps count from 1");
-    require(step.group_count == group_count_, "the step has {} groups, the model {}", step.group_count, group_count_);
-    require(std::isfinite(step.clip) && step.clip >= 0, "a clip of {}", step.clip);
-    require(std::isfinite(step.loss_scale) && step.loss_scale >= 0, "a loss scale of {}", step.loss_scale);
-    taken.given_groups = groups_of(step.groups, step.group_count, step.group_struct_bytes);
-    taken.groups = group_values_of(optimizer_, taken.given_groups);
-    for (const GroupValues& group : taken.groups)
-        require(std::isfinite(group.learning_rate), "a learning rate of {}", group.learning_rate);
-    taken.values = values_of(step.values, step.value_count);
-    return taken;
-}
-
 bool CSession::begin_step(const penstock_step& given) {
     require_training("a step");
     require(session_->stage() == CoreSession::Stage::ready || pass_ == Pass::training,
             "a step begins within a pass that is not one of training");
     require_no_step_begun("a step begins");
-    const Step step = taken(given);
-    const UpdateRequest request = step.request();
-    if (!session_->is_worth_beginning(request)) return false;
-    session_->begin_step(request);
-    begun_ = BegunStep{.groups = step.given_groups,
-                       .number = request.values.step,
-                       .clip = request.clip,
-                       .loss_scale = request.loss_scale};
+    const CStep step(given, optimizer_, group_count_);
+    if (!session_->is_worth_beginning(step.request())) return false;
+    session_->begin_step(step.request());
+    begun_ = step.begun();
     return true;
 }
 
@@ -375,25 +326,14 @@ void CSession::complete(std::uint32_t index) {
 penstock_step_report CSession::update(const penstock_step& given) {
     require_training("an update");
     require_between_passes("an update");
-    const Step step = taken(given);
-    const UpdateRequest request = step.request();
-    if (begun_)
-        require(begun_->number == request.values.step && begun_->clip == request.clip &&
-                    begun_->loss_scale == request.loss_scale && request.overflow == UpdateRequest::Overflow::refused &&
-                    std::equal(begun_->groups.begin(), begun_->groups.end(), step.given_groups.begin(), same_values),
-                "an update of step {} with other values than step {} was begun with, when its units were updated",
-                request.values.step, begun_->number);
-    const UpdateReport report = session_->update(request, [&](double) { return step.values; });
+    const CStep step(given, optimizer_, group_count_);
+    require(!begun_ || step.is_of(*begun_),
+            "an update of step {} with other values than step {} was begun with, when its units were updated",
+            step.request().values.step, begun_ ? begun_->number : 0);
+    const UpdateReport report = session_->update(step.request(), [&](double) { return step.values(); });
     begun_.reset();
     if (trace_) trace_->begin_step(++traced_step_);
-    return {.struct_bytes = sizeof(penstock_step_report),
-            .gradient_norm = report.gradient_norm,
-            .updated = report.updated ? 1 : 0,
-            .committed = report.committed ? 1 : 0,
-            .update_ns = count_of(report.update),
-            .commit_ns = count_of(report.commit),
-            .committed_before = report.committed_before ? 1 : 0,
-            .updated_again = report.updated_again ? 1 : 0};
+    return told(report);
 }
 
 void CSession::settle() {

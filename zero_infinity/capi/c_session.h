@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zero_infinity/capi/c_shelf.h"
+#include "zero_infinity/capi/c_step.h"
 #include "zero_infinity/capi/penstock_session.h"
 #include "zero_infinity/session/core_session.h"
 #include "zero_infinity/trace/trace_file.h"
@@ -77,15 +78,6 @@ class CSession {
     std::size_t unit_count() const noexcept;
 
    private:
-    struct Step;
-    struct BegunStep {
-        std::vector<penstock_group> groups;
-        std::uint64_t number = 0;
-        double clip = 0;
-        double loss_scale = 1;
-        std::vector<std::uint32_t> completed = {};  // units
-    };
-    Step taken(const penstock_step& given) const;
     void take_turn() const;
     void write_trace();
     const UnitSpec& unit(std::uint32_t index) const;
@@ -109,7 +101,7 @@ class CSession {
     CShelf shelf_;
     Pass pass_ = Pass::training;  // that has begun last
     Visit visited_;               // the last visit of this pass
-    std::optional<BegunStep> begun_;
+    std::optional<CBegunStep> begun_;
     std::vector<std::string> keys_;  // of what it began with
     std::deque<std::string> notes_;  // at their addresses for ever
     const int process_ = ::getpid();

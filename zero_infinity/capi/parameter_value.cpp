@@ -2,6 +2,7 @@
 
 #include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
+#include "zero_infinity/capi/c_model.h"
 
 #include <cstring>
 
@@ -39,6 +40,17 @@ const ParameterSpec& parameter_with(const ModelLayout& layout, ParameterId param
 
 PlaneType weight_type(const ModelLayout& layout, ParameterId parameter) {
     return layout.unit(parameter.unit).weight_type(own_parameter(layout, parameter).training, layout.format());
+}
+
+penstock_place place_of(const ModelLayout& layout, ParameterId parameter) {
+    const bool frozen = own_parameter(layout, parameter).training == Training::frozen;
+    const ParameterPlace& place = layout.unit(parameter.unit).place(parameter.index);
+    const PlaneType type = weight_type(layout, parameter);
+    return {.struct_bytes = sizeof(penstock_place),
+            .offset_bytes = place.first * bytes_of(type),
+            .numel = place.numel,
+            .type = type_of(type),
+            .frozen = frozen ? 1 : 0};
 }
 
 ToMemory::ToMemory(const ModelLayout& layout, ParameterId parameter, ParameterValue value, std::span<std::byte> to)

@@ -17,6 +17,7 @@ const UnitSpec& unit_of(const ModelLayout& layout, std::uint32_t unit);
 const ParameterSpec& own_parameter(const ModelLayout& layout, ParameterId parameter);  // refuses borrowed ones
 const ParameterSpec& parameter_with(const ModelLayout& layout, ParameterId parameter, ParameterValue value);
 PlaneType weight_type(const ModelLayout& layout, ParameterId parameter);
+penstock_place place_of(const ModelLayout& layout, ParameterId parameter);
 
 // All elements of one value, to the caller's memory. `layout` and the memory outlive it.
 class ToMemory final : public WeightSink {

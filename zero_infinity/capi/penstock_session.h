@@ -164,11 +164,12 @@ typedef enum penstock_update_order {
     PENSTOCK_DEFERRED = 1,
     // Each as soon as its gradients are there, by penstock_session_complete. Where options.clips, as if nothing were
     // clipped: what the norm then says otherwise is updated again from what was committed before, as with DEFERRED, and
-    // so is a step that is not begun. Units of options.deferred_share are as with DEFERRED: complete() passes them by.
+    // so is a step that is not begun. Units of run.deferred_share (settings) are as with DEFERRED: complete() passes
+    // by.
     PENSTOCK_WITHIN = 2,
     PENSTOCK_IN_BACKWARD = 2,  // an older word for it
     PENSTOCK_SPECULATIVE = 3,  // likewise, with clips
-    PENSTOCK_BALANCED = 4,     // likewise, with a deferred_share below 0, and with clips where these may be
+    PENSTOCK_BALANCED = 4,     // likewise, with run.deferred_share "auto", and with clips where these may be
 } penstock_update_order;
 
 // What is committed with a step: text or bytes of the client's, found again when the store is opened.
@@ -241,10 +242,9 @@ typedef struct penstock_session_options {
     // other sessions of this kind; one that a training is under way in is refused. Options of updates are without
     // effect; resume_from and activation_budget_bytes are refused.
     int forwards;
-    // Of WITHIN. Not 0: steps may be clipped; with commit_steps 1, weights and states on NVMe. Of what updates move,
-    // the share left to the next pass, 0 to 1; below 0: what gives forward and backward as much to move as to compute.
-    int clips;
-    double deferred_share;
+    int clips;  // not 0: steps may be clipped; WITHIN then wants commit_steps 1, weights and states on NVMe
+    // As JSON, by the keys of a session in docs/reference-keys.md; goes before the members. NULL: nothing.
+    const char* settings;  // {"run.update_order": "within", "run.deferred_share": 0.2}
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;

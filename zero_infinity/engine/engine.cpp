@@ -2,13 +2,13 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "zero_infinity/engine/generator.h"
-#include "zero_infinity/engine/memory_meter.h"
 #include "zero_infinity/engine/room/out_of_memory.h"
-#include "zero_infinity/engine/tensor_view.h"
+#include "zero_infinity/engine/torch/generator.h"
+#include "zero_infinity/engine/torch/memory_meter.h"
+#include "zero_infinity/engine/torch/tensor_view.h"
 
 #include <ATen/ATen.h>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -21,31 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Cuts the graph at a boundary: the same memory, new leaves where a gradient is wanted.
-Bundle cut(const Bundle& bundle, const std::set<std::string>& wanted) {
-    Bundle leaves;
-    for (const auto& [name, tensor] : bundle) {
-        at::Tensor leaf = tensor.detach();
-        if (wanted.contains(name)) leaf.requires_grad_(true);
-        leaves.set(name, std::move(leaf));
-    }
-    return leaves;
-}
-
-std::set<std::string> requiring_gradient(const Bundle& bundle) {
-    std::set<std::string> names;
-    for (const auto& [name, tensor] : bundle)
-        if (tensor.defined() && tensor.requires_grad()) names.insert(name);
-    return names;
-}
-
-// The inputs that paths through a unit depend on: "hidden* mask targets".
-std::string form_of(const Bundle& input) {
-    std::string form;
-    for (const auto& [name, tensor] : input) form += name + (tensor.requires_grad() ? "* " : " ");
-    return form;
-}
-
 // The parameters that a unit's backward differentiates: its own trainable ones, then the borrowed ones.
 std::vector<const Parameter*> differentiated(const Unit& unit) {
     std::vector<const Parameter*> trainable;
@@ -57,16 +32,6 @@ std::vector<const Parameter*> differentiated(const Unit& unit) {
     return trainable;
 }
 
-// Those of its own that a gradient should have come to.
-std::vector<std::string> not_reached(const Unit& unit, const std::set<const Parameter*>& reached) {
-    std::vector<std::string> names;
-    for (const auto& parameter : unit.parameters())
-        if (parameter->spec().training == zero::Training::trainable && parameter->spec().unused == Unused::refused &&
-            !reached.contains(parameter.get()))
-            names.push_back(parameter->spec().name);
-    return names;
-}
-
 }  // namespace
 
 Engine::Engine(const EngineDeps& deps, EngineOptions options)
@@ -74,6 +39,7 @@ Engine::Engine(const EngineDeps& deps, EngineOptions options)
       options_(options),
       tape_(deps.model->units().size(), options, deps.core->shelf()),
       keeper_(tape_, std::move(options)),
+      reached_(*deps.model),
       paths_(deps.model->units().size()) {
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit) complete_at_.push_back(unit);
     for (std::uint32_t unit = 0; unit < tape_.unit_count(); ++unit)
@@ -213,7 +179,7 @@ void Engine::forward_and_backward(std::span<const Bundle> micro_batches, std::ui
     for (const Bundle& micro_batch : micro_batches) inputs.push_back(cut(micro_batch, {}));
     tape_.begin(std::move(inputs));
     upstream_.assign(micro_batches.size(), {});
-    reached_.clear();
+    reached_.begin_step();
     const GraphKeeper::Step counted(keeper_);
 
     deps_.core->begin_pass(zero::Pass::training);
@@ -259,7 +225,7 @@ void Engine::forward(std::uint32_t unit, std::size_t count) {
 Bundle Engine::first_run(const Call& call) {
     const Bundle& input = tape_.at(call.unit, call.micro_batch).input;
     const bool keep = tape_.keeps_graph(call.unit);
-    const auto [path, unknown] = paths_[call.unit].try_emplace(form_of(input));
+    const bool unknown = !paths_.knows(call.unit, input);
     const at::AutoGradMode graph(keep || unknown);
     std::optional<MemoryMeter> own;
     const MemoryMeter* meter = keeper_.meter();
@@ -267,8 +233,8 @@ Bundle Engine::first_run(const Call& call) {
     Bundle output = deps_.model->units()[call.unit]->run(input);
     if (meter != nullptr)
         tape_.measured(call.unit, meter->held_bytes() - std::min(meter->held_bytes(), own_bytes(output, input)));
-    if (keep || unknown) path->second = requiring_gradient(output);
-    Bundle next = cut(output, path->second);
+    if (keep || unknown) paths_.learn(call.unit, input, output);
+    Bundle next = cut(output, paths_.of(call.unit, input));
     if (keep) tape_.keep_graph(call, std::move(output));
     return next;
 }
@@ -281,7 +247,7 @@ Bundle Engine::run_again(std::uint32_t unit, const SavedActivations& saved) cons
     Bundle output = module.run(saved.input);
     if (!now.empty()) set_generator_state(deps_.device, now);
     if (unit + 1 == tape_.unit_count()) return output;
-    const std::set<std::string>& path = paths_[unit].at(form_of(saved.input));
+    const std::set<std::string>& path = paths_.of(unit, saved.input);
     for (const std::string& name : requiring_gradient(output))
         if (!path.contains(name))
             throw Error(ExitCode::internal,
@@ -308,31 +274,8 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
         tape_.forget(unit, index);
         keeper_.after({unit, index}, Half::backward);
     }
-    check_reached(unit, wanted);
+    reached_.check(unit, wanted, std::ranges::any_of(upstream_, [](const Bundle& each) { return each.size() > 0; }));
     return loss / static_cast<double>(count);
-}
-
-// Nothing that should be trained may silently not be. Units come in reverse, so the one that is named is the first
-// before the mistake, or the mistake itself.
-void Engine::check_reached(std::uint32_t unit, const std::set<std::string>& wanted) const {
-    const Unit& module = *deps_.model->units()[unit];
-    const std::string parameters = fmt::format("{}", fmt::join(not_reached(module, reached_), "', '"));
-    if (!parameters.empty())
-        throw Error(ExitCode::usage,
-                    fmt::format("no gradient comes to unit '{}', parameters '{}': the loss does not depend on them, or "
-                                "a unit behind detaches it from them. Use them, freeze them, or declare them with "
-                                "Unused::allowed where a step may do without",
-                                module.name(), parameters));
-    const bool passed_on =
-        std::any_of(upstream_.begin(), upstream_.end(), [](const Bundle& each) { return each.size() > 0; });
-    if (wanted.empty() || passed_on) return;
-    for (std::uint32_t before = 0; before < unit; ++before)
-        if (!not_reached(*deps_.model->units()[before], reached_).empty())
-            throw Error(ExitCode::usage,
-                        fmt::format("unit '{}' passes no gradient on to its input '{}': what it returns does not "
-                                    "depend on that, or was detached from it, and the units before would not be "
-                                    "trained. Freeze them, or use the input in what is returned",
-                                    module.name(), fmt::join(wanted, "', '")));
 }
 
 // One unit and micro-batch: gradients of its parameters; `upstream` goes from its outputs' gradients to its inputs'.
@@ -376,7 +319,7 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivatio
         if (gradients[index].defined()) upstream.set(names[index], gradients[index]);
     gradients.erase(gradients.begin(), gradients.begin() + static_cast<std::ptrdiff_t>(names.size()));
     for (std::size_t index = 0; index < parameters.size(); ++index)
-        if (gradients[index].defined()) reached_.insert(parameters[index]);
+        if (gradients[index].defined()) reached_.add(parameters[index]);
     return gradients;
 }
 

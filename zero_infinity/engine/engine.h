@@ -6,8 +6,10 @@
 // number.
 #pragma once
 
+#include "zero_infinity/engine/gradient_paths.h"
 #include "zero_infinity/engine/graph_keeper.h"
 #include "zero_infinity/engine/model.h"
+#include "zero_infinity/engine/reached.h"
 #include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/engine/tape.h"
 #include "zero_infinity/optimizer/optimizer.h"
@@ -16,9 +18,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -87,9 +87,6 @@ class Engine {
     std::uint64_t activation_peak_bytes() const noexcept { return activation_peak_bytes_; }
 
    private:
-    // Of a unit's outputs, those that require a gradient; by the names of its inputs, with a mark on those that do.
-    using Paths = std::map<std::string, std::set<std::string>>;
-
     void watch_generators(const std::string& before);
     void note_narrow_sums(std::size_t micro_batches);
     void complete(std::uint32_t unit);
@@ -101,7 +98,6 @@ class Engine {
     Bundle first_run(const Call& call);
     Bundle run_again(std::uint32_t unit, const SavedActivations& saved) const;
     double backward(std::uint32_t unit, std::size_t count);
-    void check_reached(std::uint32_t unit, const std::set<std::string>& wanted) const;
     std::vector<at::Tensor> differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
                                           std::size_t count, double& loss);
     void add_gradients(std::uint32_t unit, std::span<const at::Tensor> gradients);
@@ -110,16 +106,21 @@ class Engine {
     void bind(std::uint32_t unit);
     void release(std::uint32_t unit) noexcept;
 
+    // Constant after construction.
     EngineDeps deps_;
     EngineOptions options_;
+    std::vector<std::uint32_t> complete_at_;  // [unit]: where backward gives it its last gradient
+
+    // What a step keeps from forward to backward, and what backward is at.
     Tape tape_;
     GraphKeeper keeper_;
-    std::vector<Bundle> upstream_;            // [micro-batch]: gradients of the boundary that backward is at
-    std::vector<Paths> paths_;                // [unit]
-    bool step_begun_ = false;                 // CoreSession's: its units are updated within backward
-    std::uint32_t bound_ = 0;                 // the unit that compute is at, or was at last
-    std::vector<std::uint32_t> complete_at_;  // [unit]: where backward gives it its last gradient
-    std::set<const Parameter*> reached_;      // that a gradient came to in this step
+    std::vector<Bundle> upstream_;  // [micro-batch]: gradients of the boundary that backward is at
+    Reached reached_;
+    bool step_begun_ = false;  // CoreSession's: its units are updated within backward
+    std::uint32_t bound_ = 0;  // the unit that compute is at, or was at last
+
+    // From step to step.
+    GradientPaths paths_;
     std::string generator_;  // torch's default generators after the newest step; empty: no unit has drawn from them
     std::uint64_t activation_peak_bytes_ = 0;
     std::vector<std::string> notes_;

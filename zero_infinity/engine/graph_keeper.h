@@ -3,9 +3,9 @@
 // call of a unit has taken so far, forward or backward. Where nothing is left to give up, compute goes on as in torch.
 #pragma once
 
-#include "zero_infinity/engine/memory_meter.h"
 #include "zero_infinity/engine/session_options.h"
 #include "zero_infinity/engine/tape.h"
+#include "zero_infinity/engine/torch/memory_meter.h"
 
 #include <array>
 #include <cstdint>

@@ -3,8 +3,8 @@
 #include "aio/words/error.h"
 #include "zero_infinity/engine/drawn_weights.h"
 #include "zero_infinity/engine/room/compute_room.h"
-#include "zero_infinity/engine/tensor_view.h"
-#include "zero_infinity/engine/torch_kernels.h"
+#include "zero_infinity/engine/torch/tensor_view.h"
+#include "zero_infinity/engine/torch/torch_kernels.h"
 
 #include <fmt/format.h>
 

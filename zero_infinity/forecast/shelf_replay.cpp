@@ -19,10 +19,10 @@ ShelfReplay::ShelfReplay(const LaidAside& laid, std::size_t visits, VirtualDevic
       first_number_(first_number),
       wait_(std::move(wait)),
       all_bytes_(pool::whole_granules(laid.budget_bytes)),  // as the pool has it
-      free_bytes_(all_bytes_),
       bytes_(laid.items.size()),
-      under_way_(laid.items.size()),
       visits_(visits),
+      free_bytes_(all_bytes_),
+      under_way_(laid.items.size()),
       order_(all_bytes_, *this) {
     std::vector<std::size_t> by_turn(laid.items.size());
     std::iota(by_turn.begin(), by_turn.end(), std::size_t{0});

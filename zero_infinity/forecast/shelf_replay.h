@@ -63,15 +63,17 @@ class ShelfReplay final : private ShelfHands {
     void add(const LaidItem& item, std::uint64_t turn);
     [[noreturn]] void refuse(std::uint64_t bytes) const;
 
+    // Constant after construction. Turns are counted from 0 here.
     VirtualDevice& device_;
     std::uint64_t first_number_;
     Wait wait_;
     std::uint64_t all_bytes_;
-    std::uint64_t free_bytes_;
-    // Turns are counted from 0 here.
-    std::vector<std::uint64_t> bytes_;
-    std::vector<bool> under_way_;
+    std::vector<std::uint64_t> bytes_;  // by turn
     std::vector<OfVisit> visits_;
+
+    // What is laid aside now, and moves.
+    std::uint64_t free_bytes_;
+    std::vector<bool> under_way_;  // by turn
     ShelfBytes begun_;
     ShelfOrder order_;
 };

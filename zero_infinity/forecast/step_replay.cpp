@@ -16,6 +16,8 @@ StepReplay::StepReplay(const StepSetting& setting, std::span<const UnitSeconds> 
       window_(units_of_window(layout_, reads_apart(layout_, /*device_has_memory=*/false)), setting.window.window_bytes,
               setting.window.depth),
       fetched_(layout_.unit_count()),
+      gradients_(layout_, setting.spilled_gradients, device_, layout_.tiles().size() + layout_.unit_count(),
+                 [this](const GradientReplay::Reached& reached) { wait(report_.wait_spills, reached); }),
       shelf_(setting.laid, setting.training.size(), device_, layout_.tiles().size() + 2 * layout_.unit_count(),
              [this](const ShelfReplay::Reached& reached) { wait(report_.wait_spills, reached); }),
       order_(layout_, setting.rules, watched(setting.steps, *this)),
@@ -73,11 +75,7 @@ void StepReplay::work(double seconds, Dealt dealt) {
 
 void StepReplay::ended(const VirtualTransfer& transfer) {
     if (shelf_.has(transfer.number)) return shelf_.ended(transfer.number);
-    if (transfer.number >= tiles_.size() + layout_.unit_count()) {
-        if (transfer.direction == Direction::write) return leaving_.pop_front();
-        returning_.reset();
-        return;
-    }
+    if (gradients_.has(transfer.number)) return gradients_.ended(transfer);
     if (transfer.number >= tiles_.size()) {
         fetched_[transfer.number - tiles_.size()].arrived = true;
         return;
@@ -171,7 +169,7 @@ void StepReplay::pump_states() {
         waiting_tiles_.pop_front();
         --free_slots_;
         const auto& states = layout_.objects(tile.unit).states;
-        double bytes = departs() ? 0 : spilled_gradient(tile);
+        double bytes = departs() ? 0 : gradients_.bytes(tile);
         if (states && layout_.states_tier(tile) == Tier::nvme)
             bytes += static_cast<double>(layout_.extent_bytes({*states, tile.tile}));
         tiles_[number] = bytes > 0 ? TileState::reading : TileState::staged;
@@ -267,46 +265,20 @@ void StepReplay::undo(const std::vector<std::uint32_t>& /*units*/) {
     PENSTOCK_CHECK(false, "a forecast's step is clipped after all");
 }
 
-double StepReplay::spilled_gradient(UnitTile tile) const {
-    const auto bytes = static_cast<double>(spilled_gradient(tile.unit));
-    const UnitLayout& unit = layout_.unit(tile.unit);
-    return bytes * static_cast<double>(unit.tile_numel(tile.tile)) / static_cast<double>(unit.shard_numel());
-}
-
-// Host memory has the gradients of two units: what gives way must be written, and what a pass before has of this one
-// comes back. It is written once its squares are summed; but where it is updated with at once, it stays.
+// It is written once its squares are summed; but where it is updated with at once, it stays.
 void StepReplay::sum_gradient(std::uint32_t unit) {
-    if (spilled_gradient(unit) == 0) return;
-    bring_gradient(unit);
+    if (gradients_.bytes(unit) == 0) return;
+    gradients_.bring(unit, pass_ > 1);
     if (last_pass() && !setting_.rules.defers_others && order_.begun()) return;
     if (!departs() || !order_.awaits(unit)) work(seconds_[unit].norm, Dealt::by_piece);  // else its update does
-    leaving_.push_back(unit);
-    move_gradient(Direction::write, unit);
-}
-
-void StepReplay::bring_gradient(std::uint32_t unit) {
-    const bool there = std::erase(summed_, unit) > 0;
-    summed_.push_back(unit);
-    if (there) return;
-    if (summed_.size() > 2) summed_.pop_front();
-    wait(report_.wait_spills, [&] { return leaving_.size() < 2; });
-    if (pass_ == 1) return;
-    returning_ = unit;
-    device_.raise(move_gradient(Direction::read, unit));
-    wait(report_.wait_spills, [&] { return !returning_; });
-}
-
-std::uint64_t StepReplay::move_gradient(Direction direction, std::uint32_t unit) {
-    const std::uint64_t number = tiles_.size() + layout_.unit_count() + unit;
-    device_.begin({direction, number, static_cast<double>(spilled_gradient(unit))});
-    return number;
+    gradients_.write(unit);
 }
 
 // Of what was not taken within backward, and did not leave.
 void StepReplay::norm() {
     const double before = now_;
     for (std::uint32_t unit = 0; unit < layout_.unit_count(); ++unit)
-        if ((!order_.updates_within() || order_.leaves(unit)) && spilled_gradient(unit) == 0)
+        if ((!order_.updates_within() || order_.leaves(unit)) && gradients_.bytes(unit) == 0)
             work(seconds_[unit].norm, Dealt::by_piece);
     report_.backward += now_ - before;
 }

@@ -1,6 +1,7 @@
 // One step after the other of a forecast, in virtual time: what session and driver decide, over a VirtualDevice.
 #pragma once
 
+#include "zero_infinity/forecast/gradient_replay.h"
 #include "zero_infinity/forecast/shelf_replay.h"
 #include "zero_infinity/forecast/step_forecast.h"
 #include "zero_infinity/forecast/virtual_device.h"
@@ -81,13 +82,7 @@ class StepReplay final : StepHands {
     void pump_states();
     bool is_written(std::uint32_t unit) const;
     void demand(std::uint32_t unit);
-    std::uint64_t spilled_gradient(std::uint32_t unit) const {
-        return setting_.spilled_gradients.empty() ? 0 : setting_.spilled_gradients[unit];
-    }
-    double spilled_gradient(UnitTile tile) const;
     void sum_gradient(std::uint32_t unit);
-    void bring_gradient(std::uint32_t unit);
-    std::uint64_t move_gradient(Direction direction, std::uint32_t unit);
     void norm();
 
     std::vector<std::size_t> last_visits() const;
@@ -95,26 +90,30 @@ class StepReplay final : StepHands {
     void make_pass();
     void make_update(bool commits);
 
+    // What the step is of; constant after construction.
     const StepSetting& setting_;
     const ModelLayout& layout_;
     std::span<const UnitSeconds> seconds_;
     const HostSeconds& host_;
 
+    // Virtual time, and what is told of the step under way.
     double now_ = 0;
     VirtualDevice device_;
     StepForecast report_;
 
+    // The window: what is in it, and what moves there.
     WindowPlan window_;
     bool passing_ = false;
     bool window_spent_ = false;
     std::vector<Fetched> fetched_;  // by unit
     std::deque<WaitingFetch> waiting_fetches_;
     std::vector<Unwritten> unwritten_;
-    std::deque<std::uint32_t> summed_;        // units whose gradients host memory has, of those that leave it
-    std::deque<std::uint32_t> leaving_;       // whose are being written
-    std::optional<std::uint32_t> returning_;  // whose are being read
+
+    // What a pass moves beside weights.
+    GradientReplay gradients_;
     ShelfReplay shelf_;
 
+    // The update: its order, and its tiles.
     StepOrder order_;
     std::uint64_t pass_ = 1;        // of the step
     std::vector<TileState> tiles_;  // by number

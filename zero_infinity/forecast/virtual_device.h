@@ -69,9 +69,12 @@ class VirtualDevice {
     static std::size_t index(Direction direction) noexcept { return direction == Direction::read ? 0 : 1; }
     const std::deque<Waiting>& queue(Direction direction) const noexcept { return queues_[index(direction)]; }
 
+    // How fast it is now.
     DeviceRates rates_;
     double share_ = 1;
     double held_ = 0;  // seconds
+
+    // By direction: what moves, and what was counted since construction.
     std::array<std::deque<Waiting>, 2> queues_;
     std::array<double, 2> moved_{};
     std::array<double, 2> busy_{};

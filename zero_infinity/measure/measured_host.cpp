@@ -74,7 +74,9 @@ double seconds_of(double seconds, const std::function<void(std::size_t call)>& w
     return elapsed / static_cast<double>(calls);
 }
 
-double hash_per_byte(std::span<const std::byte> memory, double seconds) {
+}  // namespace
+
+double hash_seconds_per_byte(std::span<const std::byte> memory, double seconds) {
     constexpr std::size_t tile_bytes = 4U << 20;
     const std::size_t count = memory.size() / tile_bytes;
     store::TileHash last;
@@ -83,8 +85,6 @@ double hash_per_byte(std::span<const std::byte> memory, double seconds) {
     });
     return each / tile_bytes;
 }
-
-}  // namespace
 
 MeasuredHost measure_host(const SessionPlan& plan, Workers& workers, double seconds) {
     const Tiles tiles(plan);
@@ -106,7 +106,7 @@ MeasuredHost measure_host(const SessionPlan& plan, Workers& workers, double seco
                                                });
                                            }) /
                                 (numel * static_cast<double>(tiles.count()));
-    measured.hash_per_byte = hash_per_byte(tiles.bytes(), seconds);
+    measured.hash_per_byte = hash_seconds_per_byte(tiles.bytes(), seconds);
     return measured;
 }
 

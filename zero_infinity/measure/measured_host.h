@@ -4,6 +4,9 @@
 #include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/threads/workers.h"
 
+#include <cstddef>
+#include <span>
+
 namespace penstock::zero {
 
 // Seconds, each over memory that no cache holds.
@@ -15,5 +18,8 @@ struct MeasuredHost {
 
 // `seconds` of each. Throws Error (does_not_fit) where the machine has no 256 MiB for it.
 MeasuredHost measure_host(const SessionPlan& plan, Workers& workers, double seconds);
+
+// Of tiles, one after the other, on this thread. REQUIRES: memory of more than a tile of 4 MiB.
+double hash_seconds_per_byte(std::span<const std::byte> memory, double seconds);
 
 }  // namespace penstock::zero

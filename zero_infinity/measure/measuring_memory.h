@@ -13,20 +13,27 @@ namespace penstock::zero {
 
 inline constexpr std::uint64_t beyond_caches_bytes = 256ULL << 20;  // what no cache holds
 
-// A pool of one use and one lease, huge pages included. Owned by one thread; gives all of it back when it goes.
+// A pool of one use, huge pages included, and its leases, each exact. Owned by one thread; gives all of it back when it
+// goes.
 class MeasuringMemory {
    public:
-    // Throws Error (does_not_fit) where the machine has not as much. REQUIRES: bytes > 0.
-    explicit MeasuringMemory(std::uint64_t bytes);
+    // `setting` is what makes it smaller, for the refusal. Throws Error (does_not_fit) where the machine has not as
+    // much. REQUIRES: a lease; each of some bytes.
+    explicit MeasuringMemory(const std::vector<std::size_t>& lease_bytes, const std::string& setting = "");
+    explicit MeasuringMemory(std::size_t bytes) : MeasuringMemory(std::vector<std::size_t>{bytes}) {}
 
-    std::span<std::byte> bytes() const noexcept { return lease_.span(); }  // at least as many; zero
-    const std::vector<std::string>& notes() const noexcept { return pool_.notes(); }
-    // A stuck device may write to it until the process has ended.
-    void orphan() noexcept { lease_.orphan(); }
+    std::size_t leases() const noexcept { return leases_.size(); }
+    std::span<std::byte> bytes(std::size_t lease = 0) const noexcept { return leases_[lease].span(); }  // zero at first
+    const pool::PinnedPool& pool() const noexcept { return pool_; }
+    // A stuck device may write to the lease until the process has ended.
+    void orphan(std::size_t lease) noexcept { leases_[lease].orphan(); }
 
    private:
     pool::PinnedPool pool_;
-    pool::Lease lease_;
+    std::vector<pool::Lease> leases_;
 };
+
+// A drive that compresses gains nothing by what is written from there.
+void fill_random(std::span<std::byte> memory, std::uint64_t seed);
 
 }  // namespace penstock::zero

@@ -87,8 +87,13 @@ Purpose CoreSession::purpose() const noexcept {
     return state_->plan->options.purpose;
 }
 
-bool CoreSession::owes_update(std::uint32_t unit) const noexcept {
-    return state_->step_order->owes(unit);
+std::optional<std::uint32_t> CoreSession::owes_update(ParameterId parameter) const {
+    const UnitSpec& spec = layout().unit(parameter.unit).spec();
+    const std::size_t own = spec.parameters.size();
+    const std::uint32_t owner = parameter.index < own ? parameter.unit : spec.borrowed.at(parameter.index - own).owner;
+    for (const std::uint32_t unit : {parameter.unit, owner})
+        if (state_->step_order->owes(unit)) return unit;
+    return std::nullopt;
 }
 
 void CoreSession::expect(Pass pass, const PassVisits& visits) {
@@ -154,14 +159,20 @@ UnitMemory CoreSession::memory(std::uint32_t unit) const {
     return state_->work->driver.memory(unit);
 }
 
+// Between passes nobody visits the unit.
+void CoreSession::make_owed_update(ParameterId parameter) {
+    State& s = *state_;
+    if (s.stage == Stage::ready && owes_update(parameter)) s.perform([&] { s.step_order->finish(); });
+}
+
 void CoreSession::add_gradient(ParameterId parameter, const GradientView& addend) {
-    state_->make_update_that_is_owed(parameter.unit);
+    make_owed_update(parameter);
     state_->change_sums([&] { state_->work->gradients.add(parameter, addend); });
 }
 
 GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
     GradientSums::Open open;
-    state_->make_update_that_is_owed(parameter.unit);
+    make_owed_update(parameter);
     state_->change_sums([&] { open = state_->work->gradients.open(parameter); });
     return open;
 }

@@ -102,8 +102,9 @@ class CoreSession {
     PlaneType gradient_type() const noexcept;
     GradientMemory gradient_memory() const noexcept;
     Purpose purpose() const noexcept;
-    // The unit's last update is not made: within a pass no gradient is added to it before a visit has made it.
-    bool owes_update(std::uint32_t unit) const noexcept;
+    // The unit whose last update is not made, though the parameter's gradient is to be added to its sums: the
+    // parameter's own, or that which it borrows from. Within a pass no gradient is added before a visit has made it.
+    std::optional<std::uint32_t> owes_update(ParameterId parameter) const;
 
     // Replaces what was learned from the last pass of that kind; within such a pass, what it makes from here on.
     void expect(Pass pass, const PassVisits& visits);
@@ -213,6 +214,8 @@ class CoreSession {
     std::vector<std::string> take_notes();
 
    private:
+    void make_owed_update(ParameterId parameter);
+
     struct State;
     std::unique_ptr<State> state_;
 };

@@ -134,11 +134,6 @@ void CoreSession::State::finish_commit() {
     barrier.committed();
 }
 
-// Between passes nobody visits it.
-void CoreSession::State::make_update_that_is_owed(std::uint32_t unit) {
-    if (stage == Stage::ready && step_order->owes(unit)) perform([&] { step_order->finish(); });
-}
-
 // The newest step is whole, and durable where steps are.
 void CoreSession::State::settle() {
     PENSTOCK_CHECK(stage == Stage::ready, "a step is to be whole within a pass, or after an exception");

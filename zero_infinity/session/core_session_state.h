@@ -42,7 +42,6 @@ struct CoreSession::State final : StepHands {
     Ended end_step(const UpdateRequest& request, double gradient_norm);
     void request_step(const UpdateRequest& request, double gradient_norm);
     std::vector<bool> units_to_update() const;
-    void make_update_that_is_owed(std::uint32_t unit);
     double norm_of_gradients();
     void forget_norm() noexcept {
         norm.reset();
@@ -82,6 +81,8 @@ struct CoreSession::State final : StepHands {
         look_at_sums(call);
     }
 
+    // Made by the opening, and constant from then on. The order is that of construction: what is below may be at what
+    // is above until its own end.
     LocalCommunicator alone;
     Communicator* communicator;
     CommitBarrier barrier;
@@ -90,15 +91,21 @@ struct CoreSession::State final : StepHands {
     std::unique_ptr<Device> device;          // after the end, for whoever still has memory of it; before that machine's
     std::unique_ptr<Machine> machine;
     ModelStore opened;
-    std::unique_ptr<SessionWork> work;
+    std::unique_ptr<SessionWork> work;  // its parts have states of their own
     SessionInfo info;
     std::vector<std::string> notes;
+    std::string went_on_from;  // went_on_from_key's value
 
+    // All that follows is the compute thread's. Where it is in a pass or step:
     Stage stage = Stage::ready;
     Pass pass = Pass::training;
     VisitOrder order;
+
+    // The sums of gradients.
     std::optional<double> norm;  // of the sums as they are
     bool sums_lent = false;      // a client may change them unseen
+
+    // The update.
     std::chrono::nanoseconds updating{0};
     struct Requested {  // what updates of the step under way are made with
         UpdateRequest request;
@@ -106,13 +113,14 @@ struct CoreSession::State final : StepHands {
         double gradient_norm = 0;         // once it is known
     };
     Requested requested;
-    store::ClientState newest;       // what the client gave for the newest step
-    store::ClientState newest_user;  // as it was then
-    store::ClientState user;
-    std::string went_on_from;                   // went_on_from_key's value
     std::optional<SkippedSteps> skipped_steps;  // from the plan on
     std::optional<StepUpdate> step_update;
     std::optional<StepOrder> step_order;
+
+    // What is committed beside the model.
+    store::ClientState newest;       // what the client gave for the newest step
+    store::ClientState newest_user;  // as it was then
+    store::ClientState user;
 };
 
 }  // namespace penstock::zero

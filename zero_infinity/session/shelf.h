@@ -81,15 +81,20 @@ class Shelf final : private ShelfHands {
     void wait(std::uint64_t turn) override;
     [[noreturn]] void fail(std::uint64_t bytes) const;
 
+    // Constant after construction.
     pool::PinnedPool& pool_;
-    pool::UseId use_;
+    const pool::UseId use_;
     ShelfMover& mover_;
-    std::string setting_;
+    const std::string setting_;
+
+    // What is laid aside, and where it lies.
     Helds held_;
-    SpareNodes<Helds> spare_;                                          // of what was dropped
-    std::map<std::uint64_t, std::vector<store::SpillBlock>> vacated_;  // by bytes
     ShelfOrder order_;
     ShelfFigures figures_;
+
+    // Kept for what comes, so that a step like the one before allocates nothing.
+    SpareNodes<Helds> spare_;                                          // of what was dropped
+    std::map<std::uint64_t, std::vector<store::SpillBlock>> vacated_;  // by bytes
 };
 
 }  // namespace penstock::zero

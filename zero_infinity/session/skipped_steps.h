@@ -29,8 +29,11 @@ class SkippedSteps {
 
    private:
     std::size_t number(ParameterId parameter) const { return first_.at(parameter.unit) + parameter.index + 1; }
-    std::vector<std::size_t> first_;  // by unit: how many parameters come before it; and of all
-    std::map<std::size_t, std::uint64_t> counts_;
+
+    // Constant after construction: by unit, how many parameters come before it; and of all.
+    std::vector<std::size_t> first_;
+
+    std::map<std::size_t, std::uint64_t> counts_;  // by number
 };
 
 }  // namespace penstock::zero

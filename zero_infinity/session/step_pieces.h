@@ -38,9 +38,12 @@ class StepPieces {
     TilePieces of(UnitTile tile) const;
 
    private:
+    // Constant after construction.
     const ModelLayout* layout_;
     const ParameterGroups* optimizers_;
     std::vector<std::vector<std::size_t>> groups_;  // by unit and parameter
+
+    // Of the step under way.
     std::vector<std::vector<OptimizerPiece>> own_;  // by unit; empty: the layout's
 };
 

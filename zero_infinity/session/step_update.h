@@ -52,9 +52,12 @@ class StepUpdate {
     void note_skipped(std::uint32_t unit);
     std::string refusal(std::uint32_t unit, std::uint64_t element) const;
 
+    // Constant after construction.
     const SessionPlan& plan_;
     SessionWork& work_;
     SkippedSteps& skipped_steps_;
+
+    // Of the step under way: its values, and what came of it so far.
     StepPieces pieces_;
     TileUpdate tiles_;
     std::vector<GroupValues> groups_;   // that the pieces point at

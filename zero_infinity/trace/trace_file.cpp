@@ -1,6 +1,7 @@
 #include "zero_infinity/trace/trace_file.h"
 
 #include "aio/words/error.h"
+#include "aio/words/whole_file.h"
 #include "swap/directory/descriptor.h"
 #include "swap/format/disk_place.h"
 #include "zero_infinity/trace/trace_json.h"
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::size_t spans_per_thread = 200'000;  // of 64 bytes: 25 MB for both
 
-std::string reason() {
-    return std::generic_category().message(errno);
+std::string reason(int error) {
+    return std::generic_category().message(error);
 }
 
 bool is_there_and_no_file(const std::string& path) {
@@ -41,7 +41,7 @@ class Unfinished {
             throw Error(
                 otherwise,
                 fmt::format("{} {}: {} cannot be written: {}; give a path in a directory that may be written to",
-                            setting, path, path_, reason()));
+                            setting, path, path_, reason(errno)));
         if (!is_a_trace())
             throw Error(otherwise, fmt::format("{} {}: {} is in the way, and is no trace that was cut short; move "
                                                "it away, or give another path",
@@ -49,25 +49,18 @@ class Unfinished {
         ours_ = true;
     }
     ~Unfinished() {
-        const int saved = errno;  // why it never became whole
         if (ours_) ::unlink(path_.c_str());
-        errno = saved;
     }
     Unfinished(const Unfinished&) = delete;
     Unfinished& operator=(const Unfinished&) = delete;
 
-    // Whether it is whole, durable and has its name.
-    bool become(const std::string& path, std::string_view text) {
-        if (::ftruncate(fd_.get(), 0) != 0) return false;
-        while (!text.empty()) {
-            const ssize_t put = ::write(fd_.get(), text.data(), text.size());
-            if (put < 0 && errno == EINTR) continue;
-            if (put < 0) return false;
-            text.remove_prefix(static_cast<std::size_t>(put));
-        }
-        if (::fsync(fd_.get()) != 0 || std::rename(path_.c_str(), path.c_str()) != 0) return false;
-        ours_ = false;
-        return true;
+    // Whole and durable, by its name. Returns 0 or an errno.
+    int become(const std::string& path, std::string_view text) {
+        int error = ::ftruncate(fd_.get(), 0) == 0 ? 0 : errno;
+        if (error == 0) error = aio::write_whole(fd_.get(), text);
+        if (error == 0) error = aio::give_name(path_, path);
+        ours_ = error != 0;
+        return error;
     }
 
    private:
@@ -123,8 +116,8 @@ void TraceFile::begin_step(std::uint64_t step) noexcept {
 
 void TraceFile::write() const {
     const std::string text = trace_json(recorder_);
-    if (!Unfinished(path_, setting_, ExitCode::storage).become(path_, text))
-        throw Error(ExitCode::storage, fmt::format("{} could not be written: {}", path_, reason()));
+    if (const int error = Unfinished(path_, setting_, ExitCode::storage).become(path_, text))
+        throw Error(ExitCode::storage, fmt::format("{} could not be written: {}", path_, reason(error)));
 }
 
 }  // namespace penstock::zero

@@ -35,8 +35,11 @@ class TraceFile {
     void write() const;
 
    private:
+    // Constant after construction.
     std::string path_, setting_;
     std::uint64_t first_ = 1, last_ = 0;
+
+    // Both threads', as it says.
     TraceRecorder recorder_;
 };
 

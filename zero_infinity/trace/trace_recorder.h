@@ -76,10 +76,15 @@ class TraceRecorder {
     };
     const Buffer& buffer(TraceThread thread) const noexcept { return buffers_.at(static_cast<std::size_t>(thread)); }
 
+    // Set before the first step, and constant from then on.
     const std::size_t capacity_;
-    std::array<Buffer, 2> buffers_;
-    std::atomic<std::uint64_t> step_{0};
     std::vector<std::string> units_, objects_;
+
+    // Each its thread's: on a cache line of its own.
+    std::array<Buffer, 2> buffers_;
+
+    // Written by the compute thread, read by both.
+    std::atomic<std::uint64_t> step_{0};
 };
 
 // Without a recorder: one branch.

@@ -76,6 +76,8 @@ class Training(Protocol):
     @property
     def description(self) -> Description: ...
 
+    def count_from(self, micro_steps: int) -> None: ...
+
 
 def save(engine: Training, directory: Path, tag: str | int | None, client_state: dict[str, Any], latest: bool = True,
          overwrite: bool = True, wait: bool = True) -> str:
@@ -131,8 +133,8 @@ def load(engine: Training, directory: Path, tag: str | int | None, wanted: Wante
     committed = engine.binding.go_back(str(place / snapshot))
     engine.optimizer.gone_back(int(state["optimizer"]["penstock"]["updates"]))
     engine.optimizer.load_state_dict(state["optimizer"])
-    engine.micro_steps = engine.counted_from = state["micro_steps"]
-    engine.optimizer.skipped = state.get("skipped_steps", 0)  # an older version counted none
+    engine.count_from(state["micro_steps"])
+    engine.optimizer.go_on(engine.optimizer.updates, state.get("skipped_steps", 0))  # an older version counted none
     if wanted.scheduler:
         _load_scheduler(engine, state)
     if state["loss_scale"] and engine.optimizer.loss_scale is not None:
@@ -161,9 +163,8 @@ def committed_state(engine: Training) -> dict[str, str]:
 
 def take_committed_state(engine: Training, state: Mapping[str, str]) -> None:
     """The engine goes on from a step that was committed."""
-    engine.optimizer.updates = int(state.get("updates", 0))
-    engine.micro_steps = engine.counted_from = int(state.get("micro_steps", 0))
-    engine.optimizer.skipped = int(state.get("skipped_steps", 0))
+    engine.optimizer.go_on(int(state.get("updates", 0)), int(state.get("skipped_steps", 0)))
+    engine.count_from(int(state.get("micro_steps", 0)))
     if "loss_scale" in state and engine.optimizer.loss_scale is not None:
         engine.optimizer.loss_scale.take(state["loss_scale"])
         engine.optimizer.loss_scale.after(overflow=False)  # what was committed was a step
@@ -186,7 +187,7 @@ def go_on(engine: Training, state: Mapping[str, str], restore_random: bool, wher
         left = script.left(state)
     else:
         script.take_moved(state)
-        engine.optimizer._opt_called = True
+        engine.optimizer.tell_schedulers()
         engine.scheduler.go_on(state)
     return going_on.line(engine.global_steps, state, where, restored, [*others, *left, *data]), bool(others)
 

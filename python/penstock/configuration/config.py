@@ -17,7 +17,7 @@ from ..loss_scale import LossScale
 from ..monitors import Monitors
 from ..native import config as config_library
 from ..settings import Settings
-from ..store import Store
+from ..store import Store, store_of
 from .merged import merged_settings, merged_store
 from .schedules import SCHEDULES
 
@@ -84,7 +84,7 @@ class Config:
         """A directory of the caller's is kept as the configuration says; a Store is merged with it (merged.py)."""
         if given is None:
             return self.store
-        read = _store(self.resolved["values"], ".")
+        read = store_of(self.resolved["values"], ".")
         if isinstance(given, Store):
             return merged_store(given, read, self.said, self.resolved["name"])
         return replace(read, directories=given)
@@ -128,7 +128,7 @@ def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: R
     values, given_keys = resolved["values"], {each["key"]: each["from"] for each in resolved["obeyed"]}
     directories = values["run.swap_directory"]
     return Config(_settings(values), _optimizer(values, given_keys), _scheduler(values, given_keys),
-                  _store(values, directories) if directories else None, resolved)
+                  store_of(values, directories) if directories else None, resolved)
 
 
 def _unknown(missing: Sequence[str], else_: str) -> list[str]:
@@ -202,18 +202,3 @@ def _scheduler(values: Mapping[str, Any], given: Mapping[str, str]) -> Callable[
     if source in ("auto", "other keys"):  # the optimizer may be the caller's, with another rate
         options["warmup_max_lr"] = 1e-3 if kind == "WarmupDecayLR" and source == "other keys" else None
     return lambda optimizer: SCHEDULES[kind](optimizer, **options)
-
-
-def _store(values: Mapping[str, Any], directories: Any) -> Store:
-    return Store(
-        directories, job=values["run.name"], host_budget_bytes=values["memory.host_budget"],
-        prefetch_depth=values["memory.prefetch_depth"], staging_tiles=values["memory.staging_tiles"],
-        tile_elements=values["memory.tile_elements"], weights=values["zero_optimization.offload_param.device"],
-        states=values["zero_optimization.offload_optimizer.device"], commit_steps=values["run.commit_every"],
-        update_order=values["run.update_order"], deferred_share=values["run.deferred_share"], gradients=values["memory.gradients"],
-        activation_budget_bytes=values["memory.activation_budget"] or 0,
-        fill_host_budget=values["memory.fill_host_budget"],
-        verify=values["run.verify"], codec="compact" if values["memory.codec"] == "compact" else None,
-        gradient_type=values["data_types.grad_accum_dtype"], device=values["memory.device"],
-        device_budget_bytes=values["memory.device_budget"], threads=values["run.threads"],
-        deadline_seconds=float(values["aio.deadline"]))

@@ -8,19 +8,9 @@ from typing import Any
 from ..errors import UsageError
 from ..given.said import Said
 from ..settings import Settings
-from ..store import Store
+from ..store import STORE_KEYS, Store
 
 TOTAL, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
-STORE_KEYS = {
-    "job": "run.name", "host_budget_bytes": "memory.host_budget", "prefetch_depth": "memory.prefetch_depth",
-    "staging_tiles": "memory.staging_tiles", "tile_elements": "memory.tile_elements",
-    "weights": "zero_optimization.offload_param.device", "states": "zero_optimization.offload_optimizer.device",
-    "commit_steps": "run.commit_every", "update_order": "run.update_order",
-    "deferred_share": "run.deferred_share", "verify": "run.verify",
-    "codec": "memory.codec", "gradient_type": "data_types.grad_accum_dtype", "gradients": "memory.gradients",
-    "activation_budget_bytes": "memory.activation_budget", "fill_host_budget": "memory.fill_host_budget",
-    "device": "memory.device", "device_budget_bytes": "memory.device_budget", "threads": "run.threads",
-    "deadline_seconds": "aio.deadline"}
 SETTINGS_KEYS = {
     "clip": "gradient_clipping", "drop_last": "dataloader_drop_last", "steps_per_print": "steps_per_print",
     "wall_clock_breakdown": "wall_clock_breakdown",

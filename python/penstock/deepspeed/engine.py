@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -41,9 +42,13 @@ class Offloaded:
 class StoreOptimizer(Optimizer):
     """What programs ask of DeepSpeed's optimizers beside torch's calls."""
 
-    module: Offloaded
     forward_hooks: tuple[Any, ...] = ()  # of parameters' coming and going, which TRL takes off while it generates
     backward_hooks: tuple[Any, ...] = ()
+
+    @functools.cached_property
+    def module(self) -> Offloaded:
+        """Of which they ask for hooks of DeepSpeed's."""
+        return Offloaded(self._binding.model)
 
     @property
     def overflow(self) -> bool:
@@ -90,6 +95,10 @@ class DeepSpeedEngine(Answers, Engine):
                 raise
             return getattr(module, name)
 
+    def answer_for(self, config: dict[str, Any], loader: Any) -> None:
+        """What it was made with, by which it answers."""
+        self.config, self.training_dataloader = config, loader
+
     # Batches.
     def train_batch_size(self) -> int:
         return (self.settings.micro_batch or 1) * self.settings.accumulation
@@ -134,7 +143,7 @@ class DeepSpeedEngine(Answers, Engine):
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """As backward() does, for a program that calls loss.backward() itself, until the next step()."""
-        self.binding.gradients.scales = True
+        self.binding.gradients.expect_scaled()
         return self._scaled(self._share_of(loss))
 
     @contextlib.contextmanager
@@ -156,7 +165,7 @@ class DeepSpeedEngine(Answers, Engine):
                              f"{self.settings.accumulation} micro-batches of a step: say engine.backward(loss), or "
                              "engine.scale(loss).backward()")
         super().step(lr_kwargs)
-        self.binding.gradients.scales = False
+        self.binding.gradients.expect_scaled(by_engine=False)
 
     def train_batch(self, data_iter: Iterator[Any] | None = None) -> torch.Tensor:
         """A whole step: gradient_accumulation_steps batches of `data_iter`, or of training_data. The model gives the

@@ -18,7 +18,7 @@ from ..version import version
 from ..weights.parameter import engine_of
 from .configuration.given import configuration, section, with_defaults
 from .configuration.values import own_keys, resolve
-from .engine import DeepSpeedEngine, Offloaded, StoreOptimizer
+from .engine import DeepSpeedEngine
 from .idle import IdleEngine
 from .leaves import z3_leaf_module
 from .placement import placement_of
@@ -59,9 +59,7 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
         lr_scheduler, config=own_keys(full), store=place.store, collate_fn=collate_fn,
         resident=place.resident(model), units=_leaves(model), engine_class=DeepSpeedEngine)
     assert isinstance(engine, DeepSpeedEngine)
-    engine.config, engine.training_dataloader = given, loader
-    assert isinstance(engine.optimizer, StoreOptimizer)
-    engine.optimizer.module = Offloaded(model)
+    engine.answer_for(given, loader)
     return engine, made, loader, scheduler
 
 

@@ -38,6 +38,7 @@ class Said:
                 raise UsageError(f"{kind.__name__}({name}={value!r}): there are {', '.join(first)} and {last}")
 
     def says(self, name: str) -> bool:
+        """The caller gave it."""
         return name in (self.said or ())
 
 

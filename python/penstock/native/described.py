@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from . import structs as c, update_order
+from . import structs as c
 from ..core import BF16_ADDENDS, GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
 from ..errors import ModelError, UsageError, some
-from ..store import Store
+from ..store import Store, settings_of
 from .record import KEY, Record, runs_of
 from .session import TYPES, array, functions, made, values_of, visits_of
 
@@ -238,19 +238,14 @@ class Described:
         if not 1 <= first_traced <= last_traced:
             raise UsageError(f"Store(trace_steps={store.trace_steps}): the first and the last step of the trace, counting "
                              "from 1")
+        settings = settings_of(store, threads=store.threads or torch.get_num_threads(),
+                               activation_budget_bytes=0 if alone else store.activation_budget_bytes)
         return made(c.Options, directories=paths, directory_count=len(paths), job=store.job.encode(),
-                    resume_from=snapshot, go_back=store.go_back, host_budget_bytes=store.host_budget_bytes,
-                    prefetch_depth=store.prefetch_depth, staging_tiles=store.staging_tiles,
-                    tile_elements=store.tile_elements, weights=c.TIERS[store.weights], states=c.TIERS[store.states],
+                    resume_from=snapshot, go_back=store.go_back, scratch=not store.keep, clips=self._model.clips,
                     device=c.DEVICES[store.device.partition(":")[0]], device_index=self.device.index or 0,
-                    device_budget_bytes=store.device_budget_bytes,
-                    commit_steps=store.commit_steps, scratch=not store.keep, verify=c.VERIFY[store.verify],
                     snapshots=store.snapshots and not alone, values=values, value_count=len(values), forwards=alone,
                     codec=codec.encode(), gradient_type=TYPES[self.sums_type()],
-                    threads=store.threads or torch.get_num_threads(),
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
-                    **update_order.options_of(store, self._model.clips), gradients=c.GRADIENTS[store.gradients],
-                    activation_budget_bytes=0 if alone else store.activation_budget_bytes,
-                    fill_host_budget=store.fill_host_budget,
+                    gradients=c.GRADIENTS[store.gradients],
                     trace=None if store.trace is None else os.fsencode(store.trace), trace_first_step=first_traced,
-                    trace_steps=last_traced - first_traced + 1)
+                    trace_steps=last_traced - first_traced + 1, settings=settings.encode())

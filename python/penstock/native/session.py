@@ -9,6 +9,7 @@ import torch
 
 from . import structs as c
 from ..errors import EndedError, FitError, NonFiniteError, PenstockError, StorageError, UsageError
+from ..store import STORE_KEYS
 from .library import library, library_of
 
 TYPES = {torch.bfloat16: c.BF16, torch.float16: c.FP16, torch.float32: c.FP32, torch.uint8: c.U8}
@@ -61,10 +62,19 @@ def _checked(function: Any, arguments: tuple[Any, ...]) -> Callable[..., None]:
     return call
 
 
+def _in_words_of_store(text: str) -> str:
+    """A key that a store said is named as its field, too."""
+    for field, key in STORE_KEYS.items():
+        text = text.replace(f"key '{key}' is", f"Store({field}=...), {key} of a configuration, is")
+    return text
+
+
 def error_of(status: int, message: bytes) -> PenstockError | MemoryError:
     text = message.decode(errors="replace")
     if status == c.OUT_OF_MEMORY:
         return MemoryError(text)
+    if status == c.USAGE:
+        text = _in_words_of_store(text)
     return (NotFound if status == c.NOT_FOUND else KINDS.get(status, PenstockError))(text)
 
 

@@ -13,12 +13,9 @@ TYPE_DEFAULT, BF16, FP16, FP32, U8 = range(5)
 UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}
 OPTIMIZERS = {"adamw": 0, "adam": 1, "sgd": 2, "adagrad": 3, "lion": 4}
 PASSES = {"training": 0, "inference": 1}
-TIERS = {"nvme": 0, "cpu": 1}
 GRADIENTS = {"cpu": 0, "nvme": 1, "auto": 2}
-UPDATE_ORDERS = {"after_backward": 0, "deferred": 1, "within": 2}
 DEVICES = {"cpu": 0, "emulated": 1, "cuda": 2}
 BOTTLENECKS = ("nvme", "processor", "both", "order")
-VERIFY = {"none": 0, "sample": 1, "all": 2}
 WHAT = {"weight": 0, "master": 1, "moment0": 2, "moment1": 3}
 
 
@@ -73,7 +70,7 @@ class Options(Structure):
                 ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p),
                 ("update_order", c_int), ("gradients", c_int), ("activation_budget_bytes", c_uint64),
                 ("fill_host_budget", c_int), ("trace", c_char_p), ("trace_first_step", c_uint64),
-                ("trace_steps", c_uint64), ("forwards", c_int), ("clips", c_int), ("deferred_share", c_double)]
+                ("trace_steps", c_uint64), ("forwards", c_int), ("clips", c_int), ("settings", c_char_p)]
 
 
 TakeValue = ctypes.CFUNCTYPE(None, POINTER(Value), c_void_p)

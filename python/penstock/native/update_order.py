@@ -3,20 +3,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
 
 from ..core import ModelSpec
 from ..errors import UsageError
 from ..settings import Settings
-from ..store import Store
+from ..store import Store, settings_of
 from . import structs as c
 from .session import array, functions, made
-
-
-def options_of(store: Store, clips: bool) -> dict[str, Any]:
-    """What decides it, as penstock_session_options has it."""
-    return {"update_order": c.UPDATE_ORDERS[store.update_order], "clips": clips,
-            "deferred_share": -1.0 if store.deferred_share == "auto" else store.deferred_share}
 
 
 def check(store: Store, settings: Settings) -> None:
@@ -27,14 +20,9 @@ def check(store: Store, settings: Settings) -> None:
                          "bfloat16")
     paths = store.paths()
     options = made(c.Options, directories=array(ctypes.c_char_p, list(map(os.fsencode, paths))),
-                   directory_count=len(paths), job=store.job.encode(), weights=c.TIERS[store.weights],
-                   states=c.TIERS[store.states], commit_steps=store.commit_steps, scratch=not store.keep,
-                   fill_host_budget=store.fill_host_budget, **options_of(store, settings.clip > 0))
-    try:
-        functions()["check"](ctypes.byref(options))
-    except UsageError as error:
-        raise UsageError(f"Store(update_order='{store.update_order}'), run.update_order of a configuration: "
-                         f"{error}") from None
+                   directory_count=len(paths), job=store.job.encode(), scratch=not store.keep,
+                   clips=settings.clip > 0, settings=settings_of(store).encode())
+    functions()["check"](ctypes.byref(options))
 
 
 def in_vain(store: Store, model: ModelSpec) -> str | None:

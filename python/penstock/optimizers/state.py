@@ -12,7 +12,6 @@ from ..core import OptimizerKind, What
 from ..errors import OptimizerError, UsageError
 from ..step.visits import Visits
 from ..weights.addends import Place
-from ..weights.binding import Binding
 from ..weights.read_only import read_only
 
 MOMENTS: dict[OptimizerKind, dict[str, What]] = {
@@ -25,16 +24,17 @@ SKIPPED = "penstock.skipped_steps"  # in a store's client state, where parameter
 class OptimizerState(MutableMapping[nn.Parameter, Any]):
     """By parameter. Owned by the optimizer."""
 
-    def __init__(self, kind: OptimizerKind, groups: list[dict[str, Any]], binding: Binding, visits: Visits) -> None:
+    def __init__(self, kind: OptimizerKind, groups: list[dict[str, Any]], visits: Visits,
+                 updates: Callable[[], int]) -> None:
+        """`updates`: how many there were."""
         has_moments = kind != "sgd" or any(group.get("momentum") for group in groups)
         self.moments: dict[str, What] = MOMENTS[kind] if has_moments else {}
         self.counted = kind in COUNTED
         self._first = float(groups[0].get("initial_accumulator_value", 0.0)) if kind == "adagrad" else 0.0
-        self.binding, self.visits = binding, visits
-        self.updates: Callable[[], int] = lambda: 0  # set by the optimizer
+        self.binding, self.visits, self.updates = visits.binding, visits, updates
         self.skips: dict[Place, int] = {}  # how many steps parameters were left out of since the opening
         self._of = {each: ParameterState(each, self) for group in groups for each in group["params"]
-                    if binding.learns(each)}
+                    if self.binding.learns(each)}
         self._others: dict[Any, Any] = {}  # whatever else a program keeps here
 
     def skipped(self) -> bool:

@@ -3,15 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from ..core import ModelSpec
 from ..errors import FitError, UsageError
 from ..native import update_order
 from ..native.described import Compute, Described
-from ..native.structs import BOTTLENECKS, UPDATE_ORDERS
+from ..native.structs import BOTTLENECKS
 from ..settings import Settings
-from ..store import Store
+from ..store import Store, UpdateOrder
 
 WORTH_TELLING, TOLD = 1.03, 4  # times faster; ways
 ORDER = {"update_order", "deferred_share"}  # what of Store chooses when units are updated
@@ -161,7 +161,7 @@ def _ways(spec: ModelSpec, store: Store, settings: Settings) -> Iterator[dict[st
 def _orders(store: Store) -> Iterator[dict[str, Any]]:
     """The store's own first of those of one name."""
     share = store.deferred_share or "auto"
-    ways: list[tuple[str, float | str]] = [(order, 0.0) for order in UPDATE_ORDERS] + [("within", share)]
+    ways: list[tuple[str, float | str]] = [(order, 0.0) for order in get_args(UpdateOrder)] + [("within", share)]
     if store.deferred_share:
         ways[-2:] = reversed(ways[-2:])
     for order, deferred in ways:

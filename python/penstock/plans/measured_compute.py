@@ -20,7 +20,7 @@ from ..native.described import Compute
 from ..settings import Settings
 from ..step import saved_hooks
 from ..step.generators import ProgramsGenerators
-from ..step.outside import Outside
+from ..step.keeper import Keeper
 from ..step.shelf import Shelf
 from ..units import units_of
 from ..weights.binding import Binding
@@ -43,9 +43,8 @@ class ComputeProbe:
         self.settings = settings
         cut = units_of(self.model, units, resident)
         self.core = MeasuringCore(spec.units, sums, adds=settings.accumulation > 1)
-        self.visits = MeasuringVisits(self.core)  # type: ignore[arg-type]
-        self.outside = Outside(self.visits)
-        self.visits.binding = Binding(self.model, cut, self.core, self.outside.read)  # type: ignore[arg-type]
+        self.visits = MeasuringVisits(Binding(self.model, cut, self.core))  # type: ignore[arg-type]
+        Keeper(self.visits)  # the parameters have it
         saved_hooks.watch(self.visits)
         shelf = Shelf(self.core) if lays else None  # type: ignore[arg-type]
         self.activations = Foretold(settings, room_bytes, shelf)
@@ -79,7 +78,7 @@ class ComputeProbe:
         except UsageError:
             raise
         except Exception:  # with its frames go the hooks that checkpoints within them have left
-            self.kinds.allowed = False
+            self.kinds.compute_all()
         if not self.kinds.allowed:
             self.visits.give_up()
             self._run(args, kwargs, loss)

@@ -88,12 +88,20 @@ class MeasuringCore:
         self._gradients = Arena([each[-1] for each in self._sums_at])
         self._weights.fill()
         self.stays: list[Stay] = []
-        self.computing, self.standing_in = "", False
+        self._computing, self._standing_in = "", False
         self.begun_at = self.ended_at = 0.0
         self._since: float | None = None
         self._memory: dict[int, torch.Tensor] = {}  # of what is laid aside, by turn
         self._laid: dict[int, tuple[int, int]] = {}  # of this pass, by turn: bytes, and the visit behind which
         self._taken: dict[int, list[int]] = {}  # and those before which it is taken
+
+    # Whose stays follow.
+    def compute(self, unit: str) -> None:
+        self._computing = unit
+
+    def stand_in(self, begins: bool = True) -> None:
+        """Units are stood in for from now on, or are no more."""
+        self._standing_in = begins
 
     # Passes.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
@@ -104,7 +112,7 @@ class MeasuringCore:
 
     def visit(self, units: Visit, held: Visit = ()) -> None:
         self._leave()
-        self.stays.append(Stay(tuple(dict.fromkeys((*units, *held))), self.computing, in_backward(), self.standing_in))
+        self.stays.append(Stay(tuple(dict.fromkeys((*units, *held))), self._computing, in_backward(), self._standing_in))
         self._since = time.perf_counter()
         if len(self.stays) == 1:
             self.begun_at = self._since

@@ -11,8 +11,9 @@ from torch.utils import _pytree as pytree
 from ..step import saved_hooks
 from ..step.shelf import Laid, Shelf
 from ..step.unit_call import UnitCall
-from ..step.visits import Call, Visits, in_backward
+from ..step.visits import Visits, in_backward
 from ..units import Unit
+from ..weights.running import Call
 from .foretold import Foretold
 from .measuring_core import MeasuringCore
 
@@ -46,6 +47,14 @@ class Kinds:
         for each in self.known.values():
             each.computed, each.output = 0, None
 
+    def fail(self, unit: str) -> None:
+        """Its forward has raised."""
+        self.failed = unit
+
+    def compute_all(self) -> None:
+        """Nothing is stood in for any more."""
+        self.allowed = False
+
     def refuse(self, unit: str) -> None:
         """Its kind is always computed."""
         if unit in self.of_unit:
@@ -58,7 +67,7 @@ class MeasuringVisits(Visits):
     core: MeasuringCore  # type: ignore[assignment]
 
     def enter(self, call: Call) -> None:
-        self.core.computing = call.name
+        self.core.compute(call.name)
         super().enter(call)
 
     def leave(self, call: Call) -> None:
@@ -66,7 +75,7 @@ class MeasuringVisits(Visits):
             super().leave(call)
 
     def arrive(self, call: Call) -> None:
-        self.core.computing = call.name
+        self.core.compute(call.name)
         super().arrive(call)
 
 
@@ -98,7 +107,7 @@ class MeasuredCall(UnitCall):
         try:
             output = super().__call__(*args, **kwargs)
         except Exception:
-            self.kinds.failed = self.unit.name
+            self.kinds.fail(self.unit.name)
             raise
         known.computed += 1
         known.unit, known.output = self.unit.name, output
@@ -166,10 +175,10 @@ class _StandingIn:
         self.core = visits.core
 
     def __enter__(self) -> None:
-        self.core.standing_in = True
+        self.core.stand_in()
 
     def __exit__(self, *_: Any) -> None:
-        self.core.standing_in = False
+        self.core.stand_in(False)
 
 
 class _StandIn(torch.autograd.Function):

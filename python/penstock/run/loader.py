@@ -46,6 +46,10 @@ class Order(Sampler[int]):
         self._rows, self._shuffle, self._seed = rows, shuffle, seed
         self.epoch, self.first = 0, 0  # of the next iterator: which permutation, and at which of its rows it begins
 
+    def begin(self, epoch: int, first: int) -> None:
+        """The next iterator's."""
+        self.epoch, self.first = epoch, first
+
     def __iter__(self) -> Iterator[int]:
         if not self._shuffle:
             return iter(range(self.first, self._rows))
@@ -71,7 +75,7 @@ class Loader(DataLoader[Any]):
                              "so many steps are made would never end")
         self._order = None if streams else Order(len(data), loading.shuffle, loading.seed)
         self._seed = loading.seed
-        self.trained: Trained = lambda: None  # another value whenever the training has used a batch
+        self._trained: Trained = lambda: None
         self.epoch, self.batches = 0, 0  # where the newest iterator is: so many batches of this epoch were given
         self._begun: Begun | None = None  # the newest iterator
         super().__init__(data, batch_size=settings.micro_batch or 1, sampler=self._order,
@@ -82,16 +86,20 @@ class Loader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         self.epoch, self.batches = self._next()
-        begun = self._begun = Begun(self.epoch, self.batches, self.trained())
+        begun = self._begun = Begun(self.epoch, self.batches, self._trained())
         if self._order is not None:
-            self._order.epoch, self._order.first = begun.epoch, begun.batches * (self.batch_size or 1)
+            self._order.begin(begun.epoch, begun.batches * (self.batch_size or 1))
         self.generator.manual_seed(self._seed + begun.epoch)
         made: Iterator[Any] = super().__iter__()
         return self._given(made if self._order is not None else itertools.islice(made, begun.batches, None), begun)
 
+    def follow(self, trained: Trained) -> None:
+        """The training of which `trained` gives another value whenever it has used a batch."""
+        self._trained = trained
+
     def position(self) -> str:
         """Of the training; what go_to() takes."""
-        looked_at = self._begun is not None and self.trained() == self._begun.trained
+        looked_at = self._begun is not None and self._trained() == self._begun.trained
         at = (self._begun.epoch, self._begun.batches) if looked_at and self._begun else (self.epoch, self.batches)
         return json.dumps([*at, self._of])
 
@@ -110,7 +118,7 @@ class Loader(DataLoader[Any]):
         begun = self._begun
         if begun is None:
             return self.epoch, self.batches
-        used = self.batches > begun.batches and self.trained() != begun.trained
+        used = self.batches > begun.batches and self._trained() != begun.trained
         return (self.epoch + 1, 0) if used else (begun.epoch, begun.batches)
 
     def _given(self, batches: Iterator[Any], begun: Begun) -> Iterator[Any]:
@@ -123,7 +131,7 @@ class Loader(DataLoader[Any]):
         if self._begun is not begun:
             return
         resumed_at_its_end = empty and begun.batches > 0
-        if resumed_at_its_end or self.trained() != begun.trained:
+        if resumed_at_its_end or self._trained() != begun.trained:
             self.epoch, self.batches = self.epoch + 1, 0
         else:
             self.epoch, self.batches = begun.epoch, begun.batches

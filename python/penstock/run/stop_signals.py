@@ -23,7 +23,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.asked_by: int | None = None  # the signal; None: the training goes on
         self.computes_in: int | None = None  # the thread whose steps are ended
-        self.left_to_caller = False  # who asks `asked_by` between steps, and calls end()
+        self.left_to_caller = False
         self._before: dict[int, Any] = {}  # handlers, by the signals that were taken
         self._process = os.getpid()
         self._main = threading.main_thread().ident
@@ -39,6 +39,14 @@ class StopSignals:
         for number, handler in before.items():
             signal.signal(number, self)
             self._before.setdefault(number, handler)
+
+    def steps_here(self) -> None:
+        """In this thread."""
+        self.computes_in = threading.get_ident()
+
+    def leave_to_caller(self, left: bool = True) -> None:
+        """Who asks `asked_by` between steps, and calls engine.end_stopped(); or it is so no more."""
+        self.left_to_caller = left
 
     def ask(self, number: int) -> None:
         """The end of the step under way is the training's."""

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from . import generators
+from .shelf import Shelf
 from ..weights.parameter import Managed
 from ..weights.weight_view import WeightView
 
@@ -37,6 +38,16 @@ class Given:
         self.version = 0 if tensor.is_inference() else tensor._version
         self.origin = weakref.ref(tensor)
         self.own = False  # a copy: nobody else changes it
+
+    def copy(self) -> None:
+        """The program may change in place what is given."""
+        self.kept, self.own = self.kept.clone(), True
+
+    def lay(self, shelf: Shelf) -> None:
+        """Aside, where the shelf takes it."""
+        origin = self.origin()
+        laid = shelf.pack(self.kept if origin is None else origin, self.kept)
+        self.own, self.kept = laid is not self.kept, laid
 
     @property
     def is_weight(self) -> bool:
@@ -101,7 +112,7 @@ class Arguments:
             if tensor.is_inference():
                 self.why_not = "it is given a tensor of inference mode, whose changes nobody counts"
             elif self._copies and not given.is_weight:
-                given.kept, given.own = kept.clone(), True
+                given.copy()
         return given
 
     def _other(self, value: Any, depth: int) -> Any:

@@ -17,6 +17,7 @@ from torch.nn.modules import module as modules
 from ..errors import UsageError
 from ..units import Unit
 from ..weights.parameter import Managed
+from ..weights.running import Call
 from ..weights.weight_view import WeightView
 from .activations import Activations
 from .arguments import Arguments
@@ -25,7 +26,7 @@ from .output import Seen
 from .saved_hooks import TakesWeightsOut
 from .shelf import Shelf
 from .surroundings import AsItWas, Surroundings
-from .visits import Call, Visits
+from .visits import Visits
 
 Tensor = torch.Tensor
 FIRST = 3  # calls of a unit in which changes are looked for that torch does not count
@@ -44,6 +45,10 @@ class CalledUnit(Protocol):
     copied: frozenset[int]
     finished: int
     looked_at: int
+
+    def call_ended(self, changes_arguments: bool, copied: set[int]) -> None: ...
+
+    def recompute_looked_at(self) -> None: ...
 
     def run(self, args: Any, kwargs: Any) -> Any: ...
 
@@ -64,6 +69,9 @@ class Held:
     tensor: torch.Tensor | None
     version: int
     like: tuple[Any, ...]
+
+    def fill(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.version = tensor.detach(), tensor._version
 
 
 class KeptCall(Call, TakesWeightsOut):
@@ -91,6 +99,10 @@ class KeptCall(Call, TakesWeightsOut):
         self.seen: Seen | None = None
         if isinstance(parent, KeptCall):
             parent.children.append(weakref.ref(self))
+
+    def entered(self) -> None:
+        """Its visit has begun, which takes to the store what was written before."""
+        self.written = self._binding.written_of(self.reads)
 
     # Hooks for saved tensors.
     def pack(self, tensor: torch.Tensor) -> Held | WeightView:
@@ -139,17 +151,32 @@ class KeptCall(Call, TakesWeightsOut):
     def finish(self, output: Any) -> None:
         """The forward has returned."""
         assert self.arguments is not None
-        if self.arguments.moved():
-            self.unit.changes_arguments = self.learned = True
+        changed = self.arguments.moved()
+        if changed:
             self.never("it changes what it is given in place")
         moved = self.around.moved()
         if moved:
-            self.unit.copied |= {id(each) for each in moved}
-            self.learned = True
             self.never("it changes a buffer, or a tensor that it has as an attribute, in place")
+        self.learned = changed or bool(moved)
         self.seen = Seen(output)
         self.running = False
-        self.unit.finished += 1
+        self.unit.call_ended(changed, {id(each) for each in moved})
+
+    def fail(self) -> None:
+        """The forward has raised."""
+        self.running = False
+        self.never("it raised")
+
+    # A recompute.
+    def begin_again(self) -> None:
+        self.running = True
+
+    def end_again(self) -> None:
+        self.running = False
+
+    def filled(self) -> None:
+        """Its holders have tensors again."""
+        self.given_up, self.lost_with = False, None
 
     def never(self, why: str) -> None:
         """It is not given up."""
@@ -188,11 +215,9 @@ class KeptCall(Call, TakesWeightsOut):
             if type(given.kept) is not Tensor or given.own:
                 continue
             if shelf is not None:
-                origin = given.origin()
-                laid = shelf.pack(given.kept if origin is None else origin, given.kept)
-                given.own, given.kept = laid is not given.kept, laid
+                given.lay(shelf)
             if not given.own and given.kept.untyped_storage().data_ptr() not in saved:
-                given.kept, given.own = given.kept.clone(), True  # the program may change in place what no node has saved
+                given.copy()  # the program may change in place what no node has saved
         self._lose(None)
 
     @property
@@ -257,7 +282,7 @@ class KeptCall(Call, TakesWeightsOut):
         return held
 
     def _is_bound(self, parameter: Managed) -> bool:
-        return parameter.__class__ is Managed and parameter.penstock_keeper is self._binding
+        return parameter.__class__ is Managed and parameter.penstock_keeper.binding is self._binding
 
     def _lose(self, into: KeptCall | None) -> None:
         for ref in self.holders:

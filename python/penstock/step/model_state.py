@@ -59,10 +59,10 @@ class ModelState:
             self.visits.end()
             self._gathered.clear()  # a new one
         self._keep_vars = keep_vars  # who asks for the parameters gets them
-        self.binding.gathering = bool(module._parameters)
+        self.binding.gather(bool(module._parameters))
 
     def _after_state_dict(self, module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-        self.binding.gathering = False
+        self.binding.gather(False)
         for key, parameter in module._parameters.items():
             if parameter in self.binding.places and prefix + key in state and not self._keep_vars:
                 state[prefix + key] = self.gathered(parameter)

@@ -25,9 +25,6 @@ class Outside:
 
     def __init__(self, visits: Visits) -> None:
         self.visits = visits
-        self.notes = visits.notes
-        # What the last operation gave of weights, and whether it is the whole of one.
-        self._given: list[tuple[Any, torch.Tensor, AsTheyWere, bool]] = []
         self._between = False  # that was between passes: the program may have meant to change weights
 
     def read(self, parameters: Sequence[Released], operation: str, run: Callable[[], Any]) -> Any:
@@ -36,11 +33,11 @@ class Outside:
         names = [binding.names[each] for each in parameters]
         if IN_PLACE.fullmatch(operation):
             raise self._refusal(names[0], operation)
-        self._between = binding.loans.between_passes()
+        self._between = binding.running.between_passes
         for each in parameters:
             binding.gradients.check_read(each, operation)
         for name in names:
-            self.notes.setdefault(name, operation)
+            self.visits.notes.setdefault(name, operation)
         units = tuple(dict.fromkeys(binding.places[each][0] for each in parameters))
         without_hooks = torch.is_grad_enabled() and not saved_hooks.are_enabled()
         if len(units) > 1 or operation in GIVEN_AS_MEMORY or without_hooks:
@@ -50,19 +47,6 @@ class Outside:
             return self._own(self._saving(run), parameters[0], copied=False)
         finally:
             self.visits.go()
-
-    def check(self) -> None:
-        """Called before weights are used again. What an operation gave of a weight and was changed in place becomes the
-        weight; ModelError where it is a part of one, or a forward or backward runs."""
-        given, self._given = self._given, []
-        for parameter, tensor, came, whole in given:
-            if not came.differ_from(tensor):
-                continue
-            if not whole or not self.visits.end_if_idle():
-                raise ModelError(f"parameter '{self.visits.binding.names[parameter]}' was changed in place through a view of it: "
-                                 "its memory is lent by the store, which would not see that; change it before the forward, or "
-                                 "within engine.gathered(parameter, modify=True)")
-            self.visits.binding.loans.put(parameter, tensor)
 
     # Private.
     def _saving(self, run: Callable[[], Any]) -> Any:
@@ -103,7 +87,7 @@ class Outside:
                 if not leaves[at].is_inference():
                     # What a forward makes of weights is large, and nobody changes it but by .data or numpy of another view.
                     came = AsTheyWere(leaves[at], bits=self._between or not each.requires_grad)
-                    self._given.append((parameter, leaves[at], came, whole))
+                    binding.given_out.add(parameter, leaves[at], came, whole)
         return pytree.tree_unflatten(leaves, spec) if found else result
 
     def _refusal(self, name: str, operation: str) -> Exception:

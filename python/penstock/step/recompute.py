@@ -45,7 +45,7 @@ class Recompute(TakesWeightsOut):
             raise UsageError(f"weights of unit '{call.name}', whose forward is run again for a gradient, were updated or written "
                              "after the forward: call backward before engine.step(), and write weights before the forward")
         policy, visits = call.unit.policy, call.unit.visits
-        call.running = True
+        call.begin_again()
         policy.make_room()
         if not visits.binding.large.isdisjoint(call.reads):
             heap.give_back_free_pages()
@@ -72,7 +72,7 @@ class Recompute(TakesWeightsOut):
             call.empty()
             raise
         finally:
-            call.running = False
+            call.end_again()
             for put_back in reversed(self.put_back):
                 put_back()
             call.unit.require(required)
@@ -81,7 +81,7 @@ class Recompute(TakesWeightsOut):
                 generators.set_state(each, state)
             visits.leave_again(call)
         if self.graph is not None and Programs.entered == entered:  # hooks of the program's may keep what they get
-            call.unit.looked_at += 1
+            call.unit.recompute_looked_at()
             if self._is_graph_kept():
                 call.empty()
                 raise self._inexact("it gave a tensor with its graph to something outside of the unit (a list, an attribute of "
@@ -94,8 +94,7 @@ class Recompute(TakesWeightsOut):
         with between(self.pack, self.unpack):
             output = call.unit.run(args, kwargs)
         self._check(output)
-        call.given_up = False
-        call.lost_with = None
+        call.filled()
         return output
 
     def nested(self, unit: CalledUnit, args: Any, kwargs: Any) -> Any:
@@ -139,7 +138,7 @@ class Recompute(TakesWeightsOut):
             if (tensor.shape, tensor.dtype, tensor.device) != held.like:
                 raise self._inexact(f"it saved a {tensor.dtype} of shape {tuple(tensor.shape)} where the forward saved a "
                                     f"{held.like[1]} of shape {tuple(held.like[0])}")
-            held.tensor, held.version = tensor.detach(), tensor._version
+            held.fill(tensor)
         kept = tensor.detach()
         if self._outermost.graph is not None:
             self._outermost.graph.append(weakref.ref(kept))

@@ -15,7 +15,8 @@ from .kept_call import KeptCall
 from .leaves import leaves_of, replaced
 from .recompute import Recompute
 from .surroundings import Surroundings
-from .visits import Call, Visits
+from .visits import Visits
+from ..weights.running import Call
 
 _CALL = nn.Module._wrapped_call_impl.__code__
 
@@ -62,6 +63,16 @@ class UnitCall:
         if not any(map(self._is_view_of_weight, leaves_of(output))):
             return output
         return replaced(output, self._is_view_of_weight, torch.clone)
+
+    def call_ended(self, changes_arguments: bool, copied: set[int]) -> None:
+        """A forward, which was seen to change what it is given in place, and these tensors of its modules."""
+        self.changes_arguments = self.changes_arguments or changes_arguments
+        self.copied |= copied
+        self.finished += 1
+
+    def recompute_looked_at(self) -> None:
+        """For what of it is left."""
+        self.looked_at += 1
 
     def compile(self, *_: Any, **__: Any) -> None:
         """In the place of the module's: a compiled call would take the place of the visit."""
@@ -115,14 +126,13 @@ class UnitCall:
         visits, policy = self.visits, self.policy
         policy.make_room()
         call = KeptCall(self, _last(visits.open), args, kwargs)
-        visits.enter(call)  # which takes what was written before
-        call.written = visits.binding.written_of(call.reads)
+        visits.enter(call)
+        call.entered()
         saved_hooks.push(call.pack, call.unpack)
         try:
             output = self.run(args, kwargs)
         except BaseException as error:
-            call.running = False
-            call.never("it raised")
+            call.fail()
             if "saved tensor hooks" in str(error) and type(error) is RuntimeError:
                 raise ModelError(f"unit '{self.unit.name}' does what torch refuses within hooks for saved tensors, by which "
                                  f"weights are taken out of graphs ({error}). Where the unit's weights stay in memory, no "

@@ -9,30 +9,14 @@ import torch
 from torch import nn
 
 from . import saved_hooks
-from ..core import Core, PassKind, Visit
+from ..core import PassKind, Visit
 from ..errors import EndedError, UsageError
 from ..run.stopwatch import Stopwatch
 from ..weights.binding import Binding
+from ..weights.running import Call
 from ..weights.weight_view import WeightView
 
 NONE = -1  # no backward is running
-
-
-class Call:
-    """One call of a unit. `parent` is the call within which it was made."""
-
-    def __init__(self, name: str, reads: Visit, parent: Call | None = None) -> None:
-        self.name, self.reads, self.parent = name, reads, parent
-        self.saved_without_hooks = False  # some of its graph, as torch.func does
-
-    def never(self, why: str) -> None:
-        """Its graph is not given up, if it has one that could be."""
-
-    def ancestors(self) -> Iterable[Call]:
-        each = self.parent
-        while each is not None:
-            yield each
-            each = each.parent
 
 
 @dataclass
@@ -48,17 +32,15 @@ class Visits:
     """One caller at a time, on any thread. `bound` are the units whose parameters point to memory; the core's readable
     ones are these and some that have been left since the last visit."""
 
-    def __init__(self, core: Core, forward: Iterable[Visit] = (), watch: Stopwatch | None = None,
-                 trained: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, binding: Binding, forward: Iterable[Visit] = (), watch: Stopwatch | None = None,
+                 trained: Callable[[], None] = lambda: None, begins: Callable[[], bool] = lambda: False) -> None:
         """`forward`: the visits that the core was told to expect of a forward. `trained`: told when a training pass has
-        ended."""
-        self.core, self._watch, self._trained = core, watch or Stopwatch(core, on=False), trained
-        self.binding: Binding  # set by the engine, which builds both
-        self.beginning: Callable[[], bool] = lambda: False  # a step, with this backward: whether it was
+        ended. `begins`: asked whether a step begins with a backward, which has come to a weight."""
+        self.binding, self.core = binding, binding.core
+        self._watch, self._trained, self._begins = watch or Stopwatch(self.core, on=False), trained, begins
         self.notes: dict[str, str] = {}  # parameters that were read outside of their units, and by what
-        self.kind: PassKind | None = None
         self.released = False  # the model has its parameters back: nothing of them is to be visited
-        self.open: list[Call] = []
+        self._running, self.open = binding.running, binding.running.open
         self.reading: Call | None = None  # whose graph the backward is in, with its weights there
         self._readable: Visit = ()
         self._bound: set[int] = set()
@@ -66,6 +48,11 @@ class Visits:
         self._forward: list[Visit] = []
         self._last_forward: list[Visit] = list(forward)
         self._in_order = False  # this pass's backward has been foretold
+
+    @property
+    def kind(self) -> PassKind | None:
+        """Of the pass; None between passes."""
+        return self._running.kind
 
     # Passes.
     def check_there(self) -> None:
@@ -86,7 +73,7 @@ class Visits:
             self.check_there()
             self.binding.loans.before_pass(kind == "training")
             self.core.begin_pass(kind)
-            self.kind = kind
+            self._running.begin_pass(kind)
 
     def model_called(self) -> None:
         """The model's forward has returned."""
@@ -109,10 +96,11 @@ class Visits:
             if self._forward:
                 self._last_forward, self._forward = self._forward, []
             self._trained()
-        was, self.kind, self._in_order = self.kind, None, False
+        was, self._in_order = self.kind, False
+        self._running.end_pass()
         self.binding.forbid_views()
         if was == "training" and not in_backward():
-            self.binding.also_check()
+            self.look_at_given()
 
     def end_if_idle(self) -> bool:
         """For who changes weights. False: a unit's forward or a backward has them."""
@@ -122,15 +110,23 @@ class Visits:
             self.end()
         return True
 
-    def gradient_came(self) -> None:
-        """To a weight. Within a forward it would come a second time when that runs again."""
-        for each in self.open:
-            each.never("a backward runs within it")
+    def look_at_given(self) -> None:
+        """Called before weights are used again; see given_out.GivenOut."""
+        self.binding.given_out.look(self.end_if_idle)
+
+    def check(self) -> None:
+        """Raises ModelError when the model is no longer the one that is managed."""
+        self.look_at_given()
+        self.binding.check()
+
+    def release(self) -> None:
+        """No pass begins any more."""
+        self.released = True
 
     def give_up(self) -> None:
         """After an exception: calls that were under way are so no more."""
         self.open.clear()
-        self.binding.gradients.completing = False
+        self.binding.gradients.give_up_completing()
         self.end()
 
     # Calls of units.
@@ -229,7 +225,7 @@ class Visits:
                 if unit in self._bound:
                     self.binding.give_copies(unit)
         for each in self.open:
-            each.saved_without_hooks = True
+            each.save_without_hooks()
 
     def stay(self, units: Visit) -> None:
         """Weights of these are there, beside all that is read now, until go()."""
@@ -284,11 +280,11 @@ class Visits:
             self.begin("training")
         if self._in_order or self.kind != "training":
             return
-        self.binding.also_check()
+        self.look_at_given()
         self._in_order = True
         if self._forward and self._forward != self._last_forward:
             self.core.expect("training", reversed(self._forward))
-        self.binding.gradients.begins = self.beginning
+        self.binding.gradients.expect_backward(self._begins)
 
     def _this_backward(self) -> Backward:
         task = _backward()

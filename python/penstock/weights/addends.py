@@ -17,7 +17,7 @@ class Addends:
 
     def __init__(self) -> None:
         self.all = 0
-        self.checked = True  # False: the caller has chosen bfloat16, or has said how many there are
+        self._checked = True
         self._narrow: Counter[Place] = Counter()
 
     def came(self, place: Place, sums: torch.dtype, first: bool) -> None:
@@ -26,10 +26,14 @@ class Addends:
         if sums == torch.bfloat16:
             self._narrow[place] = 1 if first else self._narrow[place] + 1
 
+    def take_any(self) -> None:
+        """The caller has chosen bfloat16, or has said how many there are."""
+        self._checked = False
+
     def check(self, fed: Iterable[Place]) -> None:
         """Raises UsageError before a step whose sums have lost what came late; `fed` are the places of its sums."""
         most = max((self._narrow[place] for place in fed), default=0)
-        if self.checked and most > BF16_ADDENDS:
+        if self._checked and most > BF16_ADDENDS:
             raise UsageError(f"{most} gradients were summed in bfloat16, which loses the later ones of more than "
                              f"{BF16_ADDENDS}, and nobody said how many there are. Say gradient_accumulation_steps "
                              f"(penstock.Settings(accumulation={most})), or penstock.Store(gradient_type='fp32') "

@@ -4,7 +4,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,20 +15,21 @@ from ..machine import heap
 from ..units import Unit
 from .addends import Place
 from .bits import same_bits
+from .given_out import GivenOut
 from .gradients import Gradients
 from .handed import Handed
 from .lent import Lent, forbids
 from .loans import Loans
 from .memory import Memory
+from .nothing import Nothing
 from .overlap import memory_of_sparse
 from .parameter import Borrowed, Managed, Released, raw_data, raw_gradient, values_of
 from .places import Places
-from .read_only import IN_PLACE
+from .running import Running
 from .structure import is_functional_call, structure_of
 from .taken import Taken
 from .weight_view import WeightView
 
-ReadOutside = Callable[[list[Released], str, Callable[[], object]], object]
 LENT = -1  # in the place of a unit: copies of weights that stand in for them
 PLAIN = (torch.Tensor, nn.Parameter, Managed, Borrowed, Released)
 
@@ -42,11 +43,13 @@ def view_was_kept(name: str) -> str:
 class Binding(Places):
     """Owned by the engine; one caller at a time. From construction on the parameters' values are the core's."""
 
-    def __init__(self, model: nn.Module, units: list[Unit], core: Core, read_outside: ReadOutside,
-                 tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, model: nn.Module, units: list[Unit], core: Core, tell: Callable[[str], None] = lambda _: None
+                 ) -> None:
         super().__init__(model, units, core)
-        self._read_outside, self._tell = read_outside, tell
-        self.loans, self.gradients = Loans(self), Gradients(self)
+        self._tell = tell
+        self.running = Running()
+        self.loans, self.gradients = Loans(self), Gradients(self, self.running)
+        self.given_out = GivenOut(self.names, self.loans)
         self.resident: set[int] = set()
         self.large: set[int] = set()  # whose gradients are
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
@@ -59,20 +62,22 @@ class Binding(Places):
         self._written: Counter[int] = Counter()  # the same, by unit
         self.handed = Handed(lambda each: self.names[each])
         self.taken = Taken(self._is_written_unseen, self.is_held)
-        self.hand_out = self.taken.note
         self._unbound: list[list[tuple[nn.Parameter, torch.Tensor]]] = []  # as parameters
         self._versions: list[list[int]] = []  # as parameters: torch counts what is done to them in place
         self._changed: dict[str, None] = {}  # parameters that were changed in place while they were there
         self._released: dict[nn.Parameter, torch.Tensor] = {}
         self._first: dict[nn.Parameter, Any] = {}  # handles of the hooks that take gradients
+        nothing = Nothing(max((each.nbytes for each in self.places), default=0), core.device)
         for unit in units:
             if unit.index is not None:
-                self._adopt(unit)
-        self.also_check: Callable[[], None] = lambda: None  # what was read outside of units
+                self._adopt(unit, nothing)
         self._structure = structure_of(model)
         self._beside: list[tuple[str, nn.Parameter]] = []  # frozen ones that were added since, in torch's memory
-        self.engine: Callable[[], Any] = lambda: None  # whose it is
         self._without_states = [each for each in self.places if not self.learns(each)]
+
+    def gather(self, begins: bool) -> None:
+        """A state_dict() is made of a module with parameters, or is no more."""
+        self.gathering = begins
 
     # Memory.
     def bind(self, unit: int) -> None:
@@ -234,7 +239,7 @@ class Binding(Places):
 
     def take_residents(self) -> None:
         """What was changed in their memory between passes, or without gradients; the store would not see it."""
-        if not self.loans.between_passes():
+        if not self.running.between_passes:
             return self.look_at_residents()
         for parameter in self._changed_residents():
             self.loans.put(parameter, values_of(parameter))
@@ -306,49 +311,15 @@ class Binding(Places):
                              "way, whose units are updated within backward: do so after engine.step(), or say "
                              "Store(update_order='deferred')")
 
-    # What is done to a parameter (parameter.Keeper).
-    def gradient_of(self, parameter: nn.Parameter) -> torch.Tensor | None:
-        return self.gradients.of(parameter)
-
-    def set_gradient(self, parameter: nn.Parameter, value: torch.Tensor | None) -> None:
-        self.gradients.put(parameter, value)
-
-    def name_of(self, parameter: nn.Parameter) -> str:
-        return self.names[parameter]
-
-    def assign(self, parameter: Managed, values: torch.Tensor) -> None:
-        self.loans.assign(parameter, values)
-
-    def copy_of(self, parameter: Managed) -> torch.Tensor:
-        self.also_check()
-        if isinstance(parameter, Released) and not self.loans.between_passes():
-            return cast(torch.Tensor, self._read_outside([parameter], "clone", lambda: values_of(parameter).clone()))
-        return self.loans.copy_of(parameter)
-
-    def let_go(self, but: Iterable[Managed]) -> None:
-        self.loans.let_go(but)
-
     def look_whether_there(self, parameter: Managed) -> None:
         """See parameter.Keeper."""
         unit, _ = self.places[parameter]
         if unit not in self._there and unit not in self.resident:
             parameter.__class__ = Released
 
-    def read_outside(self, parameters: list[Released], operation: str, graph: bool, run: Callable[[], object]) -> object:
-        if self.gathering and operation == "detach":
-            return run()
-        self.also_check()
-        changes = IN_PLACE.fullmatch(operation) is not None
-        if graph or not (self.loans.ends_pass() if changes else self.loans.between_passes()):
-            return self._read_outside(parameters, operation, run)
-        for each in parameters:
-            self.loans.borrow(each)
-        return run()
-
     # The model as it was given.
     def check(self) -> None:
         """Raises ModelError when the model is no longer the one that is managed."""
-        self.also_check()
         self.loans.settle()
         self.loans.check_aliases()
         if not self._structure.are_same():
@@ -407,7 +378,7 @@ class Binding(Places):
     def _is_written_unseen(self, parameter: nn.Parameter) -> bool:
         """Within a pass nobody does that to a weight; of those that are not resident the program has copies."""
         resident = parameter.penstock_place[0] in self.resident  # type: ignore[attr-defined]
-        return resident and not self.gathering and self.loans.between_passes() and not self.loans.is_lent(parameter)
+        return resident and not self.gathering and self.running.between_passes and not self.loans.is_lent(parameter)
 
     def _changed_residents(self) -> Iterator[nn.Parameter]:
         """Each change once."""
@@ -422,17 +393,16 @@ class Binding(Places):
     def _spans(self, memory: Memory) -> None:
         self.low, self.high = min(self.low, memory.begin), max(self.high, memory.end)
 
-    def _adopt(self, unit: Unit) -> None:
+    def _adopt(self, unit: Unit, nothing: Nothing) -> None:
         assert unit.index is not None
         parameters = self.parameters[unit.index]
         before = [Lent([each.data]) for each in parameters]
         specs = self.core.units[unit.index].parameters
         for index, parameter in enumerate(parameters):
-            self._released[parameter] = self._nothing_like(parameter)
+            self._released[parameter] = nothing.like(parameter, self.names[parameter])
             raw_gradient.__set__(parameter, None)
             if specs[index].trainable:
                 self._take_first(parameter)
-            parameter.penstock_keeper = self  # type: ignore[attr-defined]
             parameter.penstock_place = (unit.index, index)  # type: ignore[attr-defined]
         self._unbound.append([(each, self._released[each]) for each in parameters])
         self._versions.append([each._version for each in parameters])
@@ -449,14 +419,6 @@ class Binding(Places):
                               "by a tensor that was made of it then (.data, detach(), a view, state_dict()): in torch that "
                               "follows the weight, here it would not. Read the parameter, or let it be a copy, "
                               ".detach().clone()")
-
-    def _nothing_like(self, parameter: nn.Parameter) -> torch.Tensor:
-        """A single NaN, and an error by name for code that goes around the class."""
-        nan = torch.full((), float("nan"), dtype=parameter.dtype, device=self.core.device)
-        Lent([nan]).forbid(0, f"parameter '{self.names[parameter]}' is read while its values are in the store, by a function "
-                              "of torch's that does not tell the class of it (torch.tensor, torch.Tensor, sparse and nested "
-                              "tensors): give it a copy, parameter.detach().clone()")
-        return nan.expand(parameter.shape)
 
     def _take_first(self, parameter: nn.Parameter) -> None:
         """Before the user's hooks, so that they see the sum as `grad`. Autograd goes by the order of insertion."""

@@ -1,8 +1,9 @@
 """The gradients of a model: autograd's go to the core's sums as they come, and each parameter's `grad` is its sum."""
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import cast
 
 import torch
@@ -15,6 +16,7 @@ from .held_gradients import Assigned, ReadSum
 from .nested import is_nested
 from .parameter import raw_gradient
 from .places import Places
+from .running import Running
 
 # Those that update units within backward.
 ORDERS = "Store(update_order='within') (run.update_order)"
@@ -26,22 +28,21 @@ TAKEN = ("torch would go on with it, here a step takes gradients. Say optimizer.
 class Gradients:
     """Owned by the binding. One caller at a time."""
 
-    def __init__(self, places: Places) -> None:
-        self._places, self._core = places, places.core
+    def __init__(self, places: Places, running: Running) -> None:
+        self._places, self._core, self._running = places, places.core, running
         self.fed: set[Place] = set()  # parameters that a gradient has come to since the last update
         self.addends = Addends()
         self._had: set[Place] = set()  # and before, since it was set to None
         self._zeros: set[Place] = set()  # whose gradient is zeros until one comes, which the core does not know yet
         self.completing = False  # units are updated as soon as all their gradients of this backward are there
         self.completed: set[int] = set()
-        self.begins: Callable[[], bool] | None = None  # asked when a backward gives its first gradient: whether it does so
+        self._begins: Callable[[], bool] | None = None  # of the backward that has given no gradient yet
         self._read: dict[Place, ReadSum] = {}  # sums that the program has read, and may have kept
         self._assigned: dict[Place, Assigned] = {}  # the program's own tensors, which are `grad` as long as it has them
         self._shared: dict[Place, tuple[torch.Tensor, AsTheyWere]] = {}  # which were assigned another parameter's gradient
-        self.steps_alone = False  # the last update was optimizer.step(), which in torch leaves gradients as they are
+        self.steps_alone = False  # the newest update was optimizer.step(), which in torch leaves gradients as they are
         self.spoiled: str | None = None  # why the step that was begun cannot be made
-        self.came: Callable[[], None] = lambda: None  # told of each gradient; set by the engine
-        self.scales = False  # the engine's own backward runs, which divides and scales the loss
+        self._scaled = False  # the engine divides and scales the losses whose gradients come
         self.unscaled = False  # of those that are there one has come by another backward
         self._came: dict[int, set[int]] = {}  # by unit: parameters with a gradient of this backward
         self._task, self._nested = -1, False  # the newest backward that gave a gradient, and whether it was in another
@@ -57,7 +58,36 @@ class Gradients:
         self.forbid_kept()
         self.end_completing()
 
-    # A step whose units are updated within backward.
+    # A step.
+    def expect_scaled(self, by_engine: bool = True) -> None:
+        """The losses whose gradients come are divided and scaled `by_engine`, or by nobody."""
+        self._scaled = by_engine
+
+    @contextlib.contextmanager
+    def scaled(self) -> Iterator[None]:
+        """The same, of those that come within."""
+        before, self._scaled = self._scaled, True
+        try:
+            yield
+        finally:
+            self._scaled = before
+
+    def step_alone(self) -> None:
+        """optimizer.step() takes them, which in torch leaves them as they are. Raises UsageError for a second one with the same
+        gradients."""
+        if self.steps_alone and not self.fed and not self._zeros and self._had - self._assigned.keys():
+            raise UsageError(f"optimizer.step() a second time without a gradient since the first: {TAKEN}")
+        self.steps_alone = True
+
+    def step_by_engine(self) -> None:
+        """engine.step() takes them, which zeroes them."""
+        self.steps_alone = False
+
+    # One whose units are updated within backward.
+    def expect_backward(self, begins: Callable[[], bool]) -> None:
+        """`begins` is asked when it gives its first gradient: whether such a step begins."""
+        self._begins = begins
+
     def begin_completing(self) -> None:
         self.completing = True
         self._came.clear()
@@ -77,6 +107,10 @@ class Gradients:
         self._core.complete(unit)
         self.forbid_kept({each for each in self._read if each[0] == unit})
         self.completed.add(unit)
+
+    def give_up_completing(self) -> None:
+        """No further unit is updated; those that were are so until the step ends."""
+        self.completing = False
 
     def end_completing(self) -> None:
         """The step is updated, or given up."""
@@ -123,11 +157,6 @@ class Gradients:
             if place is not None and place in before:
                 self._had.discard(place)
                 (self._zeros.add if to_zeros else self._zeros.discard)(place)
-
-    def check_zeroed(self) -> None:
-        """Raises UsageError before a second step of optimizer.step() alone, with the same gradients."""
-        if self.steps_alone and not self.fed and not self._zeros and self._had - self._assigned.keys():
-            raise UsageError(f"optimizer.step() a second time without a gradient since the first: {TAKEN}")
 
     def forbid_kept(self, places: Set[Place] | None = None) -> None:
         """The core has taken the sums, all or these: whoever still has one as it was read must not read it."""
@@ -220,14 +249,14 @@ class Gradients:
         raw_gradient.__set__(parameter, None)
         if gradient is not None:
             place = parameter.penstock_place  # type: ignore[attr-defined]
-            self.came()
-            self.unscaled = not self.scales or self.unscaled and bool(self.fed)
+            self._running.gradient_came()
+            self.unscaled = not self._scaled or self.unscaled and bool(self.fed)
             if gradient.requires_grad:
                 raise UsageError(f"backward(create_graph=True): the gradient that came to '{self._name(parameter)}' has a graph, "
                                  "which its `grad` cannot have. Gradients that are differentiated again are given by "
                                  "torch.autograd.grad(loss, parameters, create_graph=True), of inputs and of weights")
-            if self.begins is not None:
-                begins, self.begins = self.begins, None
+            if self._begins is not None:
+                begins, self._begins = self._begins, None
                 if begins():
                     self.begin_completing()
             if place[0] in self.completed:

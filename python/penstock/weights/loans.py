@@ -70,8 +70,6 @@ class Loans:
 
     def __init__(self, binding: Lender) -> None:
         self._binding = binding
-        self.between_passes: Callable[[], bool] = lambda: False  # set by the engine
-        self.ends_pass: Callable[[], bool] = lambda: False  # the same: nothing of the model runs, and no pass goes on
         self.room: Callable[[], HostMemory] = HostMemory.read
         # By gathered() and load_state_dict(), which give them back; as they came.
         self.lent: dict[nn.Parameter, AsTheyWere] = {}
@@ -103,15 +101,15 @@ class Loans:
         parameter.__class__ = Borrowed
         self._borrowed[parameter] = AsTheyWere(parameter)
 
-    def assign(self, parameter: nn.Parameter, values: torch.Tensor) -> None:
-        """`.data = values`: its weight is these values."""
+    def assign(self, parameter: nn.Parameter, values: torch.Tensor, ends_pass: Callable[[], bool]) -> None:
+        """`.data = values`: its weight is these values, unless `ends_pass` says that a forward or backward has it."""
         if isinstance(values, Released) and values is not parameter:
             self.borrow(values)
         self._check_assigned(parameter, values)
         if parameter in self.lent:
             with torch.no_grad():
                 parameter.copy_(values)
-        elif self.ends_pass():
+        elif ends_pass():
             self.settle()
             self._binding.check_not_held(parameter, values)
             self._binding.write(parameter, values)

@@ -1,8 +1,8 @@
 """What a managed parameter is: a leaf whose gradient lies in the core, and whose memory comes and goes.
 
 The class of the parameter object is exchanged, so that everybody who holds it sees the change: `Managed` while its
-values are there, `Released` while they are not. A released one is a view of a single NaN, so that even code that goes
-around the class gets NaN, never somebody else's bytes.
+values are there, `Released` while they are not. A released one has memory that nobody may read (nothing.py), so that code
+that goes around the class gets an error, never somebody else's bytes.
 """
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ BACKWARDS = (torch.autograd.grad, torch.autograd.backward)
 
 
 class Keeper(Protocol):
-    """Who knows a parameter's place: the binding."""
+    """Who knows a parameter's place: step/keeper.py's."""
+
+    binding: Any  # to whose memory it is bound
 
     def gradient_of(self, parameter: Managed) -> torch.Tensor | None: ...
 

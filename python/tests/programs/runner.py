@@ -27,8 +27,6 @@ LARGEST = 1e4  # a weight
 # refused: an error by name. fails: another error, where plain torch has none. repeats: a forward ran more often.
 Kind = Literal["same", "refused", "numbers differ", "observations differ", "fails", "hangs", "repeats", "crashes",
                "discarded"]
-# What torch says, in words of its own, of a backward through what was computed of weights before initialize().
-OF_OLDER_GRAPHS = ("saved_v must be contiguous",)
 WRONG: tuple[Kind, ...] = ("numbers differ", "observations differ", "fails", "hangs", "repeats", "crashes")
 
 
@@ -120,8 +118,7 @@ def compared(plain: Run, managed: Run, may_repeat: bool) -> Verdict:
     error = managed.error  # NonFiniteError is wrong by itself: plain torch's numbers are numbers
     if isinstance(error, Hung):
         return Verdict("hangs")
-    by_torch = type(error) is RuntimeError and (str(error).startswith("penstock: ")  # of memory that was lent
-                                                or str(error) in OF_OLDER_GRAPHS)
+    by_torch = type(error) is RuntimeError and str(error).startswith("penstock: ")  # of memory that is not to be read
     if by_torch or isinstance(error, penstock.PenstockError) and not isinstance(error, penstock.NonFiniteError):
         return Verdict("refused", f"{type(error).__name__}: {error}")
     if error is not None:

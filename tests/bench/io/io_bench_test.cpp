@@ -3,14 +3,14 @@
 #include "bench/harness/byte_option.h"
 
 #include "bench/harness/child.h"
-#include "bench/io/block_source.h"
 #include "bench/io/io_cases.h"
-#include "bench/io/io_rig.h"
 #include "bench/io/mixed_case.h"
 #include "bench/io/tune.h"
 #include "tests/aio/backend/deny_uring.h"
 #include "tests/aio/fakes/scratch.h"
 #include "tests/refusal.h"
+#include "zero_infinity/measure/block_source.h"
+#include "zero_infinity/measure/io_rig.h"
 
 #include <gtest/gtest.h>
 #include <CLI/CLI.hpp>
@@ -180,16 +180,15 @@ TEST(SustainedProfile, GetsARateWhereTheRateFellAndElseLosesThatOfBefore) {
 }
 
 TEST_F(IoBenchTest, AnErrorOfOneTransferEndsTheMeasurementWithItsWords) {
-    Interruption stop;
     const BenchFile file(options_.directory, "io", 4 * mib);
-    IoRig rig(file.file(), {.lease_bytes = {mib, mib}, .limits = plain_limits(mib, 2 * mib), .backend = {}});
+    zero::IoRig rig(file.file(), zero::plain_rig(mib, 2 * mib));
     // Behind the file's end there is nothing to read.
-    BlockSource source(file.file(), {.block_bytes = mib, .file_bytes = 8 * mib, .once = true});
-    const std::string message = refusal([&] { rig.run(source, std::nullopt, stop); }, ExitCode::storage);
+    zero::BlockSource source(file.file(), {.block_bytes = mib, .file_bytes = 8 * mib, .once = true});
+    const std::string message = refusal([&] { rig.run(source); }, ExitCode::storage);
     EXPECT_TRUE(has(message, "read ")) << message;
     EXPECT_TRUE(has(message, file.path())) << message;
-    BlockSource whole(file.file(), {.block_bytes = mib, .file_bytes = 4 * mib, .once = true});
-    EXPECT_EQ(rig.run(whole, std::nullopt, stop).bytes, 4 * mib);
+    zero::BlockSource whole(file.file(), {.block_bytes = mib, .file_bytes = 4 * mib, .once = true});
+    EXPECT_EQ(rig.run(whole).bytes, 4 * mib);
 }
 
 TEST_F(IoBenchTest, ASignalEndsAMeasurementAndTheFileIsGone) {

@@ -1,6 +1,8 @@
 #include "bench/step/step_ideal.h"
 
+#include "tests/zero_infinity/order/small_layout.h"
 #include "zero_infinity/codec/codec.h"
+#include "zero_infinity/order/step_order.h"
 
 #include <gtest/gtest.h>
 
@@ -54,6 +56,50 @@ TEST(StepIdeal, WhatIsWrittenIsDurableAtTheEnd) {
     EXPECT_DOUBLE_EQ(durable_seconds(phases, rates, 80), 4);
     EXPECT_DOUBLE_EQ(durable_seconds(phases, rates, 10), 8);
     EXPECT_DOUBLE_EQ(durable_seconds({phases, 1}, rates, 0), 1);
+}
+
+// Sees in which phase a StepOrder has the one unit of a model updated: in forward, in backward or after them.
+class Watcher final : public zero::StepHands {
+   public:
+    std::span<const zero::Visit> expected() const override { return visits_; }
+    void begin(const zero::BegunUpdate&) override {}
+    void update(std::uint32_t) override { of_update = phase; }
+    void end_of_residents() override {}
+    void end_of_step() override {}
+    void begin_commit() override {}
+    void finish_commit() override {}
+    void finish_writes() override {}
+    void undo(const std::vector<std::uint32_t>&) override {}
+    std::size_t phase = 0, of_update = 0;
+
+   private:
+    std::vector<zero::Visit> visits_{{{0}}, {{0}}};
+};
+
+std::size_t phase_of_update(StepWay way) {
+    const zero::ModelLayout layout = testing::layout_of({4096});
+    Watcher watcher;
+    zero::StepOrder steps(layout, {.order = order_of(way)}, watcher);
+    for (int step = 0; step < 3; ++step) {
+        if (steps.may_begin(false)) steps.begin(true);
+        for (watcher.phase = 0; watcher.phase < 2; ++watcher.phase) steps.arrive(watcher.expected()[0].units);
+        watcher.phase = 1;
+        steps.depart(0);
+        watcher.phase = 2;
+        steps.finish();
+        steps.drop_idle();
+        const zero::Ended ended = steps.begun() ? steps.end_begun(false) : steps.end(true, {true});
+        if (ended == zero::Ended::whole) steps.finish();
+    }
+    return watcher.of_update;
+}
+
+TEST(StepIdeal, TheUpdateIsInThePhaseInWhichTheOrderOfStepsHasIt) {
+    for (const StepWay way : {StepWay::after_backward, StepWay::deferred, StepWay::within}) {
+        const auto phases = phases_of(way, {}, split(way));
+        for (std::size_t i = 0; i < phases.size(); ++i)
+            EXPECT_EQ(phases[i].write > 0, i == phase_of_update(way)) << word_of(way) << " " << i;
+    }
 }
 
 // Split moves 2 + 2 + 12 bytes of reads per parameter, and 12 of writes.

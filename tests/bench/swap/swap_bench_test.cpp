@@ -111,7 +111,7 @@ TEST(NullBench, EveryCrewMovesWhatItIsToldAndTheHashesAreRight) {
     for (const unsigned threads : {0U, 3U}) {
         NullRig rig({.directory = scratch.file(""), .tile_bytes = mib}, threads);
         for (const TileWork work : {TileWork::read, TileWork::write, TileWork::update, TileWork::read}) {
-            const Moved moved = rig.run(work, 0.02);
+            const zero::Moved moved = rig.run(work, 0.02);
             EXPECT_GE(moved.bytes, 8 * mib) << to_string(work);
             EXPECT_GE(moved.seconds, 0.02) << to_string(work);
         }

@@ -3,9 +3,9 @@
 // done. The scenes are those of failing calls. --runs=N: that many rooms of each, drawn by the seed, instead of a few.
 #include "aio/words/error.h"
 #include "tests/aio/fakes/scratch.h"
+#include "tests/child.h"
 #include "tests/seeds.h"
 #include "tests/swap/block_device/loop_device.h"
-#include "tests/swap/calls/call_process.h"
 #include "tests/swap/calls/call_scene.h"
 #include "tests/swap/directory/mounts.h"
 
@@ -107,7 +107,7 @@ Outcome run_scene(const CallScene& scene, SmallDisk& disk, const std::string& im
     disk.make_room();
     Outcome outcome{.room_bytes = room_bytes, .done = acted.said.starts_with('D'), .complaint = {}};
     if (acted.hung || acted.status != 0 || acted.said.empty()) {
-        outcome.complaint = complaint(fmt::format("it ends with status {:#x}", acted.status));
+        outcome.complaint = complaint(fmt::format("it ends with status {:#x} {}", acted.status, acted.complaint));
         return outcome;
     }
     const std::string words = acted.said.substr(1);

@@ -2,6 +2,7 @@
 // goes on with its store. The device is slow for that process alone: its cgroup may write so many bytes in a second.
 #include "swap/store/blocking.h"
 #include "swap/store/tensor_store.h"
+#include "tests/child.h"
 #include "tests/swap/store/exercise.h"
 
 #include <fcntl.h>
@@ -93,7 +94,7 @@ struct OneTile final : store::TileOperation {
 };
 
 // Opens the store, is slow from then on, begins to write and says so, and waits to be killed.
-[[noreturn]] void begin_to_write(const std::string& path, const SlowGroup& slow, int told) {
+[[noreturn]] void begin_to_write(const std::string& path, const SlowGroup& slow, const Child::Say& say) {
     store::StoreDirectory directory(path, "test");
     aio::Io io(aio::make_uring_backend({}), {});
     const auto store = store::TensorStore::open(io, {&directory});
@@ -104,7 +105,7 @@ struct OneTile final : store::TileOperation {
     OneTile write;
     store->write(write, {0, 0}, memory.span(), aio::Urgency::demand);
     io.poll();
-    static_cast<void>(!::write(told, "!", 1));
+    say("!");
     for (;;) ::pause();
 }
 
@@ -129,17 +130,10 @@ class SlowDevice : public ::testing::Test {
     }
     // Ends when the process has begun to write and was killed.
     void kill_while_it_writes() {
-        std::array<int, 2> ends{};
-        ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
-        const ::pid_t child = ::fork();
-        if (child == 0) begin_to_write(path, slow, ends[1]);
-        char byte = 0;
-        ::close(ends[1]);
-        EXPECT_EQ(::read(ends[0], &byte, 1), 1);
-        ::close(ends[0]);
-        ::kill(child, SIGKILL);
-        int status = 0;
-        ::waitpid(child, &status, 0);
+        Child child([&](const Child::Say& say) { begin_to_write(path, slow, say); });
+        EXPECT_EQ(child.hear(1), "!");
+        child.kill();
+        const int status = child.end().status;
         ASSERT_TRUE(WIFSIGNALED(status)) << status;
     }
 

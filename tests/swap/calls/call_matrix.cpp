@@ -3,8 +3,8 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "tests/aio/fakes/scratch.h"
+#include "tests/child.h"
 #include "tests/seeds.h"
-#include "tests/swap/calls/call_process.h"
 
 #include <fmt/format.h>
 
@@ -183,7 +183,7 @@ CallMatrix::Ended CallMatrix::try_fault(const CallFault& fault) {
     const ChildEnd acted = in_child([&] { return act(scene_, root, fault); });
     if (acted.hung) return {CallVerdict::hung, "it does not end"};
     if (acted.status != 0 || acted.said.empty())
-        return {CallVerdict::aborted, fmt::format("it ends with status {:#x}", acted.status)};
+        return {CallVerdict::aborted, fmt::format("it ends with status {:#x} {}", acted.status, acted.complaint)};
     const char letter = acted.said.front();
     const std::string words = acted.said.substr(1);
     if (letter == 'M') return {CallVerdict::missed, {}};

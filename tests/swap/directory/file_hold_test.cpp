@@ -4,6 +4,7 @@
 #include "swap/directory/snapshot_list.h"
 #include "swap/snapshot/repair.h"
 #include "swap/snapshot/snapshot_copy.h"
+#include "tests/child.h"
 #include "tests/refusal.h"
 #include "tests/swap/power/power_device.h"
 #include "tests/swap/store/exercise.h"
@@ -85,7 +86,7 @@ TEST_F(FileHoldTest, ACreationWaitsAsWell) {
 // A wait that may last minutes is not a silent one. The file is given up when that is told.
 TEST_F(FileHoldTest, AWaitThatLastsIsToldWithTheFileAndHowLongItLastsAtMost) {
     create();
-    aio::Io patient(device.backend(), {.deadline = std::chrono::seconds(20)});
+    aio::Io patient(device.backend(), {.deadline = std::chrono::seconds(5)});
     for (const char* name : {"data", "manifest.0", "manifest.1"}) {
         SCOPED_TRACE(name);
         store::Descriptor file = left_behind(name);
@@ -97,10 +98,10 @@ TEST_F(FileHoldTest, AWaitThatLastsIsToldWithTheFileAndHowLongItLastsAtMost) {
         EXPECT_EQ(store::TensorStore::open(patient, {&directory}, {.waiting = notice})->generation(), 0U);
         ASSERT_EQ(told.size(), 1U);
         EXPECT_NE(told[0].find(directory.path() + "/" + name), std::string::npos) << told[0];
-        EXPECT_NE(told[0].find("at most 20 s"), std::string::npos) << told[0];
+        EXPECT_NE(told[0].find("at most 5 s"), std::string::npos) << told[0];
         if (std::string_view(name) == "data") continue;
         file = left_behind(name);
-        repair_manifests(directory, std::chrono::seconds(20), notice);
+        repair_manifests(directory, std::chrono::seconds(5), notice);
         EXPECT_EQ(told.size(), 2U);
     }
 }
@@ -142,24 +143,14 @@ TEST_F(FileHoldTest, ARemovalOfASnapshotWaitsAsWell) {
 // It has the descriptors, as after a fork() without exec() in a program that loads data by processes of its own.
 TEST_F(FileHoldTest, AChildThatLivesDoesNotHoldAStoreThatWasClosed) {
     create();
-    std::array<int, 2> ends{};
-    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
     auto own = std::make_unique<store::StoreDirectory>(scratch.file("own"), "test");
     auto store = store::TensorStore::create(io, {own.get()}, {.objects = Exercise::objects()});
     ASSERT_FALSE(exercise.advance(io, *store, 0));
-    const ::pid_t child = ::fork();
-    if (child == 0) {
-        char byte = 0;
-        ::close(ends[1]);
-        ::_exit(static_cast<int>(::read(ends[0], &byte, 1)));
-    }
+    const Child child([](const Child::Say&) { ::pause(); });
     store.reset();
     own.reset();
     own = std::make_unique<store::StoreDirectory>(scratch.file("own"), "test");
     EXPECT_EQ(store::TensorStore::open(io, {own.get()})->generation(), 0U);
-    ::close(ends[1]);
-    ::close(ends[0]);
-    ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(FileHoldTest, ReadersShareTheFiles) {

@@ -1,16 +1,15 @@
 #include "tests/swap/directory/mounts.h"
 
+#include "tests/child.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdlib>
 #include <exception>
 
 namespace penstock::testing {
@@ -42,32 +41,18 @@ bool dies_with(pid_t parent) {
 }  // namespace
 
 MountOutcome run_with_mounts(const std::function<bool()>& prepare, const std::function<std::string()>& body) {
-    std::array<int, 2> pipe{};
-    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) std::abort();
     const pid_t parent = ::getpid();
-    const pid_t child = ::fork();
-    if (child == 0) {
-        std::string text;
-        if (enter_namespaces() && dies_with(parent) && prepare()) {
-            try {
-                text = "+" + body();
-            } catch (const std::exception& error) {
-                text = std::string("+unexpected: ") + error.what();
-            }
-        }
-        static_cast<void>(!::write(pipe[1], text.data(), text.size()));
-        ::_exit(0);
-    }
-    ::close(pipe[1]);
-    std::string text;
-    std::array<char, 1000> part{};
-    for (ssize_t got = 0; (got = ::read(pipe[0], part.data(), part.size())) > 0;)
-        text.append(part.data(), static_cast<std::size_t>(got));
-    ::close(pipe[0]);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    if (status != 0) return {.allowed = true, .text = fmt::format("the child ended with status {}", status)};
-    return text.empty() ? MountOutcome{} : MountOutcome{.allowed = true, .text = text.substr(1)};
+    const ChildEnd end = Child([&](const Child::Say& say) {
+                             if (!enter_namespaces() || !dies_with(parent) || !prepare()) return;
+                             say("+");
+                             try {
+                                 say(body());
+                             } catch (const std::exception& error) {
+                                 say(std::string("unexpected: ") + error.what());
+                             }
+                         }).end();
+    if (end.status != 0) return {.allowed = true, .text = fmt::format("the child ended with status {}", end.status)};
+    return end.said.empty() ? MountOutcome{} : MountOutcome{.allowed = true, .text = end.said.substr(1)};
 }
 
 bool mount_tmpfs(const std::string& path, std::uint64_t bytes) {

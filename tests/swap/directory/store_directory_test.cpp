@@ -3,6 +3,7 @@
 
 #include "aio/profile.h"
 #include "tests/aio/fakes/scratch.h"
+#include "tests/child.h"
 #include "tests/refusal.h"
 
 #include <gtest/gtest.h>
@@ -69,30 +70,24 @@ TEST_F(StoreDirectoryTest, ASecondOneInTheSameProcessIsRefused) {
 }
 
 TEST_F(StoreDirectoryTest, ASecondProcessIsRefusedWithThePidOfTheFirstAndADeadOneIsTakenOver) {
-    std::array<int, 2> ready{};
-    ASSERT_EQ(::pipe(ready.data()), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
+    Child child([&](const Child::Say& say) {
         const store::StoreDirectory directory(path(), "first job");
-        static_cast<void>(!::write(ready[1], "x", 1));
+        say("x");
         for (;;) ::pause();
-    }
-    char byte = 0;
-    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    });
+    ASSERT_EQ(child.hear(1), "x");
     const std::string message = refusal("second job");
     std::array<char, 65> host{};
     ASSERT_EQ(::gethostname(host.data(), 64), 0);
     expect_in(path(), message);
-    expect_in("process " + std::to_string(child), message);
+    expect_in("process " + std::to_string(child.pid()), message);
     expect_in(host.data(), message);
     expect_in("since 2", message);
     expect_in("first job", message);
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
+    child.kill();
+    child.end();
     expect_in("belongs to job 'first job'", refusal("second job"));
     EXPECT_EQ(refusal("first job"), "accepted");
-    ::close(ready[0]);
-    ::close(ready[1]);
 }
 
 TEST_F(StoreDirectoryTest, AnotherJobIsRefusedAndChangesNothing) {
@@ -239,30 +234,22 @@ TEST_F(StoreDirectoryTest, ADirectoryThatBecameAStoresIsNotWithdrawn) {
 
 TEST_F(StoreDirectoryTest, ARefusalNamesTheReadersOfNow) {
     { const store::StoreDirectory directory(path(), "job"); }
-    std::array<int, 2> ready{};
-    ASSERT_EQ(::pipe(ready.data()), 0);
-    std::array<pid_t, 2> readers{};
-    for (pid_t& reader : readers) {
-        reader = ::fork();
-        if (reader == 0) {
-            const store::StoreDirectory directory = store::StoreDirectory::find(path(), store::Sharing::shared);
-            static_cast<void>(!::write(ready[1], "x", 1));
-            for (;;) ::pause();
-        }
-        char byte = 0;
-        ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-    }
+    const auto read_and_tell = [&](const Child::Say& say) {
+        const store::StoreDirectory directory = store::StoreDirectory::find(path(), store::Sharing::shared);
+        say("x");
+        for (;;) ::pause();
+    };
+    std::array<Child, 2> readers{Child(read_and_tell), Child(read_and_tell)};
+    for (Child& reader : readers) ASSERT_EQ(reader.hear(1), "x");
     const std::string message = refusal();
-    for (const pid_t reader : readers) {
-        expect_in("process " + std::to_string(reader) + " (", message);
-        ::kill(reader, SIGKILL);
-        ::waitpid(reader, nullptr, 0);
+    for (Child& reader : readers) {
+        expect_in("process " + std::to_string(reader.pid()) + " (", message);
+        reader.kill();
+        reader.end();
     }
     expect_in(", which reads it", message);
     EXPECT_EQ(message.find(" since "), std::string::npos) << "the last writer's words: " << message;
     EXPECT_EQ(refusal(), "accepted");
-    ::close(ready[0]);
-    ::close(ready[1]);
 }
 
 // A child that outlives its parent has the parent's lock.

@@ -109,8 +109,8 @@ TEST_F(TileHashersTest, AReadIsDoneOnceItsHashIsThere) {
 }
 
 TEST_F(TileHashersTest, AReadThatIsWrongIsReadAndHashedOnceMore) {
-    const std::size_t notes = store->notes().size();
-    for (const bool again : {false, true}) {
+    std::size_t notes = store->notes().size();
+    for (const bool again : {false, true, false}) {
         const int before = tile.finished;
         begin_read();
         poll();
@@ -125,7 +125,8 @@ TEST_F(TileHashersTest, AReadThatIsWrongIsReadAndHashedOnceMore) {
         if (again) {
             EXPECT_EQ(tile.error()->kind, store::StoreError::Kind::damaged);
         }
-        EXPECT_EQ(store->notes().size(), notes + 1);  // of the first one
+        if (!again) ++notes;
+        EXPECT_EQ(store->notes().size(), notes);
     }
 }
 

@@ -2,22 +2,20 @@
 #include "swap/snapshot/snapshot_copy.h"
 
 #include "swap/directory/snapshot_list.h"
+#include "tests/child.h"
 #include "tests/seeds.h"
 #include "tests/swap/store/exercise.h"
 
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <map>
+#include <stdexcept>
 #include <thread>
 
 namespace penstock::testing {
@@ -29,17 +27,19 @@ struct Told {
 };
 
 // In the child, for ever: keeps the newest generation while it commits the next ones, then the newest one again.
-int commit_copy_and_tell(const TemporaryDirectory& scratch, const Exercise& exercise, int pipe_fd) {
+int commit_copy_and_tell(const TemporaryDirectory& scratch, const Exercise& exercise, const Child::Say& say) {
     store::StoreDirectory directory(scratch.file("store"), "kill");
     aio::Io io(aio::open_backend(directory.lock_fd(), {}).backend, {});
     const bool fresh = directory.content() != store::DirectoryContent::committed;
     const auto store = fresh ? store::TensorStore::create(io, {&directory}, {.objects = Exercise::objects()})
                              : store::TensorStore::open(io, {&directory}, {.verify = store::VerifyScope::all});
     const aio::ScratchMemory memory(2 * 16'384);
-    const auto tell = [pipe_fd](Told told) { return ::write(pipe_fd, &told, sizeof told) == sizeof told; };
+    const auto tell = [&](const Told& told) { say({reinterpret_cast<const char*>(&told), sizeof told}); };
     const auto advance = [&] {
         const std::uint64_t next = store->generation() ? *store->generation() + 1 : 0;
-        return !exercise.advance(io, *store, next) && tell({.generation = next, .kept = false});
+        if (exercise.advance(io, *store, next)) return false;
+        tell({.generation = next, .kept = false});
+        return true;
     };
     if (!store->generation() && !advance()) return 1;
     for (;;) {
@@ -51,7 +51,8 @@ int commit_copy_and_tell(const TemporaryDirectory& scratch, const Exercise& exer
             while (!copying.finished()) {
                 if (!advance()) return 2;
             }
-            if (copying.error() || !tell({.generation = kept, .kept = true})) return 3;
+            if (copying.error()) return 3;
+            tell({.generation = kept, .kept = true});
         }
         if (!advance()) return 4;
     }
@@ -64,27 +65,15 @@ class SnapshotKillTest : public ::testing::Test {
 
     // Runs a child, kills it after the pause, and returns what it told.
     std::vector<Told> run_and_kill(const Exercise& exercise, std::chrono::microseconds pause) const {
-        std::array<int, 2> pipe{};
-        if (::pipe2(pipe.data(), O_CLOEXEC) != 0) std::abort();
-        const pid_t pid = ::fork();
-        if (pid == 0) {
-            int code = 9;
-            try {
-                code = commit_copy_and_tell(scratch_, exercise, pipe[1]);
-            } catch (const std::exception& error) {
-                std::cerr << error.what() << '\n';
-            }
-            ::_exit(code);
-        }
-        ::close(pipe[1]);
+        Child child([&](const Child::Say& say) {
+            throw std::runtime_error(fmt::format("{}", commit_copy_and_tell(scratch_, exercise, say)));
+        });
         std::this_thread::sleep_for(pause);
-        ::kill(pid, SIGKILL);
-        std::vector<Told> all;
-        for (Told told; ::read(pipe[0], &told, sizeof told) == sizeof told;) all.push_back(told);
-        ::close(pipe[0]);
-        int status = 0;
-        ::waitpid(pid, &status, 0);
-        EXPECT_TRUE(WIFSIGNALED(status)) << "the child ended by itself with status " << status;
+        child.kill();
+        const ChildEnd end = child.end();
+        EXPECT_TRUE(WIFSIGNALED(end.status)) << "the child ended by itself: " << end.complaint;
+        std::vector<Told> all(end.said.size() / sizeof(Told));
+        if (!all.empty()) std::memcpy(all.data(), end.said.data(), all.size() * sizeof(Told));
         return all;
     }
 

@@ -217,12 +217,17 @@ TEST_F(SpillTest, OneWrongReadIsReadAgainAndNotedTwoAreDamage) {
     EXPECT_EQ(spill.read_bytes(), 2 * spill.block_bytes(block));
     wrong = 2;
     aio::ScratchMemory memory(spill.block_bytes(block));
-    const auto error = read(block, memory.span());
+    TestSpill operation;
+    spill.read(operation, block, memory.span(), aio::Urgency::prefetch);
+    const auto error = run(operation);
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind, store::StoreError::Kind::damaged);
     expect_names_place(*error, block, "not the ones that were written");
     EXPECT_EQ(noted(), 1);
-    EXPECT_TRUE(has(block, 1));
+    wrong = 1;
+    spill.read(operation, block, memory.span(), aio::Urgency::prefetch);
+    EXPECT_FALSE(run(operation)) << "its next reading has two tries, too";
+    EXPECT_EQ(noted(), 2);
 }
 
 TEST_F(SpillTest, ALostWriteIsFound) {

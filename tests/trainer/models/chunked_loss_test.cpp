@@ -1,7 +1,7 @@
 #include "trainer/models/chunked_loss.h"
 
 #include "trainer/models/gpt_options.h"
-#include "zero_infinity/engine/memory_meter.h"
+#include "zero_infinity/engine/torch/memory_meter.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

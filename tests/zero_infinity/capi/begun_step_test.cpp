@@ -5,15 +5,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::testing {
 namespace {
 
 class BegunStepTest : public CallerTest {};
+
+using Values = std::vector<std::vector<float>>;
+
+Values values_of(SessionCaller& caller) {
+    Values found;
+    for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
+        for (const std::uint32_t unit : {0U, 1U, 2U}) found.push_back(caller.read(unit, 0, what));
+    return found;
+}
 
 // Its units updated within its pass, or by update() where it may not be begun; the same bits.
 bool may_defer(penstock_update_order order) {
@@ -26,7 +35,7 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
         caller.options.update_order = order;
         caller.step.clip = clip;
         EXPECT_OK(caller.open());
-        std::vector<std::vector<float>> found;
+        std::vector<Values> found;
         for (std::uint64_t number = 1; number <= begun.size(); ++number) {
             caller.step.step = number;
             int is_begun = -1;
@@ -37,8 +46,7 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
             const bool left = may_defer(order) && is_begun == 0;  // to the next pass
             EXPECT_EQ(caller.report.committed, !left && caller.report.updated_again == 0);
             EXPECT_EQ(caller.report.updated_again, is_begun != 0 && clip > 0 && number == 2 ? 1 : 0);
-            for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
-                for (const std::uint32_t unit : {0U, 1U, 2U}) found.push_back(caller.read(unit, 0, what));
+            found.push_back(values_of(caller));
         }
         return found;
     };
@@ -54,11 +62,12 @@ TEST_F(BegunStepTest, AStepThatWasBegunUpdatesUnitsAsTheyAreComplete) {
 }
 
 TEST_F(BegunStepTest, WithinSaysApartWhatTheOlderWordsSayTogether) {
-    const auto begun = [&](penstock_update_order order, int clips, double share, double clip) {
+    const auto begun = [&](penstock_update_order order, int clips, const char* share, double clip) {
         SessionCaller caller(path() + fmt::format("{} {} {} {}", static_cast<int>(order), clips, share, clip));
+        const std::string settings = fmt::format(R"({{"run.deferred_share": {}}})", share);
         caller.options.update_order = order;
         caller.options.clips = clips;
-        caller.options.deferred_share = share;
+        if (*share != '\0') caller.options.settings = settings.c_str();
         caller.step.clip = clip;
         EXPECT_OK(caller.open());
         std::vector<int> all;
@@ -73,9 +82,9 @@ TEST_F(BegunStepTest, WithinSaysApartWhatTheOlderWordsSayTogether) {
         return all;
     };
     for (const double clip : {0.0, 1000.0}) {
-        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, 0, clip), begun(PENSTOCK_SPECULATIVE, 0, 0, clip));
-        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, -1, clip), begun(PENSTOCK_BALANCED, 0, 0, clip));
-        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, 0.5, clip), begun(PENSTOCK_BALANCED, 1, 0.5, clip));
+        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, "", clip), begun(PENSTOCK_SPECULATIVE, 0, "0", clip));
+        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, "\"auto\"", clip), begun(PENSTOCK_BALANCED, 0, "", clip));
+        EXPECT_EQ(begun(PENSTOCK_WITHIN, 1, "0.5", clip), begun(PENSTOCK_BALANCED, 1, "0.5", clip));
     }
 }
 
@@ -92,84 +101,43 @@ TEST_F(BegunStepTest, OptionsThatDoNotGoTogetherAreRefusedBeforeAnythingIsOpened
     Refused{caller}(caller.open(), "it needs commit_steps 1 in a store that is kept");
     caller.options.clips = 0;
     EXPECT_OK(check());
-    caller.options.update_order = PENSTOCK_DEFERRED;
-    caller.options.deferred_share = 0.5;
+    caller.options.settings = R"({"run.update_order": "deferred", "run.deferred_share": 0.5})";
     Refused{caller}(check(), "deferred_share has no effect with update_order \"deferred\"");
-    caller.options.update_order = PENSTOCK_WITHIN;
-    caller.options.deferred_share = 1.5;
-    Refused{caller}(check(), "deferred_share 1.5: a share is 0 to 1");
-    caller.options.deferred_share = std::nan("");
-    Refused{caller}(check(), "is no number");
+    caller.options.settings = R"({"run.update_order": "balanced", "run.commit_every": 1})";
+    EXPECT_OK(check());
+    for (const auto& [settings, words] :
+         {std::pair{R"({"run.deferred_share": 1.5})",
+                    "key 'run.deferred_share' is 1.5 (a number with a fraction); expected "
+                    "\"auto\", or a number from 0 to 1"},
+          {R"({"run.commit_every": 0})", "expected an integer from 1 to 1000000000000, or \"scratch\""},
+          {R"({"model.layers": 2})",
+           "key 'model.layers' is none of a session's, which are data_types.grad_accum_dtype"},
+          {"[]", "settings are a list; expected keys and their values"},
+          {"{", "settings"}}) {
+        caller.options.settings = settings;
+        Refused{caller}(check(), words);
+    }
     EXPECT_EQ(penstock_session_check(nullptr, &caller.error), PENSTOCK_USAGE);
     EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
-TEST_F(BegunStepTest, ASpeculativeStepThatIsNotBegunIsDeferredAndTheNextOneMayBeBegun) {
-    const auto trained = [&](const char* name, penstock_update_order order) {
-        SessionCaller caller(path() + name);
-        caller.options.update_order = order;
-        caller.step.clip = 1000;
-        caller.visits_forward = true;
-        EXPECT_OK(caller.open());
-        for (std::uint64_t number = 1; number <= 6; ++number) {
-            caller.step.step = number;
-            int begun = 0;
-            if (number % 3 == 0) {
-                EXPECT_OK(penstock_session_begin_step(caller.session, &caller.step, &begun, &caller.error));
-                EXPECT_EQ(begun, order == PENSTOCK_SPECULATIVE);
-            }
-            caller.backward(number % 2 == 0 ? 2000 : 2, begun != 0);
-            EXPECT_OK(caller.update(number));
-            const bool deferred = order == PENSTOCK_SPECULATIVE && begun == 0;
-            EXPECT_EQ(caller.report.committed, deferred || caller.report.updated_again != 0 ? 0 : 1);
-            EXPECT_EQ(caller.report.committed_before, 1);
-            EXPECT_EQ(caller.report.updated_again, begun != 0 && number == 6);
-        }
-        std::vector<std::vector<float>> found;
-        for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
-            for (const std::uint32_t unit : {0U, 1U, 2U}) found.push_back(caller.read(unit, 0, what));
-        return found;
-    };
-    EXPECT_EQ(trained("speculative", PENSTOCK_SPECULATIVE), trained("after backward", PENSTOCK_AFTER_BACKWARD));
-}
-
 // To the same bits, but at no address.
 TEST_F(BegunStepTest, GradientsMayBeOnNvme) {
-    const auto trained = [&](penstock_update_order order, penstock_gradients gradients, double clip) {
-        SessionCaller caller(path() + std::to_string(order) + std::to_string(gradients));
-        caller.options.update_order = order;
+    const auto trained = [&](penstock_gradients gradients) {
+        SessionCaller caller(path() + std::to_string(gradients));
+        caller.options.update_order = PENSTOCK_DEFERRED;
         caller.options.gradients = gradients;
-        caller.step.clip = clip;
-        caller.visits_forward = true;
         EXPECT_OK(caller.open());
-        for (std::uint64_t number = 1; number <= 4; ++number) {
-            caller.step.step = number;
-            int begun = 0;
-            EXPECT_OK(penstock_session_begin_step(caller.session, &caller.step, &begun, &caller.error));
-            caller.backward(number == 2 ? 2000 : 2, begun != 0);
-            penstock_gradient sum{};
-            sum.struct_bytes = sizeof sum;
+        for (std::uint64_t number = 1; number <= 3; ++number) {
+            caller.backward(2);
+            penstock_gradient sum = {.struct_bytes = sizeof sum};
             const penstock_status found = penstock_session_gradient(caller.session, 0, 0, &sum, &caller.error);
-            if (gradients == PENSTOCK_GRADIENTS_NVME && begun == 0) {
-                EXPECT_EQ(found, PENSTOCK_USAGE);
-                EXPECT_NE(std::string(caller.error.message).find("keep gradients in host memory"), std::string::npos)
-                    << caller.error.message;
-            }
+            EXPECT_EQ(found, gradients == PENSTOCK_GRADIENTS_NVME ? PENSTOCK_USAGE : PENSTOCK_OK);
             EXPECT_OK(caller.update(number));
         }
-        std::vector<std::vector<float>> values;
-        for (const auto what : {PENSTOCK_WEIGHT, PENSTOCK_MOMENT0, PENSTOCK_MOMENT1})
-            for (const std::uint32_t unit : {0U, 1U, 2U}) values.push_back(caller.read(unit, 0, what));
-        return values;
+        return values_of(caller);
     };
-    for (const double clip : {0.0, 1000.0})
-        for (const auto order : {PENSTOCK_AFTER_BACKWARD, PENSTOCK_DEFERRED, PENSTOCK_IN_BACKWARD, PENSTOCK_SPECULATIVE,
-                                 PENSTOCK_BALANCED}) {
-            const auto host = trained(order, PENSTOCK_GRADIENTS_HOST, clip);
-            EXPECT_EQ(trained(order, PENSTOCK_GRADIENTS_NVME, clip), host) << order;
-            std::filesystem::remove_all(path() + std::to_string(order) + "0");
-            std::filesystem::remove_all(path() + std::to_string(order) + "1");
-        }
+    EXPECT_EQ(trained(PENSTOCK_GRADIENTS_NVME), trained(PENSTOCK_GRADIENTS_HOST));
     SessionCaller caller(path());
     caller.options.gradients = static_cast<penstock_gradients>(7);
     Refused{caller}(caller.open(), "there are no gradients 7");

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::testing {
@@ -95,6 +97,29 @@ TEST_F(ForwardsSessionTest, AGradientThatIsAddedWhileTheUpdateIsDeferredWaitsFor
     }();
     EXPECT_EQ(gradient.fresh, 1);
     EXPECT_NE(before[5], 5 / 64.0F);  // updated
+}
+
+// Of "last", which has nothing of its own, the table's update is not its own to make.
+TEST_F(ForwardsSessionTest, AGradientOfWhatIsBorrowedWaitsForTheOwnersUpdateOrIsRefused) {
+    SessionCaller caller(path());
+    caller.options.update_order = PENSTOCK_DEFERRED;
+    caller.units[2].parameter_count = 0;
+    ASSERT_OK(caller.open());
+    penstock_gradient gradient = {.struct_bytes = sizeof gradient};
+    for (const auto& [unit, parameter] : {std::pair{0U, 0U}, {1U, 0U}, {1U, 2U}}) {
+        ASSERT_OK(penstock_session_open_gradient(caller.session, unit, parameter, &gradient, &caller.error));
+        std::fill_n(static_cast<float*>(gradient.data), gradient.numel, 2.0F);
+    }
+    ASSERT_OK(caller.update(1));
+    EXPECT_OK(penstock_session_begin_pass(caller.session, PENSTOCK_TRAINING, &caller.error));
+    Refused{caller}(penstock_session_open_gradient(caller.session, 2, 0, &gradient, &caller.error),
+                    "the last update of unit 'first' is deferred to a visit");
+    EXPECT_OK(penstock_session_end_pass(caller.session, &caller.error));
+    EXPECT_OK(penstock_session_open_gradient(caller.session, 2, 0, &gradient, &caller.error));
+    EXPECT_EQ(gradient.fresh, 1);
+    EXPECT_OK(penstock_session_begin_pass(caller.session, PENSTOCK_TRAINING, &caller.error));
+    EXPECT_OK(penstock_session_end_pass(caller.session, &caller.error));
+    EXPECT_OK(penstock_session_clear_gradients(caller.session, &caller.error));
 }
 
 TEST_F(ForwardsSessionTest, ALookSaysWhatADirectoryHolds) {

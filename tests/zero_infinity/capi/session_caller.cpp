@@ -81,8 +81,6 @@ void SessionCaller::close() {
 
 void SessionCaller::backward(float value, bool complete) {
     ASSERT_EQ(penstock_session_begin_pass(session, PENSTOCK_TRAINING, &error), PENSTOCK_OK) << error.message;
-    for (std::uint32_t unit = 0; unit < 3 && visits_forward; ++unit)
-        ASSERT_EQ(penstock_session_visit(session, &unit, 1, nullptr, 0, nullptr, &error), PENSTOCK_OK);
     for (std::uint32_t unit = 3; unit-- > 0;) {
         penstock_unit_memory memory{};
         ASSERT_EQ(penstock_session_visit(session, &unit, 1, nullptr, 0, &memory, &error), PENSTOCK_OK) << error.message;

@@ -24,7 +24,7 @@ class SessionCaller {
     penstock_status open();
     void close();
     // Visits all units from the last to the first and adds `value` to each gradient; `complete`: says of each that it
-    // is. Where `visits_forward`, from the first to the last before.
+    // is.
     void backward(float value, bool complete = false);
     penstock_status update(std::uint64_t number);
     std::vector<float> read(std::uint32_t unit, std::uint32_t parameter, penstock_what what = PENSTOCK_WEIGHT);
@@ -39,7 +39,6 @@ class SessionCaller {
     penstock_step_report report{};
     penstock_session* session = nullptr;
     penstock_error error{};
-    bool visits_forward = false;
     penstock_status first_status = PENSTOCK_OK;  // of the function that gives the first weights
 
    private:

@@ -2,7 +2,7 @@
 #include "zero_infinity/engine/tape.h"
 
 #include "tests/zero_infinity/engine/run.h"
-#include "zero_infinity/engine/memory_meter.h"
+#include "zero_infinity/engine/torch/memory_meter.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -9,13 +9,12 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <string>
 
 namespace penstock::testing {
 namespace {
 
-class InBackwardTest : public ComputeTest, public ::testing::WithParamInterface<Setting> {
+class InBackwardTest : public ComputeTest {
    protected:
     std::string path() const { return parent_ / "swap"; }
     const TemporaryDirectory parent_;
@@ -25,160 +24,14 @@ zero::UpdateRequest request_of(std::uint64_t step) {
     return {.values = {.step = step, .learning_rate = 1e-2}};
 }
 
-void forward(Client& client) {
-    for (std::uint32_t unit = 0; unit < 5; ++unit) client.forward(unit);
-}
-
 void backward(Client& client, PlainLoop& plain, std::uint32_t unit, std::uint64_t time) {
     client.backward(unit, time);
     plain.backward(unit, time);
 }
 
-// One pass of a step whose units are updated within, where `complete` says so; begun before it, or once it is under
-// way.
-template <typename Complete>
-void step(Client& client, PlainLoop& plain, std::uint64_t number, const Complete& complete) {
-    if (number % 2 == 0) client.session().begin_step(request_of(number));
-    client.session().begin_pass(Pass::training);
-    forward(client);
-    if (number % 2 == 1) client.session().begin_step(request_of(number));
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        backward(client, plain, unit, number);
-        if (complete(unit)) client.session().complete(unit);
-    }
-    client.session().end_pass();
-    plain.end_pass();
-    EXPECT_TRUE(client.update(number).committed);
-    plain.update(number, 1);
-}
-
-TEST_P(InBackwardTest, StepsAreThoseOfThePlainLoop) {
-    std::mt19937_64 random(5);
-    PlainLoop plain(units());
-    for (std::uint64_t life = 0; life < 2; ++life) {
-        Client client(path(), GetParam());
-        for (std::uint64_t number = 4 * life + 1; number <= 4 * life + 4; ++number) {
-            if (number % 3 == 0) backward_pass(client, plain, number + 100);  // of the same step
-            step(client, plain, number, [&](std::uint32_t) { return number % 2 == 0 || random() % 2 == 0; });
-            if (number % 4 != 1) {
-                EXPECT_TRUE(sees(client, plain)) << number;
-            }
-        }
-        EXPECT_EQ(client.steps(), 4 * life);
-        EXPECT_TRUE(client.state() == plain.parameters());
-    }
-}
-
-// With a norm that is that of any other order.
-TEST_P(InBackwardTest, AStepThatWasNotBegunIsUpdatedByItsUpdate) {
-    PlainLoop plain(units());
-    Client client(path(), GetParam());
-    const auto always = [](std::uint32_t) { return true; };
-    step(client, plain, 1, always);
-    backward_pass(client, plain, 7);
-    const double norm = client.session().gradient_norm();
-    EXPECT_EQ(client.update(2, norm / 2).gradient_norm, norm);
-    plain.update(2, zero::clip_factor(norm, norm / 2));
-    step(client, plain, 3, always);
-    EXPECT_TRUE(client.state() == plain.parameters());
-    EXPECT_TRUE(sees(client, plain));
-}
-
-TEST_P(InBackwardTest, TheNormIsThatOfAnUpdateAfterwards) {
-    PlainLoop plain(units()), other(units());
-    double norm = 0;
-    {
-        Client client(path(), GetParam());
-        client.session().begin_pass(Pass::training);
-        for (std::uint32_t unit = 5; unit-- > 0;) backward(client, other, unit, 1);
-        client.session().end_pass();
-        norm = client.session().gradient_norm();
-    }
-    Client client(path(), GetParam());
-    client.session().begin_step(request_of(1));
-    client.session().begin_pass(Pass::training);
-    forward(client);
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        backward(client, plain, unit, 1);
-        if (unit != 2) client.session().complete(unit);
-    }
-    client.session().end_pass();
-    EXPECT_EQ(client.session().gradient_norm(), norm);
-    EXPECT_EQ(client.update(1).gradient_norm, norm);
-}
-
-std::vector<Setting> settings(zero::GradientMemory memory) {
-    std::vector<Setting> all = device_settings();
-    std::erase_if(all, [](const Setting& each) { return each.order != zero::UpdateWay::deferred; });
-    all.insert(all.end(),
-               {Setting{}, Setting{.depth = 0}, Setting{.residency = {zero::Tier::host, zero::Tier::nvme}},
-                Setting{.residency = {zero::Tier::nvme, zero::Tier::host}},
-                Setting{.residency = {zero::Tier::host, zero::Tier::host}}, Setting{.resident_units = {0, 2}},
-                Setting{.fill_bytes = some_weights}, Setting{.fill_bytes = some_states}});
-    for (Setting& each : all) each.order = zero::UpdateWay::within;
-    for (Setting& each : all) each.gradient_memory = memory;
-    return all;
-}
-
-std::string name_of(const ::testing::TestParamInfo<Setting>& instance) {
-    return "setting_" + std::to_string(instance.index);
-}
-
-INSTANTIATE_TEST_SUITE_P(Settings, InBackwardTest, ::testing::ValuesIn(settings(zero::GradientMemory::all_units)),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(GradientsOnNvme, InBackwardTest, ::testing::ValuesIn(settings(zero::GradientMemory::nvme)),
-                         name_of);
-
 Setting in_backward() {
     return {.device = zero::DeviceKind::cpu, .order = zero::UpdateWay::within};
 }
-
-// Where each unit is updated before the next one's gradients come, in the memory that they have, too.
-using OneUnitsGradientsTest = InBackwardTest;
-
-TEST_P(OneUnitsGradientsTest, StepsAreThoseOfThePlainLoop) {
-    PlainLoop plain(units());
-    for (std::uint64_t life = 0; life < 2; ++life) {
-        Client client(path(), GetParam());
-        for (std::uint64_t number = 4 * life + 1; number <= 4 * life + 4; ++number) {
-            step(client, plain, number, [](std::uint32_t) { return true; });
-            if (number % 4 != 1) {
-                EXPECT_TRUE(sees(client, plain)) << number;
-            }
-        }
-        EXPECT_TRUE(client.state() == plain.parameters());
-    }
-}
-
-// The last one may be left to the update, as a unit is that has no memory but its own.
-TEST_P(OneUnitsGradientsTest, TheNormIsThatOfAllUnits) {
-    PlainLoop plain(units()), other(units());
-    Setting all = GetParam();
-    all.gradient_memory = zero::GradientMemory::all_units;
-    double norm = 0;
-    {
-        Client client(path(), all);
-        step(client, other, 1, [](std::uint32_t) { return true; });
-        client.session().begin_pass(Pass::training);
-        for (std::uint32_t unit = 5; unit-- > 0;) backward(client, other, unit, 2);
-        client.session().end_pass();
-        norm = client.session().gradient_norm();
-    }
-    Client client(path(), GetParam());
-    client.session().begin_step(request_of(2));
-    client.session().begin_pass(Pass::training);
-    forward(client);
-    for (std::uint32_t unit = 5; unit-- > 0;) {
-        client.backward(unit, 2);
-        if (unit > 0) client.session().complete(unit);
-    }
-    client.session().end_pass();
-    EXPECT_EQ(client.session().gradient_norm(), norm);
-    EXPECT_EQ(client.update(2).gradient_norm, norm);
-}
-
-INSTANTIATE_TEST_SUITE_P(Settings, OneUnitsGradientsTest, ::testing::ValuesIn(settings(zero::GradientMemory::one_unit)),
-                         name_of);
 
 Setting one_unit() {
     Setting setting = in_backward();
@@ -227,31 +80,6 @@ TEST_F(InBackwardTest, OneUnitsGradientsNeedThatOrder) {
                   "update_order \"" + std::string(word) +
                       "\" with gradient_memory one_unit: it needs \"within\", without a clip and deferred_share, which "
                       "updates a unit before the next one's gradients come");
-}
-
-TEST_F(InBackwardTest, AParameterThatIsSkippedStaysAsItIs) {
-    PlainLoop plain(units(zero::Unused::skipped));
-    Setting setting = in_backward();
-    setting.unused = zero::Unused::skipped;
-    for (std::uint64_t life = 0; life < 2; ++life) {
-        Client client(path(), setting);
-        for (std::uint64_t number = 3 * life + 1; number <= 3 * life + 3; ++number) {
-            client.session().begin_step(request_of(number));
-            client.session().begin_pass(Pass::training);
-            for (std::uint32_t unit = 5; unit-- > 0;) {
-                if (unit == 2 && number % 2 == 0)
-                    client.forward(unit);
-                else
-                    backward(client, plain, unit, number);
-                client.session().complete(unit);
-            }
-            client.session().end_pass();
-            plain.end_pass();
-            client.update(number);
-            plain.update(number, 1);
-        }
-        EXPECT_TRUE(client.state() == plain.parameters());
-    }
 }
 
 // What was committed stays.
@@ -311,8 +139,7 @@ TEST_F(InBackwardTest, TheTrafficIsPlanned) {
     PlainLoop plain(units());
     Client client(path(), in_backward());
     const auto before = client.session().counters();
-    const auto always = [](std::uint32_t) { return true; };
-    for (std::uint64_t number = 1; number <= 3; ++number) step(client, plain, number, always);
+    for (std::uint64_t step = 1; step <= 3; ++step) run(client, plain, {.step = step});
     const auto after = client.session().counters();
     EXPECT_EQ(after.read_bytes - before.read_bytes, 3 * client.session().info().step_bytes.read);
 }

@@ -5,14 +5,13 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <set>
 #include <string>
 
 namespace penstock::testing {
 namespace {
 
-class SpeculativeTest : public ComputeTest, public ::testing::WithParamInterface<Setting> {
+class SpeculativeTest : public ComputeTest {
    protected:
     std::string path() const { return parent_ / "swap"; }
     const TemporaryDirectory parent_;
@@ -22,91 +21,8 @@ zero::UpdateRequest request_of(std::uint64_t step, double clip) {
     return {.values = {.step = step, .learning_rate = 1e-2}, .clip = clip};
 }
 
-std::set<std::uint32_t> some_units(std::mt19937_64& random) {
-    std::set<std::uint32_t> units;
-    for (std::uint32_t unit = 0; unit < 5; ++unit)
-        if (random() % 4 != 0) units.insert(unit);
-    return units;
-}
-
-TEST_P(SpeculativeTest, StepsAreThoseOfThePlainLoop) {
-    std::mt19937_64 random(5);
-    PlainLoop plain(units());
-    for (std::uint64_t life = 0; life < 2; ++life) {
-        Client client(path(), GetParam());
-        for (std::uint64_t step = 6 * life + 1; step <= 6 * life + 6; ++step) {
-            if (step % 4 == 0) backward_pass(client, plain, step + 100);  // of the same step
-            const double clip = std::array{strikes, misses, 0.0}.at(random() % 3);
-            const BegunStep that{.step = step, .clip = clip, .complete = some_units(random)};
-            const zero::UpdateReport report = run(client, plain, that);
-            EXPECT_EQ(report.committed, !report.updated_again);
-            EXPECT_TRUE(report.committed_before);
-            std::set<std::uint32_t> within = that.complete;
-            for (const std::uint32_t unit : GetParam().resident_units) within.erase(unit);
-            if (!within.empty()) {
-                EXPECT_EQ(report.updated_again, clip == strikes) << step;
-            }
-            if (step % 3 != 1) {
-                EXPECT_TRUE(sees(client, plain)) << step;
-            }
-        }
-        EXPECT_EQ(client.steps(), 6 * life);
-        EXPECT_TRUE(client.state() == plain.parameters());
-    }
-}
-
-// The next one may be speculated on, from when on all that was deferred is updated.
-TEST_P(SpeculativeTest, AStepThatIsNotBegunIsDeferred) {
-    std::mt19937_64 random(6);
-    PlainLoop plain(units());
-    Client client(path(), GetParam());
-    for (std::uint64_t step = 1; step <= 16; ++step) {
-        const BegunStep that{.step = step,
-                             .clip = random() % 2 == 0 ? strikes : misses,
-                             .begins = random() % 2 == 0,
-                             .in_its_pass = random() % 2 == 0,
-                             .forward = random() % 4 != 0};
-        SCOPED_TRACE(step);
-        const zero::UpdateReport report = run(client, plain, that);
-        EXPECT_EQ(report.committed, that.begins && that.clip == misses);
-        EXPECT_TRUE(report.committed_before);
-        EXPECT_EQ(report.updated_again, that.begins && that.clip == strikes);
-        if (step % 5 == 0) {
-            EXPECT_TRUE(sees(client, plain));
-        }
-    }
-    EXPECT_TRUE(client.state() == plain.parameters());
-}
-
-INSTANTIATE_TEST_SUITE_P(Settings, SpeculativeTest, ::testing::ValuesIn([] {
-                             std::vector<Setting> all = device_settings();
-                             std::erase_if(all, [](const Setting& each) {
-                                 return each.order != zero::UpdateWay::deferred ||
-                                        each.residency.weights == zero::Tier::host || each.fill_bytes > 0;
-                             });
-                             all.insert(all.end(), {Setting{}, Setting{.depth = 0}, Setting{.resident_units = {0, 2}}});
-                             for (Setting& each : all) each.order = zero::UpdateWay::speculative;
-                             return all;
-                         }()),
-                         [](const auto& instance) { return "setting_" + std::to_string(instance.index); });
-
 Setting speculative() {
     return {.device = zero::DeviceKind::cpu, .order = zero::UpdateWay::speculative};
-}
-
-TEST_F(SpeculativeTest, AParameterThatIsSkippedStaysAsItIs) {
-    PlainLoop plain(units(zero::Unused::skipped));
-    Setting setting = speculative();
-    setting.unused = zero::Unused::skipped;
-    for (std::uint64_t life = 0; life < 2; ++life) {
-        Client client(path(), setting);
-        for (std::uint64_t step = 4 * life + 1; step <= 4 * life + 4; ++step) {
-            BegunStep that{.step = step, .clip = step % 3 == 0 ? misses : strikes};
-            if (step % 2 == 0) that.without_gradient = {2};
-            EXPECT_EQ(run(client, plain, that).updated_again, that.clip == strikes);
-        }
-        EXPECT_TRUE(client.state() == plain.parameters());
-    }
 }
 
 TEST_F(SpeculativeTest, AStepWhosePassDoesNotComeToAllThatWasDeferredIsDeferredItself) {
