@@ -7,6 +7,8 @@
 
 #include <string>
 
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
 namespace penstock {
 
 // The words of the Error that `call` throws, or "accepted". An Error with another code fails the test.

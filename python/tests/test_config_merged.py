@@ -15,7 +15,7 @@ from fake_core import OpenFakeCore
 from penstock.configuration.config import read_config
 from penstock.configuration.merged import SETTINGS_KEYS
 from penstock.loss_scale import LossScale
-from penstock.store import STORE_KEYS
+from penstock.store import STORE_KEYS, settings_of
 
 ALONE = {"directories", "resume_from", "go_back", "keep", "snapshots", "trace", "trace_steps", "progress", "said"}
 
@@ -54,6 +54,12 @@ def test_a_number_that_its_key_does_not_have_is_refused_by_name(tmp_path, field,
     with pytest.raises(penstock.UsageError, match=words):
         penstock.plan(torch.nn.Linear(2, 2), store=penstock.Store(tmp_path, **{field: value}))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_and_truths_of_others_cross_as_numbers_and_truths(tmp_path):
+    store = penstock.Store(tmp_path, prefetch_depth=torch.tensor(3), snapshots=False, fill_host_budget=1)
+    told = json.loads(settings_of(store))
+    assert told["memory.prefetch_depth"] == 3 and told["memory.fill_host_budget"] is True
 
 
 @pytest.mark.parametrize("field, key", STORE_KEYS.items())

@@ -99,12 +99,16 @@ def test_older_words_are_taken_and_said(tmp_path, word, share):
     assert store.says("update_order") and store.says("deferred_share") == (share == "auto")
     with pytest.warns(FutureWarning):
         assert penstock.Store(tmp_path, update_order=word, deferred_share=0.25).deferred_share == 0.25
-    read = read_config({"run": {"update_order": word}})
-    store = read.store_at(tmp_path)
-    assert (store.update_order, store.deferred_share) == ("within", share)
-    assert "run.update_order" in read.note()
-    merged = read.store_at(penstock.Store(tmp_path))
-    assert (merged.update_order, merged.deferred_share) == ("within", share)
+    with pytest.warns(FutureWarning):
+        replaced = replace(penstock.Store(tmp_path), update_order=word)
+    assert (replaced.update_order, replaced.deferred_share) == ("within", share)
+    for spelled in (word, word.title()):  # in any case of letters, as all words there
+        read = read_config({"run": {"update_order": spelled}})
+        store = read.store_at(tmp_path)
+        assert (store.update_order, store.deferred_share) == ("within", share)
+        assert "run.update_order" in read.note()
+        merged = read.store_at(penstock.Store(tmp_path))
+        assert (merged.update_order, merged.deferred_share) == ("within", share)
 
 
 @pytest.mark.parametrize("share", [1.5, "half", None, -0.1])

@@ -3,18 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cctype>
+#include <span>
 #include <string_view>
 
 namespace penstock::trainer {
 namespace {
 
 using nlohmann::json;
-
-bool same_word(std::string_view a, std::string_view b) {
-    return std::ranges::equal(a, b,
-                              [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
 
 struct ToJson {
     template <typename Value>
@@ -38,10 +33,9 @@ json json_of(const SettingValue& value) {
 json in_our_words(const KeySpec& key, const json& value) {
     if (!value.is_string() || key.type != KeyType::choice) return value;
     const auto text = value.get<std::string>();
-    for (const Alias& older : key.older)
-        if (same_word(older.spelling, text)) return older.value;
-    for (const Alias& alias : key.package.aliases)
-        if (same_word(alias.spelling, text)) return alias.value;
+    for (const std::span<const Alias> words : {key.older, key.package.aliases})
+        for (const Alias& alias : words)
+            if (same_word(alias.spelling, text)) return alias.value;
     for (const std::string_view choice : key.choices)
         if (same_word(choice, text)) return choice;
     return value;

@@ -90,20 +90,20 @@ std::string reference_table() {
 }
 
 std::string package_reference() {
-    std::string obeyed = "| key | expects | default | `\"auto\"` becomes | what it is |\n|---|---|---|---|---|\n";
+    std::string taken = "| key | expects | default | `\"auto\"` becomes | what it is |\n|---|---|---|---|---|\n";
     std::string others = "| key | what becomes of it | because |\n|---|---|---|\n";
     for (const KeySpec* key : keys_of(Client::package)) {
         const PackageRule& rule = key->package;
         if (rule.effect == Effect::obeyed) {
             const KeySpec own = as_package(*key);
-            obeyed += fmt::format("| `{}` | {} | {} | {} | {} |\n", own.path, package_expectation(own),
-                                  shown_default(own), rule.automatic, own.help);
+            taken += fmt::format("| `{}` | {} | {} | {} | {} |\n", own.path, package_expectation(own),
+                                 shown_default(own), rule.automatic, own.help);
         } else {
             others += fmt::format("| `{}` | {} | {} |\n", key->path, what_becomes_of(*key),
                                   rule.why.empty() ? key->help : rule.why);
         }
     }
-    return obeyed + "\n" + others;
+    return taken + "\n" + others;
 }
 
 }  // namespace penstock::trainer

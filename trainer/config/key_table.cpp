@@ -30,7 +30,6 @@ constexpr double trillion = 1e12;
 constexpr Text gpt_alone{"gpt"};
 constexpr Text auto_alone{auto_text};
 constexpr Text optimizer_params{"optimizer.params"};
-constexpr PackageRule obeyed{.effect = Effect::obeyed};
 constexpr PackageRule known_alone{.effect = Effect::obeyed, .automatic = "what the caller knows", .needed = true};
 constexpr std::string_view own_io =
     "the package moves 1 MiB at a time, with up to 8 MiB in flight each way on each drive; DeepSpeed's values are for "

@@ -18,8 +18,6 @@ constexpr std::string_view pinned = "memory that a device copies from is always 
 constexpr std::string_view units_decide = "memory.activations says which units' forward runs again in backward";
 constexpr std::string_view no_log = "it changes nothing of the training, and the package has no such report";
 
-constexpr PackageRule obeyed{.effect = Effect::obeyed};
-
 constexpr PackageRule automatic(std::string_view value) {
     return {.effect = Effect::obeyed, .automatic = value};
 }

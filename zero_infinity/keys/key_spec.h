@@ -68,6 +68,8 @@ struct PackageRule {
     std::string_view value = {};          // its value where this one is true; empty: this one's
 };
 
+inline constexpr PackageRule obeyed{.effect = Effect::obeyed};  // as most are
+
 // What happens when a run is resumed with another value than it was started with.
 enum class AtResume : std::uint8_t {
     free,      // taken: it does not change the result
@@ -121,7 +123,8 @@ struct KeySpec {
     }
 };
 
-KeySpec as_package(const KeySpec& key);  // with what PackageRule says otherwise
+bool same_word(std::string_view a, std::string_view b);  // in any case of letters
+KeySpec as_package(const KeySpec& key);                  // with what PackageRule says otherwise
 
 // "an integer from 1 to 1024", "\"rms\" or \"layer\"": for messages and the reference.
 std::string expectation(const KeySpec& key);

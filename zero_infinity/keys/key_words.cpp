@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
+
 namespace penstock::zero {
 namespace {
 
@@ -19,6 +22,11 @@ std::string range_text(const KeySpec& key) {
 }
 
 }  // namespace
+
+bool same_word(std::string_view a, std::string_view b) {
+    return std::ranges::equal(a, b,
+                              [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
 
 KeySpec as_package(const KeySpec& key) {
     KeySpec own = key;

@@ -27,7 +27,6 @@ constexpr double trillion = 1e12;
 
 constexpr Text scratch_alone{scratch_text};
 constexpr std::array<std::string_view, 2> gradient_types{word_of(PlaneType::bf16), word_of(PlaneType::fp32)};
-constexpr PackageRule obeyed{.effect = Effect::obeyed};
 constexpr std::array older_orders{Alias{"in_backward", "within"}, Alias{"speculative", "within"},
                                   Alias{balanced_text, "within"}};
 constexpr std::array device_aliases{Alias{"none", "cpu"}};

@@ -247,7 +247,9 @@ std::optional<SettingValue> convert(const KeySpec& key, const json& value) {
 std::string older_word(const KeySpec& key, const json& value) {
     if (!value.is_string()) return {};
     const auto text = value.get<std::string>();
-    return std::ranges::find(key.older, text, &Alias::spelling) == key.older.end() ? "" : text;
+    for (const Alias& older : key.older)
+        if (same_word(older.spelling, text)) return std::string(older.spelling);
+    return {};
 }
 
 const char* kind_of(const json& value) {

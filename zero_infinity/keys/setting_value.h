@@ -51,7 +51,7 @@ std::string spelled(const SettingValue& value);
 // REQUIRES: the key's type is not groups, nor anything.
 std::optional<SettingValue> convert(const KeySpec& key, const nlohmann::json& value);
 
-// The word of KeySpec::older that the value is; empty: it is none.
+// The word of KeySpec::older that the value is, in any case of letters; empty: it is none.
 std::string older_word(const KeySpec& key, const nlohmann::json& value);
 
 // "a list", "a number with a fraction".

@@ -13,8 +13,6 @@
 namespace penstock::testing {
 namespace {
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 // Its output is either a copy of its parameter or the parameter itself.
 class Table : public engine::Unit {
    public:

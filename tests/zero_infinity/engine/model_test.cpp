@@ -14,8 +14,6 @@
 namespace penstock::testing {
 namespace {
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 using engine::Unused;
 
 // hidden → hidden times its weight, with what else a test wants done. The last one of a model has a loss, too.

@@ -54,19 +54,15 @@ TEST(SessionKeys, AnOlderWordBringsItsShare) {
     EXPECT_EQ(options.deferred_share, 0.5);
 }
 
-void expect_says(const std::string& text, const std::string& words) {
-    EXPECT_NE(text.find(words), std::string::npos) << text;
-}
-
 TEST(SessionKeys, WhatIsWrongIsNamed) {
-    expect_says(refused(R"({"memory.prefetch_depth": 65})"),
+    EXPECT_SAYS(refused(R"({"memory.prefetch_depth": 65})"),
                 "key 'memory.prefetch_depth' is 65 (an integer); expected an integer from 0 to 64");
-    expect_says(refused(R"({"run.update_order": "sometimes"})"),
+    EXPECT_SAYS(refused(R"({"run.update_order": "sometimes"})"),
                 "expected \"after_backward\" or \"deferred\" or \"within\"");
-    expect_says(refused(R"({"run.nmae": "x"})"), "key 'run.nmae' is none of a session's, which are ");
-    expect_says(refused(R"({"run.name": "x", "run.name": "y"})"), "'run.name' is given twice");
-    expect_says(refused("3"), "settings are an integer; expected keys and their values");
-    expect_says(refused("{"), "settings");
+    EXPECT_SAYS(refused(R"({"run.nmae": "x"})"), "key 'run.nmae' is none of a session's, which are ");
+    EXPECT_SAYS(refused(R"({"run.name": "x", "run.name": "y"})"), "'run.name' is given twice");
+    EXPECT_SAYS(refused("3"), "settings are an integer; expected keys and their values");
+    EXPECT_SAYS(refused("{"), "settings");
 }
 
 // A row whose place is another key's would change what that one reads.
