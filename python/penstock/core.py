@@ -14,7 +14,7 @@ import torch
 
 PassKind = Literal["training", "inference"]
 What = Literal["weight", "master", "moment0", "moment1"]
-OptimizerKind = Literal["adamw", "adam", "sgd", "adagrad", "lion"]
+OptimizerKind = str  # a name of optimizer_kinds.KINDS
 BF16_ADDENDS = 8  # gradients that a sum in bfloat16 takes: zero_infinity/plan/core_options.h
 Visit = tuple[int, ...]  # the units whose weights compute reads at once
 ReadWeight = Callable[[int, int], torch.Tensor]  # (unit, index) -> the parameter's first value

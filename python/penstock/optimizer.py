@@ -47,7 +47,7 @@ class Optimizer(torch.optim.Optimizer):
         self._given = [(id(group), [*group["params"]]) for group in mapped.groups]
         self._kind, self._visits, self._binding, self._core = mapped.kind, visits, visits.binding, visits.core
         self._watch, self._alongside = watch, alongside
-        self._state = OptimizerState(mapped.kind.name, mapped.groups, visits, lambda: self.updates)
+        self._state = OptimizerState(mapped.kind, mapped.groups, visits, lambda: self.updates)
         self.updates = 0
         self.skipped = 0  # steps that overflowed
         self.report: UpdateReport | None = None

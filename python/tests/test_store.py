@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,6 +18,7 @@ import small_models as small
 from compare import adamw
 from penstock.native import library
 from penstock.native import structs as session_structs
+from penstock.optimizer_kinds import KINDS
 
 try:
     library.library()
@@ -49,6 +51,13 @@ def test_structures_lie_in_memory_as_the_header_says(tmp_path):
     subprocess.run(["cc", "-I", ROOT, "-I", ROOT / "swap/capi", "-o", tmp_path / "layout", source], check=True)
     told = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout
     assert told.splitlines() == expected
+
+
+def test_optimizers_have_the_numbers_of_the_header():
+    header = (ROOT / "zero_infinity/capi/penstock_session.h").read_text()
+    listed = header.partition("typedef enum penstock_optimizer {")[2].partition("}")[0]
+    numbers = dict(re.findall(r"PENSTOCK_(\w+) = (\d+)", listed))
+    assert {name.upper(): str(kind.number) for name, kind in KINDS.items()} == numbers
 
 
 def open_engine(path, model=None, **options):

@@ -252,7 +252,7 @@ class Resolver {
     // DeepSpeed's AdamW does not look at it.
     void forget_adam_mode() {
         constexpr auto key = "optimizer.params.adam_w_mode";
-        if (!settings_.given(key) || settings_.text("optimizer.type") != word_of(OptimizerType::adamw)) return;
+        if (!settings_.given(key) || settings_.text("optimizer.type") != "AdamW") return;
         settings_.forget(key);
         note_without(key, "AdamW always decays weights by themselves");
     }

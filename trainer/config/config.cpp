@@ -72,16 +72,20 @@ void check_activations(const TrainConfig& config) {
                                    config.micro_batches, unit_count(model), inputs, most_inputs));
 }
 
+bool never_forgets(const zero::Optimizer& optimizer) {
+    return optimizer.moments() > 0 && optimizer.moment_kind(0) == zero::MomentKind::growing_sum;
+}
+
 // Which codec stores what memory.codec and bf16.enabled say.
 const zero::Codec& codec_of(const TrainConfig& config) {
     const bool bf16 = config.settings.boolean("bf16.enabled");
     if (config.settings.text("memory.codec") == word_of(CodecChoice::exact))
         return bf16 ? zero::split_codec() : zero::plain_fp32_codec();
     if (!bf16) refuse(config, "memory.codec \"compact\" needs bf16.enabled; compute is in fp32");
-    if (config.optimizer.type == OptimizerType::adagrad)
-        refuse(config,
-               "memory.codec \"compact\" with optimizer.type \"Adagrad\": its sum of squares never forgets, "
-               "and rounded to 8 bits it would stop growing; use \"exact\"");
+    if (never_forgets(make_optimizers(config.optimizer).others()))
+        refuse(config, fmt::format("memory.codec \"compact\" with optimizer.type \"{}\": its sum of squares never "
+                                   "forgets, and rounded to 8 bits it would stop growing; use \"exact\"",
+                                   config.optimizer.kind->word));
     return zero::compact_codec();
 }
 

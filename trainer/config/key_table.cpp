@@ -17,7 +17,7 @@ using enum AtResume;
 
 using Text = std::array<std::string_view, 1>;
 using Gpt = GptOptions;
-using Optimizer = OptimizerOptions;
+using Optimizer = OptimizerParams;
 using Schedule = ScheduleOptions;
 using Session = engine::SessionOptions;
 using Config = TrainConfig;
@@ -44,10 +44,8 @@ constexpr std::array optimizer_aliases{Alias{"FusedAdam", "Adam"},        Alias{
 // Where values go, and with _default also come from when nobody says them.
 template <auto Member>
 constexpr KeyPlace model_default = place_with_default<&Config::model, Member>;
-template <auto... Path>
-constexpr KeyPlace optimizer = place<&Config::optimizer, &OptimizerConfig::others, Path...>;
-template <auto... Path>
-constexpr KeyPlace optimizer_default = place_with_default<&Config::optimizer, &OptimizerConfig::others, Path...>;
+template <auto Member>
+constexpr KeyPlace optimizer = place_with_default<&Config::optimizer, &OptimizerConfig::others, Member>;
 template <auto Member>
 constexpr KeyPlace schedule = place<&Config::schedule, Member>;
 template <auto Member>
@@ -112,11 +110,11 @@ constexpr std::array key_list = {
     KeySpec{"gradient_clipping", number, "1.0", {0, million}, {}, fixed, "limit of the global gradient norm; 0: none",
             session<&Session::engine, &engine::EngineOptions::gradient_clipping>}
             .shared({.effect = Effect::obeyed, .automatic = "1, as where it is not said"}),
-    KeySpec{"optimizer.type", choice, "", {}, all_words<OptimizerType>, layout, "optimizer",
-            place_with_default<&Config::optimizer, &OptimizerConfig::type>}
+    KeySpec{"optimizer.type", choice, "", {}, zero::optimizer_words, layout, "optimizer",
+            place_with_default<&Config::optimizer, &OptimizerConfig::kind>}
             .shared({.effect = Effect::obeyed, .aliases = optimizer_aliases}),
     KeySpec{"optimizer.params.lr", number, "", {0, 1000}, {}, fixed, "learning rate",
-            optimizer_default<&Optimizer::learning_rate>}
+            optimizer<&Optimizer::learning_rate>}
             .shared(known_alone),
     KeySpec{"optimizer.params.betas", pair, "([0.9, 0.999]; Lion: [0.9, 0.99])", {0, 0.99999999}, {}, fixed,
             "AdamW, Adam: decay of the two moments; Lion: of the direction and of the moment",
@@ -128,7 +126,7 @@ constexpr std::array key_list = {
             .shared({.effect = Effect::obeyed, .automatic = "the optimizer's default"}),
     KeySpec{"optimizer.params.weight_decay", number, "", {0, 1000}, {}, fixed,
             "AdamW, Adam, Lion: decoupled weight decay; SGD, Adagrad: an L2 penalty",
-            optimizer_default<&Optimizer::weight_decay>}
+            optimizer<&Optimizer::weight_decay>}
             .shared(known_alone),
     KeySpec{"optimizer.params.adam_w_mode", boolean, "(true)", {}, {}, fixed,
             "Adam: true: the same as AdamW; false: an L2 penalty in place of decoupled weight decay",
@@ -284,7 +282,7 @@ std::span<const KeySpec> keys() noexcept {
 }
 
 std::string default_text(const KeySpec& key) {
-    if (key.place.read == nullptr) return std::string(key.fallback);
+    if (!key.fallback.empty() || key.place.read == nullptr) return std::string(key.fallback);
     const TrainConfig config;
     const SettingValue value = read(key, config);
     return std::holds_alternative<std::string>(value) ? fmt::format("\"{}\"", std::get<std::string>(value))

@@ -4,54 +4,40 @@
 #include "trainer/config/config.h"
 #include "trainer/config/key_table.h"
 #include "trainer/config/program_place.h"
-#include "zero_infinity/optimizer/optimizers.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <utility>
 
 namespace penstock::trainer {
 namespace {
 
-using Names = std::vector<std::string_view>;
 constexpr std::string_view section = "optimizer.params.";
+constexpr std::string_view adam = "Adam";
 
-struct OptimizerKeys {
-    OptimizerType type;
-    Names params;
-};
-
-const std::array<OptimizerKeys, 5>& optimizer_keys() {
-    static const std::array<OptimizerKeys, 5> known = {{
-        {OptimizerType::adamw, {"lr", "betas", "eps", "weight_decay"}},
-        {OptimizerType::adam, {"lr", "betas", "eps", "weight_decay", "adam_w_mode"}},
-        {OptimizerType::sgd, {"lr", "weight_decay", "momentum", "dampening", "nesterov"}},
-        {OptimizerType::lion, {"lr", "betas", "weight_decay"}},
-        {OptimizerType::adagrad, {"lr", "eps", "weight_decay", "lr_decay", "initial_accumulator_value"}},
-    }};
-    return known;
+const zero::OptimizerKind& kind_of(const Settings& settings) {
+    return *zero::find_optimizer(settings.text("optimizer.type"));
 }
 
-const Names& params_of(OptimizerType type) {
-    return std::ranges::find(optimizer_keys(), type, &OptimizerKeys::type)->params;
+std::vector<std::string_view> params_of(const zero::OptimizerKind& kind) {
+    std::vector<std::string_view> names{"lr"};
+    std::ranges::copy_if(kind.params, std::back_inserter(names), [](std::string_view name) { return !name.empty(); });
+    if (kind.word == adam) names.emplace_back("adam_w_mode");
+    return names;
 }
 
-OptimizerType type_of(const Settings& settings) {
-    return find_word<OptimizerType>(settings.text("optimizer.type")).value();
+bool has(const std::vector<std::string_view>& names, std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
 }
 
-bool has(const Names& names, std::string_view name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-void check_params(const Settings& settings, OptimizerType type) {
-    const Names& own = params_of(type);
+void check_params(const Settings& settings, const zero::OptimizerKind& kind) {
+    const std::vector<std::string_view> own = params_of(kind);
     const auto refuse = [&](const std::string& path) {
         throw Error(ExitCode::usage, fmt::format("{}: {} is no parameter of optimizer.type \"{}\", which has {}",
-                                                 settings.file(), path, word_of(type), fmt::join(own, ", ")));
+                                                 settings.file(), path, kind.word, fmt::join(own, ", ")));
     };
     for (const KeySpec& key : keys()) {
         if (!key.path.starts_with(section) || !settings.given(key.path)) continue;
@@ -71,7 +57,7 @@ SettingValue value_of(const KeySpec& key, const std::vector<double>& numbers) {
     return numbers.at(0);
 }
 
-OptimizerOptions with(const OptimizerOptions& others, const SettingGroup& group) {
+OptimizerParams with(const OptimizerParams& others, const SettingGroup& group) {
     TrainConfig config;
     config.optimizer.others = others;
     for (const auto& [name, numbers] : group.values) {
@@ -81,52 +67,30 @@ OptimizerOptions with(const OptimizerOptions& others, const SettingGroup& group)
     return config.optimizer.others;
 }
 
-std::unique_ptr<zero::Optimizer> make_optimizer(OptimizerType type, const OptimizerOptions& o) {
-    const auto [beta1, beta2] = o.betas;
-    switch (type) {
-        case OptimizerType::sgd:
-            return zero::make_sgd({.momentum = o.momentum,
-                                   .dampening = o.dampening,
-                                   .weight_decay = o.weight_decay,
-                                   .nesterov = o.nesterov});
-        case OptimizerType::lion:
-            return zero::make_lion({.beta1 = beta1, .beta2 = beta2, .weight_decay = o.weight_decay});
-        case OptimizerType::adagrad:
-            return zero::make_adagrad({.lr_decay = o.lr_decay,
-                                       .weight_decay = o.weight_decay,
-                                       .initial_accumulator = o.initial_accumulator,
-                                       .epsilon = o.epsilon});
-        case OptimizerType::adam:
-            if (o.adam_w_mode) break;
-            return zero::make_adam(
-                {.beta1 = beta1, .beta2 = beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay});
-        case OptimizerType::adamw:
-            break;
-    }
-    return zero::make_adamw({.beta1 = beta1, .beta2 = beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay});
+// DeepSpeed's "Adam" is AdamW, unless it is said not to be.
+std::unique_ptr<zero::Optimizer> make_optimizer(const zero::OptimizerKind& kind, const OptimizerParams& params) {
+    const bool decoupled = kind.word == adam && params.adam_w_mode;
+    return (decoupled ? *zero::find_optimizer("AdamW") : kind).make(params);
 }
 
 }  // namespace
 
-// Only what the type has gets a value: the others stay unset.
+// Only what the kind has gets a value: the others stay unset.
 std::map<std::string, SettingValue> optimizer_defaults(const Settings& settings) {
-    const OptimizerType type = type_of(settings);
-    check_params(settings, type);
-    const Names& own = params_of(type);
+    const zero::OptimizerKind& kind = kind_of(settings);
+    check_params(settings, kind);
+    TrainConfig config;
+    config.optimizer.others = {kind.defaults};
     std::map<std::string, SettingValue> defaults;
-    const auto fill = [&](const char* name, SettingValue value) {
-        const std::string key = std::string(section) + name;
-        if (has(own, name) && !settings.has(key)) defaults.emplace(key, std::move(value));
-    };
-    fill("betas", std::vector<double>{0.9, type == OptimizerType::lion ? 0.99 : 0.999});
-    fill("eps", type == OptimizerType::adagrad ? 1e-10 : 1e-8);
-    fill("adam_w_mode", true);
-    for (const char* zero : {"momentum", "dampening", "lr_decay", "initial_accumulator_value"}) fill(zero, 0.0);
-    fill("nesterov", false);
+    for (const std::string_view name : params_of(kind)) {
+        const KeySpec& key = *find_key(std::string(section).append(name));
+        const bool of_kind = !key.fallback.empty();  // else it is the same of all, and the table's
+        if (of_kind && !settings.has(key.path)) defaults.emplace(key.path, read(key, config));
+    }
     return defaults;
 }
 
-std::vector<OptimizerGroup> optimizer_groups(const Settings& settings, const OptimizerOptions& others) {
+std::vector<OptimizerGroup> optimizer_groups(const Settings& settings, const OptimizerParams& others) {
     if (!settings.has("optimizer.groups")) return {};
     std::vector<OptimizerGroup> groups;
     for (const SettingGroup& group : settings.groups("optimizer.groups")) {
@@ -145,9 +109,9 @@ zero::ParameterGroups make_optimizers(const OptimizerConfig& config) {
     for (const OptimizerGroup& group : config.groups) {
         const double own = group.options.learning_rate;
         const double factor = own == config.others.learning_rate ? 1 : own / config.others.learning_rate;
-        groups.push_back({group.pattern, make_optimizer(config.type, group.options), factor});
+        groups.push_back({group.pattern, make_optimizer(*config.kind, group.options), factor});
     }
-    return {make_optimizer(config.type, config.others), std::move(groups)};
+    return {make_optimizer(*config.kind, config.others), std::move(groups)};
 }
 
 }  // namespace penstock::trainer

@@ -4,7 +4,7 @@
 #include "swap/capi/c_struct.h"
 #include "swap/capi/c_words.h"
 #include "zero_infinity/keys/session_keys.h"
-#include "zero_infinity/optimizer/optimizers.h"
+#include "zero_infinity/optimizer/optimizer_kind.h"
 
 #include <fmt/format.h>
 
@@ -89,20 +89,16 @@ GradientTier tier_of(const penstock_gradients& gradients) {
 }
 
 std::unique_ptr<Optimizer> optimizer_of(const penstock_optimizer& optimizer, const penstock_group& group) {
-    switch (number_of(optimizer)) {
-        case PENSTOCK_ADAMW:
-            return make_adamw({group.beta1, group.beta2, group.epsilon, group.weight_decay});
-        case PENSTOCK_ADAM:
-            return make_adam({group.beta1, group.beta2, group.epsilon, group.weight_decay});
-        case PENSTOCK_SGD:
-            return make_sgd({group.momentum, group.dampening, group.weight_decay, group.nesterov != 0});
-        case PENSTOCK_ADAGRAD:
-            return make_adagrad({group.lr_decay, group.weight_decay, group.initial_accumulator, group.epsilon});
-        case PENSTOCK_LION:
-            return make_lion({group.beta1, group.beta2, group.weight_decay});
-        default:
-            throw Refusal(PENSTOCK_USAGE, fmt::format("there is no optimizer {}", number_of(optimizer)));
-    }
+    const int number = number_of(optimizer);
+    require(number >= 0 && number < static_cast<int>(optimizer_kinds.size()), "there is no optimizer {}", number);
+    return optimizer_kinds[static_cast<std::size_t>(number)].make({.betas = {group.beta1, group.beta2},
+                                                                   .epsilon = group.epsilon,
+                                                                   .weight_decay = group.weight_decay,
+                                                                   .momentum = group.momentum,
+                                                                   .dampening = group.dampening,
+                                                                   .nesterov = group.nesterov != 0,
+                                                                   .lr_decay = group.lr_decay,
+                                                                   .initial_accumulator = group.initial_accumulator});
 }
 
 ParameterSpec parameter_of(const penstock_parameter& given, const std::string& unit, std::size_t group_count) {

@@ -3,6 +3,7 @@
 
 #include "aio/words/enum_words.h"
 #include "zero_infinity/keys/key_spec.h"
+#include "zero_infinity/optimizer/optimizer_kind.h"
 #include "zero_infinity/plan/core_options.h"
 
 #include <array>
@@ -47,6 +48,9 @@ inline void take(Durability& member, const SettingValue& value) {
     const auto* steps = std::get_if<std::int64_t>(&value);
     member = steps == nullptr ? Durability::scratch : Durability{static_cast<std::uint64_t>(*steps)};
 }
+inline void take(const OptimizerKind*& member, const SettingValue& value) {
+    member = find_optimizer(std::get<std::string>(value));
+}
 template <std::integral Integer>
 void take(Integer& member, const SettingValue& value) {
     member = static_cast<Integer>(std::get<std::int64_t>(value));
@@ -72,6 +76,9 @@ inline SettingValue setting_of(double member) {
 inline SettingValue setting_of(const std::vector<std::string>& member) {
     return member;
 }
+inline SettingValue setting_of(const std::array<double, 2>& member) {
+    return std::vector<double>{member[0], member[1]};
+}
 inline SettingValue setting_of(std::chrono::microseconds member) {
     return std::int64_t{member.count()};
 }
@@ -80,6 +87,9 @@ inline SettingValue setting_of(std::chrono::seconds member) {
 }
 inline SettingValue setting_of(Durability member) {
     return static_cast<std::int64_t>(member.commit_steps);
+}
+inline SettingValue setting_of(const OptimizerKind* member) {
+    return std::string(member->word);
 }
 template <std::integral Integer>
 SettingValue setting_of(Integer member) {
@@ -113,7 +123,7 @@ inline constexpr KeyPlace place_in{
     .fill = [](const SettingValue& value,
                void* object) { take(member_of<Path...>(*static_cast<Owner*>(object)), value); },
     .in_core = std::is_same_v<Owner, CoreOptions>};
-// Of a key whose default is the member's.
+// That is read, too: its default is the key's, or depends on another key.
 template <typename Owner, auto... Path>
 inline constexpr KeyPlace place_with_default_in{
     .fill = place_in<Owner, Path...>.fill,

@@ -84,14 +84,14 @@ enum class AtResume : std::uint8_t {
 // (keys/key_place.h). Both calls are given an object of that type.
 struct KeyPlace {
     void (*fill)(const SettingValue& value, void* object) = nullptr;  // null: the client does it
-    SettingValue (*read)(const void* object) = nullptr;               // not null: the key's default is the member's
+    SettingValue (*read)(const void* object) = nullptr;               // the member's, which may be the key's default
     bool in_core = false;                                             // of CoreOptions
 };
 
 struct KeySpec {
     std::string_view path;  // "model.hidden": section and key, joined by dots
     KeyType type;
-    std::string_view fallback;  // JSON text; "(…)": follows from what the parentheses say; empty: see default_text()
+    std::string_view fallback;  // JSON text; "(…)": follows from what the parentheses say; empty: the member's
     KeyRange range;             // of numeric types
     std::span<const std::string_view> choices;  // of `choice`; of integer_or_word, one; of `groups`, a section
     AtResume at_resume;

@@ -31,10 +31,7 @@ bool same_word(std::string_view a, std::string_view b) {
 KeySpec as_package(const KeySpec& key) {
     KeySpec own = key;
     const PackageRule& rule = key.package;
-    if (!rule.fallback.empty()) {
-        own.fallback = rule.fallback;
-        own.place.read = nullptr;
-    }
+    if (!rule.fallback.empty()) own.fallback = rule.fallback;
     if (rule.type) own.type = *rule.type;
     if (rule.range.high > 0) own.range = {rule.range.low, rule.range.high};
     if (!rule.choices.empty()) own.choices = rule.choices;

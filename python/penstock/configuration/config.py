@@ -16,6 +16,7 @@ from ..errors import UsageError
 from ..loss_scale import LossScale
 from ..monitors import Monitors
 from ..native import config as config_library
+from ..optimizer_kinds import KINDS
 from ..settings import Settings
 from ..store import Store, store_of
 from .merged import merged_settings, merged_store
@@ -37,19 +38,6 @@ class Resolve(Protocol):
 
     def __call__(self, text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = ()
                  ) -> dict[str, Any]: ...
-
-
-class Lion(torch.optim.Optimizer):
-    """Says what Lion's groups are; the core has the arithmetic."""
-
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "AdamW": torch.optim.AdamW, "Adam": torch.optim.Adam, "SGD": torch.optim.SGD,
-    "Adagrad": torch.optim.Adagrad, "Lion": Lion}
-OPTIONS = {"AdamW": ("lr", "betas", "eps", "weight_decay"), "Adam": ("lr", "betas", "eps", "weight_decay"),
-           "SGD": ("lr", "weight_decay", "momentum", "dampening", "nesterov"),
-           "Adagrad": ("lr", "eps", "weight_decay", "lr_decay", "initial_accumulator_value"),
-           "Lion": ("lr", "betas", "weight_decay")}
 
 
 @dataclass(frozen=True)
@@ -181,15 +169,12 @@ def _loss_scale(fp16: Mapping[str, Any]) -> LossScale:
 def _optimizer(values: Mapping[str, Any], given: Mapping[str, str]) -> Callable[[Any], torch.optim.Optimizer] | None:
     if all(source in ("default", "other keys") for key, source in given.items() if key.startswith("optimizer.")):
         return None
-    kind: str = values["optimizer.type"]
-    options = {name: values[f"optimizer.params.{name}"] for name in OPTIONS[kind]}
+    kind = KINDS[values["optimizer.type"].lower()]
+    options = {name: values[f"optimizer.params.{name}"] for name in kind.reads + kind.opens_with}
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
-    if kind == "Adam" and values["optimizer.params.adam_w_mode"]:
-        kind = "AdamW"
-    if kind == "Lion":
-        return lambda parameters: Lion(parameters, options)
-    return lambda parameters: OPTIMIZERS[kind](parameters, **options)
+    made = KINDS["adamw"].of if kind.name == "adam" and values["optimizer.params.adam_w_mode"] else kind.of
+    return lambda parameters: made(parameters, **options)
 
 
 def _scheduler(values: Mapping[str, Any], given: Mapping[str, str]) -> Callable[[torch.optim.Optimizer], Any] | None:

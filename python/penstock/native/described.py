@@ -14,6 +14,7 @@ import torch
 from . import structs as c
 from ..core import BF16_ADDENDS, GroupValues, ModelSpec, ParameterSpec, UnitSpec, Visit
 from ..errors import ModelError, UsageError, some
+from ..optimizer_kinds import KINDS
 from ..store import Store, settings_of
 from .record import KEY, Record, runs_of
 from .session import TYPES, array, functions, made, values_of, visits_of
@@ -205,7 +206,7 @@ class Described:
         kept += [units, groups, training, inference]
         return made(c.Model, units=units, unit_count=len(units), unit_struct_bytes=ctypes.sizeof(c.Unit),
                     parameter_struct_bytes=ctypes.sizeof(c.Parameter),
-                    optimizer=c.OPTIMIZERS[self._model.optimizer], groups=groups, group_count=len(groups),
+                    optimizer=KINDS[self._model.optimizer].number, groups=groups, group_count=len(groups),
                     group_struct_bytes=ctypes.sizeof(c.Group), training=training, training_count=len(training),
                     inference=inference, inference_count=len(inference)), kept
 

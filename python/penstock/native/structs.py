@@ -11,7 +11,6 @@ OK, INTERNAL, USAGE, DOES_NOT_FIT, STORAGE, OUT_OF_MEMORY, NON_FINITE = range(7)
 DAMAGED, POISONED, BUSY, NOT_FOUND = 16, 17, 32, 33
 TYPE_DEFAULT, BF16, FP16, FP32, U8 = range(5)
 UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}
-OPTIMIZERS = {"adamw": 0, "adam": 1, "sgd": 2, "adagrad": 3, "lion": 4}
 PASSES = {"training": 0, "inference": 1}
 GRADIENTS = {"cpu": 0, "nvme": 1, "auto": 2}
 DEVICES = {"cpu": 0, "emulated": 1, "cuda": 2}

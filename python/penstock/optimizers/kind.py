@@ -2,57 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..core import GroupValues, OptimizerKind
 from ..errors import OptimizerError, some
-
-VALUES = tuple(each.name for each in fields(GroupValues))
-
-
-@dataclass(frozen=True)
-class Kind:
-    """`reads`: the values of a group that it knows; `must_be`: options that are refused unless they are so."""
-
-    name: OptimizerKind
-    reads: tuple[str, ...]
-    must_be: dict[str, Any]
-
-    def values(self, group: dict[str, Any]) -> GroupValues:
-        """Rates may be tensors. Read at each step, because schedulers write them."""
-        given: dict[str, Any] = {key: group[key] for key in self.reads if key in group}
-        for key, value in given.items():
-            if key == "betas":
-                given[key] = (float(value[0]), float(value[1]))
-            elif key == "nesterov":
-                given[key] = bool(value)
-            else:
-                given[key] = float(value)
-        return GroupValues(**given)
-
-    def has(self, group: dict[str, Any]) -> bool:
-        """An update that the group asks for."""
-        return all(group.get(key, value) == value for key, value in self.must_be.items())
-
-    def check(self, group: dict[str, Any], of: str) -> None:
-        for key, value in self.must_be.items():
-            if group.get(key, value) != value:
-                raise OptimizerError(f"{of} with {key}={group[key]!r} cannot be mapped: there is no such update here; "
-                                     f"make it with {key}={value!r}")
-
-
-KINDS = {each.name: each for each in (
-    Kind("adamw", ("lr", "weight_decay", "betas", "eps"), {"amsgrad": False, "maximize": False}),
-    Kind("adam", ("lr", "weight_decay", "betas", "eps"),
-         {"amsgrad": False, "maximize": False, "decoupled_weight_decay": False}),
-    Kind("sgd", ("lr", "weight_decay", "momentum", "dampening", "nesterov"), {"maximize": False}),
-    Kind("adagrad", ("lr", "weight_decay", "lr_decay", "eps"), {"maximize": False}),
-    Kind("lion", ("lr", "weight_decay", "betas"), {"maximize": False}),
-)}
+from ..optimizer_kinds import KINDS, Kind
 
 
 @dataclass(frozen=True)
@@ -90,14 +47,15 @@ def map_optimizer(optimizer: torch.optim.Optimizer) -> Mapped:
     of = type(optimizer).__name__
     kind = _kind_of(optimizer)
     if kind is None:
+        named = [f"classes named {each.of.__name__}" if each.by_name else each.of.__name__ for each in KINDS.values()]
         raise OptimizerError(f"{type(optimizer).__module__}.{of} cannot be mapped to an optimizer of the store; there "
-                             "are torch.optim.AdamW, Adam, SGD, Adagrad, classes named Lion, and those that say by "
-                             f"'penstock_kind' which of {some(KINDS)} they are")
+                             f"are torch.optim.{', '.join(named)}, and those that say by 'penstock_kind' which of "
+                             f"{some(KINDS)} they are")
     for group in optimizer.param_groups:
         kind.check(group, of)
-    if len({group.get("initial_accumulator_value", 0.0) for group in optimizer.param_groups}) > 1:
-        raise OptimizerError("Adagrad with several values of initial_accumulator_value cannot be mapped: give all "
-                             "groups the same")
+    for key in kind.opens_with:
+        if len({group.get(key) for group in optimizer.param_groups}) > 1:
+            raise OptimizerError(f"{of} with several values of {key} cannot be mapped: give all groups the same")
     if any(float(state.get("step", 0)) > 0 for state in optimizer.state.values()):
         raise OptimizerError(f"this {of} has taken steps: make a new one for penstock.initialize(), and then say "
                              "engine.import_states(the one that has)")
@@ -148,11 +106,7 @@ def _kind_of(optimizer: torch.optim.Optimizer) -> Kind | None:
     said = getattr(optimizer, "penstock_kind", None)
     if said is not None and said not in KINDS:
         raise OptimizerError(f"{type(optimizer).__name__}.penstock_kind is {said!r}: there are {some(KINDS)}")
-    exact = {torch.optim.AdamW: "adamw", torch.optim.Adam: "adam", torch.optim.SGD: "sgd",
-             torch.optim.Adagrad: "adagrad"}
-    name = said or exact.get(type(optimizer))
-    if name is None and type(optimizer).__name__ == "Lion":
-        name = "lion"
+    name = said or next((name for name, kind in KINDS.items() if kind.is_of(optimizer)), None)
     if name == "adam" and any(group.get("decoupled_weight_decay") for group in optimizer.param_groups):
         name = "adamw"
-    return KINDS[name] if name else None  # type: ignore[index]
+    return KINDS[name] if name else None

@@ -8,29 +8,26 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..core import OptimizerKind, What
+from ..core import What
 from ..errors import OptimizerError, UsageError
+from ..optimizer_kinds import Kind
 from ..step.visits import Visits
 from ..weights.addends import Place
 from ..weights.read_only import read_only
 
-MOMENTS: dict[OptimizerKind, dict[str, What]] = {
-    "adamw": {"exp_avg": "moment0", "exp_avg_sq": "moment1"}, "adam": {"exp_avg": "moment0", "exp_avg_sq": "moment1"},
-    "adagrad": {"sum": "moment0"}, "lion": {"exp_avg": "moment0"}, "sgd": {"momentum_buffer": "moment0"}}
-COUNTED = ("adamw", "adam", "adagrad")  # torch counts their steps
 SKIPPED = "penstock.skipped_steps"  # in a store's client state, where parameters have skipped steps
 
 
 class OptimizerState(MutableMapping[nn.Parameter, Any]):
     """By parameter. Owned by the optimizer."""
 
-    def __init__(self, kind: OptimizerKind, groups: list[dict[str, Any]], visits: Visits,
+    def __init__(self, kind: Kind, groups: list[dict[str, Any]], visits: Visits,
                  updates: Callable[[], int]) -> None:
         """`updates`: how many there were."""
-        has_moments = kind != "sgd" or any(group.get("momentum") for group in groups)
-        self.moments: dict[str, What] = MOMENTS[kind] if has_moments else {}
-        self.counted = kind in COUNTED
-        self._first = float(groups[0].get("initial_accumulator_value", 0.0)) if kind == "adagrad" else 0.0
+        has_moments = "momentum" not in kind.reads or any(group.get("momentum") for group in groups)
+        self.moments: dict[str, What] = kind.moments if has_moments else {}
+        self.counted = kind.counted
+        self._first = float(groups[0].get("initial_accumulator_value", 0.0)) if kind.opens_with else 0.0
         self.binding, self.visits, self.updates = visits.binding, visits, updates
         self.skips: dict[Place, int] = {}  # how many steps parameters were left out of since the opening
         self._of = {each: ParameterState(each, self) for group in groups for each in group["params"]

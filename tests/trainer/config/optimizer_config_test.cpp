@@ -3,8 +3,13 @@
 
 #include "tests/refusal.h"
 #include "trainer/config/config.h"
+#include "trainer/config/key_table.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace penstock::trainer {
 namespace {
@@ -43,8 +48,17 @@ TEST(OptimizerConfig, DefaultsFollowTheType) {
     EXPECT_EQ(config({"optimizer.type=Lion", "optimizer.params.betas=[0.8, 0.7]"}).optimizer.others.betas[1], 0.7);
 }
 
+// A parameter of a row that is no key could never be said, and a key of no row would be refused whatever the optimizer.
+TEST(OptimizerConfig, TheParametersOfAllOptimizersAreTheKeys) {
+    std::set<std::string_view> params{"lr", "adam_w_mode"};
+    for (const zero::OptimizerKind& kind : zero::optimizer_kinds)
+        std::ranges::copy_if(kind.params, std::inserter(params, params.end()), [](auto name) { return !name.empty(); });
+    const std::vector<std::string_view> known = words_of_section("optimizer.params", Client::program);
+    EXPECT_EQ(params, std::set<std::string_view>(known.begin(), known.end()));
+}
+
 TEST(OptimizerConfig, EveryParameterReachesItsOptimizer) {
-    const OptimizerOptions sgd =
+    const OptimizerParams sgd =
         config({"optimizer.type=SGD", "optimizer.params.lr=0.5", "optimizer.params.weight_decay=0.1",
                 "optimizer.params.momentum=0.9", "optimizer.params.dampening=0.2"})
             .optimizer.others;
@@ -74,7 +88,7 @@ TEST(OptimizerConfig, RefusesWhatTheTypeDoesNotHaveWithTheListOfWhatItHas) {
                   .find("optimizer.groups[0].eps is no parameter of optimizer.type \"SGD\""),
               std::string::npos);
     EXPECT_NE(refusal({"optimizer.type=RMSprop"})
-                  .find("expected \"AdamW\" or \"Adam\" or \"SGD\" or \"Lion\" or \"Adagrad\""),
+                  .find("expected \"AdamW\" or \"Adam\" or \"SGD\" or \"Adagrad\" or \"Lion\""),
               std::string::npos);
 }
 
