@@ -16,6 +16,7 @@ enum class ExitCode : int {
     storage = 4,        // I/O error, damaged or foreign data
     out_of_memory = 5,  // found while running; the message says which tier
     non_finite = 6,     // loss or gradient is NaN or infinite
+    peer_lost = 7,      // another rank of the run was lost, or failed and said why
     interrupted = 75,   // stopped by a signal after a committed step: run again to resume
 };
 

@@ -77,6 +77,8 @@ const char* penstock_status_name(penstock_status status) {
             return "PENSTOCK_OUT_OF_MEMORY";
         case PENSTOCK_NON_FINITE:
             return "PENSTOCK_NON_FINITE";
+        case PENSTOCK_PEER_LOST:
+            return "PENSTOCK_PEER_LOST";
         case PENSTOCK_DAMAGED:
             return "PENSTOCK_DAMAGED";
         case PENSTOCK_POISONED:

@@ -21,6 +21,8 @@ penstock_status status_of(ExitCode code) noexcept {
             return PENSTOCK_OUT_OF_MEMORY;
         case ExitCode::non_finite:
             return PENSTOCK_NON_FINITE;
+        case ExitCode::peer_lost:
+            return PENSTOCK_PEER_LOST;
         default:
             return PENSTOCK_INTERNAL;
     }

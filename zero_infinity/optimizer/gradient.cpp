@@ -89,6 +89,25 @@ void add_converted(const GradientView& from, PlaneType type, std::byte* to) noex
     }
 }
 
+void sum_in_order(std::span<const std::byte* const> addends, PlaneType wire, SumStart start, PlaneType type,
+                  std::byte* sum, std::uint64_t numel) noexcept {
+    PENSTOCK_CHECK(!addends.empty(), "a sum over no ranks");
+    float acc[block_numel];
+    float addend[block_numel];
+    for (std::uint64_t first = 0; first < numel; first += block_numel) {
+        const std::uint64_t count = std::min(block_numel, numel - first);
+        std::byte* place = sum + first * bytes_of(type);
+        bool begun = start == SumStart::carried;
+        if (begun) widen(type, place, acc, count);
+        for (const std::byte* each : addends) {
+            widen(wire, each + first * bytes_of(wire), begun ? addend : acc, count);
+            if (begun) kernels().add(addend, acc, count);
+            begun = true;
+        }
+        narrow(type, acc, place, count);
+    }
+}
+
 double clip_factor(double norm, double limit) noexcept {
     PENSTOCK_CHECK(limit >= 0, "gradient clip limit {}", limit);
     if (limit == 0) return 1;

@@ -263,6 +263,7 @@ TEST(CRefusal, EveryExceptionBecomesAStatusAndAText) {
     EXPECT_EQ(thrown(Error(ExitCode::storage, "x")), PENSTOCK_STORAGE);
     EXPECT_EQ(thrown(Error(ExitCode::out_of_memory, "x")), PENSTOCK_OUT_OF_MEMORY);
     EXPECT_EQ(thrown(Error(ExitCode::non_finite, "x")), PENSTOCK_NON_FINITE);
+    EXPECT_EQ(thrown(Error(ExitCode::peer_lost, "x")), PENSTOCK_PEER_LOST);
     EXPECT_EQ(thrown(store::Refusal(PENSTOCK_BUSY, "x")), PENSTOCK_BUSY);
     EXPECT_EQ(thrown(std::bad_alloc()), PENSTOCK_OUT_OF_MEMORY);
     EXPECT_EQ(thrown(std::runtime_error("x")), PENSTOCK_INTERNAL);

@@ -1,0 +1,193 @@
+// The collectives over two calls of a transport, and the order of sums: every bit against a loop that adds in the order
+// of the ranks. Two ranks cannot see a wrong order; three can.
+#include "zero_infinity/ranks/collectives.h"
+
+#include "tests/seeds.h"
+#include "tests/zero_infinity/ranks/thread_ranks.h"
+#include "zero_infinity/kernels/float16.h"
+#include "zero_infinity/optimizer/gradient.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+namespace penstock::testing {
+namespace {
+
+using zero::PlaneType;
+using zero::SumStart;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::array types{PlaneType::fp32, PlaneType::bf16, PlaneType::fp16};
+
+float widened(PlaneType type, const std::byte* from) {
+    if (type == PlaneType::fp32) {
+        float value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
+    }
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from, sizeof bits);
+    return type == PlaneType::bf16 ? zero::bf16_to_fp32(bits) : zero::fp16_to_fp32(bits);
+}
+
+void narrowed(PlaneType type, float value, std::byte* to) {
+    if (type == PlaneType::fp32) {
+        std::memcpy(to, &value, sizeof value);
+        return;
+    }
+    const std::uint16_t bits = type == PlaneType::bf16 ? zero::fp32_to_bf16(value) : zero::fp32_to_fp16(value);
+    std::memcpy(to, &bits, sizeof bits);
+}
+
+// Over six decades, with zeros of both signs.
+Bytes values(std::mt19937_64& random, PlaneType type, std::uint64_t numel) {
+    Bytes made(numel * bytes_of(type));
+    for (std::uint64_t i = 0; i < numel; ++i) {
+        const double size = std::pow(10.0, static_cast<double>(random() % 6) - 3);
+        const double value = (static_cast<double>(random() % 20001) - 10000) / 10000 * size;
+        narrowed(type, random() % 16 == 0 ? -0.0F : static_cast<float>(value), made.data() + i * bytes_of(type));
+    }
+    return made;
+}
+
+// The definition of gradient.h, one element after the other.
+Bytes added(const std::vector<const std::byte*>& addends, PlaneType wire, SumStart start, PlaneType type,
+            const Bytes& before) {
+    Bytes sum = before;
+    const std::uint64_t numel = sum.size() / bytes_of(type);
+    for (std::uint64_t i = 0; i < numel; ++i) {
+        const auto addend = [&](std::size_t rank) { return widened(wire, addends[rank] + i * bytes_of(wire)); };
+        volatile float acc = addend(0);
+        if (start == SumStart::carried) acc = widened(type, before.data() + i * bytes_of(type)) + acc;
+        for (std::size_t rank = 1; rank < addends.size(); ++rank) acc = acc + addend(rank);
+        narrowed(type, acc, sum.data() + i * bytes_of(type));
+    }
+    return sum;
+}
+
+TEST(SumInOrder, IsTheLoopOverTheRanksBitForBit) {
+    const std::uint64_t first = first_seed();
+    for (std::uint64_t seed = first; seed < first + seed_count(200); ++seed) {
+        SCOPED_TRACE(replay(seed));
+        std::mt19937_64 random(seed);
+        const std::uint64_t ranks = 1 + random() % 9, numel = random() % 5000;
+        const PlaneType wire = types[random() % 3], type = types[random() % 3];
+        const SumStart start = random() % 2 == 0 ? SumStart::carried : SumStart::fresh;
+        std::vector<Bytes> kept;
+        std::vector<const std::byte*> addends;
+        for (std::uint64_t rank = 0; rank < ranks; ++rank) kept.push_back(values(random, wire, numel));
+        for (const Bytes& each : kept) addends.push_back(each.data());
+        const Bytes before = values(random, type, numel);
+        Bytes sum = before;
+        zero::sum_in_order(addends, wire, start, type, sum.data(), numel);
+        ASSERT_EQ(sum, added(addends, wire, start, type, before)) << ranks << " ranks";
+    }
+}
+
+TEST(SumInOrder, OneRankKeepsTheSignOfAZeroAndNanStaysOne) {
+    const std::array<float, 3> mine{-0.0F, std::numeric_limits<float>::quiet_NaN(), 1};
+    std::array<float, 3> sum{5, 5, 5};
+    const std::byte* addend = reinterpret_cast<const std::byte*>(mine.data());
+    zero::sum_in_order({&addend, 1}, PlaneType::fp32, SumStart::fresh, PlaneType::fp32,
+                       reinterpret_cast<std::byte*>(sum.data()), 3);
+    EXPECT_TRUE(std::signbit(sum[0]));
+    EXPECT_TRUE(std::isnan(sum[1]));
+    EXPECT_EQ(sum[2], 1);
+}
+
+TEST(SumInOrder, TheSumMayBeOneOfTheAddends) {
+    std::array<float, 2> first{1e8F, 1}, second{1, 2}, third{-1e8F, 3};
+    const auto bytes = [](auto& array) { return reinterpret_cast<std::byte*>(array.data()); };
+    const std::array<const std::byte*, 3> addends{bytes(first), bytes(second), bytes(third)};
+    zero::sum_in_order(addends, PlaneType::fp32, SumStart::fresh, PlaneType::fp32, bytes(second), 2);
+    EXPECT_EQ(second, (std::array<float, 2>{0, 6})) << "1 is lost beside 1e8, and the order shows it";
+}
+
+// What each rank has, by seed: all ranks can say what each other one gave.
+Bytes of_rank(std::uint64_t seed, std::uint64_t rank, PlaneType type, std::uint64_t numel) {
+    std::mt19937_64 random(seed * 100 + rank);
+    return values(random, type, numel);
+}
+
+TEST(Collectives, GiveEachRankWhatTheirWordsSay) {
+    const std::uint64_t first = first_seed();
+    for (std::uint64_t seed = first; seed < first + seed_count(20); ++seed) {
+        SCOPED_TRACE(replay(seed));
+        const auto ranks = static_cast<std::uint32_t>(1 + seed % 5);
+        const std::uint64_t numel = mix(seed) % 37;  // of a part
+        const PlaneType type = types[seed % 3];
+        ThreadRanks world(ranks, {.seed = seed, .most_delay = std::chrono::microseconds(50)});
+        const auto thrown = run_ranks(ranks, [&](std::uint32_t rank) {
+            zero::Collectives all(world.of(rank), 24);  // pieces of a few elements
+            ASSERT_EQ(all.partition().rank, rank);
+            const Bytes shard = of_rank(seed, rank, type, numel);
+            Bytes expected, gathered(ranks * shard.size());
+            for (std::uint32_t other = 0; other < ranks; ++other) {
+                const Bytes theirs = of_rank(seed, other, type, numel);
+                expected.insert(expected.end(), theirs.begin(), theirs.end());
+            }
+            all.all_gather(shard, gathered);
+            EXPECT_EQ(gathered, expected);
+            std::copy(shard.begin(), shard.end(), gathered.begin() + static_cast<long>(rank * shard.size()));
+            all.all_gather(std::span(gathered).subspan(rank * shard.size(), shard.size()), gathered);
+            EXPECT_EQ(gathered, expected) << "in its place";
+
+            std::vector<Bytes> locals;
+            std::vector<const std::byte*> addends;
+            for (std::uint32_t other = 0; other < ranks; ++other)
+                locals.push_back(of_rank(seed + 1, other, type, numel * ranks));
+            for (const Bytes& each : locals) addends.push_back(each.data() + rank * shard.size());
+            Bytes sum(shard.size());
+            all.reduce_scatter(locals[rank], type, sum);
+            EXPECT_EQ(sum, added(addends, type, SumStart::fresh, type, Bytes(shard.size())));
+
+            std::array<double, 3> numbers{0.1 * (rank + 1), 1e16 * (rank == 0 ? 1 : -1), -0.0};
+            std::array<double, 3> total{0.1, 1e16, -0.0};
+            for (std::uint32_t other = 1; other < ranks; ++other) {
+                total[0] += 0.1 * (other + 1);
+                total[1] += -1e16;
+                total[2] += -0.0;
+            }
+            all.all_reduce(numbers);
+            EXPECT_EQ(numbers, total);
+            EXPECT_TRUE(std::signbit(numbers[2]));
+
+            const std::uint32_t root = static_cast<std::uint32_t>(seed) % ranks;
+            Bytes told = of_rank(seed + 2, rank, PlaneType::fp32, 11);
+            all.broadcast(told, root);
+            EXPECT_EQ(told, of_rank(seed + 2, root, PlaneType::fp32, 11));
+            all.barrier();
+            EXPECT_EQ(agree_on_largest(all, 1'790'000'000'123'456'789 + rank), 1'790'000'000'123'456'788 + ranks);
+        });
+        EXPECT_EQ(thrown, std::vector<std::string>(ranks));
+        EXPECT_EQ(world.mismatch(), "");
+    }
+}
+
+TEST(Collectives, OneRankAloneHasItsOwnBytes) {
+    zero::TransportAlone alone;
+    zero::Collectives all(alone);
+    std::array<float, 2> mine{1.5F, -0.0F}, sum{}, gathered{};
+    all.reduce_scatter(std::as_bytes(std::span(mine)), PlaneType::fp32, std::as_writable_bytes(std::span(sum)));
+    all.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(gathered)));
+    all.all_gather({}, {});
+    EXPECT_EQ(sum, mine);
+    EXPECT_TRUE(std::signbit(sum[1]));
+    EXPECT_EQ(gathered, mine);
+}
+
+TEST(Collectives, ARankThatDiesEndsTheOthers) {
+    ThreadRanks world(3, {.mishap = {Mishap::Kind::dies, 1, 2}});
+    const auto thrown = run_ranks(3, [&](std::uint32_t rank) {
+        zero::Collectives all(world.of(rank));
+        for (int call = 0; call < 3; ++call) all.barrier();
+    });
+    EXPECT_EQ(thrown, (std::vector<std::string>{"a rank is lost", "this rank is gone", "a rank is lost"}));
+}
+
+}  // namespace
+}  // namespace penstock::testing
