@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .core import Core, GroupValues, ModelSpec, OpenCore, ParameterSpec, UnitSpec, UpdateReport, UpdateRequest
     from .engine import Engine
     from .errors import (ArgumentError, EndedError, ExactnessError, FitError, ModelError, NoGradientError,
-                         NonFiniteError, OptimizerError, PenstockError, ReleasedError, StorageError, UsageError,
+                         NonFiniteError, OptimizerError, PeerError, PenstockError, ReleasedError, StorageError, UsageError,
                          WeightsError)
     from .opening import initialize
     from .optimizer import Optimizer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError", "Core", "EndedError", "Engine", "ExactnessError", "FitError", "Forecast", "GroupValues",
-    "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec",
+    "ModelError", "ModelSpec", "NoGradientError", "NonFiniteError", "OpenCore", "Optimizer", "OptimizerError", "ParameterSpec", "PeerError",
     "PenstockError", "Plan", "ReleasedError", "Settings", "StorageError", "Store", "Unit", "UnitSpec", "UpdateReport",
     "UpdateRequest", "UsageError", "WeightsError", "initialize", "plan", "units_of", "zero",
 ]

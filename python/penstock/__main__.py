@@ -1,7 +1,8 @@
 """What can be asked of Penstock: verbs of the package, and those of the C++ program.
 
-Exit codes are the program's: 0 ok, 1 internal error, 2 usage or configuration, 3 does not fit, 4 storage error, 75
-stopped by a signal after a committed step; and 127 where a verb needs the program and there is none.
+Exit codes are the program's: 0 ok, 1 internal error, 2 usage or configuration, 3 does not fit, 4 storage error, 7
+another process of the run was lost, 75 stopped by a signal after a committed step; and 127 where a verb needs the program
+and there is none.
 """
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ import difflib
 import sys
 from pathlib import Path
 
-from .command import config_show, deepspeed_name, doctor, export, plan, program
-from .errors import FitError, PenstockError, StorageError
+from .command import config_show, deepspeed_name, doctor, export, plan, program, ranks
+from .errors import FitError, PeerError, PenstockError, StorageError
 from .machine.program import VERBS
 from .version import version
+
+
+CODES = {FitError: 3, StorageError: 4, PeerError: 7}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(chosen.run(chosen))
     except PenstockError as error:
         print(error, file=sys.stderr)
-        return 3 if isinstance(error, FitError) else 4 if isinstance(error, StorageError) else 2
+        return next((code for kind, code in CODES.items() if isinstance(error, kind)), 2)
 
 
 def parser_of_all(called: str) -> argparse.ArgumentParser:
@@ -42,7 +46,7 @@ def parser_of_all(called: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=called, description=described, epilog=codes, formatter_class=_OneLineEach)
     parser.add_argument("--version", action="version", version=f"penstock {version()}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for each in (doctor, plan, program, export, config_show, deepspeed_name):
+    for each in (doctor, plan, program, export, config_show, ranks, deepspeed_name):
         each.add(verbs)
     return parser
 

@@ -40,6 +40,10 @@ class NonFiniteError(PenstockError):
     """A gradient that is not a number; the last step is untouched."""
 
 
+class PeerError(PenstockError):
+    """Another process of those that train the model was lost, or has failed and said why."""
+
+
 class FitError(PenstockError):
     """Units that are needed at once find no room in the budget."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from . import structs as c
-from ..errors import EndedError, FitError, NonFiniteError, PenstockError, StorageError, UsageError
+from ..errors import EndedError, FitError, NonFiniteError, PeerError, PenstockError, StorageError, UsageError
 from ..store import STORE_KEYS
 from .library import library, library_of
 
@@ -16,7 +16,8 @@ TYPES = {torch.bfloat16: c.BF16, torch.float16: c.FP16, torch.float32: c.FP32, t
 DTYPES = {number: dtype for dtype, number in TYPES.items()}
 KINDS: dict[int, type[PenstockError]] = {
     c.USAGE: UsageError, c.DOES_NOT_FIT: FitError, c.STORAGE: StorageError, c.DAMAGED: StorageError,
-    c.POISONED: EndedError, c.NON_FINITE: NonFiniteError, c.BUSY: UsageError}
+    c.POISONED: EndedError, c.NON_FINITE: NonFiniteError, c.PEER_LOST: PeerError,
+    c.BUSY: UsageError}
 
 
 HOST = torch.device("cpu")

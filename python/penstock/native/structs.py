@@ -7,7 +7,7 @@ from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int6
 from ctypes import c_void_p
 
 ABI = 1
-OK, INTERNAL, USAGE, DOES_NOT_FIT, STORAGE, OUT_OF_MEMORY, NON_FINITE = range(7)
+OK, INTERNAL, USAGE, DOES_NOT_FIT, STORAGE, OUT_OF_MEMORY, NON_FINITE, PEER_LOST = range(8)
 DAMAGED, POISONED, BUSY, NOT_FOUND = 16, 17, 32, 33
 TYPE_DEFAULT, BF16, FP16, FP32, U8 = range(5)
 UNUSED = {"refused": 0, "allowed": 1, "skipped": 2}

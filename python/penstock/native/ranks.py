@@ -1,0 +1,35 @@
+"""The structures and functions of zero_infinity/ranks/capi/penstock_ranks.h."""
+from __future__ import annotations
+
+import ctypes
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+
+from . import structs as c
+from .library import library
+from .session import error_of
+
+CONTROL, BULK = range(2)  # penstock_channel
+CALL = CFUNCTYPE(c_int, c_int, c_void_p, c_void_p, c_uint64, c_void_p, POINTER(c.Error))
+ABORT = CFUNCTYPE(None, c_char_p, c_void_p)
+
+
+class Ranks(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("ranks", c_uint32), ("name", c_char_p),
+                ("deadline_ms", c_uint64), ("all_gather", CALL), ("exchange", CALL), ("abort", ABORT), ("user", c_void_p)]
+
+
+class RankRates(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("small_seconds", c_double), ("gather_bytes_per_s", c_double),
+                ("exchange_bytes_per_s", c_double), ("sum_bytes_per_s", c_double)]
+
+
+def probe(ranks: Ranks, count: int) -> RankRates:
+    """Checks a sum over the ranks, and measures with `count` bytes of each. All ranks call it at once."""
+    function = library().penstock_ranks_probe
+    function.argtypes = (POINTER(Ranks), c_uint64, POINTER(RankRates), POINTER(c.Error))
+    function.restype = c_int
+    error, rates = c.Error(), RankRates(struct_bytes=ctypes.sizeof(RankRates))
+    status = function(ctypes.byref(ranks), count, ctypes.byref(rates), ctypes.byref(error))
+    if status != c.OK:
+        raise error_of(status, error.message)
+    return rates

@@ -1,0 +1,146 @@
+"""Processes over torch.distributed as the core's ranks: what they say, and how they end together."""
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.command.ranks import Place, lines
+from penstock.native import library
+
+try:
+    library.library()
+except penstock.UsageError as absent:
+    pytest.skip(str(absent), allow_module_level=True)
+
+PACKAGE = Path(penstock.__file__).resolve().parents[1]
+RANKS = [sys.executable, "-m", "penstock", "ranks", "--bytes", "65536"]
+GROUP = """
+import os, sys, time
+import torch
+from penstock.native.ranks import probe
+from penstock.ranks.group import Group, joined
+from datetime import timedelta
+joined(); group = Group(timedelta(seconds=60)); rank = group.rank
+"""
+
+
+def start(count, *command, **changed):
+    """Processes of a launcher's."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                   "WORLD_SIZE": str(count), **changed}
+    return [subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
+
+
+def ended(processes, seconds=60):
+    """Their codes, outputs and errors; one that does not end is a failure."""
+    last = time.monotonic() + seconds
+    told = [each.communicate(timeout=max(1, last - time.monotonic())) for each in processes]
+    return [each.returncode for each in processes], [out for out, _ in told], [error for _, error in told]
+
+
+def script(body):
+    return sys.executable, "-c", GROUP + body
+
+
+def test_ranks_tell_who_is_where_and_rank_0_speaks_for_all():
+    codes, outputs, errors = ended(start(3, *RANKS, "--json"))
+    assert codes == [0, 0, 0], errors
+    told = json.loads(outputs[0])
+    assert outputs[1:] == ["", ""]
+    assert [each["rank"] for each in told["ranks"]] == [0, 1, 2] and len({each["boot"] for each in told["ranks"]}) == 1
+    assert all(each[key] > 0 for each in told["ranks"] for key in (
+        "small_seconds", "gather_bytes_per_s", "exchange_bytes_per_s", "sum_bytes_per_s", "memory_bytes", "threads"))
+
+
+def test_one_process_alone_is_one_rank():
+    codes, outputs, _ = ended([subprocess.Popen(RANKS, env={**os.environ, "PYTHONPATH": str(PACKAGE)}, text=True,
+                                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)])
+    assert codes == [0] and "sums over 1 rank: the bits of the loop" in outputs[0] and "start several by" in outputs[0]
+
+
+def test_ranks_that_call_other_things_are_told_so():
+    body = "probe(group.struct, 64 if rank == 1 else 128)"
+    codes, _, errors = ended(start(2, *script(body)))
+    assert codes == [1, 1]
+    for error in errors:
+        assert "UsageError: the ranks are not at the same call" in error and "rank 1 with the gradients of the probe (64 " in error
+
+
+@pytest.mark.parametrize("end", ["os._exit(3)", "raise RuntimeError('a fault of the program')"])
+def test_a_rank_that_is_gone_ends_the_others_at_once(end):
+    body = f"""
+if rank == 1:
+    {end}
+begin = time.monotonic()
+try:
+    probe(group.struct, 1 << 20)
+except Exception as error:
+    print(type(error).__name__, time.monotonic() - begin < 20)
+    os._exit(7)
+"""
+    codes, outputs, errors = ended(start(3, *script(body)))
+    assert codes[0] == codes[2] == 7 and codes[1] in (1, 3), errors
+    assert outputs[0] == outputs[2] == "PeerError True\n"
+
+
+def test_a_call_that_raises_is_an_error_and_not_what_lies_in_a_register():
+    body = """
+def broken(*given):
+    raise KeyboardInterrupt("somebody pressed ^C")
+group._all_gather = broken
+from penstock.native import ranks
+group.struct.all_gather = group.kept = ranks.CALL(group._guarded(broken))
+try:
+    probe(group.struct, 64)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    codes, outputs, errors = ended(start(2, *script(body)))
+    assert codes == [0, 0], errors
+    assert outputs == ["PeerError somebody pressed ^C\n"] * 2
+
+
+def test_a_group_of_the_programs_own_goes_on_beside_it():
+    body = """
+import threading
+import torch.distributed as dist
+ended = []
+thread = threading.Thread(target=lambda: ended.append(probe(group.struct, 1 << 16)))
+thread.start()
+for turn in range(50):
+    sums = torch.full((3,), float(rank + turn))
+    dist.all_reduce(sums)
+    assert sums[0] == 2 * turn + 1
+thread.join()
+print(len(ended), group.gathered(rank))
+group.close()
+dist.barrier()
+"""
+    codes, outputs, errors = ended(start(2, *script(body)))
+    assert codes == [0, 0], errors
+    assert outputs == ["1 [0, 1]\n"] * 2
+
+
+def test_the_table_names_machines_and_the_slowest():
+    places = [Place(rank, rank % 2, f"worker-{rank // 2}", f"boot-{rank // 2}", 100 + rank, (0, 1, 2, 5), 2, 8 << 30,
+                    "0: H100" if rank == 3 else None) for rank in range(4)]
+    rates = [{"small_seconds": 1e-3 * (rank + 1), "gather_bytes_per_s": 1e9 * (4 - rank), "exchange_bytes_per_s": 2e9,
+              "sum_bytes_per_s": 5e9} for rank in range(4)]
+    told = lines(places, rates)
+    assert told[0] == "worker-0: 8 GiB of memory free, 4 cores, shared by 2 ranks"
+    assert told[1] == "  rank 0: process 100, cores 0-2,5, 2 torch threads"
+    assert told[5] == "  rank 3: process 103, cores 0-2,5, 2 torch threads, GPU 0: H100"
+    assert told[-1] == ("between ranks: gather 1.00 GB/s, exchange with its sum 2.00 GB/s, received by the slowest; a small "
+                        "call 4.00 ms")
