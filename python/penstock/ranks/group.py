@@ -1,6 +1,7 @@
 """The user's torch.distributed processes as the core's ranks: two collectives of bytes, over groups of its own."""
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 from collections.abc import Callable
@@ -23,8 +24,7 @@ def started() -> bool:
 
 
 def joined(deadline: timedelta = DEADLINE) -> None:
-    """Makes the default process group where nobody has: with what the launcher says, or of this process alone. Whoever has
-    it made ends it by left(): gloo's threads that nobody ended end the process, when it ends, by an abort."""
+    """Makes the default process group where nobody has: with what the launcher says, or of this process alone."""
     if dist.is_initialized():
         return
     if not dist.is_available():
@@ -40,7 +40,8 @@ def joined(deadline: timedelta = DEADLINE) -> None:
 
 
 def left() -> None:
-    """Ends all process groups of this process."""
+    """Ends all process groups of this process. Those that are there when it ends end it by an abort now and then (gloo's
+    threads), whatever its exit code was to be: so it is called then, too."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -55,6 +56,7 @@ class Group:
         self.rank, self.ranks, self.deadline = dist.get_rank(), dist.get_world_size(), deadline
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.cause: str | None = None  # of an abort
+        atexit.register(left)
         self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
         self._name = f"torch.distributed {dist.get_backend(self._channels[c.BULK])}".encode()
         self._calls = (c.CALL(self._guarded(self._all_gather)), c.CALL(self._guarded(self._exchange)),
