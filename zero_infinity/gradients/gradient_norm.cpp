@@ -8,7 +8,10 @@
 namespace penstock::zero {
 
 GradientNorm::GradientNorm(const ModelLayout& layout)
-    : layout_(&layout), squares_(layout.partition().ranks * layout.tiles().size()), of_ranks_(squares_.size()) {}
+    : layout_(&layout),
+      squares_(layout.partition().ranks * layout.tiles().size()),
+      of_ranks_(squares_.size() + layout.partition().ranks),
+      committed_(layout.partition().ranks) {}
 
 // All ranks have as many tiles of a unit as this one.
 std::size_t GradientNorm::place_of(UnitTile tile) const {
@@ -31,11 +34,17 @@ bool GradientNorm::is_finite(std::uint32_t unit) const {
                        [](double each) { return std::isfinite(each); });
 }
 
-double GradientNorm::of_all(Communicator& communicator) {
-    of_ranks_ = squares_;
-    communicator.all_reduce(of_ranks_);  // only one rank's addend of each is not zero: no bit changes
+// Only one rank's addend of each is not zero, so no bit changes; nor of a generation, as long as it is below 2^53.
+double GradientNorm::of_all(Communicator& communicator, CommitBarrier& commits) {
+    const auto numbers = std::copy(squares_.begin(), squares_.end(), of_ranks_.begin());
+    std::fill(numbers, of_ranks_.end(), 0);
+    numbers[layout_->partition().rank] = static_cast<double>(commits.mine());
+    communicator.all_reduce(of_ranks_);
+    std::transform(numbers, of_ranks_.end(), committed_.begin(),
+                   [](double each) { return static_cast<std::uint64_t>(each); });
+    commits.heard(committed_);
     double sum = 0;
-    for (const double each : of_ranks_) sum += each;
+    for (auto square = of_ranks_.begin(); square != numbers; ++square) sum += *square;
     return std::sqrt(sum);
 }
 

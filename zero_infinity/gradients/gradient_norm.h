@@ -3,6 +3,7 @@
 
 #include "zero_infinity/gradients/host_sums.h"
 #include "zero_infinity/layout/model_layout.h"
+#include "zero_infinity/ranks/commit_barrier.h"
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/threads/workers.h"
 
@@ -24,15 +25,16 @@ class GradientNorm {
     bool is_finite(std::uint32_t unit) const;  // as they were counted
 
     // Of all units as they were counted, on every rank: added in the order of units, in each of ranks, in each of
-    // tiles.
-    double of_all(Communicator& communicator);
+    // tiles. With them goes what each rank has committed.
+    double of_all(Communicator& communicator, CommitBarrier& commits);
     // Of this rank's tile, in that order.
     std::size_t place_of(UnitTile tile) const;
 
    private:
     const ModelLayout* layout_;
-    std::vector<double> squares_;   // by place: this rank's, and zero for the tiles of others
-    std::vector<double> of_ranks_;  // the same of all ranks
+    std::vector<double> squares_;           // by place: this rank's, and zero for the tiles of others
+    std::vector<double> of_ranks_;          // the same of all ranks, and by rank what they have committed
+    std::vector<std::uint64_t> committed_;  // by rank
 };
 
 }  // namespace penstock::zero

@@ -150,14 +150,14 @@ void GradientSums::add_to_owner(ParameterId borrowed) {
 
 // ---------------------------------------------------------------- the norm
 
-double GradientSums::norm(Workers& workers, Communicator& communicator) {
+double GradientSums::norm(Workers& workers, Communicator& communicator, CommitBarrier& commits) {
     all_to_host();
     for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
         if (ledger_.was_lent_within(unit)) continue;
         ledger_.count(unit);
         if (layout_->unit(unit).tile_count() > 0) count(unit, workers);
     }
-    return norm_.of_all(communicator);
+    return norm_.of_all(communicator, commits);
 }
 
 // Its squares are summed, also where no gradient came to it. Where its sums leave, they do.

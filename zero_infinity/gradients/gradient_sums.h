@@ -89,9 +89,9 @@ class GradientSums {
     // Adds the sums of borrowed parameters to their owners', in the order of the units that borrow them, and clears
     // them; false: there were none.
     bool add_borrowed();
-    // Of all ranks' gradients, where fresh ones are zero; defined order: gradient_norm.h. REQUIRES: add_borrowed() came
-    // after the last addend.
-    double norm(Workers& workers, Communicator& communicator);
+    // Of all ranks' gradients, where fresh ones are zero; defined order: gradient_norm.h. The ranks hear of each
+    // other's commits with it. REQUIRES: add_borrowed() came after the last addend.
+    double norm(Workers& workers, Communicator& communicator, CommitBarrier& commits);
     // An update takes the sums, but of units that were lent by themselves in this step: tile() gives them until
     // give_back(), while to all others they are fresh. REQUIRES: norm() came after the last addend; not
     // GradientMemory::one_unit. A unit's sums are added to again once they were given back.

@@ -31,9 +31,15 @@ void LocalCommunicator::broadcast(std::span<std::byte> /*bytes*/, std::uint32_t 
     PENSTOCK_CHECK(root == 0, "root {} of one rank", root);
 }
 
+void gather(Communicator& communicator, std::uint64_t own, std::span<std::uint64_t> of_all) {
+    PENSTOCK_CHECK(of_all.size() == communicator.ranks(), "{} numbers of {} ranks", of_all.size(),
+                   communicator.ranks());
+    communicator.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(of_all));
+}
+
 std::uint64_t agree_on_largest(Communicator& communicator, std::uint64_t own) {
     std::vector<std::uint64_t> all(communicator.ranks());
-    communicator.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    gather(communicator, own, all);
     return *std::max_element(all.begin(), all.end());
 }
 

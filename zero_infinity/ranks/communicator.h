@@ -49,7 +49,9 @@ class LocalCommunicator final : public Communicator {
     void barrier() override {}
 };
 
-// The largest of the ranks' numbers, exactly.
+// Each rank's number, in the order of the ranks, exactly. REQUIRES: of_all.size() == ranks().
+void gather(Communicator& communicator, std::uint64_t own, std::span<std::uint64_t> of_all);
+// The largest of them.
 std::uint64_t agree_on_largest(Communicator& communicator, std::uint64_t own);
 
 }  // namespace penstock::zero

@@ -323,7 +323,7 @@ void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
     const auto write = [&](store::TileId tile, std::span<std::byte> memory) {
         s.step_order->changed();
         s.perform([&] {
-            s.barrier.before_write();
+            s.barrier.before_write(s.next_generation());
             s.work->driver.write(tile, memory);
         });
     };
@@ -335,7 +335,7 @@ void CoreSession::begin_snapshot(const std::string& path) {
     s.settle();
     s.perform([&] {
         if (s.is_durable()) return s.work->driver.begin_snapshot(path);
-        s.barrier.before_write();
+        s.barrier.before_write(s.next_generation());
         s.work->driver.write_back();
         const store::ClientState client = s.client_with(s.user);
         s.work->driver.begin_snapshot(path, &client);

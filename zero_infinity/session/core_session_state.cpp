@@ -41,6 +41,7 @@ bool CoreSession::State::stuck() {
 }
 
 void CoreSession::State::restore() {
+    barrier.committed(opened.store->generation().value_or(0));  // scratch: no commit follows
     skipped_steps.emplace(plan->layout.units());
     newest = opened.client;
     for (const auto& [key, value] : opened.client)
@@ -112,7 +113,7 @@ void CoreSession::State::begin(const BegunUpdate& update) {
             break;
     }
     forget_norm();
-    barrier.before_write();
+    barrier.before_write(next_generation());
     work->driver.begin_update(update.units, update.commits ? ResidentTiles::written : ResidentTiles::held_back,
                               update.at(),
                               update.of == BegunUpdate::Of::within ? GradientsFrom::memory : GradientsFrom::spill);
@@ -125,13 +126,13 @@ void CoreSession::State::update(std::uint32_t unit) {
 }
 
 void CoreSession::State::begin_commit() {
-    barrier.before_write();  // what was held back in host memory is written now
+    barrier.before_write(next_generation());  // what was held back in host memory is written now
     work->driver.begin_commit(client_with(newest_user));
 }
 
 void CoreSession::State::finish_commit() {
     work->driver.finish_commit();
-    barrier.committed();
+    barrier.committed(next_generation());
 }
 
 // The newest step is whole, and durable where steps are.
@@ -157,9 +158,7 @@ store::ClientState CoreSession::State::client_with(const store::ClientState& use
 double CoreSession::State::norm_of_gradients() {
     step_order->finish();
     add_borrowed();
-    const double found = work->gradients.norm(work->workers, *communicator);
-    barrier.joined();
-    return found;
+    return work->gradients.norm(work->workers, *communicator, barrier);
 }
 
 }  // namespace penstock::zero

@@ -27,6 +27,7 @@ struct CoreSession::State final : StepHands {
     ~State();
     void end() noexcept;
     bool stuck();
+    std::uint64_t next_generation() const noexcept { return barrier.mine() + 1; }  // which writes are for
     bool is_durable() const noexcept { return plan->options.durability != Durability::scratch; }
     void settle();
     void restore();

@@ -141,7 +141,7 @@ TEST(WeightSource, IsAskedBeforeTheStoreIsMade) {
 }
 
 // The incarnation is agreed on before anything is written; each step's first write comes after a norm that all ranks
-// have joined with the step before committed.
+// have joined with the step before committed, as each has said there by its store's number of it.
 TEST(Communicator, IncarnationNormAndCommitGoThroughIt) {
     const TemporaryDirectory directory;
     const RunOptions options = toy_run(directory.path());
@@ -162,6 +162,7 @@ TEST(Communicator, IncarnationNormAndCommitGoThroughIt) {
                                              log.push_back(report.gradient_norm > 0 ? "norm" : "no norm");
                                              return store::ClientState{{"step", std::to_string(step)}};
                                          });
+            EXPECT_EQ(communicator.sums.back(), (resumed ? 2 : 0) + step - 1) << "what was committed before";
             log.emplace_back("committed");
             committed_bytes = session.counters().write_bytes;
         }

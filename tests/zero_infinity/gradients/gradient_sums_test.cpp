@@ -65,7 +65,7 @@ class Rank {
     void make_step() {
         for (const zero::ParameterId each : {table_weight, head_weight}) add(each);
         sums.add_borrowed();
-        norm = sums.norm(workers, communicator);
+        norm = sums.norm(workers, communicator, commits);
         sums.lend();
     }
     // As they lie in the unit's range, where no gradient came zero.
@@ -84,6 +84,7 @@ class Rank {
     GradientSums sums{layout, {}, pool, *device};
     zero::Workers workers{1};
     KeepingCommunicator communicator;
+    zero::CommitBarrier commits{communicator};
     double norm = 0;
 };
 
@@ -112,9 +113,10 @@ TEST_P(GradientSumsTest, TheNormHasTheSquaresOfEachElementOnce) {
         Rank one({rank, GetParam()});
         one.make_step();
         const std::vector<double>& own = one.communicator.addend;
-        ASSERT_EQ(own.size(), one.layout.tiles().size() * GetParam());
-        squares.resize(own.size());
-        order.resize(own.size());
+        const std::size_t places = one.layout.tiles().size() * GetParam();
+        ASSERT_EQ(own.size(), places + GetParam()) << "with what each rank has committed";
+        squares.resize(places);
+        order.resize(places);
         const zero::GradientNorm norm(one.layout);
         double sum = 0;
         for (const zero::UnitTile tile : one.layout.tiles()) {
@@ -127,7 +129,7 @@ TEST_P(GradientSumsTest, TheNormHasTheSquaresOfEachElementOnce) {
             sum += expected;
         }
         EXPECT_EQ(one.norm, std::sqrt(sum)) << "of others it has zero";
-        for (std::size_t at = 0; at < own.size(); ++at) squares[at] += own[at];
+        for (std::size_t at = 0; at < places; ++at) squares[at] += own[at];
     }
     EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
     double all = 0;
@@ -137,6 +139,19 @@ TEST_P(GradientSumsTest, TheNormHasTheSquaresOfEachElementOnce) {
     EXPECT_EQ(std::sqrt(all), alone.norm);
 }
 
+// What the others have stays at zero here: nobody may go on who has only heard of himself.
+TEST_P(GradientSumsTest, WithTheNormGoesWhatThisRankHasCommitted) {
+    for (std::uint32_t rank = 0; rank < GetParam(); ++rank) {
+        Rank one({rank, GetParam()});
+        one.commits.committed(7);
+        one.make_step();
+        for (std::uint32_t other = 0; other < GetParam(); ++other)
+            EXPECT_EQ(*(one.communicator.addend.end() - GetParam() + other), other == rank ? 7 : 0);
+        EXPECT_EQ(one.commits.may_write(8), GetParam() == 1);
+        EXPECT_TRUE(one.commits.may_write(1));
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, GradientSumsTest, ::testing::Values(1, 2, 3));
 
 TEST(GradientSums, WhatNoGradientCameToIsZero) {
@@ -144,7 +159,7 @@ TEST(GradientSums, WhatNoGradientCameToIsZero) {
     for (const zero::ParameterId each : {table_weight, head_weight}) rank.add(each);
     rank.sums.clear();  // memory still has them
     rank.add(table_bias);
-    rank.sums.norm(rank.workers, rank.communicator);
+    rank.sums.norm(rank.workers, rank.communicator, rank.commits);
     rank.sums.lend();
     const std::vector<float> first = rank.shard(table);
     const zero::UnitLayout& unit = rank.layout.unit(table);

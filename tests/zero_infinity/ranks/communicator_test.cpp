@@ -1,7 +1,6 @@
 #include "zero_infinity/ranks/communicator.h"
 
-#include "tests/zero_infinity/ranks/recording_communicator.h"
-#include "zero_infinity/ranks/commit_barrier.h"
+#include "tests/zero_infinity/ranks/one_of_three.h"
 
 #include <gtest/gtest.h>
 
@@ -42,23 +41,6 @@ TEST(LocalCommunicatorDeathTest, SizesThatDoNotFitAreAContractViolation) {
     EXPECT_DEATH(alone.broadcast(bytes, 1), "root 1");
 }
 
-// One of three ranks, whose others have said their numbers already.
-class OneOfThree final : public zero::Communicator {
-   public:
-    std::uint32_t rank() const noexcept override { return 1; }
-    std::uint32_t ranks() const noexcept override { return 3; }
-    void all_gather(std::span<const std::byte> shard, std::span<std::byte> all) override {
-        const std::array<std::uint64_t, 3> numbers{others[0], 0, others[1]};
-        std::memcpy(all.data(), numbers.data(), all.size());
-        std::memcpy(all.data() + shard.size(), shard.data(), shard.size());
-    }
-    void reduce_scatter(std::span<const std::byte>, zero::PlaneType, std::span<std::byte>) override {}
-    void all_reduce(std::span<double>) override {}
-    void broadcast(std::span<std::byte>, std::uint32_t) override {}
-    void barrier() override {}
-    std::array<std::uint64_t, 2> others{};
-};
-
 // A double would hold none of these.
 TEST(Communicator, TheLargestNumberIsAgreedOnExactly) {
     OneOfThree ranks;
@@ -66,28 +48,6 @@ TEST(Communicator, TheLargestNumberIsAgreedOnExactly) {
     ranks.others = {now + 1, now - 1};
     EXPECT_EQ(agree_on_largest(ranks, now), now + 1);
     EXPECT_EQ(agree_on_largest(ranks, now + 2), now + 2);
-}
-
-TEST(CommitBarrier, AWriteAfterACommitWaitsForAllRanksUnlessACollectiveHas) {
-    RecordingCommunicator communicator;
-    zero::CommitBarrier barrier(communicator);
-    const auto barriers = [&] { return communicator.log.size(); };
-    barrier.before_write();
-    EXPECT_EQ(barriers(), 1U) << "at the start nobody knows what the others have";
-    barrier.before_write();
-    EXPECT_EQ(barriers(), 1U) << "once for each commit";
-    barrier.committed();
-    barrier.joined();
-    barrier.before_write();
-    EXPECT_EQ(barriers(), 1U) << "the norm came between";
-    barrier.committed();
-    barrier.before_write();
-    EXPECT_EQ(barriers(), 2U) << "nothing came between";
-    barrier.joined();
-    barrier.committed();
-    barrier.before_write();
-    EXPECT_EQ(barriers(), 3U) << "what came before the commit says nothing of it";
-    EXPECT_EQ(communicator.log, (std::vector<std::string>(3, "barrier")));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ class RecordingCommunicator final : public zero::Communicator {
     void all_reduce(std::span<double> values) override {
         record(fmt::format("all_reduce {}", values.size()));
         alone_.all_reduce(values);
+        sums.assign(values.begin(), values.end());
     }
     void broadcast(std::span<std::byte> bytes, std::uint32_t root) override {
         record(fmt::format("broadcast {}", bytes.size()));
@@ -35,6 +36,7 @@ class RecordingCommunicator final : public zero::Communicator {
 
     std::vector<std::string> log;  // others may add to it
     std::function<void()> watch;   // called at each entry of ours
+    std::vector<double> sums;      // of the newest all_reduce
 
    private:
     void record(std::string entry) {

@@ -3,12 +3,15 @@
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ample_room.h"
+#include "tests/zero_infinity/ranks/recording_communicator.h"
 #include "tests/zero_infinity/session/session_client.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace penstock::testing {
 namespace {
@@ -66,6 +69,26 @@ TEST_P(ValuesTest, WhatIsWrittenIsTrainedOn) {
     }
     Client client(path(), GetParam());
     EXPECT_EQ(client.steps(), 10U);
+    EXPECT_TRUE(client.state() == plain.parameters());
+}
+
+// What one rank asks is what each of several would: once for each commit, and not where the norm has.
+TEST_P(ValuesTest, AWriteThatNoNormCameBeforeGathersWhatAllHaveCommitted) {
+    const std::vector<std::string> gathered{"all_gather 8"};
+    PlainLoop plain(units());
+    RecordingCommunicator communicator;
+    Client client(path(), GetParam(), {.communicator = &communicator});
+    EXPECT_EQ(std::exchange(communicator.log, {}), gathered) << "the incarnation";
+    for (std::uint64_t number = 1; number <= 3; ++number) {
+        write_some(client, plain);
+        EXPECT_EQ(std::exchange(communicator.log, {}), gathered);
+        client.session().settle();
+        EXPECT_TRUE(communicator.log.empty());
+    }
+    step(client, plain, 1);
+    ASSERT_EQ(communicator.log.size(), 1U) << fmt::format("{}", fmt::join(communicator.log, ", "));
+    EXPECT_TRUE(communicator.log[0].starts_with("all_reduce ")) << communicator.log[0];
+    EXPECT_EQ(communicator.sums.back(), 3) << "what is committed";
     EXPECT_TRUE(client.state() == plain.parameters());
 }
 
