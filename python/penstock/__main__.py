@@ -10,7 +10,7 @@ import difflib
 import sys
 from pathlib import Path
 
-from .command import config_show, deepspeed_name, doctor, export, plan, program
+from .command import config_show, deepspeed_name, doctor, export, launch, plan, program
 from .errors import FitError, PenstockError, StorageError
 from .machine.program import VERBS
 from .version import version
@@ -42,7 +42,7 @@ def parser_of_all(called: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=called, description=described, epilog=codes, formatter_class=_OneLineEach)
     parser.add_argument("--version", action="version", version=f"penstock {version()}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for each in (doctor, plan, program, export, config_show, deepspeed_name):
+    for each in (doctor, plan, program, launch, export, config_show, deepspeed_name):
         each.add(verbs)
     return parser
 

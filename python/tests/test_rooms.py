@@ -11,7 +11,7 @@ import penstock
 
 PACKAGE = Path(penstock.__file__).resolve().parent
 # Folders, and files at the root: each imports only from those before it, wherever in a file an import stands.
-ROOMS = """errors version core loss_scale given machine units settings store weights native run monitors step files optimizers
+ROOMS = """errors version core loss_scale given machine launch units settings store weights native run monitors step files optimizers
            optimizer checkpoints configuration managed_model engine zero opening deepspeed/configuration deepspeed hugging_face
            plans doctor command __main__ __init__""".split()
 FILES_MOST = 25  # of a folder, as tests/tidy has it
