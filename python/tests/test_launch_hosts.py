@@ -149,7 +149,7 @@ def test_a_script_that_is_not_there_is_named_by_its_host(launches):
 
 
 MPIRUN = """#!{python} -SE
-import os, subprocess, sys
+import os, signal, subprocess, sys
 words = sys.argv[1:]
 hosts = open(words[words.index("--hostfile") + 1]).read()
 open("mpirun.hosts", "w").write(hosts)
@@ -163,6 +163,7 @@ for line in hosts.splitlines():
                    OMPI_COMM_WORLD_LOCAL_RANK=str(local), OMPI_COMM_WORLD_LOCAL_SIZE=str(slots))
         all.append(subprocess.Popen(words[at:], env={{**os.environ, **exported, **own}}))
         rank += 1
+signal.signal(signal.SIGTERM, lambda *_: [each.kill() for each in all])
 sys.exit(max(each.wait() for each in all))
 """
 
@@ -188,6 +189,14 @@ def test_mpirun_starts_all_and_each_finds_its_rank(launches):
                        "2: OWN=a b"]
     assert (launches.folder / "mpirun.hosts").read_text() == TWO
     assert launches.run("-Hhosts", "--launcher=openmpi", "--num_gpus=1", "child.py", "1:exit=4")[0] == 4
+
+
+def test_mpirun_ends_its_processes_when_the_launcher_is_killed(launches):
+    launches.program("mpirun", MPIRUN.format(python=sys.executable))
+    launch = launches.begin("-Hhosts", "--launcher=openmpi", "child.py", "all:sleep")
+    pids = [launches.pid(rank) for rank in "012"]
+    launch.kill()
+    assert within(lambda: all(map(gone, pids)), 10)
 
 
 def test_srun_starts_all_on_the_hosts_of_the_allocation(launches):

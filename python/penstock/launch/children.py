@@ -36,6 +36,7 @@ class Command:
     log: str = ""  # a file for what it prints
     far: bool = False  # it starts others on another host, hears signals as words, and tells itself how they have ended
     reads: bool = True  # standard input
+    when_we_end: int = signal.SIGKILL  # what the kernel sends it then
 
 
 class State(enum.Enum):
@@ -78,7 +79,10 @@ class Child:
 
     def kill(self) -> None:
         """With all of its group, also when it has ended itself."""
-        self.send(signal.SIGKILL) if self.command.far else self._signal(signal.SIGKILL, group=True)
+        if self.command.far:
+            self.send(signal.SIGKILL)
+        else:
+            self._signal(signal.SIGKILL, group=True)
 
     def cut(self) -> None:
         """A connection that a word did not end."""
@@ -94,7 +98,8 @@ class Child:
 
 @dataclass
 class Children:
-    """All of a launch. `tell` gets lines. From the file `hears` signals come as words; its end ends them."""
+    """All of a launch, in the main thread, which takes its signals. `tell` gets lines. From the file `hears` signals come
+    as words; its end ends them."""
 
     tell: Callable[[str], None]
     hears: int | None = None
@@ -143,16 +148,16 @@ class Children:
         heard = [] if self.hears is None else [self.hears]
         for ready in select.select([reader, *heard], [], [], left)[0]:
             data = os.read(ready, 4096)
-            if ready == reader:
-                numbers = [number for number in data if number in STOPS]
-            else:
-                numbers = [signal.Signals[word] for word in data.decode().split() if word in signal.Signals.__members__]
-                if not data:
-                    self.hears = None
-                    self.tell("the connection to the launcher is lost: the processes of this host are ended")
-                    self._end()
-            for number in numbers:
-                self._ask(number)
+            for number in (data if ready == reader else self._words(data)):
+                if number in (*STOPS, signal.SIGKILL):
+                    self._ask(number)
+
+    def _words(self, data: bytes) -> list[int]:
+        if not data:
+            self.hears = None
+            self.tell("the connection to the launcher is lost: the processes of this host are ended")
+            self._end()
+        return [signal.Signals[word] for word in data.decode().split() if word in signal.Signals.__members__]
 
     def _ask(self, number: int) -> None:
         """A stop: each further one is taken more seriously."""
@@ -196,7 +201,8 @@ class Children:
 
     def _tell_cause(self, child: Child, code: int) -> None:
         others = sum(each.runs for each in self.listed)
-        then = f"; the other {others} are ended" if others > 1 else "; the other is ended" if others else ""
+        then = "; all others are ended" if self.hears is not None else (
+            f"; the other {others} are ended" if others > 1 else "; the other is ended" if others else "")
         if not child.command.far:
             self.tell(f"{child.command.name}, process {child.process.pid}, {said_of(code)}{then}")
         elif code in (255, 126, 127) or child.process.returncode < 0:  # of ssh and shells; else its launcher has told
@@ -240,12 +246,12 @@ class Children:
 
 
 def start(command: Command) -> Child:
-    """In a session of its own, so that a terminal's SIGINT comes from us alone; the kernel kills it when we end. Raises
+    """In a session of its own, so that a terminal's SIGINT comes from us alone; the kernel ends it when we end. Raises
     UsageError."""
     parent = os.getpid()
 
     def in_child() -> None:
-        _libc.prctl(_PDEATHSIG, signal.SIGKILL)
+        _libc.prctl(_PDEATHSIG, command.when_we_end)
         if os.getppid() != parent:  # gone before the line above
             os._exit(128 + signal.SIGKILL)
         if command.cores:

@@ -5,6 +5,7 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -28,7 +29,8 @@ def run(job: Job, options: argparse.Namespace, tell: Callable[[str], None]) -> i
         file.write("".join(f"{each.name} slots={len(each.slots)}\n" for each in job.hosts))
         file.flush()
         words = mpirun(job, options, own, file.name) if options.launcher == "openmpi" else srun(job, options, own)
-        return Children(tell).run([Command(COMMANDS[options.launcher], words, {**os.environ, **own})])
+        return Children(tell).run([Command(COMMANDS[options.launcher], words, {**os.environ, **own},
+                                           when_we_end=signal.SIGTERM)])  # upon which it ends its own
 
 
 def check(hosts: Hosts, options: argparse.Namespace) -> None:
