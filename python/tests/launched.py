@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -138,8 +139,13 @@ class Launches:
         return int(path.read_text())
 
     def close(self) -> None:
+        """Ends all, also what a launcher with a fault has left."""
         for each in self.begun:
             each.kill()
+        for pid in (int(path.read_text()) for path in self.folder.glob("pid.*") if path.suffix != ".new"):
+            if not gone(pid):
+                os.kill(pid, signal.SIGKILL)
+        for each in self.begun:
             each.communicate()
 
 
