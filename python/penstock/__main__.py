@@ -11,7 +11,7 @@ import difflib
 import sys
 from pathlib import Path
 
-from .command import config_show, deepspeed_name, doctor, export, plan, program, ranks
+from .command import config_show, deepspeed_name, doctor, export, launch, plan, program, ranks
 from .errors import FitError, PeerError, PenstockError, StorageError
 from .machine.program import VERBS
 from .version import version
@@ -23,6 +23,8 @@ CODES = {FitError: 3, StorageError: 4, PeerError: 7}
 def main(arguments: list[str] | None = None) -> int:
     """Runs one verb; its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0].startswith("--local_rank="):  # what DeepSpeed's way of starting puts first
+        given = given[1:]
     called = "python -m penstock" if Path(sys.argv[0]).name == "__main__.py" else "penstock"
     parser = parser_of_all(called)
     if given and (given[0] in VERBS or given[0] == "plan" and plan.is_of_the_program(given[1:])):
@@ -46,7 +48,7 @@ def parser_of_all(called: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=called, description=described, epilog=codes, formatter_class=_OneLineEach)
     parser.add_argument("--version", action="version", version=f"penstock {version()}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for each in (doctor, plan, program, export, config_show, ranks, deepspeed_name):
+    for each in (doctor, plan, program, launch, ranks, export, config_show, deepspeed_name):
         each.add(verbs)
     return parser
 

@@ -15,6 +15,7 @@ from mutant import Mutant
 from mutants_of_calls import CALLS
 from mutants_of_commands import COMMANDS
 from mutants_of_configurations import CONFIGURATIONS
+from mutants_of_launch import LAUNCH
 from mutants_of_saving import SAVING
 from penstock.native import library
 
@@ -405,6 +406,7 @@ MUTANTS = [
            "test_release.py::test_where_there_is_no_room_it_is_an_error_and_the_training_goes_on"),
     *CALLS,
     *COMMANDS,
+    *LAUNCH,
     *SAVING,
     *CONFIGURATIONS,
 ]

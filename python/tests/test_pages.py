@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [each for each in ROOT.iterdir() if each.is_dir() and not re.match(r"\.|build$|shared$", each.name)]
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))])
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
-DAY = ("install", "first-run", "trainer-script", "from-deepspeed", "settings", "gpus", "checkpoints", "trouble",
+DAY = ("install", "first-run", "trainer-script", "from-deepspeed", "settings", "gpus", "launch", "checkpoints", "trouble",
        "how-it-works", "libraries")
 
 

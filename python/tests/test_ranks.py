@@ -64,6 +64,14 @@ def test_ranks_tell_who_is_where_and_rank_0_speaks_for_all():
         "small_seconds", "gather_bytes_per_s", "exchange_bytes_per_s", "sum_bytes_per_s", "memory_bytes", "threads"))
 
 
+def test_the_launcher_of_the_package_starts_it():
+    codes, outputs, errors = ended([subprocess.Popen(
+        [sys.executable, "-m", "penstock", "launch", "--num_gpus", "2", "--module", "penstock", "ranks", "--bytes", "65536"],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE)}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)])
+    assert codes == [0], errors
+    assert "shared by 2 ranks" in outputs[0] and "sums over 2 ranks" in outputs[0]
+
+
 def test_one_process_alone_is_one_rank():
     codes, outputs, _ = ended([subprocess.Popen(RANKS, env={**os.environ, "PYTHONPATH": str(PACKAGE)}, text=True,
                                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)])

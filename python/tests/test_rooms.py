@@ -11,9 +11,9 @@ import penstock
 
 PACKAGE = Path(penstock.__file__).resolve().parent
 # Folders, and files at the root: each imports only from those before it, wherever in a file an import stands.
-ROOMS = """errors version core optimizer_kinds loss_scale given machine units settings store weights native ranks run monitors step
-           files optimizers optimizer checkpoints configuration managed_model engine zero opening deepspeed/configuration
-           deepspeed hugging_face plans doctor command __main__ __init__""".split()
+ROOMS = """errors version core optimizer_kinds loss_scale given machine launch units settings store weights native ranks run
+           monitors step files optimizers optimizer checkpoints configuration managed_model engine zero opening
+           deepspeed/configuration deepspeed hugging_face plans doctor command __main__ __init__""".split()
 FILES_MOST = 25  # of a folder, as tests/tidy has it
 Texts = Mapping[str, str]  # by a file's path in the package
 

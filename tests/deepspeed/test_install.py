@@ -90,10 +90,22 @@ def test_a_host_file_that_is_none_is_named_by_its_line(tmp_path, capsys):
     assert launcher.main(["--hostfile=/nothing", "train.py"]) == 2
 
 
-def test_the_environments_file_is_read(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_environments_file_is_read(tmp_path):
     (tmp_path / ".deepspeed_env").write_text("OWN=1=2\n\nOTHER=x\n")
-    assert launcher.environment_of_file() == {"OWN": "1=2", "OTHER": "x"}
+    (tmp_path / "train.py").write_text("import os; print(os.environ['OWN'], os.environ['OTHER'], os.environ['LOCAL_WORLD_SIZE'])")
+    done = subprocess.run([sys.executable, "-c", "from penstock.deepspeed.launcher import main; main()", "train.py"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)
+    assert done.stdout == "1=2 x 1\n", done.stderr
+
+
+def test_a_script_that_is_not_there_and_a_line_that_is_none_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert launcher.main(["absent.py"]) == 2
+    assert "deepspeed: absent.py: there is no such script" in capsys.readouterr().err
+    (tmp_path / ".deepspeed_env").write_text("OWN\n")
+    (tmp_path / "train.py").touch()
+    assert launcher.main(["train.py"]) == 2
+    assert "line 1: 'OWN' is not NAME=VALUE" in capsys.readouterr().err
 
 
 def test_a_module_is_started_as_python_does(tmp_path):
