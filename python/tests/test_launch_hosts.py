@@ -4,6 +4,7 @@ from __future__ import annotations
 import ast
 import os
 import signal
+import socket
 import sys
 
 import pytest
@@ -78,12 +79,15 @@ def test_a_host_that_cannot_is_named_and_nothing_is_started(launches, host, said
 
 
 def test_a_port_in_use_on_the_first_host_is_named(launches):
-    import socket
     with socket.socket() as taken:
         taken.bind(("", launches.port))
         taken.listen(1)
         code, out, err = launches.run("-Hhosts", "child.py", "all:env=RANK")
-    assert (code, out) == (2, []) and f"port {launches.port} is in use on one" in err
+        assert (code, out) == (2, []) and f"port {launches.port} is in use on one" in err
+        alone = ("-Hhosts", "--no_ssh", "--master_addr=127.0.0.1", "child.py", "1:env=RANK")
+        code, out, err = launches.run("--node_rank=0", *alone)
+        assert (code, out) == (2, []) and f"port {launches.port} is in use here" in err
+        assert launches.run("--node_rank=1", *alone)[:2] == (0, ["1: RANK=1"])
 
 
 def test_no_ssh_starts_the_own_part(launches):

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from penstock.errors import UsageError
-from penstock.launch import arguments, cores, environment, filters, gpus, rank, slots, slurm
+from penstock.launch import arguments, cores, environment, filters, gpus, mpi, rank, slots, slurm, start
 from penstock.launch.hostfile import hosts_of
 from penstock.launch.job import Job, variables_of
 
@@ -202,6 +202,23 @@ def test_other_hosts_get_the_variables_of_libraries():
 
 def test_slurms_counts_of_tasks():
     assert slurm.tasks_of("4(x2),3") == [4, 4, 3] and slurm.tasks_of("1") == [1]
+
+
+def test_the_program_over_ranks_would_be_started_by_mpi_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_PROGRAM", "/opt/penstock")
+    parser = argparse.ArgumentParser()
+    arguments.add_arguments(parser)
+    chosen = parser.parse_args(["--launcher_args=--mca x 1", "train", "c.json", "--set", "a=b"])
+    program = ["/opt/penstock", "train", "c.json", "--set", "a=b"]
+    assert mpi.mpirun(Job(TWO), chosen, {"UCX_TLS": "tcp"}, "hosts") == [
+        "mpirun", "-n", "6", "--hostfile", "hosts", "--map-by", "slot", "--mca", "btl", "^openib", "--mca", "x", "1",
+        "-x",
+        "UCX_TLS=tcp", *program]
+    assert mpi.srun(Job(filters.first(TWO, None, 2)), chosen, {})[-5:] == program
+    start.check_program(chosen, 1)
+    with pytest.raises(UsageError, match="over several processes is not there yet; say --num_gpus 1"):
+        start.check_program(chosen, 2)
 
 
 def test_a_rank_of_neither_mpi_nor_slurm_is_named():

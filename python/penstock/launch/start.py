@@ -38,6 +38,8 @@ def _run(options: argparse.Namespace, name: str) -> int:
     if options.launcher != "ssh" and not options.no_ssh:
         return mpi.run(replace(job, master_addr=options.master_addr or hosts[0].name), options, aloud)
     if options.no_ssh:
+        if options.node_rank == 0 and not ports.is_free(job.master_port):
+            raise UsageError(f"port {job.master_port} is in use here: say another on each host, --master_port")
         part = replace(job, master_addr=options.master_addr or _address_of_first(hosts))
         return local.run(part, options.node_rank, options, aloud)
     if len(hosts) > 1 or options.force_multi:
@@ -55,7 +57,7 @@ def check_program(options: argparse.Namespace, processes: int) -> None:
 
 def _met_here(job: Job, options: argparse.Namespace, tell: Callable[[str], None]) -> Job:
     """On one host, where another port does as well."""
-    if job.size == 1 or ports.is_free(job.master_port):
+    if ports.is_free(job.master_port):
         return job
     if options.master_port is not None:
         raise UsageError(f"--master_port {job.master_port} is in use; without it a free one is taken")
