@@ -295,7 +295,7 @@ MUTANTS = [
            "test_overflow.py::test_steps_that_overflow_are_counted_and_have_no_norm"),
     Mutant("skipped steps are not committed", "checkpoints/checkpoint.py", 'int(state.get("skipped_steps", 0))',
            "0", "test_overflow.py::test_steps_that_overflow_are_counted_and_have_no_norm"),
-    Mutant("an optimizer is not asked which one it is", "optimizers/kind.py", "name = said or exact", "name = exact",
+    Mutant("an optimizer is not asked which one it is", "optimizers/kind.py", "name = said or next", "name = next",
            "test_optimizer.py::test_an_optimizer_may_say_which_one_it_is"),
     Mutant("the given optimizer was never stepped", "optimizer.py", "            self._stands.given._opt_called = True", "            pass",
            "test_optimizer.py::test_a_scheduler_of_the_optimizer_that_was_given_knows_that_it_was_stepped"),
