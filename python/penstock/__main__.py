@@ -16,7 +16,6 @@ from .errors import FitError, PeerError, PenstockError, StorageError
 from .machine.program import VERBS
 from .version import version
 
-
 CODES = {FitError: 3, StorageError: 4, PeerError: 7}
 
 

@@ -69,7 +69,7 @@ typedef enum penstock_status {
     PENSTOCK_STORAGE = 4,        // I/O error; directory in use, foreign, not writable; no whole generation
     PENSTOCK_OUT_OF_MEMORY = 5,  // found while running
     PENSTOCK_NON_FINITE = 6,     // of sessions alone (penstock_session.h): a gradient or a new weight
-    PENSTOCK_PEER_LOST = 7,      // of sessions with several ranks alone: another rank was lost, or failed
+    PENSTOCK_PEER_LOST = 7,      // of several ranks alone (penstock_ranks.h): another rank was lost, or failed
     // Storage errors that a program may want to tell from others:
     PENSTOCK_DAMAGED = 16,   // the bytes on the device are not the ones that were written, also when read again
     PENSTOCK_POISONED = 17,  // a flush or a commit failed: nothing can be committed any more; open the store again

@@ -72,10 +72,6 @@ void check_activations(const TrainConfig& config) {
                                    config.micro_batches, unit_count(model), inputs, most_inputs));
 }
 
-bool never_forgets(const zero::Optimizer& optimizer) {
-    return optimizer.moments() > 0 && optimizer.moment_kind(0) == zero::MomentKind::growing_sum;
-}
-
 // Which codec stores what memory.codec and bf16.enabled say.
 const zero::Codec& codec_of(const TrainConfig& config) {
     const bool bf16 = config.settings.boolean("bf16.enabled");

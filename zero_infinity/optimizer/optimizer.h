@@ -40,4 +40,11 @@ class Optimizer {
     }
 };
 
+// It keeps a sum that never forgets: rounded by a lossy codec, it would stop growing.
+inline bool never_forgets(const Optimizer& optimizer) noexcept {
+    for (std::uint32_t moment = 0; moment < optimizer.moments(); ++moment)
+        if (optimizer.moment_kind(moment) == MomentKind::growing_sum) return true;
+    return false;
+}
+
 }  // namespace penstock::zero

@@ -14,12 +14,11 @@ StateFormat format_of(const std::string& codec, const Optimizer& optimizer) {
     if (found == nullptr)
         throw Error(ExitCode::usage,
                     fmt::format("there is no codec '{}'; known are: {}", codec, fmt::join(codec_names(), ", ")));
-    for (std::uint32_t moment = 0; moment < optimizer.moments() && !found->exact; ++moment)
-        if (optimizer.moment_kind(moment) == MomentKind::growing_sum)
-            throw Error(ExitCode::usage,
-                        fmt::format("optimizer {} keeps a sum that never forgets, and under the lossy codec '{}' it "
-                                    "would stop growing; use an exact codec",
-                                    optimizer.name(), codec));
+    if (!found->exact && never_forgets(optimizer))
+        throw Error(ExitCode::usage,
+                    fmt::format("optimizer {} keeps a sum that never forgets, and under the lossy codec '{}' it "
+                                "would stop growing; use an exact codec",
+                                optimizer.name(), codec));
     return state_format(*found, optimizer);
 }
 

@@ -2,8 +2,8 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
-#include "zero_infinity/optimizer/gradient.h"
-#include "zero_infinity/ranks/lane_call.h"
+#include "zero_infinity/ranks/call_notice.h"
+#include "zero_infinity/ranks/in_pieces.h"
 
 #include <algorithm>
 
@@ -25,10 +25,8 @@ void Collectives::compare(const char* what, std::size_t bytes, std::uint64_t for
     if (ranks() == 1) return;
     CallNotice own{.number = ++calls_, .bytes = bytes, .kind = CallKind::small, .form = form};
     set_what(own, what);
-    std::vector<CallNotice> all(ranks());
-    transport_->all_gather(std::as_bytes(std::span(&own, 1)),
-                           {reinterpret_cast<std::byte*>(all.data()), sizeof own, sizeof own});
-    if (const std::string found = difference(all, {}); !found.empty()) throw Error(ExitCode::usage, found);
+    if (const std::string found = difference_at(*transport_, own, {}); !found.empty())
+        throw Error(ExitCode::usage, found);
 }
 
 std::span<std::byte> Collectives::area(std::size_t block_bytes) {
@@ -40,10 +38,7 @@ void Collectives::all_gather(std::span<const std::byte> shard, std::span<std::by
     PENSTOCK_CHECK(all.size() == ranks() * shard.size(), "{} bytes for {} of each of {} ranks", all.size(),
                    shard.size(), ranks());
     compare("a gather", shard.size());
-    for (std::size_t at = 0; at < shard.size(); at += piece_bytes_) {
-        const std::size_t bytes = std::min(piece_bytes_, shard.size() - at);
-        transport_->all_gather(shard.subspan(at, bytes), {all.data() + at, shard.size(), bytes});
-    }
+    gather_in_pieces(*transport_, shard, all, piece_bytes_);
 }
 
 void Collectives::reduce_scatter(std::span<const std::byte> all, PlaneType type, std::span<std::byte> shard) {
@@ -52,14 +47,8 @@ void Collectives::reduce_scatter(std::span<const std::byte> all, PlaneType type,
     PENSTOCK_CHECK(shard.size() % bytes_of(type) == 0, "{} bytes are no whole elements of {}", shard.size(),
                    word_of(type));
     compare("a sum of parts", shard.size(), static_cast<std::uint64_t>(type));
-    std::vector<const std::byte*> addends(ranks());
-    for (std::size_t at = 0; at < shard.size(); at += piece_bytes_) {
-        const std::size_t bytes = std::min(piece_bytes_, shard.size() - at);
-        const RankBlocks come{area(bytes).data(), bytes, bytes};
-        transport_->exchange({all.data() + at, shard.size(), bytes}, come);
-        for (std::uint32_t rank = 0; rank < ranks(); ++rank) addends[rank] = come.of(rank);
-        sum_in_order(addends, type, SumStart::fresh, type, shard.data() + at, bytes / bytes_of(type));
-    }
+    reduce_in_pieces(*transport_, {.addend = all, .wire = type, .type = type, .sum = shard},
+                     area(std::min(piece_bytes_, shard.size())), piece_bytes_);
 }
 
 // All values of all ranks come to each, which adds them.

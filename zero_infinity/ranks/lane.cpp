@@ -1,7 +1,7 @@
 #include "zero_infinity/ranks/lane.h"
 
 #include "aio/words/check.h"
-#include "zero_infinity/ranks/lane_call.h"
+#include "zero_infinity/ranks/call_notice.h"
 
 #include <algorithm>
 #include <chrono>
@@ -161,7 +161,7 @@ class Lane::Calls {
         Posted& call = calls_.at(compared_ + 1);
         in_control_ = true;
         lock.unlock();
-        const std::string different = difference_of(call.notice);
+        const std::string different = difference_at(*control_, call.notice, options_.units);
         if (different.empty() && call.is_small()) make_small(call);
         lock.lock();
         in_control_ = false;
@@ -187,40 +187,21 @@ class Lane::Calls {
         if (stopped()) return false;
         Posted& call = next->second;
         lock.unlock();
-        call.notice.kind == CallKind::gather ? gather(call.gather) : reduce(call.reduce);
+        make_large(call);
         lock.lock();
         count_and_forget(next->first);
         return true;
     }
 
-    std::string difference_of(const CallNotice& own) {
-        std::vector<CallNotice> all(control_->ranks());
-        control_->all_gather(std::as_bytes(std::span(&own, 1)),
-                             {reinterpret_cast<std::byte*>(all.data()), sizeof own, sizeof own});
-        return difference(all, options_.units);
-    }
     void make_small(const Posted& call) {
         const std::size_t bytes = call.mine.size();
         if (bytes > 0) control_->all_gather(call.mine, {call.all.data(), bytes, bytes});
     }
-    void gather(const GatherCall& call) {
-        for (std::size_t at = 0; at < call.shard.size(); at += options_.piece_bytes) {
-            const std::size_t bytes = std::min(options_.piece_bytes, call.shard.size() - at);
-            bulk_->all_gather(call.shard.subspan(at, bytes), {call.all.data() + at, call.shard.size(), bytes});
-        }
-    }
-    void reduce(const ReduceCall& call) {
-        const std::size_t part = call.addend.size() / bulk_->ranks();
-        std::vector<const std::byte*> addends(bulk_->ranks());
-        for (std::size_t at = 0; at < part; at += options_.piece_bytes) {
-            const std::size_t bytes = std::min(options_.piece_bytes, part - at);
-            const RankBlocks come{area_.data(), bytes, bytes};
-            bulk_->exchange({call.addend.data() + at, part, bytes}, come);
-            for (std::uint32_t rank = 0; rank < bulk_->ranks(); ++rank) addends[rank] = come.of(rank);
-            const std::uint64_t first = at / bytes_of(call.wire);
-            sum_in_order(addends, call.wire, call.start, call.type, call.sum.data() + first * bytes_of(call.type),
-                         bytes / bytes_of(call.wire));
-        }
+    void make_large(const Posted& call) {
+        if (call.notice.kind == CallKind::gather)
+            gather_in_pieces(*bulk_, call.gather.shard, call.gather.all, options_.piece_bytes);
+        else
+            reduce_in_pieces(*bulk_, call.reduce, area_, options_.piece_bytes);
     }
 
     void count_and_forget(Number number) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "aio/words/error.h"
-#include "zero_infinity/optimizer/gradient.h"
+#include "zero_infinity/ranks/in_pieces.h"
 #include "zero_infinity/ranks/transport.h"
 
 #include <cstddef>
@@ -19,15 +19,6 @@ namespace penstock::zero {
 struct GatherCall {
     std::span<const std::byte> shard;  // this rank's; is its place in `all`, or overlaps nothing
     std::span<std::byte> all;          // ranks × shard.size() bytes
-};
-
-// `sum` becomes this rank's part of the sum over all ranks: sum_in_order() of optimizer/gradient.h.
-struct ReduceCall {
-    std::span<const std::byte> addend;  // of this rank, to the parts of all ranks in their order: elements of `wire`
-    PlaneType wire = PlaneType::fp32;
-    SumStart start = SumStart::fresh;
-    PlaneType type = PlaneType::fp32;
-    std::span<std::byte> sum;  // of `type`, as many elements as a part; does not overlap `addend`
 };
 
 // Who makes the inputs of a call.
@@ -56,8 +47,9 @@ struct LaneCounters {
 // and a small one is made then; it waits for no ready() and for no gather. Bulk: gathers and reduces, each once it was
 // compared, it is ready here, and the one before it is done. So a small call may be done before an earlier gather is.
 //
-// A transport's Error, a difference and fail() end the lane: both transports are aborted, the first cause is kept, and
-// post, wait and, of what was not made, done throw it. One owner's thread opens, posts, waits and closes.
+// A transport's Error, a difference and fail() end the lane: the first cause is kept, and post, wait and, of what was
+// not made, done throw it. All but a difference, which every rank finds by itself, abort both transports. One owner's
+// thread opens, posts, waits and closes.
 class Lane {
    public:
     using Number = std::uint64_t;  // of a call: counts from 1

@@ -16,7 +16,6 @@ from ..machine.host_memory import HostMemory
 from ..machine.sizes import size
 
 PATIENCE = timedelta(minutes=2)
-RATES = ("small_seconds", "gather_bytes_per_s", "exchange_bytes_per_s", "sum_bytes_per_s")
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,10 @@ def _ranks(chosen: argparse.Namespace) -> int:
     joined(PATIENCE)
     group = Group(PATIENCE)
     places: list[Place] = group.gathered(place_of(group.rank, group.local_rank))
-    rates = probe(group.struct, chosen.bytes)
-    measured = {name: getattr(rates, name) for name in RATES}
-    told = group.gathered(measured)
+    told = group.gathered(probe(group.struct, chosen.bytes))
     if group.rank == 0:
         print(json.dumps(as_object(places, told)) if chosen.json else "\n".join(lines(places, told)))
         sys.stdout.flush()
-    group.close()
     left()
     return 0
 

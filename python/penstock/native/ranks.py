@@ -5,8 +5,7 @@ import ctypes
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
 from . import structs as c
-from .library import library
-from .session import error_of
+from .session import functions_of, made
 
 CONTROL, BULK = range(2)  # penstock_channel
 CALL = CFUNCTYPE(c_int, c_int, c_void_p, c_void_p, c_uint64, c_void_p, POINTER(c.Error))
@@ -23,13 +22,11 @@ class RankRates(Structure):
                 ("exchange_bytes_per_s", c_double), ("sum_bytes_per_s", c_double)]
 
 
-def probe(ranks: Ranks, count: int) -> RankRates:
-    """Checks a sum over the ranks, and measures with `count` bytes of each. All ranks call it at once."""
-    function = library().penstock_ranks_probe
-    function.argtypes = (POINTER(Ranks), c_uint64, POINTER(RankRates), POINTER(c.Error))
-    function.restype = c_int
-    error, rates = c.Error(), RankRates(struct_bytes=ctypes.sizeof(RankRates))
-    status = function(ctypes.byref(ranks), count, ctypes.byref(rates), ctypes.byref(error))
-    if status != c.OK:
-        raise error_of(status, error.message)
-    return rates
+FUNCTIONS = {"probe": (POINTER(Ranks), c_uint64, POINTER(RankRates))}
+
+
+def probe(ranks: Ranks, count: int) -> dict[str, float]:
+    """Checks a sum over the ranks, and measures with `count` bytes of each: RankRates by name. All ranks call it at once."""
+    rates = made(RankRates)
+    functions_of("penstock_ranks_", FUNCTIONS)["probe"](ctypes.byref(ranks), count, ctypes.byref(rates))
+    return {name: getattr(rates, name) for name, *_ in RankRates._fields_[1:]}

@@ -28,13 +28,13 @@ class NotFound(PenstockError):
 
 
 def functions() -> dict[str, Callable[..., None]]:
-    """By their names without "penstock_session_". Each raises what its status says."""
-    return _functions("penstock_session_", c.FUNCTIONS)
+    """Of "penstock_session_"."""
+    return functions_of("penstock_session_", c.FUNCTIONS)
 
 
 def reading() -> dict[str, Callable[..., None]]:
-    """So of "penstock_reader_"."""
-    return _functions("penstock_reader_", c.READER_FUNCTIONS)
+    """Of "penstock_reader_"."""
+    return functions_of("penstock_reader_", c.READER_FUNCTIONS)
 
 
 def note(pointer: ctypes.c_void_p, index: int) -> str | None:
@@ -45,7 +45,8 @@ def note(pointer: ctypes.c_void_p, index: int) -> str | None:
     return None if line is None else line.decode(errors="replace")
 
 
-def _functions(prefix: str, named: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., None]]:
+def functions_of(prefix: str, named: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., None]]:
+    """By their names without the prefix, and their arguments but for the error. Each raises what its status says."""
     loaded = library_of("penstock_session.h", "penstock_session_abi_version", c.ABI)
     return {name: _checked(getattr(loaded, prefix + name), arguments) for name, arguments in named.items()}
 

@@ -2,6 +2,8 @@
 // and not with each other's bytes. Internal to the ranks.
 #pragma once
 
+#include "zero_infinity/ranks/transport.h"
+
 #include <array>
 #include <cstdint>
 #include <span>
@@ -28,5 +30,7 @@ void set_what(CallNotice& notice, std::string_view what) noexcept;
 // The ranks' notices of one call, in their order: empty where all are the same, else who is about to do what. `units`
 // are the names of this rank's.
 std::string difference(std::span<const CallNotice> of_ranks, std::span<const std::string> units);
+// The same of what all ranks say at this call of a transport's, which is of one size whatever they are about to call.
+std::string difference_at(Transport& transport, const CallNotice& own, std::span<const std::string> units);
 
 }  // namespace penstock::zero

@@ -1,4 +1,4 @@
-#include "zero_infinity/ranks/lane_call.h"
+#include "zero_infinity/ranks/call_notice.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -57,6 +57,13 @@ std::string difference(std::span<const CallNotice> of_ranks, std::span<const std
         "the ranks are not at the same call (number {} of this session): {}. All ranks must make the same "
         "visits, updates and reads in the same order",
         of_ranks.front().number, fmt::join(parts, "; "));
+}
+
+std::string difference_at(Transport& transport, const CallNotice& own, std::span<const std::string> units) {
+    std::vector<CallNotice> all(transport.ranks());
+    transport.all_gather(std::as_bytes(std::span(&own, 1)),
+                         {reinterpret_cast<std::byte*>(all.data()), sizeof own, sizeof own});
+    return difference(all, units);
 }
 
 }  // namespace penstock::zero
