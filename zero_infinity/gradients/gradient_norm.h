@@ -27,13 +27,11 @@ class GradientNorm {
     // Of all units as they were counted, on every rank: added in the order of units, in each of ranks, in each of
     // tiles. With them goes what each rank has committed.
     double of_all(Communicator& communicator, CommitBarrier& commits);
-    // Of this rank's tile, in that order.
-    std::size_t place_of(UnitTile tile) const;
 
    private:
     const ModelLayout* layout_;
-    std::vector<double> squares_;           // by place: this rank's, and zero for the tiles of others
-    std::vector<double> of_ranks_;          // the same of all ranks, and by rank what they have committed
+    std::vector<double> own_;               // squares by number of this rank's tiles, then what it has committed
+    std::vector<double> of_all_;            // the same of each rank
     std::vector<std::uint64_t> committed_;  // by rank
 };
 

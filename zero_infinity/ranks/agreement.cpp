@@ -120,13 +120,14 @@ void agree(Communicator& communicator, const AgreedValues& own) {
     };
     const Digest mine{hash.low64, hash.high64, said.size()};
     std::vector<Digest> digests(communicator.ranks());
-    communicator.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(digests)));
+    communicator.all_gather("what all must have alike", std::as_bytes(std::span(&mine, 1)),
+                            std::as_writable_bytes(std::span(digests)));
     const auto same = [&](const Digest& each) { return each.low == digests[0].low && each.high == digests[0].high; };
     if (std::ranges::all_of(digests, same)) return;
     const std::uint64_t longest = std::ranges::max_element(digests, {}, &Digest::bytes)->bytes;
     said.resize(longest);
     std::string all(longest * communicator.ranks(), '\0');
-    communicator.all_gather(std::as_bytes(std::span(said)), std::as_writable_bytes(std::span(all)));
+    communicator.all_gather("the differences", std::as_bytes(std::span(said)), std::as_writable_bytes(std::span(all)));
     std::vector<AgreedValues> of_ranks;
     for (std::uint32_t rank = 0; rank < communicator.ranks(); ++rank)
         of_ranks.push_back(decoded(std::string_view(all).substr(rank * longest, digests[rank].bytes)));

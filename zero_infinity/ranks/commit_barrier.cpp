@@ -18,7 +18,7 @@ void CommitBarrier::heard(std::span<const std::uint64_t> of_all) {
 void CommitBarrier::before_write(std::uint64_t next) {
     PENSTOCK_CHECK(next == mine_ + 1, "generation {} is written after {}", next, mine_);
     if (may_write(next)) return;
-    gather(*communicator_, mine_, of_all_);
+    gather(*communicator_, "what is committed", mine_, of_all_);
     heard(of_all_);
     if (may_write(next)) return;
     const auto behind = std::min_element(of_all_.begin(), of_all_.end());

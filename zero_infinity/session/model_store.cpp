@@ -176,7 +176,7 @@ class Opening {
     }
 
     store::AgreeOnIncarnation agree() const {
-        return [this](std::uint64_t own) { return agree_on_largest(*deps_.communicator, own); };
+        return [this](std::uint64_t own) { return agree_on_largest(*deps_.communicator, "the incarnation", own); };
     }
 
     store::WorkProgress progress(const char* what) const {

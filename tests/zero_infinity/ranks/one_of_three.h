@@ -14,16 +14,12 @@ class OneOfThree final : public zero::Communicator {
    public:
     std::uint32_t rank() const noexcept override { return 1; }
     std::uint32_t ranks() const noexcept override { return 3; }
-    void all_gather(std::span<const std::byte> shard, std::span<std::byte> all) override {
+    void all_gather(std::string_view, std::span<const std::byte> shard, std::span<std::byte> all) override {
         ++gathers;
         const std::array<std::uint64_t, 3> numbers{others[0], 0, others[1]};
         std::memcpy(all.data(), numbers.data(), all.size());
         std::memcpy(all.data() + shard.size(), shard.data(), shard.size());
     }
-    void reduce_scatter(std::span<const std::byte>, zero::PlaneType, std::span<std::byte>) override {}
-    void all_reduce(std::span<double>) override {}
-    void broadcast(std::span<std::byte>, std::uint32_t) override {}
-    void barrier() override {}
 
     std::array<std::uint64_t, 2> others{};
     int gathers = 0;

@@ -177,20 +177,16 @@ class TwoRanks final : public zero::Communicator {
    public:
     std::uint32_t rank() const noexcept override { return 0; }
     std::uint32_t ranks() const noexcept override { return 2; }
-    void all_gather(std::span<const std::byte> shard, std::span<std::byte> all) override {
+    void all_gather(std::string_view, std::span<const std::byte> shard, std::span<std::byte> all) override {
         std::copy(shard.begin(), shard.end(), all.begin());
         const std::uint64_t other = 9;
         std::copy_n(reinterpret_cast<const std::byte*>(&other), sizeof other, all.begin() + sizeof other);
     }
-    void reduce_scatter(std::span<const std::byte>, zero::PlaneType, std::span<std::byte>) override {}
-    void all_reduce(std::span<double>) override {}
-    void broadcast(std::span<std::byte>, std::uint32_t) override {}
-    void barrier() override {}
 };
 
 Complaints of_ranks() {
     TwoRanks communicator;
-    const std::uint64_t agreed = zero::agree_on_largest(communicator, 4);
+    const std::uint64_t agreed = zero::agree_on_largest(communicator, "a number", 4);
     if (agreed == 9) return {};
     return {fmt::format("ranks: {} was agreed on, of 4 and 9", agreed)};
 }
