@@ -3,14 +3,20 @@
 #include "aio/file.h"
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "aio/words/io_error.h"
 #include "swap/hashing/hash_crew.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
 #include <utility>
+#include <vector>
 
 namespace penstock::store {
 
@@ -95,6 +101,23 @@ void OpenStore::share_io(const OpenStore& other) {
     caching_ = other.caching_;
     io_ = other.io_;
     crew_ = other.crew_;
+}
+
+// The second copy first: while the first one is whole, the generation is; cut off after it, nothing is.
+void OpenStore::forget_first() {
+    PENSTOCK_CHECK(found().newest && found().newest->generation == 0, "{} has more than a first generation",
+                   directory().path());
+    const std::string path = fmt::format("{}/{}", directory().path(), manifest_file_names[0]);
+    const Descriptor file(::openat(directory().fd(), manifest_file_names[0], O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status {};
+    if (!file || ::fstat(file.get(), &status) != 0)
+        throw Error(ExitCode::storage, fmt::format("{} cannot be opened: {}", path, aio::errno_text(errno)));
+    const std::vector<char> zeros(static_cast<std::size_t>(status.st_size / 2));
+    for (const off_t at : {status.st_size / 2, off_t{0}})
+        if (::pwrite(file.get(), zeros.data(), zeros.size(), at) != static_cast<ssize_t>(zeros.size()) ||
+            ::fdatasync(file.get()) != 0)
+            throw Error(ExitCode::storage, fmt::format("{} cannot be overwritten: {}", path, aio::errno_text(errno)));
+    look_.reset();
 }
 
 TensorStore& OpenStore::create(CreateOptions options) {

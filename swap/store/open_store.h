@@ -50,6 +50,9 @@ class OpenStore {
     // What is in the first directory, looked at with the first question: the manifests are read once, for open() takes
     // what was found. Throws Error as StoreDirectory::look().
     bool committed() { return looked().content == DirectoryContent::committed; }
+    // A store that got no further than its first generation is none any more, durably: create() may come. REQUIRES:
+    // found().newest is generation 0; not open.
+    void forget_first();
     // What they say; nothing where one is missing: open() says so. Valid until open() or create().
     const Recovery& found() { return looked().manifests; }
 

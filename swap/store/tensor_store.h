@@ -167,6 +167,9 @@ struct OpenOptions {
     // Before the next commit the caller writes every tile, or verifies it: what is there need not be whole. Then data
     // files that are missing are made anew, and further directories that are of no store yet become this one's.
     bool replaced = false;
+    // Which is to be gone on from: the newest, or the one before, which is then the newest, with the other one erased.
+    // What is damaged is not survived then. Empty: the newest, or what survives.
+    std::optional<std::uint64_t> generation = {};
     WorkProgress progress = {};     // of the verification
     WaitNotice waiting = {};        // for what an earlier user had under way
     AgreeOnIncarnation agree = {};  // not asked for a store that is only read

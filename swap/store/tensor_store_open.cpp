@@ -251,18 +251,33 @@ void verify_newest(aio::Io& io, StoreFiles& files, const Directories& directorie
     refuse_unread(report, first, generation);
     if (report.damaged_tiles == 0) return;
     const bool shared = is_shared(directories);
-    const bool back = !shared && recovery.previous &&
+    const bool back = !shared && !options.generation && recovery.previous &&
                       verify_generation(io, files, *recovery.previous, options, VerifyScope::all).damaged_tiles == 0;
     const std::string damage = fmt::format("{} of {} verified tiles of generation {} are damaged, e.g. {}",
                                            report.damaged_tiles, report.tiles, generation, report.damages.front());
     if (!back) {
-        throw Error(ExitCode::storage,
-                    fmt::format("{}: {} The generation before is {}.", first.path(), damage,
-                                shared ? "not looked at in a store that is only read" : "not whole either"));
+        throw Error(ExitCode::storage, fmt::format("{}: {} The generation before is {}.", first.path(), damage,
+                                                   shared               ? "not looked at in a store that is only read"
+                                                   : options.generation ? "not what was asked for"
+                                                                        : "not whole either"));
     }
     recovery.use_previous();
     notes.push_back(fmt::format("{} Generation {} is whole and used instead: one commit is lost. Watch the drive.",
                                 damage, generation - 1));
+}
+
+// Whoever asks for the one before knows that it is whole, or has it verified.
+void go_to(std::optional<std::uint64_t> wanted, Recovery& recovery, const StoreDirectory& first,
+           std::vector<std::string>& notes) {
+    const std::uint64_t newest = recovery.newest->generation;
+    if (!wanted || *wanted == newest) return;
+    if (!recovery.previous || recovery.previous->generation != *wanted)
+        throw Error(ExitCode::storage,
+                    fmt::format("{}: generation {} is to be gone on from, but there are {}{}. Nothing was changed.",
+                                first.path(), *wanted, newest,
+                                recovery.previous ? fmt::format(" and {}", recovery.previous->generation) : ""));
+    recovery.use_previous();
+    notes.push_back(fmt::format("Generation {} is gone on from, and {} given up.", *wanted, newest));
 }
 
 // A copy that is whole counts in a file of any length.
@@ -311,6 +326,7 @@ std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& d
     const std::string remedy =
         recovery.newest->origin ? remedies.of_damaged_snapshot(first.path()) : remedies.of_loss(first.path());
     const bool cut = extend_cut_data(files, layout, shared ? Sharing::shared : Sharing::exclusive, remedy, notes);
+    if (!shared) go_to(options.generation, recovery, first, notes);
     const bool doubtful = (cut || (recovery.doubtful() && !shared)) && !options.replaced;
     const VerifyScope scope = doubtful ? VerifyScope::all : options.verify;
     verify_newest(io, files, directories, options, scope, recovery, notes);

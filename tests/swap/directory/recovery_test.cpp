@@ -341,5 +341,39 @@ TEST_F(RecoveryTest, AHugeManifestFileIsNotReadIntoMemory) {
     EXPECT_EQ(recovery.newest->generation, 0U);
 }
 
+// Several stores that are one go on from what all of them have.
+TEST_F(RecoveryTest, TheGenerationBeforeIsGoneOnFromWhereItIsAskedFor) {
+    commit_up_to(4);
+    const auto open_at = [&](std::uint64_t generation) {
+        return store::TensorStore::open(io, {&directory}, {.generation = generation});
+    };
+    EXPECT_EQ(storage_refusal([&] { open_at(2); }),
+              directory.path() + ": generation 2 is to be gone on from, but there are 4 and 3. Nothing was changed.");
+    EXPECT_EQ(open_at(4)->generation(), 4U);
+    {
+        const auto store = open_at(3);
+        EXPECT_EQ(store->generation(), 3U);
+        EXPECT_EQ(exercise.difference(io, *store, 3), "");
+        EXPECT_EQ(notes_of(*store), std::vector<std::string>{"Generation 3 is gone on from, and 4 given up."});
+    }
+    const auto store = reopen();
+    EXPECT_EQ(store->generation(), 3U) << "4 is erased for good";
+    EXPECT_FALSE(exercise.advance(io, *store, 4));
+    EXPECT_EQ(exercise.difference(io, *store, 4), "");
+}
+
+TEST_F(RecoveryTest, WhatIsAskedForIsNotSurvivedByTheOneBefore) {
+    commit_up_to(3);
+    {
+        const auto store = reopen();
+        const store::StoredTile tile = store->stored({0, 0});
+        flip_bit(directory.path() + "/data", tile.offset_bytes + 1);
+    }
+    EXPECT_NE(storage_refusal([&] {
+                  store::TensorStore::open(io, {&directory}, {.verify = store::VerifyScope::all, .generation = 3});
+              }).find("The generation before is not what was asked for."),
+              std::string::npos);
+}
+
 }  // namespace
 }  // namespace penstock::testing
