@@ -11,7 +11,7 @@ using Clock = std::chrono::steady_clock;
 
 Driver::Driver(const DriverDeps& deps, const DriverOptions& options) : state_(std::make_unique<State>(deps, options)) {
     try {
-        state_->renew_gathered_residents();
+        state_->renew_gathered_residents(GatheredResidents::Renew::all);
     } catch (...) {
         if (stuck()) static_cast<void>(state_.release());
         throw;
@@ -141,8 +141,8 @@ void Driver::take_back(const std::vector<std::uint32_t>& units) {
     s.send(orders::TakeBack{units});
 }
 
-void Driver::renew_residents() {
-    state_->renew_gathered_residents();
+void Driver::renew_residents(GatheredResidents::Renew what) {
+    state_->renew_gathered_residents(what);
 }
 
 void Driver::end_update() {
@@ -200,7 +200,8 @@ void Driver::write(store::TileId tile, std::span<std::byte> memory) {
     State& s = *state_;
     s.window.forget();
     s.transfer(orders::WriteAlone{tile, memory});
-    if (s.memory.gathered_residents().has(tile)) s.renew_gathered_residents();
+    if (s.deps.lane == nullptr && s.memory.gathered_residents().has(tile))
+        s.renew_gathered_residents(GatheredResidents::Renew::all);
 }
 
 store::SpillBlock Driver::allocate_spill(std::uint64_t bytes) {

@@ -53,6 +53,7 @@ struct DriverDeps {
     // Not empty: the store has no tile and gets none, for host memory keeps all of them. Called by the constructor.
     FillResidents fill = {};
     store::Spill* spill = nullptr;   // on that Io; null: nothing is spilled
+    Lane* lane = nullptr;            // to other ranks, whose shards are gathered for good; null: none
     TraceRecorder* trace = nullptr;  // null: nobody records what happens
 };
 
@@ -61,7 +62,8 @@ struct WaitTimes {
     std::chrono::nanoseconds tiles{0};    // the update waited for a tile
     std::chrono::nanoseconds commit{0};   // for the last writes and the manifest
     std::chrono::nanoseconds spills{0};   // for bytes that were spilled, or for their memory
-    std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit + spills; }
+    std::chrono::nanoseconds ranks{0};    // for sums and weights of other ranks
+    std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit + spills + ranks; }
 };
 
 // All calls on the compute thread. Any of them throws Error once an operation has failed (storage) or a device is stuck
@@ -99,7 +101,9 @@ class Driver {
     // are as the newest commit has them. REQUIRES: no pass, end_update(), a durable store, nothing else was written of
     // them.
     void take_back(const std::vector<std::uint32_t>& units);
-    void renew_residents();  // what is gathered, or copied, of units that are resident by themselves
+    // What compute finds in the same place at all times, where it reads elsewhere than where tiles arrive. Of several
+    // ranks all call it, and what each unit's update has changed is on its way from the end of that.
+    void renew_residents(GatheredResidents::Renew what = GatheredResidents::Renew::updated);
     // Blocks until the updates' writes have ended: nothing new is durable. REQUIRES: no unit awaits its update.
     void end_update();
     // Writes what was held back in host memory; blocks until it is in the store, if that has tiles, and nothing new is

@@ -29,7 +29,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
       deadline(options.deadline),
       memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.bringing, *deps.layout,
              {options.staging_tiles, options.gradient_tile_bytes}, {options.window.window_bytes, options.passage_bytes},
-             deps.fill),
+             deps.fill, deps.lane),
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of_window(*deps.layout, deps.bringing->apart()), options.window.window_bytes, options.window.depth),
       fetched_by_compute(deps.layout->unit_count()),
@@ -127,7 +127,7 @@ void Driver::State::take_in_hand(std::uint32_t unit) {
 void Driver::State::unit_updated() {
     const InHand done = *std::exchange(in_hand, std::nullopt);
     awaiting[done.unit] = false;
-    if (!done.fetched) return;
+    if (!done.fetched) return gather_updated(done.unit);
     send(orders::EndUnit{done.unit});
     if (phase != Phase::passing) return window.end_visit();
     if (update_at == UpdateAt::departure) {
@@ -189,9 +189,21 @@ void Driver::State::send_spill(const orders::SendSpill& order) {
     send(order);
 }
 
+void Driver::State::gather_updated(std::uint32_t unit) {
+    bring_residents([&] { return memory.gathered_residents().updated(unit, deadline); });
+}
+
 // Host memory has new ones.
-void Driver::State::renew_gathered_residents() {
-    if (memory.gathered_residents().renew(deadline)) return;
+void Driver::State::renew_gathered_residents(GatheredResidents::Renew what) {
+    bring_residents([&] { return memory.gathered_residents().renew(what, deadline); });
+}
+
+template <typename Bring>
+void Driver::State::bring_residents(Bring bring) {
+    const auto start = Clock::now();
+    const bool answered = bring();
+    if (deps.lane != nullptr) waits.ranks += Clock::now() - start;
+    if (answered) return;
     device_stuck = true;
     throw Error(ExitCode::internal,
                 fmt::format("resident weights are on their way to device '{}' for more than {} s: the device is stuck; "

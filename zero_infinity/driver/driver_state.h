@@ -55,7 +55,10 @@ struct Driver::State {
     void compute_after(Ticket there);
     void transfer(Order order);
     void send_spill(const orders::SendSpill& order);
-    void renew_gathered_residents();
+    void gather_updated(std::uint32_t unit);
+    void renew_gathered_residents(GatheredResidents::Renew what);
+    template <typename Bring>
+    void bring_residents(Bring bring);
 
     // Constant after construction. Both threads read these.
     DriverDeps deps;

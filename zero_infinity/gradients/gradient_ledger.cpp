@@ -69,12 +69,13 @@ bool GradientLedger::clear(ParameterId parameter) {
                    "a gradient is cleared of unit {}, which was said to have all of them", parameter.unit);
     State& state = units_[parameter.unit].state;
     if (state == State::counted) state = State::open;
-    return std::exchange(cleared.came, false);
+    const bool passed_on = std::exchange(cleared.passed_on, false);
+    return std::exchange(cleared.came, false) || passed_on;
 }
 
 void GradientLedger::clear() {
     for (Unit& unit : units_) {
-        for (Entry& entry : unit.entries) entry.came = false;
+        for (Entry& entry : unit.entries) entry.came = entry.passed_on = false;
         if (unit.state == State::counted) unit.state = State::open;
     }
 }
@@ -96,6 +97,40 @@ bool GradientLedger::hand_on(ParameterId borrowed) {
     const bool first = add(from.owner);
     from.came = false;
     return first;
+}
+
+// ---------------------------------------------------------------- several ranks
+
+void GradientLedger::pass_on(std::uint32_t unit) {
+    for (Entry& entry : units_.at(unit).entries)
+        if (std::exchange(entry.came, false)) entry.passed_on = true;
+}
+
+template <typename Visit>
+void GradientLedger::for_each_own(Visit visit) {
+    std::size_t bit = 0;
+    for (Unit& unit : units_)
+        for (std::size_t at = 0; at < unit.own; ++at)
+            if (unit.entries[at].trainable) visit(unit.entries[at], bit++);
+}
+
+std::size_t GradientLedger::came_bytes() const {
+    std::size_t bits = 0;
+    const_cast<GradientLedger*>(this)->for_each_own([&](const Entry&, std::size_t) { ++bits; });
+    return (bits + 7) / 8;
+}
+
+void GradientLedger::say_what_came(std::span<std::byte> bits) const {
+    std::fill(bits.begin(), bits.end(), std::byte{});
+    const_cast<GradientLedger*>(this)->for_each_own([&](const Entry& entry, std::size_t bit) {
+        if (entry.came || entry.passed_on) bits[bit / 8] |= std::byte{1} << (bit % 8);
+    });
+}
+
+void GradientLedger::hear_what_came(std::span<const std::byte> bits) {
+    for_each_own([&](Entry& entry, std::size_t bit) {
+        if ((bits[bit / 8] & std::byte{1} << (bit % 8)) != std::byte{}) entry.passed_on = true;
+    });
 }
 
 // ---------------------------------------------------------------- who has the sums
@@ -168,7 +203,7 @@ std::optional<std::string> GradientLedger::missing(std::uint32_t unit) const {
     std::vector<std::string> names;
     for (std::size_t at = 0; at < spec.parameters.size(); ++at)
         if (const Entry& entry = units_[unit].entries[at];
-            entry.trainable && !entry.came && spec.parameters[at].unused == Unused::refused)
+            entry.trainable && !entry.came && !entry.passed_on && spec.parameters[at].unused == Unused::refused)
             names.push_back(spec.parameters[at].name);
     if (names.empty()) return std::nullopt;
     return fmt::format("unit '{}', parameters '{}'", spec.name, fmt::join(names, "', '"));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,11 +50,12 @@ class GradientLedger {
     bool was_lent_within(std::uint32_t unit) const noexcept;
 
     // REQUIRES, for all below that name a parameter: it is trainable. A unit's own come first, then what it borrows.
-    bool has(ParameterId parameter) const { return entry(parameter).came; }
+    bool has(ParameterId parameter) const { return entry(parameter).came || entry(parameter).passed_on; }
+    bool is_here(ParameterId parameter) const { return entry(parameter).came; }  // in this rank's sum
     bool is_trainable(ParameterId parameter) const {
         return units_.at(parameter.unit).entries.at(parameter.index).trainable;
     }
-    bool has_any(std::uint32_t unit) const;  // also of what it borrows
+    bool has_any(std::uint32_t unit) const;  // here; also of what it borrows
 
     // An addend may come to it. REQUIRES: the unit is open or counted.
     void expect(ParameterId parameter) const;
@@ -66,6 +68,14 @@ class GradientLedger {
     std::optional<ParameterId> first_borrowed(std::optional<std::uint32_t> owner = {}) const;
     ParameterId owner_of(ParameterId borrowed) const { return entry(borrowed).owner; }
     bool hand_on(ParameterId borrowed);
+
+    // Of several ranks. This rank's sums of the unit are in those of all: what comes next begins new ones here.
+    void pass_on(std::uint32_t unit);
+    // What has come here to the trainable parameters of all units, a bit each in their order; and what came to other
+    // ranks, which is as if it had been passed on.
+    std::size_t came_bytes() const;
+    void say_what_came(std::span<std::byte> bits) const;
+    void hear_what_came(std::span<const std::byte> bits);
 
     void count(std::uint32_t unit);
     void lend_all();
@@ -86,6 +96,7 @@ class GradientLedger {
         ParameterId owner;
         bool trainable = false;
         bool came = false;
+        bool passed_on = false;  // to the sums of all ranks, by this one or another
     };
     struct Unit {
         std::vector<Entry> entries;  // own, then borrowed, as ParameterId counts
@@ -96,6 +107,8 @@ class GradientLedger {
     const Entry& entry(ParameterId parameter) const;
     Entry& entry(ParameterId parameter);
     bool has_tiles(std::uint32_t unit) const { return layout_->unit(unit).tile_count() > 0; }
+    template <typename Visit>
+    void for_each_own(Visit visit);  // (entry, its bit)
 
     const ModelLayout* layout_;
     std::vector<Unit> units_;

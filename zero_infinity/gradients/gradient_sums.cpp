@@ -25,7 +25,9 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
       host_(layout, {.type = options.type, .memory = options.memory, .spill = options.spill, .driver = options.driver},
             pool),
       device_(device, options.device_bytes, bytes_by_unit(layout, host_), options.deadline),
-      norm_(layout) {}
+      norm_(layout, ledger_) {
+    if (options.lane != nullptr) shard_.emplace(layout, options.type, pool, *options.lane);
+}
 
 // Copies of a step that was left by an exception end here, or never: then their memory is never granted again.
 GradientSums::~GradientSums() {
@@ -38,6 +40,8 @@ GradientSums::~GradientSums() {
 GradientSums::Open GradientSums::open(ParameterId parameter) {
     ledger_.expect(parameter);
     host_.hold(parameter.unit);
+    if (shard_) shard_->wait(parameter.unit);
+    changed_ = true;
     const HostSums::Place& place = host_.place(parameter);
     std::byte* base = device_.shares_host_memory() ? to_change(parameter.unit) : on_device(parameter.unit);
     return {base + place.offset_bytes, place.numel, ledger_.add(parameter)};
@@ -54,9 +58,14 @@ void GradientSums::add(ParameterId parameter, const GradientView& addend) {
 void GradientSums::clear() {
     ledger_.clear();
     host_.forget_all();
+    if (shard_) shard_->clear();
 }
 
 void GradientSums::clear(ParameterId parameter) {
+    if (shard_ && parameter.index < layout_->unit(parameter.unit).spec().parameters.size()) {
+        const ParameterPlace& place = layout_->unit(parameter.unit).place(parameter.index);
+        shard_->clear(parameter.unit, place.first, place.numel);
+    }
     if (!ledger_.clear(parameter) || !leaves(parameter.unit)) return;
     all_to_host();
     to_change(parameter.unit);  // its squares are others now
@@ -143,12 +152,27 @@ bool GradientSums::add_borrowed() {
 void GradientSums::add_to_owner(ParameterId borrowed) {
     const ParameterId owner = ledger_.owner_of(borrowed);
     host_.hold(owner.unit);
+    if (shard_) shard_->wait(owner.unit);
     const GradientView addend = host_.sum(borrowed);
     std::byte* sum = to_change(owner.unit) + host_.place(owner).offset_bytes;
     ledger_.hand_on(borrowed) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
 }
 
 // ---------------------------------------------------------------- the norm
+
+// Every unit, for nobody knows what came to others. While one is made here, those behind it are on their way.
+void GradientSums::reduce() {
+    changed_ = false;
+    if (!shard_) return;
+    all_to_host();
+    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
+        if (layout_->unit(unit).tile_count() == 0) continue;
+        shard_->wait(unit);
+        host_.clear_gaps(unit, ledger_);
+        shard_->add(unit, host_.whole(unit));
+        ledger_.pass_on(unit);
+    }
+}
 
 double GradientSums::norm(Workers& workers, Communicator& communicator, CommitBarrier& commits) {
     all_to_host();
@@ -157,7 +181,7 @@ double GradientSums::norm(Workers& workers, Communicator& communicator, CommitBa
         ledger_.count(unit);
         if (layout_->unit(unit).tile_count() > 0) count(unit, workers);
     }
-    return norm_.of_all(communicator, commits);
+    return norm_.of_all(communicator, commits, ledger_);
 }
 
 // Its squares are summed, also where no gradient came to it. Where its sums leave, they do.
@@ -167,25 +191,38 @@ void GradientSums::count(std::uint32_t unit, Workers& workers) {
     write(unit);
 }
 
-// The gaps are those of the whole range, which this rank has summed; the squares are those of the shard. With more
-// ranks, the reduce-scatter goes between the two.
 void GradientSums::count_in_place(std::uint32_t unit, Workers& workers) {
-    if (host_.is_there(unit)) host_.clear_gaps(unit, ledger_);
-    norm_.count(unit, host_, workers);
+    if (shard_) {
+        shard_->wait(unit);
+        return norm_.count(
+            unit, [this](UnitTile tile) { return shard_->tile(tile); }, workers);
+    }
+    if (!host_.is_there(unit)) return norm_.count(unit, {}, workers);
+    host_.clear_gaps(unit, ledger_);
+    norm_.count(
+        unit, [this](UnitTile tile) { return host_.tile(tile); }, workers);
 }
 
-std::optional<std::string> GradientSums::first_non_finite() {
+// Here; of several ranks what of it is in the shard.
+GradientView GradientSums::sum_of(ParameterId parameter) {
+    if (shard_) return shard_->part(parameter);
+    to_read(parameter.unit);
+    return host_.sum(parameter);
+}
+
+std::string GradientSums::name_of(ParameterId parameter) const {
+    const UnitSpec& spec = layout_->unit(parameter.unit).spec();
+    return fmt::format("unit '{}', parameter '{}'", spec.name, spec.parameters.at(parameter.index).name);
+}
+
+std::optional<ParameterId> GradientSums::first_non_finite() {
     all_to_host();
-    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
-        const UnitSpec& spec = layout_->unit(unit).spec();
-        for (std::uint32_t index = 0; index < spec.parameters.size(); ++index) {
+    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit)
+        for (std::uint32_t index = 0; index < layout_->unit(unit).spec().parameters.size(); ++index) {
             const ParameterId parameter{unit, index};
             if (!ledger_.is_trainable(parameter) || !ledger_.has(parameter) || !host_.is_there(unit)) continue;
-            to_read(unit);
-            if (std::isfinite(sum_of_squares(host_.sum(parameter)))) continue;
-            return fmt::format("unit '{}', parameter '{}'", spec.name, spec.parameters[index].name);
+            if (!std::isfinite(sum_of_squares(sum_of(parameter)))) return parameter;
         }
-    }
     return std::nullopt;
 }
 
@@ -195,6 +232,7 @@ void GradientSums::lend() {
     PENSTOCK_CHECK(options_.memory != GradientMemory::one_unit, "all units lend gradients that memory has of one");
     ledger_.lend_all();
     host_.forget_all();
+    if (shard_) shard_->clear();
 }
 
 void GradientSums::give_back(std::uint32_t unit) {
@@ -233,7 +271,7 @@ void GradientSums::end_step() {
 GradientView GradientSums::tile(UnitTile tile, const std::byte* elsewhere) const {
     ledger_.expect_lent(tile.unit);
     if (elsewhere != nullptr) return {elsewhere, type(), layout_->unit(tile.unit).tile_numel(tile.tile)};
-    return host_.tile(tile);
+    return shard_ ? shard_->tile(tile) : host_.tile(tile);
 }
 
 }  // namespace penstock::zero

@@ -10,6 +10,7 @@
 #include "zero_infinity/gradients/gradient_ledger.h"
 #include "zero_infinity/gradients/gradient_norm.h"
 #include "zero_infinity/gradients/host_sums.h"
+#include "zero_infinity/gradients/shard_sums.h"
 #include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/optimizer/gradient.h"
 #include "zero_infinity/plan/memory_plan.h"
@@ -36,6 +37,7 @@ struct GradientSumsOptions {
     Driver* driver = nullptr;
     Workers* workers = nullptr;
     bool lends_again = true;  // what lend() takes of one unit is written, too
+    Lane* lane = nullptr;     // to other ranks; null: what is summed here are the sums of all
 };
 
 // Compute thread only. Addends come from the client, in its order; a device with memory of its own sums them there.
@@ -43,8 +45,8 @@ struct GradientSumsOptions {
 // want more of them at once are refused by a check. GradientMemory::nvme: what a call needs is read, which blocks; a
 // unit's sums are written once another unit's are added to.
 //
-// A unit's whole range is summed, its shard is normed and lent: the same elements with one rank. With more, the
-// reduce-scatter goes between the two, before a unit's squares are counted.
+// A unit's whole range is summed, its shard is normed and lent: the same elements with one rank. With more, reduce()
+// adds what the ranks have summed, and each has its shard of that; every rank makes the same calls then.
 class GradientSums {
    public:
     // Everything outlives it, but for the driver, which ends before its memory. Takes its leases here, and reserves
@@ -70,7 +72,7 @@ class GradientSums {
         bool fresh = true;
     };
     Open open(ParameterId parameter);
-    bool is_fresh(ParameterId parameter) const { return !ledger_.has(parameter); }
+    bool is_fresh(ParameterId parameter) const { return !ledger_.has(parameter); }  // after norm(): on all ranks
     // Adds elements in host memory: float(sum) + float(addend), rounded once to the sum's type, nearest even; the first
     // one is rounded alone. REQUIRES: as many as the parameter has; the device shares host memory.
     void add(ParameterId parameter, const GradientView& addend);
@@ -89,6 +91,10 @@ class GradientSums {
     // Adds the sums of borrowed parameters to their owners', in the order of the units that borrow them, and clears
     // them; false: there were none.
     bool add_borrowed();
+    // Of several ranks: what each has summed since the last time is added over them, unit by unit, and new sums begin.
+    // REQUIRES: add_borrowed() came after the last addend.
+    void reduce();
+    bool awaits_reduce() const noexcept { return changed_; }  // an addend came here since
     // Of all ranks' gradients, where fresh ones are zero; defined order: gradient_norm.h. The ranks hear of each
     // other's commits with it. REQUIRES: add_borrowed() came after the last addend.
     double norm(Workers& workers, Communicator& communicator, CommitBarrier& commits);
@@ -106,9 +112,10 @@ class GradientSums {
     void end_step();
     // Of the shard. REQUIRES: lent. `elsewhere`: where the update has its gradients from; null: the sums are here.
     GradientView tile(UnitTile tile, const std::byte* elsewhere = nullptr) const;
-    // "unit NAME, parameter NAME" of the first one with an element that is not finite, in unit order; nothing when all
-    // are.
-    std::optional<std::string> first_non_finite();
+    // The first one with an element that is not finite, in unit order, of several ranks in this one's shard; nothing
+    // when all are.
+    std::optional<ParameterId> first_non_finite();
+    std::string name_of(ParameterId parameter) const;  // "unit NAME, parameter NAME"
     // "unit NAME, parameters A, B" of the first unit with trainable parameters that no gradient came to and that are
     // Unused::refused; nothing when there is none.
     std::optional<std::string> first_missing() const { return ledger_.first_missing(); }
@@ -130,13 +137,16 @@ class GradientSums {
 
     void count(std::uint32_t unit, Workers& workers);
     void count_in_place(std::uint32_t unit, Workers& workers);
+    GradientView sum_of(ParameterId parameter);
 
     const ModelLayout* layout_;
     GradientSumsOptions options_;
     GradientLedger ledger_;
     HostSums host_;
+    std::optional<ShardSums> shard_;  // of several ranks
     DeviceGradients device_;
     GradientNorm norm_;
+    bool changed_ = false;  // since the last reduce()
 };
 
 }  // namespace penstock::zero

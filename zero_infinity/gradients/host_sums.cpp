@@ -91,6 +91,10 @@ GradientView HostSums::tile(UnitTile tile) const {
     return {whole + first * bytes_of(type()), type(), unit.tile_numel(tile.tile)};
 }
 
+std::span<const std::byte> HostSums::whole(std::uint32_t unit) const {
+    return {memory(unit), layout_->unit(unit).trainable_numel() * bytes_of(type())};
+}
+
 // A device leaves anything in between.
 void HostSums::clear_gaps(std::uint32_t unit, const GradientLedger& came) {
     if (units_[unit].bytes == 0) return;
@@ -99,7 +103,7 @@ void HostSums::clear_gaps(std::uint32_t unit, const GradientLedger& came) {
     std::uint64_t end = 0;  // of what is right
     const auto parameters = static_cast<std::uint32_t>(layout_->unit(unit).spec().parameters.size());
     for (std::uint32_t index = 0; index < parameters; ++index) {
-        if (!came.is_trainable({unit, index}) || !came.has({unit, index})) continue;
+        if (!came.is_trainable({unit, index}) || !came.is_here({unit, index})) continue;
         const Place& at = place({unit, index});
         std::memset(whole + end, 0, at.offset_bytes - end);
         end = at.offset_bytes + at.numel * bytes_of(type());

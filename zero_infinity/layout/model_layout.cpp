@@ -25,6 +25,7 @@ ModelLayout::ModelLayout(ModelLayoutSpec spec)
       format_(spec.format),
       residency_(std::move(spec.unit_residency)),
       partition_(spec.partition),
+      gathered_(spec.gathered),
       tile_numel_(spec.tile_numel),
       optimizers_(std::move(spec.optimizers)) {
     PENSTOCK_CHECK(format_.moments == optimizers_.moments(), "a format of {} moments for optimizers that keep {}",

@@ -33,6 +33,12 @@ enum class Purpose : std::uint8_t {
     forwards,  // weights alone: whatever else the store has is neither in memory nor moved, and nothing is updated
 };
 
+// What compute has of a unit's weights between its visits, where shards are gathered.
+enum class Gathered : std::uint8_t {
+    for_visits,  // nothing: they come for each (ZeRO stage 3)
+    for_good,    // all of them, in one place; host memory has the shards (stages 0 to 2)
+};
+
 // What decides a layout. The first four are the store's format: the same at every resume.
 struct ModelLayoutSpec {
     std::vector<UnitSpec> units;
@@ -43,6 +49,7 @@ struct ModelLayoutSpec {
     Residency residency;
     std::vector<UnitResidency> unit_residency;  // by unit, where they differ (host_room.h); empty: all as above
     Purpose purpose = Purpose::training;
+    Gathered gathered = Gathered::for_visits;  // of several ranks
 };
 
 // The objects that hold a unit: indices into ModelLayout::objects(), and of a store that was created with them. Absent
@@ -82,10 +89,12 @@ class ModelLayout {
 
     Purpose purpose() const noexcept { return purpose_; }
     const StateFormat& format() const noexcept { return format_; }
-    const UnitResidency& residency(std::uint32_t unit) const { return residency_.at(unit); }
-    Tier weights_tier(std::uint32_t unit) const {
-        return units_.at(unit).spec().resident ? Tier::host : residency_.at(unit).weights;
+    // Compute finds its weights in the same place at all times.
+    bool stays(std::uint32_t unit) const {
+        return units_.at(unit).spec().resident || (partition_.ranks > 1 && gathered_ == Gathered::for_good);
     }
+    const UnitResidency& residency(std::uint32_t unit) const { return residency_.at(unit); }
+    Tier weights_tier(std::uint32_t unit) const { return stays(unit) ? Tier::host : residency_.at(unit).weights; }
     Tier states_tier(UnitTile tile) const {
         return tile.tile < residency_.at(tile.unit).state_tiles ? Tier::host : Tier::nvme;
     }
@@ -145,6 +154,7 @@ class ModelLayout {
     StateFormat format_;
     std::vector<UnitResidency> residency_;  // by unit
     Partition partition_;
+    Gathered gathered_;
     std::uint64_t tile_numel_;
     ParameterGroups optimizers_;  // keeps alive what the pieces point at
     std::vector<UnitLayout> units_;

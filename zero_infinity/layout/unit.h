@@ -91,6 +91,7 @@ class UnitLayout {
     UnitLayout(UnitSpec spec, Partition partition, std::uint64_t tile_numel);
 
     const UnitSpec& spec() const noexcept { return spec_; }
+    Partition partition() const noexcept { return partition_; }
     // Of weights, as they are stored and as compute reads them.
     PlaneType weight_type(Training training, const StateFormat& format) const noexcept {
         return training == Training::frozen ? spec_.frozen_type.value_or(format.codec->weights) : format.codec->weights;

@@ -32,10 +32,25 @@ class BringCopy final : public Bringing {
     Device& device_;
 };
 
+class BringNothing final : public Bringing {
+   public:
+    bool apart() const noexcept override { return true; }
+    Ticket bring(std::uint32_t unit, std::byte*, const std::byte*, Ticket) override {
+        PENSTOCK_CHECK(false, "unit {} is gathered for good, and brought for a visit", unit);
+    }
+    Ticket bring_back(std::uint32_t unit, std::byte*, const std::byte*, std::uint64_t) override {
+        PENSTOCK_CHECK(false, "unit {} is gathered for good, and brought back", unit);
+    }
+};
+
 }  // namespace
 
 std::unique_ptr<Bringing> make_bringing(const ModelLayout& layout, Device& device) {
-    PENSTOCK_CHECK(layout.partition().ranks == 1, "weights of {} ranks are brought by one", layout.partition().ranks);
+    if (layout.partition().ranks > 1) {
+        for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
+            PENSTOCK_CHECK(layout.stays(unit), "unit {} is not gathered for good", unit);
+        return std::make_unique<BringNothing>();
+    }
     if (device.shares_host_memory()) return std::make_unique<BringInPlace>();
     return std::make_unique<BringCopy>(layout, device);
 }

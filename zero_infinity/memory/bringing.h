@@ -26,7 +26,8 @@ class Bringing {
     virtual Ticket bring_back(std::uint32_t unit, std::byte* shard, const std::byte* place, std::uint64_t bytes) = 0;
 };
 
-// Of one rank: none where the device shares host memory, else a copy. Both outlive it.
+// Of one rank: none where the device shares host memory, else a copy. Of several, whose weights are gathered for good
+// (memory/gathered_residents.h): nothing is brought for a visit. Both outlive it.
 std::unique_ptr<Bringing> make_bringing(const ModelLayout& layout, Device& device);
 
 }  // namespace penstock::zero

@@ -61,10 +61,10 @@ std::byte* StagingMemory::resident_weights(std::uint64_t number) const {
 
 DriverMemory::DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device,
                            Bringing& bringing, const ModelLayout& layout, StagingSlots slots, WindowSizes windows,
-                           const FillResidents& fill)
+                           const FillResidents& fill, Lane* lane)
     : residents_(io, store, pool, layout, fill),
       apart_memory_(pool, device),
-      gathered_residents_(layout, residents_, bringing, device, apart_memory_),
+      gathered_residents_(layout, residents_, bringing, device, apart_memory_, pool, lane),
       arrivals_(lease_unless_empty(pool, weights_use, bringing.apart() ? windows.passage_bytes : windows.window_bytes)),
       buffers_(lease_unless_empty(pool, staging_use, slots.count * slots.bytes(layout))),
       weights_(layout, residents_, arrivals_.span(),

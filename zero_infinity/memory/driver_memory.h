@@ -106,7 +106,8 @@ struct WindowSizes {
 class DriverMemory {
    public:
     DriverMemory(aio::Io& io, store::TensorStore& store, pool::PinnedPool& pool, Device& device, Bringing& bringing,
-                 const ModelLayout& layout, StagingSlots slots, WindowSizes windows, const FillResidents& fill);
+                 const ModelLayout& layout, StagingSlots slots, WindowSizes windows, const FillResidents& fill,
+                 Lane* lane = nullptr);
     DriverMemory(const DriverMemory&) = delete;
     DriverMemory& operator=(const DriverMemory&) = delete;
 

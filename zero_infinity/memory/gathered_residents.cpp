@@ -5,12 +5,13 @@
 namespace penstock::zero {
 
 GatheredResidents::GatheredResidents(const ModelLayout& layout, const Residents& residents, Bringing& bringing,
-                                     Device& device, ApartMemory& memory)
+                                     Device& device, ApartMemory& memory, pool::PinnedPool& pool, Lane* lane)
     : layout_(&layout), residents_(&residents), bringing_(&bringing), device_(&device), groups_(layout.unit_count()) {
     if (!bringing.apart()) return;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).spec().resident && layout.gathered(unit).bytes > 0)
+        if (layout.stays(unit) && layout.gathered(unit).bytes > 0)
             groups_[unit] = memory.take(resident_weights_use, layout.gathered(unit).bytes);
+    if (lane != nullptr) ranks_ = std::make_unique<RankGathering>(layout, pool, device, *lane);
 }
 
 bool GatheredResidents::has(store::TileId tile) const {
@@ -21,7 +22,22 @@ bool GatheredResidents::has(store::TileId tile) const {
     return false;
 }
 
-bool GatheredResidents::renew(std::chrono::nanoseconds timeout) const {
+bool GatheredResidents::updated(std::uint32_t unit, std::chrono::nanoseconds timeout) const {
+    if (!ranks_ || groups_[unit] == nullptr) return true;
+    return ranks_->begin(unit, Training::trainable, residents_->group(unit), groups_[unit], timeout);
+}
+
+bool GatheredResidents::renew(Renew what, std::chrono::nanoseconds timeout) const {
+    if (!ranks_) return bring_all(timeout);
+    for (std::uint32_t unit = 0; what == Renew::all && unit < groups_.size(); ++unit)
+        for (const Training training : {Training::trainable, Training::frozen})
+            if (groups_[unit] != nullptr &&
+                !ranks_->begin(unit, training, residents_->group(unit), groups_[unit], timeout))
+                return false;
+    return ranks_->finish(timeout);
+}
+
+bool GatheredResidents::bring_all(std::chrono::nanoseconds timeout) const {
     Ticket last;
     const Ticket read = device_->compute_mark();  // what compute reads so far is the old ones
     for (std::uint32_t unit = 0; unit < groups_.size(); ++unit)

@@ -73,7 +73,7 @@ void StepOrder::arrive(std::span<const std::uint32_t> units) {
 
 Departure StepOrder::depart(std::uint32_t unit) {
     if (!within_) return Departure::left;
-    if (layout_.unit(unit).spec().resident) return Departure::kept;
+    if (layout_.stays(unit)) return Departure::kept;
     if (!within_->updates) {
         if (next()) return Departure::left;  // of the step before: not in this pass
         update_within();
@@ -168,7 +168,7 @@ void StepOrder::update_unit(std::uint32_t unit) {
 void StepOrder::update_residents() {
     bool any = false;
     for (const std::uint32_t unit : std::vector(units_)) {
-        if (!layout_.unit(unit).spec().resident) break;
+        if (!layout_.stays(unit)) break;
         update_unit(unit);
         any = true;
     }

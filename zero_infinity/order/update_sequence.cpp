@@ -12,7 +12,7 @@ std::vector<std::uint32_t> in_order_of_visits(const ModelLayout& layout, std::sp
             units.push_back(unit);
     };
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).spec().resident) add(unit);
+        if (layout.stays(unit)) add(unit);
     for (const Visit& visit : visits) std::for_each(visit.units.begin(), visit.units.end(), add);
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) add(unit);
     return units;
@@ -38,7 +38,7 @@ std::vector<std::uint32_t> in_order_of_leaving(const ModelLayout& layout, std::s
 std::vector<bool> deferred_units(const ModelLayout& layout, double share) {
     std::vector<std::uint32_t> updated;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).tile_count() > 0 && !layout.unit(unit).spec().resident) updated.push_back(unit);
+        if (layout.unit(unit).tile_count() > 0 && !layout.stays(unit)) updated.push_back(unit);
     std::vector<bool> deferred(layout.unit_count());
     double owed = 0;
     for (const std::uint32_t unit : updated) {

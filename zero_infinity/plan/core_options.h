@@ -9,6 +9,7 @@
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/kernels/plane.h"
 #include "zero_infinity/plan/memory_plan.h"
+#include "zero_infinity/plan/rank_options.h"
 #include "zero_infinity/plan/traffic.h"
 
 #include <chrono>
@@ -73,6 +74,7 @@ struct CoreOptions {
     // before another one's first gradient; no gradients come before that pass.
     GradientMemory gradient_memory = GradientMemory::all_units;
     bool gradients_may_leave = false;  // all_units becomes nvme where the budget or the machine has no room else
+    RankOptions ranks;
     // Work.
     unsigned worker_threads = 1;
     // Of the store's tiles: by threads of their own where the driver's would not keep up with the devices

@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "zero_infinity/plan/gradient_memory.h"
 #include "zero_infinity/plan/host_room.h"
+#include "zero_infinity/plan/rank_memory.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +25,8 @@ ModelLayout layout_of(const ModelSpec& model, const StateFormat& format, const C
                         .partition = partition,
                         .residency = options.residency,
                         .unit_residency = std::move(unit_residency),
-                        .purpose = options.purpose});
+                        .purpose = options.purpose,
+                        .gathered = options.ranks.gathered});
 }
 
 // While compute is at one unit, the states of the next one come, and those of the one before are written.
@@ -43,6 +45,12 @@ std::uint64_t device_gradients_bytes(const ModelLayout& layout, const CoreOption
                : gradient_window_bytes(layout, options.gradient_type);
 }
 
+std::uint64_t ranks_bytes(const ModelLayout& layout, const CoreOptions& options) {
+    const GatheringPlaces places = gathering_places(layout, options.device.kind != DeviceKind::cpu);
+    return layout.partition().ranks * rank_piece_bytes(layout, options.gradient_type, options.ranks.area_bytes) +
+           places.count * places.bytes;
+}
+
 MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, const CoreOptions& options) {
     return {.layout = &layout,
             .training = model.training,
@@ -50,7 +58,9 @@ MemoryRequest memory_request(const ModelSpec& model, const ModelLayout& layout, 
             .prefetch_depth = options.prefetch_depth,
             .staging_tiles = options.staging_tiles,
             .more_staging_tiles = more_staging_tiles(layout, options.update_order),
-            .gradient_bytes = gradient_bytes(layout, options.gradient_type, options.gradient_memory),
+            .gradient_bytes = gradient_bytes(layout, options.gradient_type, options.gradient_memory) +
+                              shard_sums_bytes(layout, options.gradient_type),
+            .ranks_bytes = ranks_bytes(layout, options),
             .gradient_tile_bytes = options.gradient_memory == GradientMemory::nvme
                                        ? spilled_gradient_tile_bytes(layout, options.gradient_type)
                                        : 0,

@@ -22,7 +22,7 @@ std::uint64_t unit_gradient_bytes(const ModelLayout& layout, std::uint32_t unit,
 
 bool may_share_gradients(const ModelLayout& layout, std::uint32_t unit, PlaneType type) {
     const UnitLayout& own = layout.unit(unit);
-    return !own.spec().resident && unit_gradient_bytes(layout, unit, type) == own_gradient_bytes(own, type);
+    return !layout.stays(unit) && unit_gradient_bytes(layout, unit, type) == own_gradient_bytes(own, type);
 }
 
 std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, GradientMemory memory) {

@@ -14,7 +14,7 @@ namespace {
 std::uint64_t gathered_resident_bytes(const ModelLayout& layout) {
     std::uint64_t bytes = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit)
-        if (layout.unit(unit).spec().resident) bytes += layout.gathered(unit).bytes;
+        if (layout.stays(unit)) bytes += layout.gathered(unit).bytes;
     return bytes;
 }
 
@@ -46,6 +46,7 @@ pool::Budget fixed_uses(const MemoryRequest& request, std::uint32_t staging_tile
         request.layout->resident_weights_bytes() + (gathers ? gathered_resident_bytes(*request.layout) : 0),
         names.resident_weights);
     add(resident_states_use, request.layout->resident_states_bytes(), names.resident_states);
+    add(ranks_use, request.ranks_bytes, names.ranks);
     if (request.snapshots) add(snapshot_use, snapshot_bytes(*request.layout), names.snapshots);
     return budget;
 }
@@ -123,7 +124,7 @@ std::vector<UnitBytes> units_of_window(const ModelLayout& layout, bool apart) {
     std::vector<UnitBytes> units;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const bool in_host = layout.weights_tier(unit) == Tier::host;
-        const bool stays = apart ? layout.unit(unit).spec().resident : in_host;
+        const bool stays = apart ? layout.stays(unit) : in_host;
         units.push_back({layout.unit(unit).spec().name, stays ? 0 : layout.gathered(unit).bytes,
                          in_host ? 0 : layout.shard(unit).bytes});
     }

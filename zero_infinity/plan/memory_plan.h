@@ -26,6 +26,7 @@ struct SettingNames {
     std::string resident_states = "residency.states";
     std::string activations = "activation_bytes";
     std::string snapshots = "snapshots";
+    std::string ranks = "the number of ranks on this machine";
     std::string codec = "codec";
     std::string fill = "fill_host_budget";
     std::string deferred_share = "deferred_share";
@@ -42,6 +43,7 @@ inline constexpr const char* resident_weights_use = "resident weights";
 inline constexpr const char* resident_states_use = "resident states";
 inline constexpr const char* activations_use = "activations";  // of a client: Shelf
 inline constexpr const char* snapshot_use = "keep";            // snapshot_bytes()
+inline constexpr const char* ranks_use = "ranks";              // what is on its way to or from others (rank_memory.h)
 
 // What a client says of where gradients are between their uses.
 enum class GradientTier : std::uint8_t {
@@ -81,6 +83,7 @@ struct MemoryRequest {
     std::uint32_t staging_tiles = 4;       // the least
     std::uint32_t more_staging_tiles = 0;  // where there is room for them beside the window
     std::uint64_t gradient_bytes = 0;
+    std::uint64_t ranks_bytes = 0;
     std::uint64_t gradient_tile_bytes = 0;  // that come with a tile's states to be updated
     bool gradients_may_leave = false;       // for NVMe, and do not
     std::uint64_t activation_bytes = 0;     // of a client's shelf

@@ -5,6 +5,7 @@
 #include "swap/format/layout.h"
 #include "zero_infinity/order/update_sequence.h"
 #include "zero_infinity/plan/gradient_memory.h"
+#include "zero_infinity/plan/rank_memory.h"
 
 #include <fmt/format.h>
 
@@ -75,9 +76,31 @@ CoreOptions for_its_use(CoreOptions options) {
     return options;
 }
 
-CoreOptions checked(CoreOptions given, const MachineRoom& room) {
+// What a run of several ranks does not do yet is refused where it was asked for by name; how it is updated decides no
+// bit.
+CoreOptions for_ranks(CoreOptions options, std::uint32_t ranks) {
+    if (ranks == 1 || options.ranks.gathered == Gathered::for_visits) return options;
+    const auto refuse = [&](const std::string& what) {
+        throw Error(ExitCode::usage, fmt::format("{} with {} ranks comes later: leave it out", what, ranks));
+    };
+    if (options.gradient_memory != GradientMemory::all_units)
+        refuse(options.names.gradient_memory.empty() ? "gradients on NVMe"
+                                                     : options.names.gradient_memory + " \"nvme\"");
+    if (options.purpose == Purpose::forwards) refuse("forwards alone");
+    if (options.snapshots) refuse(options.names.snapshots);
+    if (!options.resume_from.empty()) refuse("a snapshot to resume from");
+    if (options.lost_store) refuse("a store that is given up");
+    options.gradients_may_leave = false;
+    options.update_order = UpdateOrder::after_backward;
+    options.clips = false;
+    options.deferred_share = 0;
+    options.residency.weights = Tier::host;
+    return options;
+}
+
+CoreOptions checked(CoreOptions given, const MachineRoom& room, std::uint32_t ranks) {
     const auto refuse = [](const std::string& what) { throw Error(ExitCode::usage, what); };
-    CoreOptions options = for_its_use(std::move(given));
+    CoreOptions options = for_ranks(for_its_use(std::move(given)), ranks);
     if (options.staging_tiles == 0)
         refuse(fmt::format("{} is 0: the update needs at least one", options.names.staging));
     if (options.worker_threads == 0) refuse("worker_threads is 0: at least one thread must do the update");
@@ -141,7 +164,8 @@ StepBytes step_bytes_of(const SessionPlan& plan) {
 
 struct SessionPlan::Decided {
     Decided(ModelSpec given, const CoreOptions& options, const MachineRoom& room, Partition partition)
-        : model(checked(std::move(given))), division(divide(model, checked(options, room), room, partition)) {}
+        : model(checked(std::move(given))),
+          division(divide(model, checked(options, room, partition.ranks), room, partition)) {}
     ModelSpec model;
     Division division;
 };
@@ -165,6 +189,10 @@ DeviceOptions SessionPlan::device() const {
     DeviceOptions device = options.device;
     device.budget_bytes = memory.device_bytes;
     return device;
+}
+
+std::uint64_t SessionPlan::rank_piece_bytes() const {
+    return zero::rank_piece_bytes(layout, options.gradient_type, options.ranks.area_bytes);
 }
 
 std::uint64_t SessionPlan::store_bytes() const {

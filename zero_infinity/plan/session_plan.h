@@ -31,6 +31,7 @@ struct SessionPlan {
 
     DeviceOptions device() const;  // with a budget of what is used of it
     Traffic nominal_traffic() const;
+    std::uint64_t rank_piece_bytes() const;                          // of a collective
     std::uint64_t store_bytes() const;                               // on disk, of the store that would be made
     std::uint64_t leaving_gradient_bytes(std::uint32_t unit) const;  // what they take on NVMe; 0: they stay
     std::vector<std::uint64_t> leaving_gradients() const;            // the same by unit

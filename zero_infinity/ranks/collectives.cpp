@@ -13,7 +13,6 @@ Collectives::Collectives(Transport& transport, std::size_t piece_bytes)
 }
 
 void Collectives::compare(std::string_view what, std::size_t bytes) {
-    if (ranks() == 1) return;
     CallNotice own{.number = ++calls_, .bytes = bytes, .kind = CallKind::small};
     set_what(own, what);
     if (const std::string found = difference_at(*transport_, own, {}); !found.empty())

@@ -8,8 +8,8 @@
 
 namespace penstock::zero {
 
-// With more than one rank each call begins by comparing what the ranks call, so that those that call different things
-// end with words: Error (usage), on all. The transport outlives it. One thread at a time.
+// Each call begins by comparing what the ranks call, so that those that call different things end with words: Error
+// (usage), on all. The transport outlives it. One thread at a time.
 class Collectives final : public Communicator {
    public:
     static constexpr std::size_t default_piece_bytes = std::size_t{1} << 20;

@@ -17,28 +17,14 @@ using Clock = std::chrono::steady_clock;
 CoreSession::CoreSession(ModelSpec model, const CoreOptions& options, const MachineRoom& room,
                          const store::ClientState& initial_client, const SessionEvents& events,
                          const SessionSeams& seams)
-    : state_(std::make_unique<State>(seams.communicator)) {
+    : state_(std::make_unique<State>(seams.ranks)) {
     State& s = *state_;
-    // Plan.
-    if (const std::uint32_t ranks = s.communicator->ranks(); ranks != 1)
-        throw Error(ExitCode::usage, fmt::format("{} ranks are asked for, but the engine runs on one so far", ranks));
-    s.plan = std::make_unique<SessionPlan>(std::move(model), options, room, s.communicator->partition());
-    // Open.
-    s.machine = std::make_unique<Machine>(*s.plan, events, seams);
-    s.opened = open_store(*s.machine, *s.plan, *s.communicator, seams, initial_client, events);
-    s.restore();
-    // Build.
-    s.pool = make_pool(*s.plan);
-    s.machine->device->cut_at_seams_of(*s.pool);
-    const std::string unregistered = register_with_ring(s.machine->open.io(), *s.pool, room.host.lockable_bytes);
-    s.info = info_of(*s.plan, *s.machine, s.opened);
-    s.work = std::make_unique<SessionWork>(*s.plan, *s.machine, s.opened, *s.pool);
-    s.opened.fill = nullptr;  // which has done its work, and holds a snapshot
-    s.step_update.emplace(*s.plan, *s.work, *s.skipped_steps);
-    s.step_order.emplace(s.plan->layout, s.plan->rules, watched(seams.steps, s));
-    s.expect_pass(Pass::training, s.plan->model.training);
-    s.expect_pass(Pass::inference, s.plan->model.inference);
-    s.notes = notes_of(*s.plan, *s.machine, s.opened, *s.pool, unregistered);
+    try {
+        s.open(std::move(model), options, room, initial_client, events, seams);
+    } catch (const Error& error) {
+        s.ranks.fail(error);
+        throw;
+    }
 }
 
 CoreSession::~CoreSession() = default;
@@ -49,14 +35,18 @@ const SessionInfo& CoreSession::info() const noexcept {
 
 SessionCounters CoreSession::counters() const {
     const aio::IoStatistics& io = state_->machine->open.io().statistics();
+    WaitTimes waits = state_->work->driver.waits();
+    waits.ranks += state_->adding_over_ranks;
+    const Lane* lane = state_->ranks.lane();
     return {.read_bytes = io.total_read_bytes(),
             .write_bytes = io.total_write_bytes(),
             .spill_read_bytes = state_->work->spill.read_bytes(),
             .spill_write_bytes = state_->work->spill.write_bytes(),
-            .waits = state_->work->driver.waits(),
+            .waits = waits,
             .updating = state_->updating,
             .pool_peak_bytes = state_->pool->peak_bytes(),
-            .visits = state_->order.counts()};
+            .visits = state_->order.counts(),
+            .ranks = lane == nullptr ? LaneCounters() : lane->counters()};
 }
 
 CoreSession::Stage CoreSession::stage() const noexcept {
@@ -137,7 +127,9 @@ void CoreSession::end_pass() {
     s.perform([&] {
         s.order.end();
         s.work->driver.end_pass();
-        if (s.pass == Pass::training) s.add_borrowed();
+        if (s.pass != Pass::training) return;
+        s.add_borrowed();
+        s.add_pass_over_ranks();
     });
 }
 
@@ -180,6 +172,10 @@ GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
 std::optional<ParameterMemory> CoreSession::gradient(ParameterId parameter) {
     GradientSums& gradients = state_->work->gradients;
     if (gradients.is_fresh(parameter)) return std::nullopt;
+    if (state_->ranks.ranks() > 1)
+        throw Error(ExitCode::usage,
+                    fmt::format("the gradient of unit '{}' lies in parts on {} ranks, and nowhere whole",
+                                state_->plan->layout.unit(parameter.unit).spec().name, state_->ranks.ranks()));
     if (gradients.leaves(parameter.unit))
         throw Error(
             ExitCode::usage,
@@ -204,9 +200,8 @@ void CoreSession::clear_gradient(ParameterId parameter) {
 double CoreSession::gradient_norm() {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "the norm within a pass, or after an exception");
-    if (s.norm && !s.sums_lent) return *s.norm;
-    s.perform([&] { s.norm = s.norm_of_gradients(); });
-    return *s.norm;
+    if (!s.norm || s.sums_lent) s.perform([&] { s.norm = s.norm_of_gradients(); });
+    return *s.norm / s.ranks.ranks();
 }
 
 Shelf* CoreSession::shelf() noexcept {
@@ -235,8 +230,10 @@ void CoreSession::complete(std::uint32_t unit) {
     if (departure == Departure::left && leaves) s.change_sums([&] { s.work->gradients.let_leave(unit); });
 }
 
-UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
+UpdateReport CoreSession::update(const UpdateRequest& given, const ClientStateOf& client) {
     State& s = *state_;
+    UpdateRequest request = given;
+    request.loss_scale *= s.ranks.ranks();  // the sums are those of all
     PENSTOCK_CHECK(s.stage == Stage::ready, "an update within a pass, or after an exception");
     PENSTOCK_CHECK(purpose() == Purpose::training, "an update of a model that is kept for forwards alone");
     s.check_user_keys();
@@ -251,18 +248,16 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
                        "an update of step {}, but step {} was begun", request.values.step, begun.values.step);
         s.step_order->drop_idle();
     }
-    if (!s.step_order->begun()) s.step_update->check(request);
     UpdateReport report;
-    report.gradient_norm = gradient_norm() / request.loss_scale;
+    report.gradient_norm = gradient_norm() / given.loss_scale;
+    if (!s.step_order->begun()) s.step_update->check(request);
     if (!std::isfinite(report.gradient_norm)) {
         if (request.overflow == UpdateRequest::Overflow::skipped) {
             clear_gradients();
             return report;
         }
         if (s.step_order->begun()) s.stage = Stage::failed;
-        throw Error(
-            ExitCode::non_finite,
-            non_finite_gradient(request.values.step, s.work->gradients.first_non_finite().value_or("their sum")));
+        throw Error(ExitCode::non_finite, non_finite_gradient(request.values.step, s.first_non_finite()));
     }
     s.newest = client(report.gradient_norm);
     report.committed_before = s.step_order->committed();
@@ -309,7 +304,14 @@ void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
         s.perform([&] { s.work->driver.read(tile, memory); });
     };
-    zero::read_out({.layout = &s.plan->layout, .read = read}, what, sink);
+    const auto gather = [&](std::uint32_t unit, std::span<const std::byte> mine, std::span<std::byte> all) {
+        s.perform([&] {
+            Lane& lane = *s.ranks.lane();
+            lane.wait(lane.post_gather(unit, {mine, all}, Inputs::there));
+        });
+    };
+    const GatherTiles gathers = s.ranks.ranks() > 1 ? GatherTiles(gather) : GatherTiles();
+    zero::read_out({.layout = &s.plan->layout, .read = read, .gather = gathers}, what, sink);
 }
 
 void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
@@ -327,7 +329,13 @@ void CoreSession::write_in(const WriteIn& what, WeightSource& source) {
             s.work->driver.write(tile, memory);
         });
     };
+    // Of several ranks, whichever of them has the values.
+    if (s.ranks.ranks() > 1) {
+        s.step_order->changed();
+        s.perform([&] { s.barrier.before_write(s.next_generation()); });
+    }
     zero::write_in({.layout = &s.plan->layout, .read = read, .write = write}, what, source);
+    if (s.ranks.ranks() > 1) s.perform([&] { s.work->driver.renew_residents(GatheredResidents::Renew::all); });
 }
 
 void CoreSession::begin_snapshot(const std::string& path) {

@@ -18,8 +18,33 @@ CoreSession::State::~State() {
     end();
 }
 
+void CoreSession::State::open(ModelSpec model, const CoreOptions& options, const MachineRoom& room,
+                              const store::ClientState& initial_client, const SessionEvents& events,
+                              const SessionSeams& seams) {
+    // Plan.
+    plan = std::make_unique<SessionPlan>(std::move(model), options, room, ranks.partition());
+    agree_on_plan(ranks, *plan);
+    // Open.
+    machine = std::make_unique<Machine>(*plan, events, seams);
+    opened = open_store(*machine, *plan, ranks, seams, initial_client, events);
+    restore();
+    // Build.
+    pool = make_pool(*plan);
+    if (ranks.ranks() > 1) ranks.open_lane(plan->layout, plan->rank_piece_bytes(), *pool);
+    machine->device->cut_at_seams_of(*pool);
+    const std::string unregistered = register_with_ring(machine->open.io(), *pool, room.host.lockable_bytes);
+    info = info_of(*plan, *machine, opened);
+    work = std::make_unique<SessionWork>(*plan, *machine, opened, *pool, ranks.lane());
+    opened.fill = nullptr;  // which has done its work, and holds a snapshot
+    step_update.emplace(*plan, *work, *skipped_steps);
+    step_order.emplace(plan->layout, plan->rules, watched(seams.steps, *this));
+    expect_pass(Pass::training, plan->model.training);
+    expect_pass(Pass::inference, plan->model.inference);
+    notes = notes_of(*plan, *machine, opened, *pool, unregistered);
+}
+
 void CoreSession::State::end() noexcept {
-    stage = Stage::failed;
+    ranks.end(std::exchange(stage, Stage::failed) == Stage::ready);  // nothing is at the memory of its calls any more
     if (!stuck()) {
         work.reset();
         if (machine) device = std::move(machine->device);
@@ -62,6 +87,14 @@ void CoreSession::State::expect_pass(Pass of, const PassVisits& visits) {
 // What was added since the last end of a training pass.
 void CoreSession::State::add_borrowed() {
     if (work->gradients.add_borrowed()) norm.reset();
+}
+
+void CoreSession::State::add_pass_over_ranks() {
+    if (ranks.lane() == nullptr || plan->options.ranks.sum_order != SumOrder::ranks_first) return;
+    const auto start = Clock::now();
+    work->gradients.reduce();
+    norm.reset();
+    adding_over_ranks += Clock::now() - start;
 }
 
 void CoreSession::State::check_user_keys() const {
@@ -152,13 +185,34 @@ store::ClientState CoreSession::State::client_with(const store::ClientState& use
     client[fingerprint_key] = plan->fingerprint;
     if (!skipped_steps->empty()) client[skipped_steps_key] = skipped_steps->text();
     if (!went_on_from.empty()) client[went_on_from_key] = went_on_from;
+    if (opened.mark) opened.mark->write(client);
     return client;
 }
 
 double CoreSession::State::norm_of_gradients() {
     step_order->finish();
     add_borrowed();
-    return work->gradients.norm(work->workers, *communicator, barrier);
+    const auto start = Clock::now();
+    if (plan->options.ranks.sum_order == SumOrder::passes_first || work->gradients.awaits_reduce())
+        work->gradients.reduce();
+    const double of_all = work->gradients.norm(work->workers, ranks, barrier);
+    if (ranks.lane() != nullptr) adding_over_ranks += Clock::now() - start;
+    return of_all;
+}
+
+// Of all ranks, each of which has looked at its shard.
+std::string CoreSession::State::first_non_finite() {
+    constexpr std::uint64_t none = ~std::uint64_t{0};
+    const auto own = work->gradients.first_non_finite();
+    std::uint64_t first = own ? std::uint64_t{own->unit} << 32 | own->index : none;
+    if (ranks.ranks() > 1) {
+        std::vector<std::uint64_t> all(ranks.ranks());
+        gather(ranks, "what is not finite", first, all);
+        first = *std::ranges::min_element(all);
+    }
+    if (first == none) return "their sum";
+    return work->gradients.name_of(
+        {static_cast<std::uint32_t>(first >> 32), static_cast<std::uint32_t>(first & 0xffffffff)});
 }
 
 }  // namespace penstock::zero

@@ -23,8 +23,10 @@ namespace penstock::zero {
 // The stages that were reached, each whole. They are given back in reverse; but kept for ever when something is under
 // way that does not come back: until the process ends the device may write into them.
 struct CoreSession::State final : StepHands {
-    explicit State(Communicator* given) : communicator(given != nullptr ? given : &alone), barrier(*communicator) {}
+    explicit State(RankWays ways) : ranks(ways), barrier(ranks) {}
     ~State();
+    void open(ModelSpec model, const CoreOptions& options, const MachineRoom& room,
+              const store::ClientState& initial_client, const SessionEvents& events, const SessionSeams& seams);
     void end() noexcept;
     bool stuck();
     std::uint64_t next_generation() const noexcept { return barrier.mine() + 1; }  // which writes are for
@@ -34,6 +36,7 @@ struct CoreSession::State final : StepHands {
     void expect_pass(Pass pass, const PassVisits& visits);
     void check_user_keys() const;
     void add_borrowed();
+    void add_pass_over_ranks();
     // No gradient of it may be skipped, which is known at the end alone.
     bool may_know_early(const UpdateRequest& request) const noexcept {
         return plan->options.purpose == Purpose::training && request.overflow == UpdateRequest::Overflow::refused &&
@@ -44,6 +47,7 @@ struct CoreSession::State final : StepHands {
     void request_step(const UpdateRequest& request, double gradient_norm);
     std::vector<bool> units_to_update() const;
     double norm_of_gradients();
+    std::string first_non_finite();
     void forget_norm() noexcept {
         norm.reset();
         sums_lent = false;
@@ -65,7 +69,12 @@ struct CoreSession::State final : StepHands {
     template <typename Call>
     void perform(Call call) {
         stage = Stage::failed;
-        call();
+        try {
+            call();
+        } catch (const Error& error) {
+            ranks.fail(error);
+            throw;
+        }
         stage = Stage::ready;
     }
     // In whichever stage: a copy of a device may fail.
@@ -84,12 +93,11 @@ struct CoreSession::State final : StepHands {
 
     // Made by the opening, and constant from then on. The order is that of construction: what is below may be at what
     // is above until its own end.
-    LocalCommunicator alone;
-    Communicator* communicator;
-    CommitBarrier barrier;
     std::unique_ptr<SessionPlan> plan;
     std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
-    std::unique_ptr<Device> device;          // after the end, for whoever still has memory of it; before that machine's
+    SessionRanks ranks;
+    CommitBarrier barrier;
+    std::unique_ptr<Device> device;  // after the end, for whoever still has memory of it; before that machine's
     std::unique_ptr<Machine> machine;
     ModelStore opened;
     std::unique_ptr<SessionWork> work;  // its parts have states of their own
@@ -103,8 +111,9 @@ struct CoreSession::State final : StepHands {
     VisitOrder order;
 
     // The sums of gradients.
-    std::optional<double> norm;  // of the sums as they are
-    bool sums_lent = false;      // a client may change them unseen
+    std::optional<double> norm;                     // of the sums as they are
+    bool sums_lent = false;                         // a client may change them unseen
+    std::chrono::nanoseconds adding_over_ranks{0};  // and counting the squares of the sums
 
     // The update.
     std::chrono::nanoseconds updating{0};

@@ -31,11 +31,14 @@ class Opening {
                                     options_.names.snapshots, deps_.open->directory().path()));
     }
 
-    ModelStore resume() const {
+    // `generation`: the newest, or the one before; none: the newest that survives.
+    ModelStore resume(std::optional<std::uint64_t> generation = {}) const {
         const std::string& path = deps_.open->directory().path();
         // Looked at before the store is opened: a run that may not go on must not first wait for the verification.
         std::optional<std::uint64_t> accepted;
-        if (const std::optional<store::Manifest>& newest = deps_.open->found().newest) {
+        const store::Recovery& found = deps_.open->found();
+        const bool before = generation && found.previous && found.previous->generation == *generation;
+        if (const std::optional<store::Manifest>& newest = before ? found.previous : found.newest) {
             if (newest->origin && options_.purpose == Purpose::training)
                 throw Error(ExitCode::usage,
                             fmt::format("{} is a kept snapshot, which is only read; name it as the one to "
@@ -46,6 +49,7 @@ class Opening {
         }
         ModelStore made;
         made.store = &deps_.open->open({.verify = options_.verify,
+                                        .generation = generation,
                                         .progress = progress("verifying what was committed"),
                                         .waiting = events_.waiting,
                                         .agree = agree()});
@@ -58,7 +62,8 @@ class Opening {
         return made;
     }
 
-    ModelStore initialise_new(const store::ClientState& initial_client) const {
+    ModelStore initialise_new(const store::ClientState& initial_client,
+                              const std::optional<SetMark>& mark = std::nullopt) const {
         deps_.weights->check(deps_.layout->units());
         ModelStore made;
         made.store = &create();
@@ -72,8 +77,22 @@ class Opening {
             fill_store({.io = &deps_.open->io(), .store = made.store, .layout = deps_.layout}, *deps_.weights, told);
         made.client = initial_client;
         made.client[fingerprint_key] = deps_.fingerprint;
+        made.mark = mark;
+        if (mark) mark->write(made.client);
         if (durable()) commit_blocking(deps_.open->io(), *made.store, made.client);
         note_scratch(made);
+        return made;
+    }
+
+    // With the other ranks, who do the same. A creation that did not end on all of them begins again.
+    ModelStore open_set(const store::ClientState& initial_client) const {
+        const SetOpening set = decide_together(*deps_.communicator, *deps_.open);
+        if (set.step == RecoveryStep::make) {
+            if (deps_.open->committed() && deps_.open->found().newest) deps_.open->forget_first();
+            return initialise_new(initial_client, new_set(*deps_.communicator, deps_.open->directory().path()));
+        }
+        ModelStore made = resume(set.generation);
+        made.mark = set.mark;
         return made;
     }
 
@@ -197,6 +216,7 @@ ModelStore open_model_store(const ModelStoreDeps& deps, const CoreOptions& optio
                             const store::ClientState& initial_client, const SessionEvents& events) {
     const Opening opening(deps, options, events);
     opening.check_snapshots();
+    if (deps.layout->partition().ranks > 1) return opening.open_set(initial_client);
     if (!options.resume_from.empty()) return opening.resume_from_snapshot();
     if (deps.open->committed()) return opening.resume();
     return opening.initialise_new(initial_client);

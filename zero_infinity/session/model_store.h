@@ -5,8 +5,10 @@
 #include "swap/store/open_store.h"
 #include "zero_infinity/memory/residents.h"
 #include "zero_infinity/plan/core_options.h"
+#include "zero_infinity/session/rank_set.h"
 #include "zero_infinity/session/session_info.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,8 @@ struct ModelStoreDeps {
     store::OpenStore* open = nullptr;  // locked, with an Io
     const ModelLayout* layout = nullptr;
     std::string fingerprint;
-    WeightSource* weights = nullptr;  // of a new store
-    Communicator* communicator = nullptr;
+    WeightSource* weights = nullptr;       // of a new store
+    Communicator* communicator = nullptr;  // of the layout's ranks, who all open
 };
 
 struct ModelStore {
@@ -29,6 +31,7 @@ struct ModelStore {
     // Not empty: the store has no tiles and gets none, because host memory keeps all of them and nothing is committed.
     // Refers to what the opening was given.
     FillResidents fill;
+    std::optional<SetMark> mark;  // of several ranks
 };
 
 // Polls the Io. Throws Error: usage (a store of another model, codec or optimizer), does_not_fit, storage, and what

@@ -10,7 +10,7 @@
 #include "zero_infinity/order/step_order.h"
 #include "zero_infinity/order/visit_order.h"
 #include "zero_infinity/plan/traffic.h"
-#include "zero_infinity/ranks/communicator.h"
+#include "zero_infinity/session/session_ranks.h"
 #include "zero_infinity/weights/weight_source.h"
 
 #include <chrono>
@@ -24,6 +24,9 @@ namespace penstock::zero {
 inline constexpr const char* fingerprint_key = "penstock.model";
 inline constexpr const char* went_on_from_key = "penstock.went_on_from";  // the snapshot, if the run began from one
 inline constexpr const char* skipped_steps_key = "penstock.skipped_steps";
+inline constexpr const char* set_key = "penstock.set";  // of several ranks: which of whose stores it is (rank_set.h)
+inline constexpr const char* set_epoch_key = "penstock.epoch";
+inline constexpr const char* set_rank_key = "penstock.rank";
 inline constexpr const char* user_prefix = "user.";
 
 // What a session tells while it is built, on the caller's thread. Any may be empty.
@@ -40,8 +43,8 @@ struct SessionEvents {
 
 // What a session takes from outside in the place of its own. Each may be null; all outlive it.
 struct SessionSeams {
-    WeightSource* weights = nullptr;       // of a new store; needed until it is open
-    Communicator* communicator = nullptr;  // null: one rank alone
+    WeightSource* weights = nullptr;  // of a new store; needed until it is open
+    RankWays ranks = {};
     // The way to the devices of the store with this first directory; called once, in the constructor.
     std::function<aio::ChosenBackend(const store::StoreDirectory&)> backend = {};
     StepWatch steps = {};  // outlives the session
@@ -73,6 +76,7 @@ struct SessionCounters {
     std::chrono::nanoseconds updating{0};  // compute updated units, or waited for their tiles
     std::uint64_t pool_peak_bytes = 0;
     OrderCounts visits;
+    LaneCounters ranks;  // 0 where there is one
     // The engine's: the largest of StepReport's.
     std::uint64_t activation_peak_bytes = 0;
 };

@@ -2,10 +2,13 @@
 
 #include "aio/words/error.h"
 #include "swap/directory/store_look.h"
+#include "zero_infinity/ranks/agreement.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -18,11 +21,11 @@ bool may_be_read(const std::string& path) {
     return look && !look->recovery.never_committed();
 }
 
-store::OpenStore lock_directories(const CoreOptions& options) {
-    if (options.swap_directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    if (options.purpose == Purpose::training || !may_be_read(options.swap_directories.front()))
-        return {options.swap_directories, options.job, options.remedies};
-    return store::OpenStore::find(options.swap_directories, store::Sharing::shared, options.remedies);
+store::OpenStore lock_directories(const CoreOptions& options, const std::vector<std::string>& directories) {
+    if (directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
+    if (options.purpose == Purpose::training || !may_be_read(directories.front()))
+        return {directories, options.job, options.remedies};
+    return store::OpenStore::find(directories, store::Sharing::shared, options.remedies);
 }
 
 void start_io(store::OpenStore& open, const CoreOptions& options, const SessionSeams& seams) {
@@ -49,7 +52,7 @@ std::string instead_of_spilling(const CoreOptions& options) {
 }  // namespace
 
 Machine::Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams)
-    : open(lock_directories(plan.options)) {
+    : directories(plan.options, plan.layout.partition()), open(lock_directories(plan.options, directories.own())) {
     start_io(open, plan.options, seams);
     device = make_device(plan.device());
     if (events.device_opened) events.device_opened(*device);
@@ -59,6 +62,23 @@ void Machine::open_shared(const SessionPlan& plan, const SessionSeams& seams) {
     { const store::OpenStore before = std::move(open); }  // gives the lock up
     open = store::OpenStore::find(plan.options.swap_directories, store::Sharing::shared, plan.options.remedies);
     start_io(open, plan.options, seams);
+}
+
+void agree_on_plan(Communicator& communicator, const SessionPlan& plan) {
+    const CoreOptions& options = plan.options;
+    const SettingNames& names = options.names;
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    agree(communicator,
+          {.host = host.data(),
+           .values = {{"the model, its units, types, optimizers or codec", plan.fingerprint.substr(0, 16)},
+                      {"a tile's elements", fmt::format("{}", options.tile_numel)},
+                      {names.gradient_type, word_of(options.gradient_type)},
+                      {names.codec, options.codec},
+                      {names.commits, fmt::format("{}", options.durability.commit_steps)},
+                      {"device", word_of(options.device.kind)},
+                      {"the order of sums", word_of(options.ranks.sum_order)},
+                      {"memory for pieces of collectives", fmt::format("{}", options.ranks.area_bytes)}}});
 }
 
 ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, const SessionSeams& seams,
@@ -98,7 +118,8 @@ std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool, std::u
     return io.register_memory(pool.ring_ranges());
 }
 
-SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool)
+SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool,
+                         Lane* lane)
     : workers(plan.options.worker_threads),
       bringing(make_bringing(plan.layout, *machine.device)),
       spill(machine.open.io(), machine.open.directories(),
@@ -113,7 +134,8 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
                  .spill = &spill,
                  .driver = &driver,
                  .workers = &workers,
-                 .lends_again = !updates_at_once(plan.options)},
+                 .lends_again = !updates_at_once(plan.options),
+                 .lane = lane},
                 pool, *machine.device),
       driver({.io = &machine.open.io(),
               .store = opened.store,
@@ -123,6 +145,7 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
               .layout = &plan.layout,
               .fill = opened.fill,
               .spill = &spill,
+              .lane = lane,
               .trace = named(plan.options.trace, plan.layout)},
              {.window = plan.memory.window,
               .passage_bytes = plan.memory.passage_bytes,

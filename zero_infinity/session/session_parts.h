@@ -33,9 +33,13 @@ struct Machine {
     // Of Purpose::forwards, once the store has its weights: it is locked as readers lock it, beside others.
     void open_shared(const SessionPlan& plan, const SessionSeams& seams);
 
+    RankDirectories directories;  // before the store, which is in them
     store::OpenStore open;
     std::unique_ptr<Device> device;
 };
+
+// All ranks call it, before any of them opens something: what must be alike is. Throws Error (usage).
+void agree_on_plan(Communicator& communicator, const SessionPlan& plan);
 
 // As open_model_store().
 ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, const SessionSeams& seams,
@@ -61,7 +65,8 @@ class DriverMover final : public ShelfMover {
 
 // What moves and updates: over a store that is open and memory that is there, which outlive it.
 struct SessionWork {
-    SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool);
+    SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool,
+                Lane* lane);
 
     Workers workers;
     const std::unique_ptr<Bringing> bringing;

@@ -105,9 +105,12 @@ void StepUpdate::take_gradients(std::uint32_t unit) {
     pieces_.prepare(unit, tiles_.values.step, groups_, skipped_steps_,
                     [this](ParameterId parameter) { return stays(parameter); });
     note_skipped(unit);
-    if (!finite)
-        throw Error(ExitCode::non_finite,
-                    non_finite_gradient(tiles_.values.step, work_.gradients.first_non_finite().value_or("their sum")));
+    if (!finite) throw Error(ExitCode::non_finite, non_finite_gradient(tiles_.values.step, name_of_first()));
+}
+
+std::string StepUpdate::name_of_first() {
+    const auto first = work_.gradients.first_non_finite();
+    return first ? work_.gradients.name_of(*first) : "their sum";
 }
 
 void StepUpdate::leave(const std::vector<std::uint32_t>& units, const std::vector<std::uint32_t>& again) {

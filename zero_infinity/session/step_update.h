@@ -50,6 +50,7 @@ class StepUpdate {
     void update_tiles(std::uint32_t unit);
     void set_values(const UpdateRequest& request, double scale);
     void note_skipped(std::uint32_t unit);
+    std::string name_of_first();
     std::string refusal(std::uint32_t unit, std::uint64_t element) const;
 
     // Constant after construction.

@@ -25,7 +25,7 @@ std::uint64_t bytes_of(std::span<const store::ObjectSpec> objects) {
 void read_values(WeightSource& source, const UnitLayout& layout, Training training, std::uint32_t tile,
                  std::uint64_t numel, std::span<float> values) {
     std::fill_n(values.begin(), numel, 0.0F);
-    for_each_stretch(layout, training, tile, numel, [&](const Stretch& stretch) {
+    for_each_stretch(layout, layout.partition().rank, training, tile, numel, [&](const Stretch& stretch) {
         source.read({layout.spec(), layout.spec().parameters[stretch.parameter]}, stretch.first,
                     values.subspan(stretch.offset, stretch.count));
     });

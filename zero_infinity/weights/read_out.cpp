@@ -6,6 +6,8 @@
 #include "zero_infinity/weights/tile_memory.h"
 
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
 namespace penstock::zero {
 namespace {
@@ -14,33 +16,40 @@ namespace {
 class TileValues {
    public:
     TileValues(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink)
-        : parts_(parts), what_(what), sink_(sink), memory_(*parts.layout) {
+        : parts_(parts),
+          what_(what),
+          sink_(sink),
+          memory_(*parts.layout),
+          stretches_(parts.gather ? parts.layout->partition().ranks : 1) {
         for (const ParameterValue value : what.values)
             PENSTOCK_CHECK(value < ParameterValue::moment0 || moment_of(value) < parts.layout->format().moments,
                            "moment {} of {}", moment_of(value), parts.layout->format().moments);
     }
 
     void trainable(std::uint32_t unit, std::uint32_t tile) {
-        const UnitLayout& layout = parts_.layout->unit(unit);
-        const std::uint64_t numel = layout.tile_numel(tile);
-        const auto stretches = wanted_stretches(layout, Training::trainable, tile, numel, what_.wanted);
-        if (stretches.empty()) return;
+        const std::uint64_t numel = parts_.layout->unit(unit).tile_numel(tile);
+        if (!holds_wanted(unit, Training::trainable, tile, numel)) return;
+        const UnitObjects& objects = parts_.layout->objects(unit);
         const TileView view = memory_.view(numel);
-        if (parts_.layout->objects(unit).weights && needs_weights())
-            read({*parts_.layout->objects(unit).weights, tile}, view.weights);
-        if (parts_.layout->objects(unit).states && needs_states())
-            read({*parts_.layout->objects(unit).states, tile}, view.states);
-        for (const ParameterValue value : what_.values) give(layout, stretches, value, view, Training::trainable);
+        if (objects.weights && needs_weights()) read({*objects.weights, tile}, view.weights, unit, weights_);
+        if (objects.states && needs_states()) read({*objects.states, tile}, view.states, unit, states_);
+        for (std::size_t rank = 0; rank < stretches_.size(); ++rank) {
+            put(weights_, rank, view.weights);
+            put(states_, rank, view.states);
+            for (const ParameterValue value : what_.values)
+                give(unit, stretches_[rank], value, view, Training::trainable);
+        }
     }
 
     void frozen(std::uint32_t unit, std::uint32_t tile) {
-        const UnitLayout& layout = parts_.layout->unit(unit);
-        const std::uint64_t numel = layout.frozen_tile_numel(tile);
-        const auto stretches = wanted_stretches(layout, Training::frozen, tile, numel, what_.wanted);
-        if (stretches.empty() || !asks_for(ParameterValue::weight)) return;
+        const std::uint64_t numel = parts_.layout->unit(unit).frozen_tile_numel(tile);
+        if (!asks_for(ParameterValue::weight) || !holds_wanted(unit, Training::frozen, tile, numel)) return;
         const TileView view = memory_.view(numel);
-        read({*parts_.layout->objects(unit).frozen, tile}, view.weights);
-        give(layout, stretches, ParameterValue::weight, view, Training::frozen);
+        read({*parts_.layout->objects(unit).frozen, tile}, view.weights, unit, weights_);
+        for (std::size_t rank = 0; rank < stretches_.size(); ++rank) {
+            put(weights_, rank, view.weights);
+            give(unit, stretches_[rank], ParameterValue::weight, view, Training::frozen);
+        }
     }
 
    private:
@@ -58,12 +67,32 @@ class TileValues {
                (master && asks_for(ParameterValue::master));
     }
 
-    void read(store::TileId tile, std::byte* data) {
-        memory_.move(parts_.read, tile, {data, parts_.layout->extent_bytes(tile)});
+    // One of the ranks whose tiles are given has something there. All ranks find the same.
+    bool holds_wanted(std::uint32_t unit, Training training, std::uint32_t tile, std::uint64_t numel) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
+        for (std::size_t given = 0; given < stretches_.size(); ++given) {
+            const auto rank = parts_.gather ? static_cast<std::uint32_t>(given) : layout.partition().rank;
+            stretches_[given] = wanted_stretches(layout, rank, training, tile, numel, what_.wanted);
+        }
+        return std::ranges::any_of(stretches_, [](const auto& each) { return !each.empty(); });
     }
 
-    void give(const UnitLayout& layout, const std::vector<Stretch>& stretches, ParameterValue value,
-              const TileView& view, Training training) {
+    void read(store::TileId tile, std::byte* data, std::uint32_t unit, std::vector<std::byte>& of_all) {
+        const std::span<std::byte> extent(data, parts_.layout->extent_bytes(tile));
+        memory_.move(parts_.read, tile, extent);
+        if (!parts_.gather) return;
+        of_all.resize(stretches_.size() * extent.size());
+        parts_.gather(unit, extent, of_all);
+    }
+
+    void put(const std::vector<std::byte>& of_all, std::size_t rank, std::byte* data) const {
+        const std::size_t bytes = of_all.size() / stretches_.size();
+        if (bytes > 0) std::memcpy(data, of_all.data() + rank * bytes, bytes);
+    }
+
+    void give(std::uint32_t unit, const std::vector<Stretch>& stretches, ParameterValue value, const TileView& view,
+              Training training) {
+        const UnitLayout& layout = parts_.layout->unit(unit);
         const StateFormat& format = parts_.layout->format();
         float* decoded = memory_.values().data();
         const std::byte* data = reinterpret_cast<const std::byte*>(decoded);
@@ -85,6 +114,8 @@ class TileValues {
     const ReadOut& what_;
     WeightSink& sink_;
     TileMemory memory_;
+    std::vector<std::vector<Stretch>> stretches_;  // by rank whose tile is given
+    std::vector<std::byte> weights_, states_;      // of all of them; empty where nothing is gathered
 };
 
 }  // namespace

@@ -37,8 +37,9 @@ struct ValueStretch {
 class WeightSink {
    public:
     virtual ~WeightSink() = default;
-    // Unit by unit and tile by tile: of each value of a parameter from lower elements to higher ones, each once. Values
-    // of one parameter come side by side, and small parameters one after the other.
+    // Unit by unit and tile by tile: of each value of a parameter from lower elements to higher ones, each once; with
+    // several ranks so of each rank's part, and the parts by turns. Values of one parameter come side by side, and
+    // small parameters one after the other.
     virtual void write(const NamedParameter& parameter, const ValueStretch& stretch) = 0;
 };
 
@@ -53,15 +54,19 @@ struct ReadOut {
 using ReadTile = std::function<void(store::TileId tile, std::span<std::byte> memory)>;
 ReadTile blocking_reads(aio::Io& io, store::TensorStore& store);
 
+// What each rank has read of its tile of that unit, in their order: all.size() is ranks × mine.size().
+using GatherTiles = std::function<void(std::uint32_t unit, std::span<const std::byte> mine, std::span<std::byte> all)>;
+
 struct ReadOutDeps {
     const ModelLayout* layout = nullptr;  // the store has its objects
     ReadTile read;
+    GatherTiles gather = {};  // empty: with several ranks the sink gets this one's shard
 };
 
-// What is read is the newest generation that is committed. With several ranks it is this one's shard.
-// Takes memory for one tile as it is stored and for one in fp32. REQUIRES: nothing was written since the last commit (a
-// session is settled); no moment is asked for that the format does not keep. Throws Error (storage), and what the sink
-// throws.
+// What is read is the newest generation that is committed. Where it is gathered all ranks call it at once, and each
+// sink gets the whole. Takes memory for one tile as it is stored, of each rank, and for one in fp32. REQUIRES: nothing
+// was written since the last commit (a session is settled); no moment is asked for that the format does not keep.
+// Throws Error (storage), and what the sink throws.
 void read_out(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink);
 
 }  // namespace penstock::zero

@@ -21,13 +21,14 @@ struct Stretch {
     std::uint64_t count = 0;
 };
 
-// Calls visit(stretch) for each parameter that reaches into the first `numel` elements of a tile of the trainable or
-// the frozen shard, in the order of the elements; padding is left out. Example: a norm of 768 and a matrix of 100 ×
+// Calls visit(stretch) for each parameter that reaches into the first `numel` elements of a tile of a rank's trainable
+// or frozen shard, in the order of the elements; padding is left out. Example: a norm of 768 and a matrix of 100 ×
 // 100, tiles of 4096: tile 0 holds {0, 0, 0, 768} and {1, 0, 768, 3328}, tile 1 {1, 3328, 0, 4096}.
 template <typename Visit>
-void for_each_stretch(const UnitLayout& unit, Training training, std::uint32_t tile, std::uint64_t numel, Visit visit) {
-    const std::uint64_t shard = training == Training::frozen ? unit.frozen_shard_first() : unit.shard_first();
-    const std::uint64_t begin = shard + tile * unit.tile_numel();
+void for_each_stretch(const UnitLayout& unit, std::uint32_t rank, Training training, std::uint32_t tile,
+                      std::uint64_t numel, Visit visit) {
+    const std::uint64_t shard = training == Training::frozen ? unit.frozen_shard_numel() : unit.shard_numel();
+    const std::uint64_t begin = rank * shard + tile * unit.tile_numel();
     for (std::size_t parameter = 0; parameter < unit.spec().parameters.size(); ++parameter) {
         const ParameterPlace& place = unit.place(parameter);
         const std::uint64_t from = std::max(begin, place.first);
@@ -39,10 +40,10 @@ void for_each_stretch(const UnitLayout& unit, Training training, std::uint32_t t
 
 using WantedParameters = std::function<bool(const NamedParameter& parameter)>;  // empty: all
 
-inline std::vector<Stretch> wanted_stretches(const UnitLayout& unit, Training training, std::uint32_t tile,
-                                             std::uint64_t numel, const WantedParameters& wanted) {
+inline std::vector<Stretch> wanted_stretches(const UnitLayout& unit, std::uint32_t rank, Training training,
+                                             std::uint32_t tile, std::uint64_t numel, const WantedParameters& wanted) {
     std::vector<Stretch> found;
-    for_each_stretch(unit, training, tile, numel, [&](const Stretch& stretch) {
+    for_each_stretch(unit, rank, training, tile, numel, [&](const Stretch& stretch) {
         if (!wanted || wanted({unit.spec(), unit.spec().parameters[stretch.parameter]})) found.push_back(stretch);
     });
     return found;

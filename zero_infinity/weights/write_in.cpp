@@ -21,7 +21,8 @@ class TileChange {
     void trainable(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.tile_numel(tile);
-        const auto stretches = wanted_stretches(layout, Training::trainable, tile, numel, what_.wanted);
+        const auto stretches =
+            wanted_stretches(layout, layout.partition().rank, Training::trainable, tile, numel, what_.wanted);
         if (stretches.empty()) return;
         const StateFormat& format = parts_.layout->format();
         const UnitObjects& objects = parts_.layout->objects(unit);
@@ -39,7 +40,8 @@ class TileChange {
     void frozen(std::uint32_t unit, std::uint32_t tile) {
         const UnitLayout& layout = parts_.layout->unit(unit);
         const std::uint64_t numel = layout.frozen_tile_numel(tile);
-        const auto stretches = wanted_stretches(layout, Training::frozen, tile, numel, what_.wanted);
+        const auto stretches =
+            wanted_stretches(layout, layout.partition().rank, Training::frozen, tile, numel, what_.wanted);
         if (stretches.empty() || what_.value != ParameterValue::weight) return;
         const store::TileId id{*parts_.layout->objects(unit).frozen, tile};
         const PlaneType type = layout.weight_type(Training::frozen, parts_.layout->format());

@@ -83,7 +83,7 @@ class WeightStreamerTest : public ::testing::Test {
     zero::Residents residents_{rig_.io(), rig_.store(), pool_, layout(), {}};
     const std::unique_ptr<zero::Bringing> bringing_ = zero::make_bringing(layout(), *device_);
     zero::ApartMemory apart_memory_{pool_, *device_};
-    zero::GatheredResidents gathered_{layout(), residents_, *bringing_, *device_, apart_memory_};
+    zero::GatheredResidents gathered_{layout(), residents_, *bringing_, *device_, apart_memory_, pool_, nullptr};
     zero::WeightMemory memory_{layout(),
                                residents_,
                                {passage_.data(), passage_bytes()},

@@ -2,7 +2,7 @@
 #include "aio/words/error.h"
 #include "tests/refusal.h"
 #include "tests/zero_infinity/engine/run.h"
-#include "tests/zero_infinity/ranks/recording_communicator.h"
+#include "tests/zero_infinity/ranks/recording_transport.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -146,14 +146,14 @@ TEST(Communicator, IncarnationNormAndCommitGoThroughIt) {
     const TemporaryDirectory directory;
     const RunOptions options = toy_run(directory.path());
     for (const bool resumed : {false, true}) {
-        RecordingCommunicator communicator;
-        std::vector<std::string>& log = communicator.log;
-        engine::Session session = session_of(options, {.communicator = &communicator});
+        RecordedRank rank;
+        std::vector<std::string>& log = rank.control.log;
+        engine::Session session = session_of(options, {.ranks = rank.ways()});
         EXPECT_EQ(session.info().resumed, resumed);
         EXPECT_EQ(log, (std::vector<std::string>{"the incarnation"}));
         log.clear();
         std::uint64_t committed_bytes = session.counters().write_bytes;
-        communicator.watch = [&] {
+        rank.control.watch = [&] {
             EXPECT_EQ(session.counters().write_bytes, committed_bytes) << "written before the norm";
         };
         for (std::uint64_t step = 1; step <= 2; ++step) {
@@ -162,9 +162,7 @@ TEST(Communicator, IncarnationNormAndCommitGoThroughIt) {
                                              log.push_back(report.gradient_norm > 0 ? "norm" : "no norm");
                                              return store::ClientState{{"step", std::to_string(step)}};
                                          });
-            double committed = 0;
-            std::memcpy(&committed, &communicator.newest.end()[-8], sizeof committed);
-            EXPECT_EQ(committed, (resumed ? 2 : 0) + step - 1) << "what was committed before";
+            EXPECT_EQ(rank.control.committed(), (resumed ? 2 : 0) + step - 1) << "what was committed before";
             log.emplace_back("committed");
             committed_bytes = session.counters().write_bytes;
         }
@@ -174,19 +172,6 @@ TEST(Communicator, IncarnationNormAndCommitGoThroughIt) {
         EXPECT_EQ(log[2], "committed");
         EXPECT_EQ(log[3], log[0]);
     }
-}
-
-TEST(Communicator, MoreThanOneRankIsRefused) {
-    class Two final : public zero::Communicator {
-       public:
-        std::uint32_t rank() const noexcept override { return 1; }
-        std::uint32_t ranks() const noexcept override { return 2; }
-        void all_gather(std::string_view, std::span<const std::byte>, std::span<std::byte>) override {}
-    } two;
-    const TemporaryDirectory directory;
-    const RunOptions options = toy_run(directory.path());
-    EXPECT_EQ(refusal_of(ExitCode::usage, [&] { session_of(options, {.communicator = &two}); }),
-              "2 ranks are asked for, but the engine runs on one so far");
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ zero::CoreOptions options(zero::DeviceKind device = zero::DeviceKind::cpu) {
     zero::CoreOptions options;
     options.swap_directories = {"nowhere"};
     options.tile_numel = 4096;
+    options.ranks.gathered = zero::Gathered::for_visits;
     options.host_budget_bytes = zero::planned_host_budget;
     options.device = {.kind = device, .budget_bytes = 64 << 20};
     return options;

@@ -145,6 +145,7 @@ class PlainLoop {
     const std::map<Id, Parameter>& parameters() const { return parameters_; }
     std::map<Id, Parameter>& parameters() { return parameters_; }
     const std::vector<zero::UnitSpec>& units() const { return units_; }
+    std::map<Id, Values>& sums() { return sums_; }  // of the step under way
 
    private:
     Id owner(ParameterId id) const {
@@ -194,6 +195,7 @@ struct Setting {
     std::optional<double> deferred_share = {};
     unsigned hash_threads = 0;       // for tiles of any length
     bool all_may_be_unused = false;  // Unused::skipped
+    zero::SumOrder sum_order = zero::SumOrder::passes_first;
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -284,6 +286,7 @@ class Client {
         options.resume_from = setting.resume_from;
         options.gradient_memory = setting.gradient_memory;
         options.io_deadline = setting.io_deadline;
+        options.ranks.sum_order = setting.sum_order;
         options.device = {.kind = setting.device,
                           .budget_bytes = setting.device_budget,
                           .copy_delay = std::chrono::microseconds(50),
@@ -324,7 +327,8 @@ class Client {
                                  : stretch.value == zero::ParameterValue::moment1 ? to.v
                                                                                   : to.value;
                 const auto* data = reinterpret_cast<const float*>(stretch.data);
-                values.insert(values.end(), data, data + stretch.numel);
+                values.resize(parameter.spec.numel());
+                std::copy_n(data, stretch.numel, values.begin() + static_cast<std::ptrdiff_t>(stretch.first));
             }
             std::map<std::string, PlainLoop::Parameter> all;
         } sink;

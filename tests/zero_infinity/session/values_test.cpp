@@ -3,7 +3,7 @@
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ample_room.h"
-#include "tests/zero_infinity/ranks/recording_communicator.h"
+#include "tests/zero_infinity/ranks/recording_transport.h"
 #include "tests/zero_infinity/session/session_client.h"
 
 #include <gtest/gtest.h>
@@ -76,20 +76,19 @@ TEST_P(ValuesTest, WhatIsWrittenIsTrainedOn) {
 TEST_P(ValuesTest, AWriteThatNoNormCameBeforeGathersWhatAllHaveCommitted) {
     const std::vector<std::string> gathered{"what is committed"};
     PlainLoop plain(units());
-    RecordingCommunicator communicator;
-    Client client(path(), GetParam(), {.communicator = &communicator});
-    EXPECT_EQ(std::exchange(communicator.log, {}), std::vector<std::string>{"the incarnation"});
+    RecordedRank rank;
+    std::vector<std::string>& log = rank.control.log;
+    Client client(path(), GetParam(), {.ranks = rank.ways()});
+    EXPECT_EQ(std::exchange(log, {}), std::vector<std::string>{"the incarnation"});
     for (std::uint64_t number = 1; number <= 3; ++number) {
         write_some(client, plain);
-        EXPECT_EQ(std::exchange(communicator.log, {}), gathered);
+        EXPECT_EQ(std::exchange(log, {}), gathered);
         client.session().settle();
-        EXPECT_TRUE(communicator.log.empty());
+        EXPECT_TRUE(log.empty());
     }
     step(client, plain, 1);
-    EXPECT_EQ(communicator.log, std::vector<std::string>{"the norm"});
-    double committed = 0;
-    std::memcpy(&committed, &communicator.newest.end()[-8], sizeof committed);
-    EXPECT_EQ(committed, 3);
+    EXPECT_EQ(log, std::vector<std::string>{"the norm"});
+    EXPECT_EQ(rank.control.committed(), 3U);
     EXPECT_TRUE(client.state() == plain.parameters());
 }
 

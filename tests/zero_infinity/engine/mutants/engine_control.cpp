@@ -4,7 +4,7 @@
 #include "tests/control.h"
 #include "tests/zero_infinity/engine/reference_loop.h"
 #include "tests/zero_infinity/engine/run.h"
-#include "tests/zero_infinity/ranks/recording_communicator.h"
+#include "tests/zero_infinity/ranks/recording_transport.h"
 #include "zero_infinity/ranks/communicator.h"
 
 #include <ATen/ATen.h>
@@ -198,14 +198,14 @@ Complaints of_commits(const char* what, zero::Tier states, std::uint64_t every) 
     RunOptions options = toy_run(directory.path());
     options.session.residency = {zero::Tier::host, states};
     options.session.durability = {every};
-    RecordingCommunicator communicator;
+    RecordedRank rank;
     engine::Session session(make_toy_model(options.model), options.optimizers(), options.session, {{"step", "0"}}, {},
-                            {.communicator = &communicator});
+                            {.ranks = rank.ways()});
     bool late = false;
     bool heard = false;
     std::uint64_t committed_bytes = session.counters().write_bytes;
     const auto look = [&] { late = late || (!heard && session.counters().write_bytes != committed_bytes); };
-    communicator.watch = [&] {
+    rank.control.watch = [&] {
         look();
         heard = true;
     };

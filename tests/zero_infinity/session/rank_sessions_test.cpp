@@ -1,0 +1,398 @@
+// Sessions of several ranks: the bits of the plain loop that adds the ranks' gradients in their order. Two ranks cannot
+// see a wrong order; three can.
+#include "tests/refusal.h"
+#include "tests/temporary_directory.h"
+#include "tests/zero_infinity/ranks/thread_ranks.h"
+#include "tests/zero_infinity/session/session_client.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+
+namespace penstock::testing {
+namespace {
+
+// N models in one process, each with the gradients of its rank.
+class RankedLoop {
+   public:
+    RankedLoop(std::uint32_t ranks, zero::SumOrder order, zero::Unused unused) : order_(order) {
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) loops_.emplace_back(units(unused));
+    }
+
+    PlainLoop& of(std::uint32_t rank) { return loops_[rank]; }
+    void end_pass() {
+        for (PlainLoop& each : loops_) each.end_pass();
+        if (order_ == zero::SumOrder::ranks_first) add_ranks();
+    }
+    void update(std::uint64_t step, double scale = 1) {
+        add_ranks();
+        for (PlainLoop& each : loops_) {
+            each.sums() = sums_;
+            each.update(step, scale / static_cast<double>(loops_.size()));
+        }
+        sums_.clear();
+    }
+    const std::map<PlainLoop::Id, PlainLoop::Parameter>& parameters() const { return loops_.front().parameters(); }
+
+   private:
+    // In the order of the ranks; where nothing came, zero.
+    void add_ranks() {
+        for (std::uint32_t unit = 0; unit < loops_.front().units().size(); ++unit)
+            for (const ParameterId id : parameters_of(loops_.front().units(), unit)) {
+                const PlainLoop::Id key{id.unit, id.index};
+                const bool came = std::any_of(loops_.begin(), loops_.end(),
+                                              [&](PlainLoop& each) { return each.sums().contains(key); });
+                if (!came) continue;
+                Values& sum = sums_[key];
+                for (PlainLoop& each : loops_) {
+                    Values addend = each.sums()[key];
+                    addend.resize(numel_of(loops_.front().units(), id));
+                    if (sum.empty())
+                        sum = addend;
+                    else
+                        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
+                }
+            }
+        for (PlainLoop& each : loops_) each.sums().clear();
+    }
+
+    zero::SumOrder order_;
+    std::vector<PlainLoop> loops_;
+    std::map<PlainLoop::Id, Values> sums_;
+};
+
+struct RankCourse {
+    std::uint32_t ranks = 2;
+    Setting setting;
+    std::uint64_t steps = 6;
+    std::uint64_t passes = 1;
+
+    std::string name() const {
+        return fmt::format("{} ranks, {}, {}, {} passes, states {}", ranks, word_of(setting.device),
+                           word_of(setting.sum_order), passes, word_of(setting.residency.states));
+    }
+    std::uint64_t time(std::uint64_t step, std::uint64_t pass, std::uint32_t rank) const {
+        return (step * passes + pass) * ranks + rank;
+    }
+    // Which units a rank has gradients of: the expert's not on all, and in some steps on none.
+    bool comes(std::uint32_t unit, std::uint64_t step, std::uint32_t rank) const {
+        return setting.unused == zero::Unused::refused || unit != 2 || (step % 3 != 0 && (rank + step) % 2 == 0);
+    }
+};
+
+// One life of all ranks; `each` is called on each rank's thread at its end.
+using AtEnd = std::function<void(Client& client, std::uint32_t rank)>;
+std::vector<std::string> train(const std::string& path, const RankCourse& course, std::uint64_t first,
+                               std::uint64_t last, const AtEnd& at_end) {
+    ThreadRanks control(course.ranks), bulk(course.ranks);
+    return run_ranks(course.ranks, [&](std::uint32_t rank) {
+        Client client(path, course.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
+        for (std::uint64_t step = first; step <= last; ++step) {
+            for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
+                client.session().begin_pass(Pass::training);
+                for (std::uint32_t unit = 5; unit-- > 0;)
+                    if (course.comes(unit, step, rank)) client.backward(unit, course.time(step, pass, rank));
+                client.session().end_pass();
+            }
+            client.update(step);
+        }
+        at_end(client, rank);
+    });
+}
+
+RankedLoop plain(const RankCourse& course) {
+    RankedLoop loop(course.ranks, course.setting.sum_order, course.setting.unused);
+    for (std::uint64_t step = 1; step <= course.steps; ++step) {
+        for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
+            for (std::uint32_t rank = 0; rank < course.ranks; ++rank)
+                for (std::uint32_t unit = 5; unit-- > 0;)
+                    if (course.comes(unit, step, rank)) loop.of(rank).backward(unit, course.time(step, pass, rank));
+            loop.end_pass();
+        }
+        loop.update(step);
+    }
+    return loop;
+}
+
+std::vector<RankCourse> courses() {
+    std::vector<RankCourse> all;
+    for (const std::uint32_t ranks : {2U, 3U, 4U})
+        for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated})
+            for (const zero::SumOrder order : {zero::SumOrder::passes_first, zero::SumOrder::ranks_first}) {
+                RankCourse course{.ranks = ranks, .passes = order == zero::SumOrder::ranks_first ? 3U : ranks - 1};
+                course.setting = {.device = device, .sum_order = order};
+                if (ranks == 3) course.setting.residency.states = zero::Tier::host;
+                if (ranks != 4) course.setting.unused = zero::Unused::skipped;
+                all.push_back(course);
+            }
+    return all;
+}
+
+TEST(RankSessions, HaveTheBitsOfTheLoopThatAddsInTheOrderOfTheRanks) {
+    for (const RankCourse& course : courses()) {
+        SCOPED_TRACE(course.name());
+        const TemporaryDirectory parent;
+        RankedLoop loop = plain(course);
+        std::vector<int> right(course.ranks);
+        const auto thrown = train(parent / "swap", course, 1, course.steps, [&](Client& client, std::uint32_t rank) {
+            right[rank] = client.state() == loop.parameters();
+        });
+        EXPECT_EQ(thrown, std::vector<std::string>(course.ranks));
+        EXPECT_EQ(right, std::vector<int>(course.ranks, 1));
+    }
+}
+
+// What each rank throws: words of errors, nothing where it ended well.
+const std::vector<std::string> nothing(2);
+
+class RankSetTest : public ComputeTest {
+   protected:
+    std::string run() const { return parent_ / "swap"; }
+    std::string store_of(std::uint32_t rank) const { return fmt::format("{}/ranks-2/{}", run(), rank); }
+    std::vector<std::string> live(std::uint64_t first, std::uint64_t last, const AtEnd& at_end = {}) const {
+        return train(run(), course_, first, last, [&](Client& client, std::uint32_t rank) {
+            if (at_end) at_end(client, rank);
+        });
+    }
+    // The sessions hold what the loop holds after so many steps.
+    AtEnd holds_after(std::uint64_t steps) {
+        RankCourse course = course_;
+        course.steps = steps;
+        loop_ = std::make_unique<RankedLoop>(plain(course));
+        return [this](Client& client, std::uint32_t rank) {
+            EXPECT_TRUE(client.state() == loop_->parameters()) << "rank " << rank;
+        };
+    }
+    void keep(std::uint32_t rank, const std::string& as) const {
+        std::filesystem::copy(store_of(rank), parent_ / as, std::filesystem::copy_options::recursive);
+    }
+    void put_back(std::uint32_t rank, const std::string& from) const {
+        std::filesystem::remove_all(store_of(rank));
+        std::filesystem::rename(parent_ / from, store_of(rank));
+    }
+
+    RankCourse course_;
+
+   private:
+    const TemporaryDirectory parent_;
+    std::unique_ptr<RankedLoop> loop_;
+};
+
+TEST_F(RankSetTest, GoesOnFromWhatAllRanksHaveCommitted) {
+    EXPECT_EQ(live(1, 2), nothing);
+    EXPECT_EQ(live(3, 4,
+                   [](Client& client, std::uint32_t) {
+                       EXPECT_TRUE(client.session().info().resumed);
+                       EXPECT_EQ(client.steps(), 2U);
+                   }),
+              nothing);
+    EXPECT_EQ(live(5, 6, holds_after(6)), nothing);
+}
+
+// One was killed before its commit of step 3, the other behind it.
+TEST_F(RankSetTest, WhoIsAheadGoesBackToWhatAllHave) {
+    for (const std::uint32_t behind : {0U, 1U}) {
+        std::filesystem::remove_all(run());
+        EXPECT_EQ(live(1, 2), nothing);
+        keep(behind, "before");
+        EXPECT_EQ(live(3, 3), nothing);
+        put_back(behind, "before");
+        EXPECT_EQ(live(3, 2, [](Client& client, std::uint32_t) { EXPECT_EQ(client.steps(), 2U); }), nothing);
+        EXPECT_EQ(live(3, 4, holds_after(4)), nothing) << "rank " << behind << " was behind";
+    }
+}
+
+TEST_F(RankSetTest, RanksOfDifferentMomentsAreRefusedUnchanged) {
+    EXPECT_EQ(live(1, 1), nothing);
+    keep(1, "old");
+    EXPECT_EQ(live(2, 4), nothing);
+    keep(1, "new");
+    put_back(1, "old");
+    const auto thrown = live(5, 5);
+    EXPECT_EQ(thrown[0], thrown[1]);
+    EXPECT_NE(thrown[0].find("The ranks have no generation in common"), std::string::npos) << thrown[0];
+    EXPECT_NE(thrown[0].find("rank 1: store 1 of 2"), std::string::npos) << thrown[0];
+    put_back(1, "new");
+    EXPECT_EQ(live(5, 5, holds_after(5)), nothing);
+}
+
+// A creation that was interrupted: rank 0 had committed its first weights, rank 1 had not.
+TEST_F(RankSetTest, ACreationThatDidNotEndOnAllRanksBeginsAgain) {
+    EXPECT_EQ(live(1, 0), nothing);
+    std::filesystem::remove_all(store_of(1));
+    EXPECT_EQ(live(1, 2, holds_after(2)), nothing);
+    EXPECT_EQ(live(3, 4, holds_after(4)), nothing);
+}
+
+TEST_F(RankSetTest, AnotherNumberOfRanksIsRefusedAndMakesNothing) {
+    EXPECT_EQ(live(1, 1), nothing);
+    course_.ranks = 3;
+    for (const std::string& each : live(2, 2))
+        EXPECT_TRUE(each.starts_with(run() + " holds what 2 processes committed, and 3 are started: start as many as "
+                                             "before, or name another directory") ||
+                    each.find("another rank") != std::string::npos || each.find("lost") != std::string::npos)
+            << each;
+    EXPECT_FALSE(std::filesystem::exists(run() + "/ranks-3"));
+    EXPECT_EQ(refusal_of(ExitCode::usage, [&] { Client(run(), course_.setting); }),
+              run() +
+                  " holds what 2 processes committed, and one is started: start as many as before, or name another "
+                  "directory");
+    EXPECT_FALSE(std::filesystem::exists(run() + "/data"));
+}
+
+TEST_F(RankSetTest, TwoRanksInOneRanksDirectoryAreRefused) {
+    { Client alone(run(), course_.setting); }
+    for (const std::string& each : live(1, 1))
+        EXPECT_TRUE(each.find("holds what one process committed, and 2 are started") != std::string::npos ||
+                    each.find("lost") != std::string::npos)
+            << each;
+    EXPECT_FALSE(std::filesystem::exists(run() + "/ranks-2"));
+}
+
+TEST_F(RankSetTest, RanksThatDifferAreNamedBeforeAnythingIsMade) {
+    ThreadRanks control(2), bulk(2);
+    const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
+        Setting setting = course_.setting;
+        if (rank == 1) setting.sum_order = zero::SumOrder::ranks_first;
+        Client client(run(), setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
+    });
+    EXPECT_EQ(thrown[0], thrown[1]);
+    EXPECT_NE(thrown[0].find("the processes do not train the same"), std::string::npos) << thrown[0];
+    EXPECT_NE(thrown[0].find("the order of sums ranks_first, the other has passes_first"), std::string::npos)
+        << thrown[0];
+    EXPECT_FALSE(std::filesystem::exists(run()));
+}
+
+// Of each rank, padding included: a gather brings the other ranks' shards of the weights, a reduce theirs of the sums.
+TEST_F(RankSetTest, BytesOverTheWireAreThoseOfTheFormulas) {
+    for (const zero::SumOrder order : {zero::SumOrder::passes_first, zero::SumOrder::ranks_first})
+        for (const std::uint32_t ranks : {2U, 3U}) {
+            course_.ranks = ranks;
+            course_.passes = 2;
+            course_.setting.sum_order = order;
+            std::filesystem::remove_all(run());
+            const std::uint64_t steps = 3, reduces = order == zero::SumOrder::ranks_first ? 2 * steps : steps;
+            live(1, steps, [&](Client& client, std::uint32_t) {
+                const zero::ModelLayout& layout = client.session().layout();
+                std::uint64_t trainable = 0, frozen = 0;  // of a shard
+                for (const zero::UnitLayout& unit : layout.units()) {
+                    trainable += unit.shard_numel() * 4;
+                    frozen += unit.frozen_shard_numel() * 4;
+                }
+                const zero::SessionCounters counters = client.session().counters();
+                EXPECT_EQ(counters.ranks.gathered_bytes, (ranks - 1) * ((steps + 1) * trainable + frozen));
+                EXPECT_EQ(counters.ranks.exchanged_bytes, (ranks - 1) * reduces * trainable);
+            });
+        }
+}
+
+TEST_F(RankSetTest, ValuesThatAreWrittenAreThoseOfAllRanks) {
+    zero::WeightFunction source([](const zero::NamedParameter&, std::uint64_t first, std::span<float> values) {
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(first + i);
+    });
+    const auto written = [&](Client& client, std::uint32_t) {
+        const auto state = client.state();
+        const PlainLoop::Parameter& table = state.at({0, 0});
+        const PlainLoop::Parameter& fixed = state.at({1, 1});
+        for (std::size_t i = 0; i < table.value.size(); ++i) ASSERT_EQ(table.value[i], static_cast<float>(i));
+        for (std::size_t i = 0; i < fixed.value.size(); ++i) ASSERT_EQ(fixed.value[i], static_cast<float>(i));
+        client.session().begin_pass(Pass::inference);
+        client.session().visit({{0, 1}});
+        EXPECT_TRUE(holds(client.session().weights({0, 0}), table.value));
+        EXPECT_TRUE(holds(client.session().weights({1, 1}), fixed.value));
+        client.session().end_pass();
+    };
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        course_.setting.device = device;
+        std::filesystem::remove_all(run());
+        EXPECT_EQ(live(1, 1,
+                       [&](Client& client, std::uint32_t rank) {
+                           const zero::WantedParameters wanted = [](const zero::NamedParameter& each) {
+                               return each.name() == "first.table" || each.name() == "second.fixed";
+                           };
+                           client.session().write_in({.value = zero::ParameterValue::weight, .wanted = wanted}, source);
+                           written(client, rank);
+                           client.session().settle();
+                       }),
+                  nothing);
+        EXPECT_EQ(live(1, 0, written), nothing);
+    }
+}
+
+// ---------------------------------------------------------------- what ends it
+
+TEST_F(RankSetTest, AGradientThatIsNotFiniteIsNamedAlikeOnAllRanks) {
+    ThreadRanks control(2), bulk(2);
+    const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
+        Client client(run(), course_.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
+        client.session().begin_pass(Pass::training);
+        for (std::uint32_t unit = 5; unit-- > 0;) client.backward(unit, rank);
+        if (rank == 1) {
+            const Values wrong(12345, std::numeric_limits<float>::infinity());
+            client.session().add_gradient(
+                {3, 0}, {reinterpret_cast<const std::byte*>(wrong.data()), zero::PlaneType::fp32, wrong.size()});
+        }
+        client.session().end_pass();
+        client.update(1);
+    });
+    EXPECT_EQ(thrown[0], thrown[1]);
+    EXPECT_NE(thrown[0].find("the gradient of step 1 is not finite, first in unit 'fourth', parameter 'a'"),
+              std::string::npos)
+        << thrown[0];
+}
+
+TEST_F(RankSetTest, AGradientThatCameToNoRankIsNamedAlikeOnAll) {
+    ThreadRanks control(2), bulk(2);
+    const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
+        Client client(run(), course_.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
+        client.session().begin_pass(Pass::training);
+        for (std::uint32_t unit = 5; unit-- > 0;)
+            if (unit != 3 && unit != rank + 1) client.backward(unit, rank);  // 1 and 2 come to one rank each
+        client.session().end_pass();
+        client.update(1);
+    });
+    EXPECT_EQ(thrown[0], thrown[1]);
+    EXPECT_NE(thrown[0].find("no gradient came to unit 'fourth', parameters 'a'"), std::string::npos) << thrown[0];
+}
+
+// A program that ends in the middle of a step takes the others with it, and what was committed stays.
+TEST_F(RankSetTest, ARankThatEndsWithinAStepEndsTheOthers) {
+    for (const std::uint32_t ends : {0U, 1U}) {
+        std::filesystem::remove_all(run());
+        EXPECT_EQ(live(1, 2), nothing);
+        ThreadRanks control(2), bulk(2);
+        const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
+            Client client(run(), course_.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
+            client.session().begin_pass(Pass::training);
+            if (rank == ends) throw std::runtime_error("the program's own");
+            for (std::uint32_t unit = 5; unit-- > 0;) client.backward(unit, rank);
+            client.session().end_pass();
+            client.update(3);
+        });
+        EXPECT_EQ(thrown[ends], "the program's own");
+        EXPECT_NE(thrown[1 - ends], "");
+        EXPECT_EQ(live(3, 3, holds_after(3)), nothing);
+    }
+}
+
+TEST_F(RankSetTest, WhatSeveralRanksDoNotDoYetIsRefusedByName) {
+    const auto refused = [&](Setting setting) {
+        ThreadRanks control(2), bulk(2);
+        const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
+            Client client(run(), setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
+        });
+        return thrown[0];
+    };
+    EXPECT_EQ(refused({.snapshots = true}), "snapshots with 2 ranks comes later: leave it out");
+    EXPECT_EQ(refused({.gradient_memory = zero::GradientMemory::nvme}),
+              "gradients on NVMe with 2 ranks comes later: leave it out");
+    EXPECT_FALSE(std::filesystem::exists(run()));
+}
+
+}  // namespace
+}  // namespace penstock::testing

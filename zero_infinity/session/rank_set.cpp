@@ -1,0 +1,194 @@
+#include "zero_infinity/session/rank_set.h"
+
+#include "aio/words/check.h"
+#include "aio/words/error.h"
+#include "aio/words/io_error.h"
+#include "swap/directory/descriptor.h"
+#include "swap/directory/store_directory.h"
+#include "swap/directory/store_look.h"
+#include "swap/format/lock_text.h"
+#include "zero_infinity/session/session_info.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+namespace penstock::zero {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view set_prefix = "ranks-";
+
+bool has_commits(const std::string& path) {
+    std::error_code unknown;
+    if (!fs::exists(path + "/" + store::StoreDirectory::lock_name, unknown)) return false;
+    const auto look = store::look_at_store(path);
+    return look && !look->recovery.never_committed();
+}
+
+std::optional<std::uint32_t> number_of(std::string_view text) {
+    std::uint32_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return number;
+}
+
+// Other numbers of ranks whose stores in `directory` have something committed, as far as this rank sees them.
+std::vector<std::uint32_t> committed_by_others(const std::string& directory, std::uint32_t ranks) {
+    std::vector<std::uint32_t> found;
+    if (ranks != 1 && has_commits(directory)) found.push_back(1);
+    std::error_code unreadable;
+    for (const fs::directory_entry& set : fs::directory_iterator(directory, unreadable)) {
+        const std::string name = set.path().filename();
+        const auto others =
+            name.starts_with(set_prefix) ? number_of(std::string_view(name).substr(set_prefix.size())) : std::nullopt;
+        for (std::uint32_t rank = 0; others && others != ranks && rank < *others; ++rank)
+            if (has_commits(fmt::format("{}/{}", set.path().string(), rank))) {
+                found.push_back(*others);
+                break;
+            }
+    }
+    return found;
+}
+
+// The newest generation must be found by whoever comes next: nobody begins anew beside it unasked.
+void refuse_other_number(const std::string& directory, std::uint32_t ranks) {
+    for (const std::uint32_t other : committed_by_others(directory, ranks))
+        throw Error(ExitCode::usage,
+                    fmt::format("{} holds what {} committed, and {} started: start as many as before, or name another "
+                                "directory",
+                                directory, other == 1 ? "one process" : fmt::format("{} processes", other),
+                                ranks == 1 ? "one is" : fmt::format("{} are", ranks)));
+}
+
+void make_durable(const std::string& directory) {
+    const store::Descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!opened || ::fsync(opened.get()) != 0)
+        throw Error(ExitCode::storage, fmt::format("{} cannot be made durable: {}", directory, aio::errno_text(errno)));
+}
+
+}  // namespace
+
+RankDirectories::RankDirectories(const CoreOptions& options, Partition partition) {
+    if (options.swap_directories.empty()) return;
+    refuse_other_number(options.swap_directories.front(), partition.ranks);
+    if (partition.ranks == 1) {
+        own_ = options.swap_directories;
+        return;
+    }
+    for (const std::string& directory : options.swap_directories) {
+        const std::string set = fmt::format("{}/{}{}", directory, set_prefix, partition.ranks);
+        make(directory);
+        make(set);
+        own_.push_back(fmt::format("{}/{}", set, partition.rank));
+    }
+}
+
+RankDirectories::~RankDirectories() {
+    for (auto path = made_.rbegin(); path != made_.rend(); ++path) ::rmdir(path->c_str());  // refuses what is not empty
+}
+
+// Other ranks make the same at the same time.
+void RankDirectories::make(const std::string& path) {
+    if (::mkdir(path.c_str(), 0700) == 0) {
+        made_.push_back(path);
+        const fs::path above = fs::path(path).parent_path();
+        return make_durable(above.empty() ? "." : above.string());
+    }
+    if (errno != EEXIST)
+        throw Error(ExitCode::storage, fmt::format("directory {} cannot be made: {}; make it, or name another one",
+                                                   path, aio::errno_text(errno)));
+}
+
+void SetMark::write(store::ClientState& client) const {
+    client[set_key] = store::to_string(set);
+    client[set_epoch_key] = fmt::format("{}", epoch);
+    client[set_rank_key] = fmt::format("{} of {}", place.rank, place.ranks);
+}
+
+namespace {
+
+// Of a store that says nothing of a set: one of its own.
+SetMark mark_of(const store::Manifest& manifest) {
+    SetMark mark{.set = manifest.store, .epoch = 1, .place = {}};
+    const auto text_of = [&](const char* key) {
+        const auto found = manifest.client.find(key);
+        return found == manifest.client.end() ? std::string() : found->second;
+    };
+    if (const auto set = store::parse_uuid(text_of(set_key))) mark.set = *set;
+    mark.epoch = number_of(text_of(set_epoch_key)).value_or(1);
+    const std::string place = text_of(set_rank_key);
+    const std::size_t of = place.find(" of ");
+    if (of == std::string::npos) return mark;
+    mark.place = {number_of(std::string_view(place).substr(0, of)).value_or(0),
+                  number_of(std::string_view(place).substr(of + 4)).value_or(0)};
+    return mark;
+}
+
+FoundGeneration found_of(const store::Manifest& manifest) {
+    return {.generation = manifest.generation, .incarnation = manifest.incarnation};
+}
+
+// As it goes through a gather.
+struct Said {
+    bool is_there = false;
+    FoundStore store;
+};
+
+Said look(store::OpenStore& open) {
+    if (!open.committed() || !open.found().newest) return {};
+    const store::Recovery& found = open.found();
+    const SetMark mark = mark_of(*found.newest);
+    Said said{.is_there = true,
+              .store = {.set = mark.set,
+                        .epoch = mark.epoch,
+                        .place = mark.place,
+                        .newest = found_of(*found.newest),
+                        .previous = {},
+                        .doubtful = found.doubtful()}};
+    if (found.previous) said.store.previous = found_of(*found.previous);
+    return said;
+}
+
+}  // namespace
+
+SetMark new_set(Communicator& communicator, const std::string& directory) {
+    const store::StoreUuid own = store::draw_uuid(directory);
+    std::vector<store::StoreUuid> all(communicator.ranks());
+    communicator.all_gather("a new set", std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    return {.set = all.front(), .epoch = 1, .place = communicator.partition()};
+}
+
+SetOpening decide_together(Communicator& communicator, store::OpenStore& open) {
+    static_assert(std::is_trivially_copyable_v<Said>);
+    const Said own = look(open);
+    std::vector<Said> all(communicator.ranks());
+    communicator.all_gather("what is committed", std::as_bytes(std::span(&own, 1)),
+                            std::as_writable_bytes(std::span(all)));
+    std::vector<FoundStores> found(all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+        if (all[rank].is_there) found[rank].push_back(all[rank].store);
+    const SetDecision decision = decide(found);
+    if (decision.refusal) throw *decision.refusal;
+    SetOpening opening{.step = decision.steps[communicator.rank()], .generation = decision.generation, .mark = {}};
+    // To be read by whoever needs it, before anybody erases anything: not done yet.
+    if (std::ranges::find(decision.steps, RecoveryStep::verify_previous) != decision.steps.end())
+        throw Error(
+            ExitCode::storage,
+            fmt::format("{}: a newer generation than {} was lost or is damaged on one of the ranks. Put back the "
+                        "directories of all ranks of one moment, or begin anew in new ones. Nothing was changed.",
+                        open.directory().path(), decision.generation));
+    opening.mark = {.set = decision.set, .epoch = own.store.epoch, .place = communicator.partition()};
+    return opening;
+}
+
+}  // namespace penstock::zero

@@ -1,0 +1,54 @@
+// The stores of a run's ranks as one set: where each lies, what it says of itself, and what all go on from.
+#pragma once
+
+#include "swap/format/manifest.h"
+#include "swap/store/open_store.h"
+#include "zero_infinity/plan/core_options.h"
+#include "zero_infinity/ranks/communicator.h"
+#include "zero_infinity/ranks/set_recovery.h"
+
+#include <string>
+#include <vector>
+
+namespace penstock::zero {
+
+// Where a rank's store lies: in DIR/ranks-4/2 of each directory DIR of the run; of one rank in DIR itself.
+class RankDirectories {
+   public:
+    // Makes those above the rank's own. Throws Error: usage (another number of ranks has committed something there),
+    // storage.
+    RankDirectories(const CoreOptions& options, Partition partition);
+    // Those that it made and that have stayed empty go: what is refused leaves nothing behind.
+    ~RankDirectories();
+    RankDirectories(RankDirectories&&) noexcept = default;
+    RankDirectories& operator=(RankDirectories&&) noexcept = delete;
+
+    const std::vector<std::string>& own() const noexcept { return own_; }
+
+   private:
+    void make(const std::string& path);
+
+    std::vector<std::string> own_;
+    std::vector<std::string> made_;
+};
+
+// What the manifest of a rank's store says of its set, beside the client's keys.
+struct SetMark {
+    store::StoreUuid set{};
+    std::uint64_t epoch = 1;
+    Partition place;
+    void write(store::ClientState& client) const;
+};
+
+// All ranks call it. A set of its own for a run that begins: rank 0 draws it.
+SetMark new_set(Communicator& communicator, const std::string& directory);
+
+struct SetOpening {
+    RecoveryStep step = RecoveryStep::make;
+    std::uint64_t generation = 0;  // that all ranks will have
+    SetMark mark;                  // of `take` and `go_back`
+};
+// All ranks call it. Throws Error with the same words on each, as decide() refuses; nothing was changed.
+SetOpening decide_together(Communicator& communicator, store::OpenStore& open);
+
+}  // namespace penstock::zero
