@@ -29,13 +29,13 @@ struct RankPlace {
 // the others, and takes its exit code. A rank that was killed is mpirun's to tell.
 class MpiRanks {
    public:
-    // Unless it was finished: tells the others so, where no cause was told before. Who was told one waits up to 3 s, so
+    // Unless it was finished: tells the others so, where no cause was told before. Who was told one stays for 3 s, so
     // that the rank which had the cause is the first to exit.
     virtual ~MpiRanks() = default;
 
     virtual const RankPlace& place() const noexcept = 0;
-    // Two, whose calls overlap. What MPI reads and writes is memory of their own, 32 MiB at most, which a call that
-    // throws leaves to MPI for good: never that of the call.
+    // Two, whose calls overlap. What MPI reads and writes is memory of their own, about 32 MiB at most, which a call
+    // that throws leaves to MPI for good: never that of the call.
     virtual Transport& bulk() noexcept = 0;
     virtual Transport& control() noexcept = 0;
     // The other rank that said first why all end: it tells the user, and this one need not. Any thread.
