@@ -25,11 +25,9 @@ ExitCode run_command(int count, char** arguments) {
     app.fallthrough();  // --json may stand behind the verb
     bool json = false;
     app.add_flag("--json", json, "print one JSON object on standard output");
-    const std::vector<std::pair<const char*, BenchRun>> verbs = {{"io", add_io_verb(app)},
-                                                                 {"transfer", add_transfer_verb(app)},
-                                                                 {"optimizer", add_optimizer_verb(app)},
-                                                                 {"swap", add_swap_verb(app)},
-                                                                 {"step", add_step_verb(app)}};
+    const std::vector<std::pair<const char*, BenchRun>> verbs = {
+        {"io", add_io_verb(app)},     {"transfer", add_transfer_verb(app)}, {"optimizer", add_optimizer_verb(app)},
+        {"swap", add_swap_verb(app)}, {"step", add_step_verb(app)},         {"ranks", add_ranks_verb(app)}};
     app.footer(trainer::lines_of_absent_verbs(app));
     std::vector<std::string> words = trainer::help_as_option({arguments + 1, arguments + std::max(count, 1)});
     if (const std::string complaint = trainer::complaint_about_verb(app, words); !complaint.empty()) {

@@ -5,6 +5,7 @@ readonly debian_packages=(
   g++ cmake ninja-build pkg-config ccache python3 python3-venv
   liburing-dev libaio-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev
   libgtest-dev
+  libopenmpi-dev openmpi-bin # ranks of the programs; without them a build has none
   e2fsprogs xfsprogs # file systems whose power the tests cut
 )
 

@@ -23,17 +23,20 @@ ExitCode say(const char* what, ExitCode code, std::ostream& log) {
     return code;
 }
 
+ExitCode end(Report& report, const char* what, ExitCode code, std::ostream& log) {
+    report.fail(what);
+    return report.quiet() ? code : say(what, code, log);
+}
+
 ExitCode fill(Report& report, const BenchRun& run, std::ostream& log) {
     try {
         add_machine_facts(report);
         run(report);
         return ExitCode::ok;
     } catch (const Error& error) {
-        report.fail(error.what());
-        return say(error.what(), error.code(), log);
+        return end(report, error.what(), error.code(), log);
     } catch (const std::exception& error) {
-        report.fail(error.what());
-        return say(error.what(), ExitCode::internal, log);
+        return end(report, error.what(), ExitCode::internal, log);
     }
 }
 
@@ -43,7 +46,7 @@ ExitCode measure(const std::string& verb, const BenchRun& run, ResultFormat form
                  std::ostream& log) {
     Report report(verb);
     const ExitCode code = fill(report, run, log);
-    if (code != ExitCode::ok && report.figures().empty()) return code;
+    if (report.quiet() || (code != ExitCode::ok && report.figures().empty())) return code;
     write(report, format, out);
     if (!out) {
         const ExitCode lost = say("cannot write the result to standard output", ExitCode::storage, log);

@@ -57,6 +57,9 @@ class Report {
     void note(std::string line);
     // The measurement ended early: json() says so, beside the figures that were taken before.
     void fail(std::string message);
+    // Another process of the same measurement has the result, or tells the error: nothing of this one is written.
+    void keep_quiet() noexcept { quiet_ = true; }
+    bool quiet() const noexcept { return quiet_; }
 
     const std::vector<Figure>& figures() const noexcept { return figures_; }
     const Figure* find(const std::string& name) const noexcept;  // null when there is none
@@ -70,6 +73,7 @@ class Report {
     std::vector<std::string> commands_;
     std::vector<std::string> notes_;
     std::optional<std::string> failure_;
+    bool quiet_ = false;
 };
 
 // Kernel, processors, memory, huge-page setting; the facts every report begins with.

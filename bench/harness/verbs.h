@@ -18,6 +18,7 @@ BenchRun add_io_verb(CLI::App& app);         // NVMe against fio; --tune, --sust
 BenchRun add_transfer_verb(CLI::App& app);   // NVMe -> host -> device and back
 BenchRun add_optimizer_verb(CLI::App& app);  // optimizers and codecs against a triad; --peers
 BenchRun add_swap_verb(CLI::App& app);       // the store against plain transfers
+BenchRun add_ranks_verb(CLI::App& app);      // who is where of several ranks, and how fast they speak
 BenchRun add_step_verb(CLI::App& app);       // whole training steps against what device and compute allow
 
 }  // namespace penstock::bench

@@ -37,6 +37,21 @@ TEST(Measure, PrintsWhatThereIsBeforeTheError) {
     EXPECT_EQ(nlohmann::json::parse(json.str())["error"], "the drive is gone");
 }
 
+TEST(Measure, WritesNothingOfAReportThatKeepsQuiet) {
+    std::ostringstream out, log;
+    const auto quiet = [](Report& report) {
+        one_figure(report);
+        report.keep_quiet();
+    };
+    EXPECT_EQ(measure("ranks", quiet, ResultFormat::json, out, log), ExitCode::ok);
+    const auto told_elsewhere = [&](Report& report) {
+        quiet(report);
+        throw Error(ExitCode::peer_lost, "rank 1 has ended");
+    };
+    EXPECT_EQ(measure("ranks", told_elsewhere, ResultFormat::json, out, log), ExitCode::peer_lost);
+    EXPECT_EQ(out.str() + log.str(), "");
+}
+
 TEST(Measure, WritesNoResultWithoutFigures) {
     std::ostringstream out, log;
     const auto usage = [](Report&) { throw Error(ExitCode::usage, "no such directory"); };

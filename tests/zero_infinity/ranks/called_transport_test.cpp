@@ -3,13 +3,13 @@
 
 #include "swap/capi/c_error.h"
 #include "tests/seeds.h"
+#include "tests/zero_infinity/ranks/moved_blocks.h"
 #include "tests/zero_infinity/ranks/thread_ranks.h"
 #include "zero_infinity/ranks/lane.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <random>
 
 namespace penstock::testing {
 namespace {
@@ -63,11 +63,6 @@ struct Program {
     std::string cause;
 };
 
-std::byte byte_of(std::uint64_t seed, std::uint32_t from, std::uint32_t to, std::size_t i) {
-    return static_cast<std::byte>(mix(seed + from * 1000 + to * 100'000 + i));
-}
-
-// Blocks apart and side by side; what lies between them stays.
 TEST(CalledTransport, MovesBlocksWhateverLiesBetweenThem) {
     const std::uint64_t first = first_seed();
     for (std::uint64_t seed = first; seed < first + seed_count(60); ++seed) {
@@ -76,28 +71,11 @@ TEST(CalledTransport, MovesBlocksWhateverLiesBetweenThem) {
         const std::size_t bytes = 1 + mix(seed + 1) % 50;
         ThreadRanks control(ranks), bulk(ranks);
         const auto thrown = run_ranks(ranks, [&](std::uint32_t rank) {
-            std::mt19937_64 random(seed + rank);
-            const std::size_t stride = bytes + random() % 3 * 7, other = bytes + random() % 3 * 5;
             Program program(control, bulk, rank);
             const penstock_ranks given = program.given();
             const zero::RankCalls calls(&given);
             zero::CalledTransport transport(calls, seed % 2 == 0 ? PENSTOCK_BULK : PENSTOCK_CONTROL);
-            Bytes to(ranks * stride, std::byte{0xaa}), from(ranks * other, std::byte{0x55}), mine(bytes);
-            for (std::uint32_t peer = 0; peer < ranks; ++peer)
-                for (std::size_t i = 0; i < bytes; ++i) to[peer * stride + i] = byte_of(seed, rank, peer, i);
-            transport.exchange({to.data(), stride, bytes}, {from.data(), other, bytes});
-            for (std::uint32_t peer = 0; peer < ranks; ++peer)
-                for (std::size_t i = 0; i < other; ++i)
-                    EXPECT_EQ(from[peer * other + i], i < bytes ? byte_of(seed, peer, rank, i) : std::byte{0x55});
-
-            const bool in_place = random() % 2 == 0;
-            std::fill(from.begin(), from.end(), std::byte{0x55});
-            std::byte* const own = in_place ? from.data() + rank * other : mine.data();
-            for (std::size_t i = 0; i < bytes; ++i) own[i] = byte_of(seed, rank, 9, i);
-            transport.all_gather({own, bytes}, {from.data(), other, bytes});
-            for (std::uint32_t peer = 0; peer < ranks; ++peer)
-                for (std::size_t i = 0; i < other; ++i)
-                    EXPECT_EQ(from[peer * other + i], i < bytes ? byte_of(seed, peer, 9, i) : std::byte{0x55});
+            move_blocks(transport, seed, bytes);
         });
         ASSERT_EQ(thrown, std::vector<std::string>(ranks));
     }

@@ -2,29 +2,23 @@
 #include "zero_infinity/ranks/lane.h"
 
 #include "tests/seeds.h"
+#include "tests/zero_infinity/ranks/lane_program.h"
 #include "tests/zero_infinity/ranks/thread_ranks.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <deque>
 #include <functional>
-#include <random>
-#include <thread>
 
 namespace penstock::testing {
 namespace {
 
-using zero::GatherCall;
 using zero::Inputs;
 using zero::Lane;
 using zero::PlaneType;
 using zero::ReduceCall;
 using zero::SumStart;
 using Floats = std::vector<float>;
-
-constexpr std::size_t piece_bytes = 64;
 
 // Two worlds, as a session has two communicators.
 struct Worlds {
@@ -33,149 +27,12 @@ struct Worlds {
     ThreadRanks bulk, control;
 };
 
-struct RankLane {
-    RankLane(Worlds& worlds, std::uint32_t rank)
-        : area(worlds.bulk.of(rank).ranks() * piece_bytes),
-          lane(worlds.bulk.of(rank), worlds.control.of(rank), area,
-               {.units = {"embedding", "blocks.0", "blocks.1"}, .piece_bytes = piece_bytes}) {}
-    std::vector<std::byte> area;
-    Lane lane;
-};
-
 std::span<const std::byte> bytes_of(const Floats& values) {
     return std::as_bytes(std::span(values));
 }
 std::span<std::byte> bytes_of(Floats& values) {
     return std::as_writable_bytes(std::span(values));
 }
-
-// One call of a program, which all ranks draw from the same seed.
-struct Step {
-    enum class Kind : std::uint8_t { gather, reduce, small } kind;
-    std::uint32_t unit;
-    std::size_t numel;  // of a part
-    SumStart start;
-    std::uint64_t seed;
-};
-
-std::vector<Step> program(std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::vector<Step> steps(1 + random() % 24);
-    for (Step& each : steps)
-        each = {static_cast<Step::Kind>(random() % 3), static_cast<std::uint32_t>(random() % 3), random() % 60,
-                random() % 2 == 0 ? SumStart::carried : SumStart::fresh, random()};
-    return steps;
-}
-
-Floats drawn(std::uint64_t seed, std::uint32_t rank, std::size_t numel) {
-    std::mt19937_64 random(seed + rank);
-    Floats values(numel);
-    for (float& each : values) each = static_cast<float>(static_cast<double>(random() % 2000001) - 1e6) * 1e-3F;
-    return values;
-}
-
-// One call's memory, and what it must become.
-struct Made {
-    Lane::Number number = 0;
-    Step step{};
-    Floats in, out, expected;
-    bool ready = false;
-};
-
-Floats expected_of(const Step& step, std::uint32_t rank, std::uint32_t ranks, Floats out) {
-    if (step.kind != Step::Kind::reduce) {
-        out.clear();
-        for (std::uint32_t other = 0; other < ranks; ++other) {
-            const Floats theirs = drawn(step.seed, other, step.numel);
-            out.insert(out.end(), theirs.begin(), theirs.end());
-        }
-        return out;
-    }
-    for (std::size_t i = 0; i < step.numel; ++i) {
-        volatile float acc = drawn(step.seed, 0, step.numel * ranks)[rank * step.numel + i];
-        if (step.start == SumStart::carried) acc = out[i] + acc;
-        for (std::uint32_t other = 1; other < ranks; ++other)
-            acc = acc + drawn(step.seed, other, step.numel * ranks)[rank * step.numel + i];
-        out[i] = acc;
-    }
-    return out;
-}
-
-// Posts a program, and says what is ready in an order of this rank's own: one thread owns, another has arrivals.
-class RandomRank {
-   public:
-    RandomRank(Worlds& worlds, std::uint32_t rank, std::uint64_t seed)
-        : rank_(rank), ranks_(worlds.bulk.of(rank).ranks()), mood_(mix(seed) + rank), own_(worlds, rank) {}
-
-    void run(const std::vector<Step>& steps) {
-        for (const Step& step : steps) {
-            post(step);
-            if (mood_() % 3 == 0) arrive();
-            if (mood_() % 4 == 0) wait_for_any();
-        }
-        arrive_all();
-        const bool finished = mood_() % 2 == 0;
-        if (finished) lane().finish();
-        for (Made& each : made_) check(each);
-        if (!finished) lane().finish();
-    }
-    Lane& lane() { return own_.lane; }
-
-   private:
-    void post(const Step& step) {
-        Made& made = made_.emplace_back();
-        made.step = step;
-        const bool reduce = step.kind == Step::Kind::reduce;
-        made.in = drawn(step.seed, rank_, reduce ? step.numel * ranks_ : step.numel);
-        made.out = drawn(step.seed + 99, rank_, reduce ? step.numel : step.numel * ranks_);
-        made.expected = expected_of(step, rank_, ranks_, made.out);
-        if (step.kind == Step::Kind::small) {
-            made.number = lane().post_small("a small one", bytes_of(std::as_const(made.in)), bytes_of(made.out));
-            made.ready = true;
-            return;
-        }
-        made.ready = mood_() % 2 == 0;
-        const Inputs inputs = made.ready ? Inputs::there : Inputs::from_other;
-        if (!made.ready) std::fill(made.in.begin(), made.in.end(), -7.0F);  // until it says that they are there
-        made.number =
-            reduce ? lane().post_reduce(
-                         step.unit,
-                         {.addend = bytes_of(std::as_const(made.in)), .start = step.start, .sum = bytes_of(made.out)},
-                         inputs)
-                   : lane().post_gather(step.unit, {bytes_of(std::as_const(made.in)), bytes_of(made.out)}, inputs);
-    }
-    void arrive(Made& made) {
-        std::ranges::copy(drawn(made.step.seed, rank_, made.in.size()), made.in.begin());  // its place is posted
-        made.ready = true;
-        lane().ready(made.number);
-    }
-    void arrive() {
-        std::vector<Made*> late;
-        for (Made& each : made_)
-            if (!each.ready) late.push_back(&each);
-        if (!late.empty()) arrive(*late[mood_() % late.size()]);
-    }
-    void arrive_all() {
-        for (Made& each : made_)
-            if (!each.ready) arrive(each);
-    }
-    // Whatever it waits for, another thread brings what is late.
-    void wait_for_any() {
-        const Lane::Number number = 1 + mood_() % made_.size();
-        const std::jthread arrivals([&] { arrive_all(); });
-        lane().wait(number);
-        EXPECT_TRUE(lane().done(number));
-    }
-    void check(Made& made) {
-        lane().wait(made.number);
-        EXPECT_EQ(made.out, made.expected) << "call " << made.number;
-    }
-
-    std::uint32_t rank_, ranks_;
-    std::mt19937_64 mood_;
-    std::deque<Made> made_;  // places stay; before the lane, which ends first
-    RankLane own_;
-};
 
 ThreadMoods moods(std::uint64_t seed) {
     return {.seed = seed, .most_delay = std::chrono::microseconds(seed % 4 == 0 ? 0 : 80)};
@@ -186,9 +43,11 @@ TEST(Lane, RandomProgramsGiveTheirSumsWhateverTheMoods) {
     for (std::uint64_t seed = first; seed < first + seed_count(100); ++seed) {
         SCOPED_TRACE(replay(seed));
         const auto ranks = static_cast<std::uint32_t>(1 + mix(seed) % 5);
-        const std::vector<Step> steps = program(mix(seed));
+        const std::vector<LaneStep> steps = lane_program(mix(seed));
         Worlds worlds(ranks, moods(seed), moods(seed + 1));
-        const auto thrown = run_ranks(ranks, [&](std::uint32_t rank) { RandomRank(worlds, rank, seed).run(steps); });
+        const auto thrown = run_ranks(ranks, [&](std::uint32_t rank) {
+            run_lane_program(worlds.bulk.of(rank), worlds.control.of(rank), steps, seed);
+        });
         ASSERT_EQ(thrown, std::vector<std::string>(ranks));
         ASSERT_EQ(worlds.bulk.mismatch() + worlds.control.mismatch(), "");
     }
@@ -200,14 +59,14 @@ TEST(Lane, RanksThatCallOtherThingsAreToldWhoCallsWhat) {
     for (std::uint64_t seed = first; seed < first + seed_count(40); ++seed) {
         SCOPED_TRACE(replay(seed));
         const auto ranks = static_cast<std::uint32_t>(2 + mix(seed) % 3);
-        const std::vector<Step> steps = program(mix(seed));
+        const std::vector<LaneStep> steps = lane_program(mix(seed));
         const auto strange = static_cast<std::uint32_t>(mix(seed + 5) % ranks);
         const std::size_t at = mix(seed + 6) % steps.size();
         Worlds worlds(ranks, moods(seed), moods(seed + 1));
         const auto thrown = run_ranks(ranks, [&](std::uint32_t rank) {
-            std::vector<Step> own = steps;
+            std::vector<LaneStep> own = steps;
             if (rank == strange) own[at].numel += 1 + mix(seed) % 5;
-            RandomRank(worlds, rank, seed).run(own);
+            run_lane_program(worlds.bulk.of(rank), worlds.control.of(rank), own, seed);
         });
         for (const std::string& each : thrown) {
             ASSERT_NE(each.find("not at the same call (number " + std::to_string(at + 1)), std::string::npos) << each;
@@ -222,7 +81,7 @@ TEST(Lane, ADifferenceIsToldInTheWordsOfTheUnits) {
     const Floats in(2);
     const auto thrown = run_ranks(3, [&](std::uint32_t rank) {
         Floats gathered(6);
-        RankLane own(worlds, rank);
+        RankLane own(worlds.bulk.of(rank), worlds.control.of(rank));
         if (rank == 1)
             own.lane.wait(own.lane.post_small("the norm", bytes_of(in), bytes_of(gathered)));
         else
@@ -244,7 +103,7 @@ TEST(Lane, ReducesOfOtherFormsAreDifferent) {
     for (const auto& change : changes) {
         Worlds worlds(2);
         const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
-            RankLane own(worlds, rank);
+            RankLane own(worlds.bulk.of(rank), worlds.control.of(rank));
             ReduceCall call;  // of no elements: nothing but its form differs
             if (rank == 1) change(call);
             own.lane.post_reduce(0, call, Inputs::there);
@@ -260,7 +119,7 @@ TEST(Lane, ADifferenceOfTheTextIsFoundToo) {
     const Floats in(1);
     const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
         Floats all(2);
-        RankLane own(worlds, rank);
+        RankLane own(worlds.bulk.of(rank), worlds.control.of(rank));
         own.lane.wait(own.lane.post_small(rank == 0 ? "the norm" : "the loss", bytes_of(in), bytes_of(all)));
     });
     for (const std::string& each : thrown) EXPECT_NE(each.find("the loss"), std::string::npos) << each;
@@ -271,14 +130,16 @@ TEST(Lane, ARankThatIsLostEndsAllWaits) {
     for (std::uint64_t seed = first; seed < first + seed_count(40); ++seed) {
         SCOPED_TRACE(replay(seed));
         const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(mix(seed) % 3);
-        const std::vector<Step> steps = program(mix(seed));
+        const std::vector<LaneStep> steps = lane_program(mix(seed));
         const Mishap mishap{mix(seed) % 2 == 0 ? Mishap::Kind::dies : Mishap::Kind::stops,
                             static_cast<std::uint32_t>(mix(seed + 1) % ranks), 1 + mix(seed + 2) % 12};
         ThreadMoods dying = moods(seed);
         dying.mishap = mishap;
         dying.deadline = std::chrono::milliseconds(60);
         Worlds worlds = seed % 2 == 0 ? Worlds(ranks, dying) : Worlds(ranks, {}, dying);
-        const auto thrown = run_ranks(ranks, [&](std::uint32_t rank) { RandomRank(worlds, rank, seed).run(steps); });
+        const auto thrown = run_ranks(ranks, [&](std::uint32_t rank) {
+            run_lane_program(worlds.bulk.of(rank), worlds.control.of(rank), steps, seed);
+        });
         const auto failed =
             static_cast<std::uint32_t>(std::ranges::count_if(thrown, [](auto& each) { return !each.empty(); }));
         ASSERT_TRUE(failed == 0 || failed == ranks) << "all, or the program ended before";
@@ -290,7 +151,7 @@ TEST(Lane, TheFirstCauseIsWhatEveryWaitThrows) {
     const Floats in(1);
     const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
         Floats gathered(2), all(2);
-        RankLane own(worlds, rank);
+        RankLane own(worlds.bulk.of(rank), worlds.control.of(rank));
         const Lane::Number made = own.lane.post_small("before", bytes_of(in), bytes_of(all));
         own.lane.wait(made);
         const Lane::Number number =
@@ -309,7 +170,7 @@ TEST(Lane, CountsWhatCameFromOthers) {
     const auto thrown = run_ranks(3, [&](std::uint32_t rank) {
         const Floats in(50), local(150);
         Floats gathered(150), sum(50), all(150);
-        RankLane own(worlds, rank);
+        RankLane own(worlds.bulk.of(rank), worlds.control.of(rank));
         own.lane.post_gather(0, {bytes_of(in), bytes_of(gathered)}, Inputs::there);
         own.lane.post_small("the norm", bytes_of(in), bytes_of(all));
         own.lane.wait(own.lane.post_reduce(0, {.addend = bytes_of(local), .sum = bytes_of(sum)}, Inputs::there));
@@ -331,7 +192,7 @@ TEST(Lane, AnEndIsAgreedOn) {
         const Floats in(1);
         const auto thrown = run_ranks(3, [&](std::uint32_t rank) {
             Floats gathered(3);
-            RankLane own(worlds, rank);
+            RankLane own(worlds.bulk.of(rank), worlds.control.of(rank));
             own.lane.post_gather(0, {bytes_of(in), bytes_of(gathered)}, Inputs::there);
             if (!early || rank != 2) own.lane.post_gather(1, {bytes_of(in), bytes_of(gathered)}, Inputs::there);
             own.lane.finish();
@@ -348,7 +209,7 @@ TEST(Lane, OneThatIsClosedEarlyEndsTheOthers) {
     const Floats in(1);
     const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
         Floats gathered(2);
-        RankLane own(worlds, rank);
+        RankLane own(worlds.bulk.of(rank), worlds.control.of(rank));
         if (rank == 1) throw std::runtime_error("a fault of the program");
         own.lane.wait(own.lane.post_gather(0, {bytes_of(in), bytes_of(gathered)}, Inputs::there));
     });
@@ -363,7 +224,7 @@ TEST(LaneDeathTest, WhoWaitsMustHaveMadeTheInputsThatAreHisOwn) {
         Worlds worlds(1);
         const Floats in(1);
         Floats out(1);
-        RankLane own(worlds, 0);
+        RankLane own(worlds.bulk.of(0), worlds.control.of(0));
         own.lane.post_gather(0, {bytes_of(in), bytes_of(out)}, Inputs::from_owner);
         const Lane::Number small = own.lane.post_small("the norm", bytes_of(in), bytes_of(out));
         const Lane::Number behind = own.lane.post_gather(0, {bytes_of(in), bytes_of(out)}, Inputs::there);
