@@ -64,7 +64,8 @@ RankHome read_rank_home(const std::string& root) {
 std::vector<RankHome> rank_homes(zero::Transport& control) {
     const RankHome own = read_rank_home();
     std::vector<RankHome> all(control.ranks());
-    zero::Collectives(control).all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    zero::Collectives(control).all_gather("who is where", std::as_bytes(std::span(&own, 1)),
+                                          std::as_writable_bytes(std::span(all)));
     return all;
 }
 

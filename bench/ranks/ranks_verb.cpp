@@ -68,14 +68,14 @@ void measure_between(Transport& bulk, Transport& control, const RanksOptions& op
     // What the probe has: a part, those of all ranks, and pieces of theirs on the way.
     if (control.rank() == 0)
         check_homes(homes, {"parts of all ranks, in each rank", (2 * homes.size() + 1) * options.bytes, "--bytes"});
-    all.barrier();
+    all.all_gather("memory for all", {}, {});
     report.fact("ranks", fmt::format("{}, {}", homes.size(), bulk.name()));
     for (const HomeLine& line : home_lines(homes)) report.fact(line.name, line.text);
     report.fact("bytes", fmt::format("{} of each rank", bytes_text(options.bytes)));
     std::vector<RankRates> own;
     for (int round = 0; round < options.rounds; ++round) own.push_back(probe_ranks(bulk, control, options.bytes));
     std::vector<RankRates> of_ranks(homes.size() * own.size());
-    all.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(of_ranks)));
+    all.all_gather("the rates", std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(of_ranks)));
     report_rates(report, of_ranks, own.size());
 }
 

@@ -21,6 +21,7 @@ from .monitors import Monitors
 from .monitors.events import events_of
 from .optimizer import Alongside, NothingToTrain, Optimizer
 from .optimizers.kind import Mapped
+from .ranks.group import Group
 from .run.ending import Ending, Undisturbed, settle
 from .run.loader import Loader
 from .run.progress import Progress
@@ -52,6 +53,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         self.lr_scheduler: Any = None
         self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
         self.loader: Loader | None = None
+        self.group: Group | None = None  # of several processes
         self.given: Any = None  # what a core reads weights from again and again; it is kept here
         self.micro_steps = 0
         self.counted_from = 0  # micro_steps, at the newest update
@@ -87,6 +89,11 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def count_from(self, micro_steps: int) -> None:
         """From an update behind so many."""
         self.micro_steps = self.counted_from = micro_steps
+
+    def use_group(self, group: Group) -> None:
+        """The ranks that train this model together: buffers are rank 0's, and all end behind the same step."""
+        self.group = group
+        self.kept_buffers.share(group.take_first)
 
     def use_loader(self, loader: Loader) -> None:
         """Its position is committed with each step, and it goes on where the store does."""
@@ -246,6 +253,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         finds it whole, or the next save_checkpoint(), or close(), which raise what goes wrong. Until then a kill leaves the
         one before."""
         self._check_trains()
+        self._check_alone("save_checkpoint()", "each step is committed, and the same command goes on")
         if exclude_frozen_parameters:
             raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "
                              "whole store; leave it out, and for trained weights alone save what engine.named_weights() "
@@ -261,6 +269,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         scheduler, also of a checkpoint of another optimizer; moments and counts of steps stay the engine's.
         `load_module_only`: nor the scheduler. `restore_random`: random states are those of that step, too."""
         self._check_trains()
+        self._check_alone("load_checkpoint()", "a store goes on by itself where its newest step is")
         if custom_load_fn is not None:
             raise UsageError("load_checkpoint(custom_load_fn=...): weights go from snapshot to store, there is no "
                              "state_dict to load; leave it out, and change them by engine.load_state_dict() behind it")
@@ -310,6 +319,10 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def _after_step(self) -> None:
         """Whoever called it, the engine's step() or the optimizer's."""
         self.saving.finish_if_copied()
+        if self.group is not None and self.stop.listens:
+            for wish in self.group.gathered(self.stop.asked_by):
+                if wish is not None:
+                    self.stop.ask(wish)
         if self.stop.asked_by is not None and not self.stop.left_to_caller:
             self.end_stopped()
 
@@ -324,6 +337,10 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def _check_trains(self) -> None:
         if isinstance(self.optimizer, NothingToTrain):
             self.optimizer.update()
+
+    def _check_alone(self, call: str, instead: str) -> None:
+        if self.group is not None:
+            raise UsageError(f"engine.{call} of {self.group.ranks} processes comes later: {instead}")
 
     def _begin_step(self) -> bool:
         return self.is_gradient_accumulation_boundary() and self.optimizer.begin()

@@ -157,6 +157,7 @@ class ManagedModel(nn.Module):
         kind: PassKind = "training" if torch.is_grad_enabled() else "inference"
         if kind == "training" and not self.visits.open and not in_backward():
             self.visits.check()
+            self.kept_buffers.refresh()
             self._watch.begin("forward")
         self.visits.begin(kind)
 

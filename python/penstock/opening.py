@@ -24,14 +24,16 @@ from .files.in_store import InStore, has_weights
 from .files.incoming import Incoming
 from .files.spill import first_value, to_type
 from .given.argument_names import checks_names
-from .machine import processes
 from .monitors import Monitors
 from .native import update_order
 from .native.core import opens
 from .optimizer import Optimizer
 from .optimizers.kind import Mapped, check_cover, map_optimizer, map_parameters
 from .run import placed
-from .run.loader import Loader, Loading
+from .ranks.group import Group
+from .ranks.training import go_on, group_of, make_alike, store_of_ranks
+from .run.loader import ALONE, Loader, Loading
+from .run.rows import Share
 from .run.progress import LOGGER, Progress
 from .settings import Settings
 from .store import STORE_KEYS, Store, as_store
@@ -80,7 +82,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         model may be on meta.
     settings: Of the step.
     known: Values of keys that the configuration leaves to "auto", such as {"optimizer.params.lr": 2e-5}.
-    ranks: False: of several processes that a launcher has started, each trains alone, in a directory of its own.
+    ranks: None: processes that a launcher has started, or of which the program has made a default process group of
+        torch.distributed, train one model, each with its rows (docs/ranks.md). All of them call this at once. False:
+        each trains alone, in a directory of its own.
     shuffle: Of `training_data`.
     shuffle_seed: Of `training_data`.
     num_workers: Of `training_data`, as torch has it.
@@ -98,7 +102,6 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         optimizer states and begin as they are, frozen or not.
     engine_class: What is made: penstock.Engine or a class of it.
     """
-    processes.check(ranks)
     deepspeed_calls.check_arguments(mpu, mesh_param, dist_init_required)
     config = deepspeed_calls.config_of(config, config_params, args)
     read, settings = read_configuration(config, known, settings, optimizer, lr_scheduler)
@@ -106,6 +109,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     if read is not None:
         _tell(read.note(store))
         store = read.store_at(store) if core is None else store
+    group = group_of(ranks, core is not None)
     monitors = read.monitors() if read is not None else Monitors()
     monitors.check()
     if isinstance(store, Store):
@@ -114,11 +118,15 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
         and has_weights(as_store(store))
     check_model(model, may_be_meta=weights is not None or stored)
     loader = None if training_data is None else Loader(
-        training_data, settings, Loading(shuffle, shuffle_seed, num_workers, pin_memory, collate_fn))
+        training_data, settings, Loading(shuffle, shuffle_seed, num_workers, pin_memory, collate_fn),
+        ALONE if group is None else Share(group.rank, group.ranks))
     if settings.dtype is not None:
         to_type(model, settings.dtype)
     later = named_later(model, trainable)
     if forwards.nothing_to_train(model, later):
+        if group is not None:
+            raise UsageError(f"no parameter of the model requires a gradient, and forwards alone with {group.ranks} processes "
+                             "come later: say penstock.initialize(ranks=False)")
         if optimizer is not None or given_scheduler is not None:  # those of a configuration are a student's, too
             raise OptimizerError("no parameter of the model requires a gradient: there is nothing to train, and it "
                                  "would be opened for forwards alone. Leave the optimizer and the scheduler out, or call "
@@ -141,9 +149,14 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later,
                       clips=settings.clip > 0)
     read_first = first_value if incoming is None else incoming.value
-    progress = Progress(settings.steps_per_print)
+    first = group is None or group.rank == 0  # of the processes: it speaks for all
+    progress = Progress(settings.steps_per_print, silent=not first)
+    if group is not None:
+        store = store_of_ranks(as_store(store), group)  # type: ignore[arg-type]
+        if not go_on(store, group) and (changed := make_alike(model, group)):
+            progress.warn(changed)
     with naming_nvme(store):
-        opened = _opener(store, core, progress)(spec, lambda unit, index: read_first(parameters[unit][index]))
+        opened = _opener(store, core, progress, group)(spec, lambda unit, index: read_first(parameters[unit][index]))
     if incoming is not None:
         incoming.make_parameters_real()
     buffers.move(model, opened.device)
@@ -151,13 +164,15 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     try:
         scheduler = None if lr_scheduler is None else adopt(lr_scheduler, engine.optimizer)
         engine.use_monitors(monitors)
+        if group is not None:
+            engine.use_group(group)
         if loader is not None:
             engine.use_loader(loader)
         engine.begin(scheduler, restore_random, "the store" if store is None else _first_directory(store))
         if core is None and store is not None:
             own = as_store(store)
             progress.note(placed.line(own, figures_of(opened)))
-            if own.keep:
+            if own.keep and first:
                 description.write(engine.description, Path(own.paths()[0]))
     except BaseException:
         engine.close()
@@ -232,14 +247,15 @@ def _tell(note: str | None) -> None:
         LOGGER.warning("%s", note)
 
 
-def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, progress: Progress
-            ) -> OpenCore:
+def _opener(store: Store | str | os.PathLike[str] | None, core: OpenCore | None, progress: Progress,
+            group: Group | None = None) -> OpenCore:
     if core is not None:
         if store is not None:
             raise UsageError("penstock.initialize(store=...): store and core were both given")
         return opens(core) if isinstance(core, Store) else core
     own = as_store(store)  # type: ignore[arg-type]
-    return opens(own if own.progress is not None else replace(own, progress=progress.work))
+    return opens(own if own.progress is not None else replace(own, progress=progress.work),
+                 None if group is None else group.struct)
 
 
 def in_memory(read: Config | None) -> Store:

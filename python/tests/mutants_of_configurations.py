@@ -67,7 +67,7 @@ CONFIGURATIONS = [
            "now.waited_ns - before.waited_ns", "now.waited_ns",
            "test_monitors.py::test_a_record_has_what_the_step_took"),
     Mutant("a text names an argument that there is not", "machine/processes.py",
-           "Start one; or say penstock.initialize(ranks=False)", "Start one; or say penstock.initialize(rank=False)",
+           "or say penstock.initialize(ranks=False)", "or say penstock.initialize(rank=False)",
            "test_texts.py::test_every_text_names_what_is_there"),
     Mutant("a text names a key that there is not", "store.py", "memory.device of a configuration",
            "memory.devise of one", "test_texts.py::test_every_text_names_what_is_there"),

@@ -27,8 +27,8 @@ def open_engine(**options):
     return penstock.initialize(small.Stack(), core=OpenFakeCore(), **options)[0]
 
 
-@pytest.mark.parametrize("name", COUNTS)
-def test_several_are_refused_by_name_unless_each_trains_alone(name, monkeypatch):
+@pytest.mark.parametrize("name", COUNTS[1:])
+def test_several_that_do_not_know_each_other_are_refused_by_name(name, monkeypatch):
     monkeypatch.setenv(name, "2")
     with pytest.raises(penstock.UsageError, match=rf"{name} is 2.*ranks=False.*directory of its own"):
         open_engine()
@@ -38,6 +38,13 @@ def test_several_are_refused_by_name_unless_each_trains_alone(name, monkeypatch)
         open_engine()
 
 
+def test_a_core_of_the_callers_is_one_processs(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(penstock.UsageError, match=r"core=\.\.\.\) in one of several processes.*ranks=False"):
+        open_engine()
+    assert open_engine(ranks=False).global_steps == 0
+
+
 def test_an_allocation_of_slurms_is_no_process(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "8")
     open_engine()
@@ -45,17 +52,18 @@ def test_an_allocation_of_slurms_is_no_process(monkeypatch):
 
 def test_nothing_is_made_and_the_model_is_as_it_was(monkeypatch, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setenv("PMI_SIZE", "4")
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
     model = small.Stack()
-    with pytest.raises(penstock.UsageError, match="WORLD_SIZE is 4, PMI_SIZE is 4"):
+    with pytest.raises(penstock.UsageError, match="WORLD_SIZE is 4, and RANK, MASTER_ADDR, MASTER_PORT are not set"):
         penstock.initialize(model, store=tmp_path / "store")
     assert not (tmp_path / "store").exists()
     assert all(type(each) is torch.nn.Parameter for each in model.parameters())
 
 
 @pytest.mark.parametrize("ranks", [True, 2, object()])
-def test_ranks_do_not_exist_yet(ranks):
-    with pytest.raises(penstock.UsageError, match="not there yet"):
+def test_ranks_are_those_that_there_are(ranks):
+    with pytest.raises(penstock.UsageError, match="the processes that there are train one model"):
         open_engine(ranks=ranks)
 
 
@@ -63,7 +71,7 @@ def test_ranks_do_not_exist_yet(ranks):
 def test_ranks_of_torch_without_a_variable_are_seen(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
-    with pytest.raises(penstock.UsageError, match="torch.distributed has 3 ranks"):
+    with pytest.raises(penstock.UsageError, match="in one of several processes"):
         open_engine()
 
 

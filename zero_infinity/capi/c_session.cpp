@@ -58,10 +58,12 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
     }
     FirstWeights weights(given, model);
     const MachineRoom room = MachineRoom::read(options.device);
+    ranks_ = called_ranks(given.ranks);
+    const RankWays ways = ranks_ ? RankWays{&ranks_->control(), &ranks_->bulk()} : RankWays{};
     try {
-        session_.emplace(model, options, room, initial, events, SessionSeams{.weights = &weights});
+        session_.emplace(model, options, room, initial, events, SessionSeams{.weights = &weights, .ranks = ways});
     } catch (const Error& error) {
-        throw with_lightest(error, model, options, room);
+        throw ranks_ ? error : with_lightest(error, model, options, room);
     }
     shelf_ = CShelf(session_->shelf());
     memory_table_ = session_->info().memory_table;
@@ -144,7 +146,10 @@ penstock_session_info CSession::info() const {
             .expected_visits = counters.visits.expected,
             .device_bytes = info.device_bytes,
             .laid_bytes = shelf_.figures().bytes,
-            .laid_away_bytes = shelf_.figures().away_bytes};
+            .laid_away_bytes = shelf_.figures().away_bytes,
+            .gathered_bytes = counters.ranks.gathered_bytes,
+            .exchanged_bytes = counters.ranks.exchanged_bytes,
+            .waited_for_ranks_ns = static_cast<std::uint64_t>(counters.waits.ranks.count())};
 }
 
 const char* CSession::note(std::size_t index) {

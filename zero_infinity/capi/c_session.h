@@ -4,6 +4,7 @@
 #include "zero_infinity/capi/c_shelf.h"
 #include "zero_infinity/capi/c_step.h"
 #include "zero_infinity/capi/penstock_session.h"
+#include "zero_infinity/ranks/capi/transport_calls.h"
 #include "zero_infinity/session/core_session.h"
 #include "zero_infinity/trace/trace_file.h"
 
@@ -94,7 +95,8 @@ class CSession {
     bool durable_;
     bool snapshots_;
     std::unique_ptr<TraceFile> trace_;
-    std::uint64_t traced_step_ = 1;  // that is to be updated next, since the opening
+    std::uint64_t traced_step_ = 1;       // that is to be updated next, since the opening
+    std::unique_ptr<CalledRanks> ranks_;  // null: one rank
     std::optional<CoreSession> session_;
     std::string memory_table_;
     mutable std::string failure_;

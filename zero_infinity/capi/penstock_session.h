@@ -26,11 +26,9 @@
 // is that of the C++ session (zero_infinity/session/core_session.h, zero_infinity/optimizer/optimizers.h).
 //
 // Threads. A session is used by one thread at a time; it may change hands. A call beside another one is PENSTOCK_BUSY.
-// A child that is forked has the memory, but nobody who serves it: there closing does nothing, and every other call is
-// PENSTOCK_USAGE.
+// A child that is forked has the memory, but nobody who serves it: every call but closing is PENSTOCK_USAGE there.
 // Opening, ending and closing, update, settle, complete, the norm, read, write, visit, lay, take and calls on snapshots
-// may block, and so do calls on gradients that are on NVMe; all others return at once. None waits for a device longer
-// than the deadline.
+// may block, and so do calls on gradients that are on NVMe; all others return at once. A device has the deadline.
 //
 // Ownership, sizes and errors are as in penstock.h: what is passed in is copied before the call returns; structures
 // with struct_bytes may grow at their end, and so may those that stand in arrays, whose size penstock_model says; a
@@ -164,8 +162,7 @@ typedef enum penstock_update_order {
     PENSTOCK_DEFERRED = 1,
     // Each as soon as its gradients are there, by penstock_session_complete. Where options.clips, as if nothing were
     // clipped: what the norm then says otherwise is updated again from what was committed before, as with DEFERRED, and
-    // so is a step that is not begun. Units of run.deferred_share (settings) are as with DEFERRED: complete() passes
-    // by.
+    // so is a step that is not begun. Units of run.deferred_share (settings) are as with DEFERRED.
     PENSTOCK_WITHIN = 2,
     PENSTOCK_IN_BACKWARD = 2,  // an older word for it
     PENSTOCK_SPECULATIVE = 3,  // likewise, with clips
@@ -207,8 +204,7 @@ typedef struct penstock_session_options {
     // Arithmetic.
     const char* codec;            // NULL: "split"; "plain_fp32", "plain_bf16", "plain_fp16", "compact"
     penstock_type gradient_type;  // of sums, BF16 or FP32; DEFAULT: BF16
-    // Work.
-    uint32_t threads;  // of the update; 0: 1
+    uint32_t threads;             // of the update; 0: 1
     penstock_backend backend;
     penstock_caching caching;
     uint64_t deadline_ms;  // 0: 120 s
@@ -245,6 +241,9 @@ typedef struct penstock_session_options {
     int clips;  // not 0: steps may be clipped; WITHIN then wants commit_steps 1, weights and states on NVMe
     // As JSON, by the keys of a session in docs/reference-keys.md; goes before the members. NULL: nothing.
     const char* settings;  // {"run.update_order": "within", "run.deferred_share": 0.2}
+    // The other processes that train the model (penstock_ranks.h), which make the same calls; called until the session
+    // has ended. Each rank's store lies in DIR/ranks-N/R. NULL: there are none.
+    const struct penstock_ranks* ranks;
 } penstock_session_options;
 
 typedef struct penstock_session penstock_session;
@@ -279,6 +278,9 @@ typedef struct penstock_session_info {
     uint64_t device_bytes;     // of the device's own memory that the session takes
     uint64_t laid_bytes;       // by penstock_session_lay
     uint64_t laid_away_bytes;  // that went to NVMe, in multiples of 4096
+    uint64_t gathered_bytes;   // of weights that came from other ranks
+    uint64_t exchanged_bytes;  // of gradients that did
+    uint64_t waited_for_ranks_ns;
 } penstock_session_info;
 
 penstock_status penstock_session_get_info(const penstock_session* session, penstock_session_info* info,
@@ -298,12 +300,10 @@ typedef struct penstock_plan_use {
 
 // What a session is going to take. Bytes (how long its steps take: penstock_forecast.h); texts end with a 0.
 typedef struct penstock_plan {
-    size_t struct_bytes;  // set by the caller; stays
-    // Each tier.
+    size_t struct_bytes;      // set by the caller; stays
     uint64_t pool_bytes;      // of host memory, pinned: penstock_session_info.pool_bytes
     uint64_t device_bytes;    // of the device's own memory: penstock_session_info.device_bytes
-    uint64_t store_bytes;     // in the directories, all together, of a new store; more where a drive asks for a larger
-                              // alignment than 4096
+    uint64_t store_bytes;     // in the directories, of a new store; more where a drive asks for more than 4096 aligned
     uint32_t prefetch_depth;  // what the budgets allow
     uint32_t use_count;
     penstock_plan_use uses[16];  // what the pool is divided into

@@ -35,7 +35,7 @@ def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool =
     if is_initialized():
         _check_alone(dist.get_world_size())
         return
-    processes.check(None)
+    processes.check_one()
     _check_alone(world_size)
     if dist_init_required is False or not dist.is_available():
         return

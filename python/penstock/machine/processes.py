@@ -1,4 +1,4 @@
-"""One training is one process so far: several that a launcher has started would each train a model of its own."""
+"""Processes that a launcher has started, where they are not the ranks of one training."""
 from __future__ import annotations
 
 import os
@@ -14,21 +14,27 @@ COUNTS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASK
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
-def check(ranks: Any) -> None:
-    """Raises UsageError where there are several, unless `ranks` is False: then each trains alone."""
-    if ranks is False:
-        return
-    if ranks is not None:
-        raise UsageError(f"penstock.initialize(ranks={ranks!r}): one model over several processes is not there yet; "
-                         "there is False: each process trains alone, in a directory of its own")
+def check_spoken_of() -> None:
+    """Raises UsageError where a launcher has started several and not told them how they reach each other."""
+    told = _is_several(os.environ.get("WORLD_SIZE", ""))
+    several = [f"{name} is {os.environ[name]}" for name in COUNTS if _is_several(os.environ.get(name, ""))]
+    distributed = torch.distributed
+    if several and not told and not (distributed.is_available() and distributed.is_initialized()):
+        raise UsageError(f"{', '.join(several)}: a launcher has started several processes, and nothing says how they "
+                         "reach each other (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT). Start them by `penstock "
+                         "launch`, which knows mpirun and srun, or by torchrun; or say penstock.initialize(ranks=False): "
+                         "each trains alone then, in a directory of its own, with the rank in its name")
+
+
+def check_one() -> None:
+    """Raises UsageError where there are several."""
     several = [f"{name} is {os.environ[name]}" for name in COUNTS if _is_several(os.environ.get(name, ""))]
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         several.append(f"torch.distributed has {distributed.get_world_size()} ranks")
     if several:
         raise UsageError(f"{', '.join(several)}: a launcher has started several processes, and one model over several "
-                         "is not there yet. Start one; or say penstock.initialize(ranks=False): each trains alone "
-                         "then, in a directory of its own, with the rank in its name")
+                         "is trained by penstock.initialize() alone so far. Start one process; or call that")
 
 
 def is_first() -> bool:

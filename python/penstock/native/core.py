@@ -32,7 +32,9 @@ class NativeCore(Described):
     _first_notes: list[str]
     _stream: int  # torch's default one is 0
 
-    def __init__(self, model: ModelSpec, first: ReadWeight, store: Store) -> None:
+    def __init__(self, model: ModelSpec, first: ReadWeight, store: Store, ranks: Any = None) -> None:
+        """`ranks`: the ranks' structure (native/ranks.py) of a group that outlives it; None: one process."""
+        self._ranks = ranks
         self.user_state: MutableMapping[str, str] = {}
         self._visited: Visit = ()
         self._extra: torch.Tensor | None = None  # as it was written last
@@ -307,7 +309,8 @@ class NativeCore(Described):
     def _opened(self, store: Store, first: ReadWeight | None) -> Handle:
         refused: list[BaseException] = []
         model, kept = self._c_model()
-        options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept, refused)
+        options = self._c_options(store, _first_weights(first, self._parts, self._model.extra, refused), kept, refused,
+                                  self._ranks)
         pointer = ctypes.c_void_p()
         try:
             self._call["open"](ctypes.byref(model), ctypes.byref(options), ctypes.byref(pointer))
@@ -327,9 +330,9 @@ class NativeCore(Described):
         return place
 
 
-def opens(store: Store) -> OpenCore:
-    """Makes cores on that store."""
-    return functools.partial(NativeCore, store=store)
+def opens(store: Store, ranks: Any = None) -> OpenCore:
+    """Makes cores on that store, of one rank of several where there are `ranks`."""
+    return functools.partial(NativeCore, store=store, ranks=ranks)
 
 
 def _closed(call: Callable[..., None], store: Store) -> Callable[..., None]:

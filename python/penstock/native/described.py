@@ -219,7 +219,7 @@ class Described:
         kept += [shape, parameters]
         return [c.Unit(b"penstock.extra", parameters, 1, None, 0, c.U8, 0)]
 
-    def _c_options(self, store: Store, first: Any, kept: list[Any], refused: list[BaseException]) -> Any:
+    def _c_options(self, store: Store, first: Any, kept: list[Any], refused: list[BaseException], ranks: Any = None) -> Any:
         paths = array(ctypes.c_char_p, [os.fsencode(path) for path in store.paths()])
         codec, alone = self._codec(store), self._model.forwards_alone
         progress = c.Progress(0)
@@ -249,4 +249,5 @@ class Described:
                     deadline_ms=int(store.deadline_seconds * 1000), first_weights=first, progress=progress,
                     gradients=c.GRADIENTS[store.gradients],
                     trace=None if store.trace is None else os.fsencode(store.trace), trace_first_step=first_traced,
-                    trace_steps=last_traced - first_traced + 1, settings=settings.encode())
+                    trace_steps=last_traced - first_traced + 1, settings=settings.encode(),
+                    ranks=None if ranks is None else ctypes.addressof(ranks))

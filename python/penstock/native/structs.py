@@ -69,7 +69,7 @@ class Options(Structure):
                 ("value_count", c_size_t), ("first_weights", FirstWeights), ("progress", Progress), ("user", c_void_p),
                 ("update_order", c_int), ("gradients", c_int), ("activation_budget_bytes", c_uint64),
                 ("fill_host_budget", c_int), ("trace", c_char_p), ("trace_first_step", c_uint64),
-                ("trace_steps", c_uint64), ("forwards", c_int), ("clips", c_int), ("settings", c_char_p)]
+                ("trace_steps", c_uint64), ("forwards", c_int), ("clips", c_int), ("settings", c_char_p), ("ranks", c_void_p)]
 
 
 TakeValue = ctypes.CFUNCTYPE(None, POINTER(Value), c_void_p)
@@ -84,7 +84,8 @@ class Info(Structure):
                 ("memory_table", c_char_p), ("io", c_char_p), ("planned_bytes", c_double), ("read_bytes", c_uint64),
                 ("write_bytes", c_uint64), ("pool_peak_bytes", c_uint64), ("waited_ns", c_uint64),
                 ("visits", c_uint64), ("expected_visits", c_uint64), ("device_bytes", c_uint64),
-                ("laid_bytes", c_uint64), ("laid_away_bytes", c_uint64)]
+                ("laid_bytes", c_uint64), ("laid_away_bytes", c_uint64), ("gathered_bytes", c_uint64),
+                ("exchanged_bytes", c_uint64), ("waited_for_ranks_ns", c_uint64)]
 
 
 class PlanUse(Structure):

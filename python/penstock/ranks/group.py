@@ -20,7 +20,10 @@ DEADLINE = timedelta(minutes=30)  # as torch's: how far a rank may be behind the
 
 def started() -> bool:
     """Whether a launcher has said that this is one process of several, or the program has made a group of them."""
-    return dist.is_initialized() and dist.get_world_size() > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size() > 1
+    count = os.environ.get("WORLD_SIZE", "")
+    return count.isdecimal() and int(count) > 1
 
 
 def joined(deadline: timedelta = DEADLINE) -> None:
@@ -30,6 +33,12 @@ def joined(deadline: timedelta = DEADLINE) -> None:
     if not dist.is_available():
         raise UsageError("this torch has no torch.distributed: several processes cannot train one model with it")
     if started():
+        missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing:
+            raise UsageError(f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, and {', '.join(missing)} "
+                             f"{'is' if len(missing) == 1 else 'are'} not set: start the processes by torchrun or `penstock "
+                             "launch`; or say penstock.initialize(ranks=False): each trains alone then, in a directory of "
+                             "its own")
         try:
             dist.init_process_group("gloo", timeout=deadline)
         except (RuntimeError, ValueError) as problem:
@@ -58,6 +67,8 @@ class Group:
         self.cause: str | None = None  # of an abort
         atexit.register(left)
         self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
+        # What the package itself says: the core's threads are at theirs at any time.
+        self._words = dist.new_group(backend="gloo", timeout=deadline)
         self._name = f"torch.distributed {dist.get_backend(self._channels[c.BULK])}".encode()
         self._calls = (c.CALL(self._guarded(self._all_gather)), c.CALL(self._guarded(self._exchange)),
                        c.ABORT(self._abort))
@@ -67,11 +78,25 @@ class Group:
     def gathered(self, value: Any) -> list[Any]:
         """What each rank says, in their order; any value that can be pickled."""
         told: list[Any] = [None] * self.ranks
-        dist.all_gather_object(told, value, group=self._channels[c.CONTROL])
+        self._speaking(lambda: dist.all_gather_object(told, value, group=self._words))
         return told
 
+    def take_first(self, tensor: torch.Tensor) -> None:
+        """It becomes rank 0's, in its place. REQUIRES: of one shape and type on all ranks."""
+        whole = tensor.cpu().contiguous()
+        self._speaking(lambda: dist.broadcast(whole, dist.get_global_rank(self._words, 0), group=self._words))
+        if whole.data_ptr() != tensor.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(whole)
+
+    def _speaking(self, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except RuntimeError as problem:
+            raise PeerError(f"rank {self.rank} of {self.ranks} has lost the others: {self.cause or problem}") from problem
+
     def close(self) -> None:
-        for each in self._channels:
+        for each in (*self._channels, self._words):
             dist.destroy_process_group(each)
 
     def _all_gather(self, channel: int, mine: int, everyones: int, count: int) -> None:

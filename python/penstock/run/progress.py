@@ -48,12 +48,13 @@ class Terminal:
 class Progress:
     """Of one engine, told by it; holds nothing of it. `every`: steps from one line to the next; None: steps are not
     told, but long works and the core's notes are, to the logger. Records with parts have a second line, of these; with
-    `every` None of each step."""
+    `every` None of each step. `silent`: another process tells of it."""
 
-    def __init__(self, every: int | None = None) -> None:
+    def __init__(self, every: int | None = None, silent: bool = False) -> None:
+        every = None if silent else every
         self._every = every
         self._terminal = Terminal() if every is not None and Terminal.is_there() else None
-        self._broken = False
+        self._broken = silent
         self._start()
         self._work: tuple[str, float, float] | None = None  # and when it began and was told of
         if every is not None and self._terminal is None:

@@ -40,6 +40,10 @@ class StopSignals:
             signal.signal(number, self)
             self._before.setdefault(number, handler)
 
+    @property
+    def listens(self) -> bool:
+        return bool(self._before)
+
     def steps_here(self) -> None:
         """In this thread."""
         self.computes_in = threading.get_ident()

@@ -2,7 +2,7 @@
 bytes are committed with each step."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
@@ -58,6 +58,17 @@ class Buffers:
         self._model, self._modules = model, list(model.modules())
         self._first = _layout(named(model))
         self.count_bytes = sum(buffer.nbytes for _, buffer in named(model))
+        self._take_first: Callable[[torch.Tensor], None] | None = None
+
+    def share(self, take_first: Callable[[torch.Tensor], None]) -> None:
+        """Of several ranks they are rank 0's before each training forward, as DistributedDataParallel makes them, and in
+        each commit."""
+        self._take_first = take_first
+
+    def refresh(self) -> None:
+        """All ranks call it."""
+        if self._take_first is not None and self.count_bytes:
+            self.packed()
 
     def packed(self) -> torch.Tensor | None:
         """The bytes of all of them, one after the other; None: there are none. Raises ModelError of others."""
@@ -66,7 +77,13 @@ class Buffers:
         now = dict(named(self._model))
         self._check(_layout(now.items()))
         parts = [each.cpu().contiguous().reshape(-1).view(torch.uint8) for each in now.values()]
-        return torch.cat(parts) if self.count_bytes else None
+        if not self.count_bytes:
+            return None
+        packed = torch.cat(parts)
+        if self._take_first is not None:
+            self._take_first(packed)
+            self.unpack(packed)
+        return packed
 
     def unpack(self, packed: torch.Tensor) -> None:
         """As packed() gave them, of the same model."""

@@ -32,6 +32,12 @@ RankCalls::RankCalls(const penstock_ranks* given)
             "ranks.all_gather, exchange or abort is NULL");
 }
 
+std::unique_ptr<CalledRanks> called_ranks(const penstock_ranks* given) {
+    if (given == nullptr) return nullptr;
+    auto called = std::make_unique<CalledRanks>(given);
+    return called->control().ranks() == 1 ? nullptr : std::move(called);
+}
+
 // A library's blocks lie one behind the other.
 void CalledTransport::all_gather(std::span<const std::byte> mine, const RankBlocks& all) {
     const penstock_ranks& calls = calls_->calls();

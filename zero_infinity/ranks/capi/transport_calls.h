@@ -40,4 +40,19 @@ class CalledTransport final : public Transport {
     std::vector<std::byte> sent_, come_;
 };
 
+// Both channels.
+class CalledRanks {
+   public:
+    explicit CalledRanks(const penstock_ranks* given) : calls_(given) {}
+    CalledTransport& control() noexcept { return control_; }
+    CalledTransport& bulk() noexcept { return bulk_; }
+
+   private:
+    RankCalls calls_;
+    CalledTransport control_{calls_, PENSTOCK_CONTROL};
+    CalledTransport bulk_{calls_, PENSTOCK_BULK};
+};
+// Null: of NULL, and of one rank, of which nothing is called.
+std::unique_ptr<CalledRanks> called_ranks(const penstock_ranks* given);
+
 }  // namespace penstock::zero

@@ -1,0 +1,189 @@
+"""One model trained by several processes over torch.distributed: the bits of one process that adds their gradients in
+the order of the ranks, durable together and ended together. Two ranks cannot see a wrong order: the C++ tests have
+three and four, and so has the long form here."""
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+
+import pytest
+import torch
+
+import penstock
+from penstock.native import library
+from test_ranks import ended, start
+
+try:
+    library.library()
+except penstock.UsageError as absent:
+    pytest.skip(str(absent), allow_module_level=True)
+
+# Rows by step and rank, so that one process can take those of all in turn. Told of each step: loss, norm, and at the
+# end the masters' bits.
+PROGRAM = '''
+import hashlib, json, os, sys, time
+import torch, penstock
+from torch import nn
+
+rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+directory, last, share, passes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+torch.manual_seed(7 + rank)
+model = nn.Sequential(nn.Linear(20, 300), nn.LayerNorm(300), nn.ReLU(), nn.Linear(300, 300), nn.Linear(300, 5))
+
+def rows(step, micro, of):
+    torch.manual_seed(step * 1000 + micro * 10 + of)
+    return torch.randn(4, 20), torch.randn(4, 5)
+
+def say(**what):
+    print(json.dumps({"rank": rank, **what}), flush=True)
+
+engine, *_ = penstock.initialize(
+    model, torch.optim.AdamW(model.parameters(), lr=1e-2), store=penstock.Store(directory, tile_elements=4096),
+    settings=penstock.Settings(accumulation=share * passes, clip=0.7))
+begin = globals().get("begin", lambda engine: None)
+within = globals().get("within", lambda engine: None)
+begin(engine)
+while engine.global_steps < last:
+    step = engine.global_steps
+    for micro in range(passes):
+        for of in range(share) if share > 1 else [rank]:
+            given, wanted = rows(step, micro, of)
+            loss = nn.functional.mse_loss(engine(given), wanted)
+            engine.backward(loss)
+            within(engine)
+            engine.step()
+    say(step=engine.global_steps, loss=loss.item(), norm=engine.get_global_grad_norm())
+digest = hashlib.sha256()
+for what in ("master", "moment0", "moment1"):
+    for name, values in engine.named_weights(what):
+        digest.update(values.numpy().tobytes())
+say(bits=digest.hexdigest())
+engine.close()
+'''
+
+
+def run(count, directory, last, share=1, passes=1, before="", **changed):
+    return start(count, sys.executable, "-c", before + PROGRAM, str(directory), str(last), str(share), str(passes),
+                 **changed)
+
+
+def told(outputs):
+    """By rank."""
+    return [[json.loads(line) for line in each.splitlines() if line.startswith("{")] for each in outputs]
+
+
+def bits(outputs):
+    return [of[-1].get("bits") for of in told(outputs)]
+
+
+def alone(ranks, directory, last, passes=1):
+    """One process takes the rows of all ranks in turn: the order of the sum is theirs where each makes one pass, and the
+    mean is exact where their number is a power of two."""
+    codes, outputs, errors = ended(run(1, directory, last, share=ranks, passes=passes, RANK="0", WORLD_SIZE="1"))
+    assert codes == [0], errors
+    return told(outputs)[0]
+
+
+def test_two_ranks_have_the_bits_of_one_that_adds_theirs(tmp_path):
+    codes, outputs, errors = ended(run(2, tmp_path / "two", 3))
+    assert codes == [0, 0], errors
+    expected = alone(2, tmp_path / "one", 3)
+    assert bits(outputs) == [expected[-1]["bits"]] * 2
+    for mine, whole in zip(told(outputs)[0][:-1], expected[:-1]):  # squares are added in another order
+        assert mine["norm"] == pytest.approx(whole["norm"], rel=1e-12)
+    voices = [error for error in errors if "others on other ranks" in error]
+    assert len(voices) == 1 and voices[0] is errors[0], "rank 0 says that the first weights are its own"
+
+
+def test_a_kill_of_one_rank_ends_the_other_and_both_go_on_to_the_same_bits(tmp_path):
+    dies = """
+import os, signal
+def within(engine):
+    if engine.global_steps == 2 and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    begun = time.monotonic()
+    codes, outputs, errors = ended(run(2, tmp_path / "two", 5, before=dies))
+    assert codes[1] == -signal.SIGKILL and codes[0] != 0, (codes, errors)
+    assert time.monotonic() - begun < 40
+    assert "PeerError" in errors[0], errors[0]
+    codes, outputs, errors = ended(run(2, tmp_path / "two", 5))
+    assert codes == [0, 0], errors
+    assert bits(outputs) == [alone(2, tmp_path / "one", 5)[-1]["bits"]] * 2
+
+
+def test_a_signal_to_one_rank_stops_all_behind_the_same_step(tmp_path):
+    asked = """
+import os, signal
+def begin(engine):
+    engine.stop_on_signals()
+def within(engine):
+    if engine.global_steps == 2 and rank == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+    codes, outputs, errors = ended(run(2, tmp_path / "two", 6, before=asked))
+    assert codes == [75, 75], errors
+    steps = [max(each["step"] for each in of) if of else 0 for of in told(outputs)]
+    assert steps[0] == steps[1], steps
+    codes, outputs, errors = ended(run(2, tmp_path / "two", 6))
+    assert codes == [0, 0], errors
+    assert bits(outputs) == [alone(2, tmp_path / "one", 6)[-1]["bits"]] * 2
+
+
+def test_another_number_of_processes_is_refused_by_name(tmp_path):
+    codes, _, errors = ended(run(2, tmp_path / "two", 1))
+    assert codes == [0, 0], errors
+    codes, _, errors = ended(run(1, tmp_path / "two", 2))
+    assert codes == [1] and "holds what 2 processes committed, and one is started" in errors[0]
+
+
+DATA = '''
+import json, os, sys
+import torch, penstock
+from torch import nn
+
+rows = torch.arange(22.0).reshape(22, 1)
+model = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1))
+seen = []
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return len(rows)
+    def __getitem__(self, index): return rows[index], index
+engine, _, loader, _ = penstock.initialize(
+    model, torch.optim.SGD(model.parameters(), lr=1e-3), training_data=Rows(), store=sys.argv[1],
+    settings=penstock.Settings(micro_batch=3))
+while engine.global_steps < int(sys.argv[2]):
+    for values, indices in loader:
+        seen += indices.tolist()
+        loss = engine(values).square().mean()
+        engine.backward(loss)
+        engine.step()
+        if engine.global_steps == int(sys.argv[2]):
+            break
+mean = model[0].running_mean.tolist()
+print(json.dumps({"seen": seen, "mean": mean, "epoch": loader.epoch}), flush=True)
+engine.close()
+'''
+
+
+def test_each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s(tmp_path):
+    def life(last):
+        codes, outputs, errors = ended(start(2, sys.executable, "-c", DATA, str(tmp_path / "data"), str(last)))
+        assert codes == [0, 0], errors
+        return [json.loads(each.splitlines()[-1]) for each in outputs]
+
+    first, second = life(2), life(4)
+    epoch = sorted(row for of in (*first, *second) for row in of["seen"])
+    assert epoch == list(range(22)), "11 rows a rank, in batches of 3, 3, 3 and 2"
+    assert first[0]["mean"] == first[1]["mean"] and second[0]["mean"] == second[1]["mean"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("passes", [1, 2])
+def test_four_ranks_have_the_bits_of_the_loop(tmp_path, passes):
+    codes, outputs, errors = ended(run(4, tmp_path / "four", 4, passes=passes), seconds=180)
+    assert codes == [0] * 4, errors
+    if passes == 1:
+        assert bits(outputs) == [alone(4, tmp_path / "one", 4)[-1]["bits"]] * 4
+    assert len(set(bits(outputs))) == 1
