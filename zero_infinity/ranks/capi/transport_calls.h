@@ -4,11 +4,15 @@
 #include "zero_infinity/ranks/capi/penstock_ranks.h"
 #include "zero_infinity/ranks/transport.h"
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace penstock::zero {
+
+// What a program cannot be without: one that was written before there was a board gives none.
+inline constexpr std::size_t least_ranks_bytes = offsetof(penstock_ranks, put);
 
 // What a caller gave, checked and copied. Throws store::Refusal (usage) on what is not whole. The functions outlive it.
 class RankCalls {
@@ -16,6 +20,9 @@ class RankCalls {
     explicit RankCalls(const penstock_ranks* given);
     const penstock_ranks& calls() const noexcept { return calls_; }
     const std::string& name() const noexcept { return name_; }
+    bool has_board() const noexcept { return calls_.get != nullptr; }
+    // What a call returned: Error(peer_lost) but for PENSTOCK_OK.
+    void check(penstock_status status, const penstock_error& error) const;
 
    private:
     penstock_ranks calls_;
