@@ -16,6 +16,7 @@ from mutants_of_calls import CALLS
 from mutants_of_commands import COMMANDS
 from mutants_of_configurations import CONFIGURATIONS
 from mutants_of_launch import LAUNCH
+from mutants_of_ranks import RANKS
 from mutants_of_saving import SAVING
 from penstock.native import library
 
@@ -407,6 +408,7 @@ MUTANTS = [
     *CALLS,
     *COMMANDS,
     *LAUNCH,
+    *RANKS,
     *SAVING,
     *CONFIGURATIONS,
 ]
