@@ -63,7 +63,7 @@ class Group:
         self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
         self._name = f"torch.distributed {dist.get_backend(self._channels[c.BULK])}".encode()
         self.board = Board(dist.distributed_c10d._get_default_store(), self.gathered(uuid.uuid4().hex)[0])
-        self._last_words = LastWords(self.board, self.rank, self.ranks, self.abort)
+        self.last_words = LastWords(self.board, self.rank, self.ranks, self.abort)
         atexit.register(self._leave)
         self._calls = (c.CALL(self._guarded(self._all_gather)), c.CALL(self._guarded(self._exchange)),
                        c.ABORT(self._abort))
@@ -87,7 +87,7 @@ class Group:
 
     def close(self) -> None:
         atexit.unregister(self._leave)
-        self._last_words.uninstall()
+        self.last_words.uninstall()
         self.board.close()
         for each in self._channels:
             dist.destroy_process_group(each)
@@ -95,7 +95,7 @@ class Group:
     def _leave(self) -> None:
         left()
         self._channels.clear()  # the last that hold their connections, by whose end the others notice
-        self._last_words.linger()
+        self.last_words.linger()
 
     def _all_gather(self, channel: int, mine: int, everyones: int, count: int) -> None:
         dist.all_gather_into_tensor(_memory(everyones, count * self.ranks), _memory(mine, count),

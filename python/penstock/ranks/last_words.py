@@ -53,8 +53,9 @@ class LastWords:
         """`abort` ends what the other ranks wait for from this one."""
         self._board, self._rank, self._ranks, self._abort = board, rank, ranks, abort
         self._before, self._process = sys.excepthook, os.getpid()
-        self._on, self._spoke = True, False
-        self._hook = self._said  # one object: a bound method is another one each time
+        self._on = True
+        self._is_ours: bool | None = None  # what is said; None: nothing yet
+        self._hook = self._unhandled  # one object: a bound method is another one each time
         sys.excepthook = self._hook
 
     def uninstall(self) -> None:
@@ -68,26 +69,32 @@ class LastWords:
         0 mostly has the board in it, and stays until all others have read the cause there, for LINGER at most."""
         last = time.monotonic() + LINGER
         try:
-            for other in range(1, self._ranks if self._rank == 0 and self._spoke else 0):
+            for other in range(1, self._ranks if self._rank == 0 and self._is_ours is not None else 0):
                 while self._board.get(_read_by(other)) is None and time.monotonic() < last:
                     time.sleep(0.02)
         except PeerError:
             pass
 
-    def _said(self, kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    def says(self, problem: BaseException) -> bool:
+        """This rank ends by it: whether it says so where its user reads. Of an exception that is handled, as by a command;
+        others come here by themselves. The first time counts."""
+        if self._is_ours is None:
+            stands = self._put(Cause(self._rank, self._rank, socket.gethostname(), _words(problem)))
+            self._is_ours = stands.by == self._rank if stands else self._speaks_alone(problem)
+            self._abort(str(stands or problem))
+            if not self._is_ours:
+                logging.getLogger("penstock").info("rank %d has ended because of %s", self._rank, stands or problem)
+        return self._is_ours
+
+    def _unhandled(self, kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
         if not self._on or os.getpid() != self._process:  # a fork has the hook, and is no rank
             self._before(kind, problem, trace)
-            return
-        self._on, self._spoke = False, True
-        stands = self._put(Cause(self._rank, self._rank, socket.gethostname(), _words(problem, trace)))
-        self._abort(str(stands or problem))
-        if stands.by == self._rank if stands else self._speaks_alone(kind):
+        elif not self.says(problem):
+            raise SystemExit(INTERRUPTED if issubclass(kind, KeyboardInterrupt) else ENDED_BY_ANOTHER)
+        else:
             self._before(kind, problem, trace)
             if issubclass(kind, PeerError):
                 raise SystemExit(ENDED_BY_ANOTHER)
-            return
-        logging.getLogger("penstock").info("rank %d has ended because of %s", self._rank, stands or problem)
-        raise SystemExit(INTERRUPTED if issubclass(kind, KeyboardInterrupt) else ENDED_BY_ANOTHER)
 
     def _put(self, own: Cause) -> Cause | None:
         """What stands on the board from now on; None: it is lost."""
@@ -99,18 +106,20 @@ class LastWords:
             pass
         return stands
 
-    def _speaks_alone(self, kind: type[BaseException]) -> bool:
+    def _speaks_alone(self, problem: BaseException) -> bool:
         """Without a board: each says what is its own, and of what they have from others the first behind rank 0, with which
         the board mostly goes."""
-        return not issubclass(kind, PeerError) or self._rank == 1
+        return not isinstance(problem, PeerError) or self._rank == 1
+
 
 def _read_by(rank: int) -> str:
     return f"read/{rank}"
 
 
-def _words(problem: BaseException, trace: TracebackType | None) -> str:
+def _words(problem: BaseException) -> str:
     """In one line, with where it was raised."""
     words = " ".join("".join(format_exception_only(type(problem), problem)).split())[:MOST // 4 * 3]
+    trace = problem.__traceback__
     if trace is None:
         return words
     while trace.tb_next is not None:

@@ -82,7 +82,7 @@ std::optional<Silence> PeerBeats::looked(BeatTimes::Time since_last, std::span<c
         const bool has_beaten = each.beat != peer.last;
         if (has_beaten) peer.last = each.beat;
         peer.silent = has_beaten ? BeatTimes::Time{0} : peer.silent + passed;
-        if (is_at_end(each.rank) || peer.silent < deadline_of(peer)) continue;
+        if (peer.silent < deadline_of(peer)) continue;
         if (!longest || peer.silent > longest->lasted) longest = {each.rank, peer.silent, peer.last};
     }
     return longest;

@@ -99,6 +99,27 @@ TEST(PeerBeats, SaysWhoIsSilentSinceWhenAndInWhat) {
     EXPECT_EQ((Silence{.rank = 1, .lasted = 31s, .last = Beat{}}.words()), "silent for 31 s");
 }
 
+TEST(PeerBeats, OfSeveralTheOneThatIsSilentLongestIsNamed) {
+    for (const std::uint32_t longest : {1U, 2U, 3U}) {
+        PeerBeats peers(0, 4, usual);
+        std::vector<std::optional<Beat>> board(4);
+        std::uint64_t second = 0;
+        for (const std::uint32_t peer : {1U, 2U, 3U}) board[peer] = beat(1);
+        for (; second < 20; ++second) {
+            for (const std::uint32_t peer : {1U, 2U, 3U})
+                if (peer != longest) board[peer] = beat(second + 2);
+            ASSERT_FALSE(look(peers, board));
+        }
+        // Both others come to their deadline at a look that counts for two beats and more.
+        for (int turn = 0; turn < 10; ++turn) look(peers, board);
+        const auto found = look(peers, board, 1h);
+        ASSERT_TRUE(found);
+        EXPECT_EQ(found->rank, longest);
+        for (int turn = 0; turn < 30; ++turn) look(peers, board);
+        EXPECT_EQ(look(peers, board)->rank, longest);
+    }
+}
+
 // This process is stopped, or its machine suspended, for minutes at a time; the others beat on meanwhile.
 TEST(PeerBeats, WhoeverWasStoppedItselfAccusesNobody) {
     const std::uint64_t first = first_seed();
