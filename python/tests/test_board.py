@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from penstock.errors import PeerError
 from penstock.ranks import board as boards
 from penstock.ranks.board import Board
+from penstock.ranks.connections import Connections
 from penstock.ranks.last_words import ENDED_BY_ANOTHER, INTERRUPTED, Cause, LastWords
 
 STORAGE = Cause(1, 1, "worker-2", "storage: /nvme/weights: no space left")
@@ -121,6 +123,23 @@ def test_a_process_that_was_stopped_still_gets_its_answer(monkeypatch):
     monkeypatch.setattr(boards.queue, "SimpleQueue", Away)
     board = Board(dist.HashStore(), "a", patience=2)
     assert board.get("cause") is None
+
+
+def test_connections_are_cut_and_nothing_else():
+    before = socket.socketpair()
+    with Connections() as connections:
+        within, closed, listening = socket.socketpair(), socket.socketpair(), socket.create_server(("127.0.0.1", 0))
+    number = closed[0].fileno()
+    closed[0].close()
+    behind = socket.socketpair()
+    assert number in (behind[0].fileno(), behind[1].fileno()), "it has the number of one that was closed"
+    for _ in range(2):
+        connections.cut()
+    assert within[0].recv(1) == within[1].recv(1) == b""
+    for one, other in (before, behind):
+        one.send(b"x")
+        assert other.recv(1) == b"x"
+    socket.create_connection(listening.getsockname()).close()
 
 
 @pytest.fixture

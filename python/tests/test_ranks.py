@@ -137,8 +137,9 @@ finally:
     assert max(map(float, outputs)) - float(outputs[0]) < 10
 
 
-def test_a_board_is_what_all_ranks_see_and_goes_with_its_host():
-    """Through the functions that the core calls; rank 0, which has the store, is stopped in the end."""
+def test_a_board_is_what_all_ranks_see_and_a_stopped_rank_holds_up_nothing():
+    """Through the functions that the core calls. Rank 0, which has the store, is stopped in the end: neither a call that is
+    under way then nor the board waits for it."""
     body = r"""
 import ctypes, signal
 import torch.distributed as dist
@@ -165,6 +166,13 @@ if rank == 0:
     os.kill(os.getpid(), signal.SIGSTOP)
     os._exit(0)
 time.sleep(0.3)
+import threading
+begin = time.monotonic()
+threading.Timer(0.5, lambda: calls.abort(b"rank 0 is silent", None)).start()
+try:
+    probe(group.struct, 64)
+except Exception as error_of_call:
+    print(error_of_call, 0.4 < time.monotonic() - begin < 10)
 begin = time.monotonic()
 print(get(b"cause"), 1 < time.monotonic() - begin < 5)
 print(get(b"cause"), time.monotonic() - begin < 5, flush=True)
@@ -176,7 +184,7 @@ os._exit(0)
     host = processes[0].communicate()
     assert codes == [0], (errors, host)
     lost = (7, b"the store of the processes has not answered for 2 s")
-    assert outputs == [f"{lost} True\n{lost} True\n"] and host == ("stops\n", "")
+    assert outputs == [f"rank 0 is silent True\n{lost} True\n{lost} True\n"] and host == ("stops\n", "")
 
 
 def test_a_call_that_raises_is_an_error_and_not_what_lies_in_a_register():

@@ -16,6 +16,7 @@ from ..errors import PeerError, UsageError
 from ..native import ranks as c
 from ..native import structs
 from .board import Board
+from .connections import Connections
 from .last_words import LastWords
 
 DEADLINE = timedelta(minutes=30)  # as torch's: how far a rank may be behind the others
@@ -60,7 +61,8 @@ class Group:
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.cause: str | None = None  # of an abort
         atexit.register(left)
-        self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
+        with Connections() as self._connections:
+            self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
         self._name = f"torch.distributed {dist.get_backend(self._channels[c.BULK])}".encode()
         self.board = Board(dist.distributed_c10d._get_default_store(), self.gathered(uuid.uuid4().hex)[0])
         self.last_words = LastWords(self.board, self.rank, self.ranks, self.abort)
@@ -80,10 +82,7 @@ class Group:
     def abort(self, cause: str) -> None:
         """Ends both channels; `cause` is why, unless there is one already."""
         self.cause = self.cause or cause
-        for each in self._channels:
-            backend = each._get_backend(torch.device("cpu"))
-            if hasattr(backend, "abort"):
-                backend.abort()
+        self._connections.cut()
 
     def close(self) -> None:
         atexit.unregister(self._leave)
