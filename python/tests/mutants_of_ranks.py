@@ -21,6 +21,8 @@ RANKS = [
            f"{BOARD}connections_are_cut_and_nothing_else"),
     Mutant("what was connected before is cut", "ranks/connections.py", " if before.get(number) != name}", "}",
            f"{BOARD}connections_are_cut_and_nothing_else"),
+    Mutant("a store that does not answer keeps a thread", "ranks/board.py", "                    self._give_up()\n", "",
+           f"{RANKS_}a_board_is_what_all_ranks_see_and_a_stopped_rank_holds_up_nothing"),
     Mutant("runs share a board", "ranks/group.py", "self.gathered(uuid.uuid4().hex)[0]", "\"run\"",
            f"{RANKS_}a_board_is_what_all_ranks_see_and_a_stopped_rank_holds_up_nothing"),
     Mutant("an exception is not said to the others", "ranks/last_words.py", "        sys.excepthook = self._hook\n", "",

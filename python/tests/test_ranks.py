@@ -176,7 +176,10 @@ except Exception as error_of_call:
 begin = time.monotonic()
 print(get(b"cause"), 1 < time.monotonic() - begin < 5)
 print(get(b"cause"), time.monotonic() - begin < 5, flush=True)
-os._exit(0)
+import queue
+answer = queue.SimpleQueue()
+group.board._answered._asked.put((lambda: "its thread is free again", answer))
+os._exit(0 if answer.get(timeout=5) else 1)
 """
     processes = start(2, *script(body))
     codes, outputs, errors = ended(processes[1:])

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 
 from ..errors import PeerError
+from .connections import Connections
 
 PATIENCE = 30  # seconds
 Answer = TypeVar("Answer")
@@ -21,8 +22,9 @@ class Board:
     def __init__(self, store: Any, run: str, patience: int = PATIENCE) -> None:
         """Of a store of torch's. `run`: a name that no other run has, and all ranks of this one."""
         self._host = store  # where this process has it, it goes with the last that holds it
-        self._store = dist.PrefixStore(f"penstock/{run}", own_connection(store))  # type: ignore[attr-defined]
-        self._answered = _Answered(patience)
+        with Connections() as connections:
+            self._store = dist.PrefixStore(f"penstock/{run}", own_connection(store))  # type: ignore[attr-defined]
+        self._answered = _Answered(patience, connections.cut)
 
     def put(self, key: str, value: str) -> None:
         """In the place of what stands at the key."""
@@ -58,8 +60,9 @@ class _Answered:
     """Makes calls on a thread of its own, one at a time, and waits no longer than `seconds` for each: a store whose host is
     stopped keeps whoever asks it, for ever. It is not asked again."""
 
-    def __init__(self, seconds: int) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: int, give_up: Callable[[], None]) -> None:
+        """`give_up` ends the call that is under way: one that came back while the interpreter ends would abort it."""
+        self._seconds, self._give_up = seconds, give_up
         self._turn = threading.Lock()
         self._asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._lost: str | None = None
@@ -82,6 +85,7 @@ class _Answered:
                     break
                 else:
                     self._lost = f"the store of the processes has not answered for {self._seconds} s"
+                    self._give_up()
             raise PeerError(self._lost)
 
     def close(self) -> None:

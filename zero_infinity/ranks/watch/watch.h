@@ -50,7 +50,8 @@ class Watch {
     // ends what this rank waits in. It throws nothing, and calls of the watch at() and ended() alone. The board
     // outlives it.
     Watch(Board& board, WatchOptions options, OnEnded on_ended);
-    // Unless it was finished or has ended, as failed(). Lingers on rank 0.
+    // Unless it was finished or has ended, as failed(), of which the others learn; to say it here is for who closes it.
+    // Lingers on rank 0.
     ~Watch();
 
     // What this rank does, for who finds it silent. Any thread, as often as it likes.
