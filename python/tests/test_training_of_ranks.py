@@ -132,6 +132,29 @@ def within(engine):
     assert bits(outputs) == [alone(2, tmp_path / "one", 6)[-1]["bits"]] * 2
 
 
+ENDS = {  # what rank 1 does; codes of both where they are known; who says why
+    "raises": ("raise ValueError('a mistake of the script')", [7, 1], 1, "a mistake of the script"),
+    "exits": ("sys.exit(3)", None, 0, ""),  # the call in which they differ, or a connection that is closed
+    "calls": ("engine.weight('0.weight')", None, None, "the ranks are not at the same call"),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_rank_that_does_something_else_ends_all_and_one_of_them_says_why(tmp_path, how):
+    does, wanted, voice, words = ENDS[how]
+    begun = time.monotonic()
+    codes, _, errors = ended(run(2, tmp_path / "two", 5, before=f"""
+import sys
+def within(engine):
+    if engine.global_steps == 2 and rank == 1:
+        {does}
+"""))
+    assert time.monotonic() - begun < 40
+    said = [rank for rank in (0, 1) if "Error" in errors[rank]]
+    assert len(said) == 1 and words in errors[said[0]] and voice in (None, said[0]), errors
+    assert wanted in (None, codes), (codes, errors)
+
+
 def test_another_number_of_processes_is_refused_by_name(tmp_path):
     codes, _, errors = ended(run(2, tmp_path / "two", 1))
     assert codes == [0, 0], errors

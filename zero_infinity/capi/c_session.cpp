@@ -59,7 +59,7 @@ CSession::CSession(const penstock_model* given_model, const penstock_session_opt
     FirstWeights weights(given, model);
     const MachineRoom room = MachineRoom::read(options.device);
     ranks_ = called_ranks(given.ranks);
-    const RankWays ways = ranks_ ? RankWays{&ranks_->control(), &ranks_->bulk()} : RankWays{};
+    const RankWays ways = ranks_ ? RankWays{&ranks_->control(), &ranks_->bulk(), ranks_->board()} : RankWays{};
     try {
         session_.emplace(model, options, room, initial, events, SessionSeams{.weights = &weights, .ranks = ways});
     } catch (const Error& error) {

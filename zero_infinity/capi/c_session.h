@@ -4,7 +4,7 @@
 #include "zero_infinity/capi/c_shelf.h"
 #include "zero_infinity/capi/c_step.h"
 #include "zero_infinity/capi/penstock_session.h"
-#include "zero_infinity/ranks/capi/transport_calls.h"
+#include "zero_infinity/ranks/capi/called_ranks.h"
 #include "zero_infinity/session/core_session.h"
 #include "zero_infinity/trace/trace_file.h"
 

@@ -22,8 +22,8 @@ CoreSession::CoreSession(ModelSpec model, const CoreOptions& options, const Mach
     try {
         s.open(std::move(model), options, room, initial_client, events, seams);
     } catch (const Error& error) {
-        s.ranks.fail(error);
-        throw;
+        if (s.ranks.ranks() == 1) throw;
+        throw s.ranks.failed(error);
     }
 }
 
@@ -232,6 +232,7 @@ void CoreSession::complete(std::uint32_t unit) {
 
 UpdateReport CoreSession::update(const UpdateRequest& given, const ClientStateOf& client) {
     State& s = *state_;
+    s.ranks.at(fmt::format("step {}", given.values.step));
     UpdateRequest request = given;
     request.loss_scale *= s.ranks.ranks();  // the sums are those of all
     PENSTOCK_CHECK(s.stage == Stage::ready, "an update within a pass, or after an exception");

@@ -72,8 +72,8 @@ struct CoreSession::State final : StepHands {
         try {
             call();
         } catch (const Error& error) {
-            ranks.fail(error);
-            throw;
+            if (ranks.ranks() == 1) throw;
+            throw ranks.failed(error);
         }
         stage = Stage::ready;
     }

@@ -3,16 +3,32 @@
 #include "aio/words/check.h"
 #include "zero_infinity/plan/memory_plan.h"
 
-#include <cstring>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
 #include <string>
+#include <utility>
 
 namespace penstock::zero {
+namespace {
+
+std::string host_name() {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    return host.data();
+}
+
+}  // namespace
 
 SessionRanks::SessionRanks(RankWays ways) : ways_(ways) {
     PENSTOCK_CHECK((ways.control == nullptr) == (ways.bulk == nullptr), "one transport of two");
     if (ways.control == nullptr) return;
     partition_ = {ways.control->rank(), ways.control->ranks()};
     opening_.emplace(*ways.control);
+    if (ways.board == nullptr || !several()) return;
+    watch_.emplace(*ways.board, WatchOptions{.rank = rank(), .ranks = ranks(), .host = host_name()},
+                   [this](const RunEnd& end) { abort(Error(ExitCode::peer_lost, end.cause.words())); });
 }
 
 SessionRanks::~SessionRanks() {
@@ -31,26 +47,47 @@ void SessionRanks::open_lane(const ModelLayout& layout, std::uint64_t piece_byte
     for (const UnitLayout& unit : layout.units()) options.units.push_back(unit.spec().name);
     area_ = pool.acquire(pool.use(ranks_use), ranks() * piece_bytes);
     opening_.reset();
+    const std::lock_guard lock(of_lane_);
     lane_.emplace(*ways_.bulk, *ways_.control, area_.span(), std::move(options));
 }
 
-void SessionRanks::fail(const Error& cause) noexcept {
+void SessionRanks::at(std::string_view where) {
+    if (watch_) watch_->at(where);
+}
+
+void SessionRanks::abort(const Error& cause) noexcept {
+    const std::lock_guard lock(of_lane_);
     if (lane_) return lane_->fail(cause);
     if (!several()) return;
     ways_.control->abort(cause.what());
     ways_.bulk->abort(cause.what());
 }
 
+Error SessionRanks::failed(const Error& own) noexcept {
+    Error told = own;
+    try {
+        const std::optional<RunEnd> end = watch_ ? std::optional(watch_->failed(own)) : std::nullopt;
+        if (end && !end->is_told_here)
+            told = Error(ExitCode::peer_lost, fmt::format("the run has ended because of {}", end->cause.words()));
+    } catch (const std::exception&) {  // no board: each says its own
+    }
+    abort(told);
+    return told;
+}
+
 void SessionRanks::end(bool whole) noexcept {
     if (std::exchange(ended_, true)) return;
-    if (whole && lane_) {
-        try {
-            lane_->finish();
-        } catch (const std::exception&) {  // the others know, or have ended
-        }
-    } else if (!whole) {
-        fail(Error(ExitCode::peer_lost, "another rank has ended"));
+    try {
+        if (whole && lane_) lane_->finish();
+    } catch (const std::exception&) {  // the others find the same, and say it
     }
+    if (!whole) abort(Error(ExitCode::peer_lost, "another rank has ended before the end of the run"));
+    try {
+        if (watch_) watch_->finished();  // what there was to say was said
+    } catch (const std::exception&) {  // the board is lost
+    }
+    watch_.reset();
+    const std::lock_guard lock(of_lane_);
     lane_.reset();
     area_ = {};
 }

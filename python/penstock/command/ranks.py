@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import PenstockError, UsageError
 from ..machine.host_memory import HostMemory
 from ..machine.sizes import size
 
@@ -49,12 +49,18 @@ def _ranks(chosen: argparse.Namespace) -> int:
     try:
         from ..native.ranks import probe
         from ..ranks.group import Group, joined, left
+        from ..ranks.last_words import ENDED_BY_ANOTHER
     except ImportError as error:
         raise UsageError(f"penstock ranks needs torch: {error}; `penstock doctor` says what else is missing") from error
     joined(PATIENCE)
     group = Group(PATIENCE)
     places: list[Place] = group.gathered(place_of(group.rank, group.local_rank))
-    told = group.gathered(probe(group.struct, chosen.bytes))
+    try:
+        told = group.gathered(probe(group.struct, chosen.bytes))
+    except PenstockError as problem:
+        if group.last_words.says(problem):
+            raise
+        return ENDED_BY_ANOTHER
     if group.rank == 0:
         print(json.dumps(as_object(places, told)) if chosen.json else "\n".join(lines(places, told)))
         sys.stdout.flush()

@@ -10,11 +10,15 @@ from .session import functions_of, made
 CONTROL, BULK = range(2)  # penstock_channel
 CALL = CFUNCTYPE(c_int, c_int, c_void_p, c_void_p, c_uint64, c_void_p, POINTER(c.Error))
 ABORT = CFUNCTYPE(None, c_char_p, c_void_p)
+PUT = CFUNCTYPE(c_int, c_char_p, c_char_p, c_void_p, POINTER(c.Error))
+PUT_FIRST = CFUNCTYPE(c_int, c_char_p, c_char_p, c_void_p, c_size_t, c_void_p, POINTER(c.Error))
+GET = CFUNCTYPE(c_int, c_char_p, c_void_p, c_size_t, c_void_p, POINTER(c.Error))
 
 
 class Ranks(Structure):
     _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("ranks", c_uint32), ("name", c_char_p),
-                ("deadline_ms", c_uint64), ("all_gather", CALL), ("exchange", CALL), ("abort", ABORT), ("user", c_void_p)]
+                ("deadline_ms", c_uint64), ("all_gather", CALL), ("exchange", CALL), ("abort", ABORT), ("user", c_void_p),
+                ("put", PUT), ("put_first", PUT_FIRST), ("get", GET)]
 
 
 class RankRates(Structure):

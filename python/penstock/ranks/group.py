@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,9 @@ import torch.distributed as dist
 from ..errors import PeerError, UsageError
 from ..native import ranks as c
 from ..native import structs
+from .board import Board
+from .connections import Connections
+from .last_words import LastWords
 
 DEADLINE = timedelta(minutes=30)  # as torch's: how far a rank may be behind the others
 
@@ -56,9 +60,9 @@ def left() -> None:
 
 
 class Group:
-    """The ranks of a process group, for the core. It makes two groups of the same processes, because calls on the user's
-    would be mixed with the core's: all ranks make it at once. Calls come on threads of the core's; close() ends its groups,
-    on all ranks at once."""
+    """The ranks of a process group, for the core, and their board. It makes two groups of the same processes, because calls
+    on the user's would be mixed with the core's: all ranks make it at once. Calls come on threads of the core's; close()
+    ends its groups, on all ranks at once. Until then an exception that ends the script ends all ranks (LastWords)."""
 
     def __init__(self, deadline: timedelta = DEADLINE) -> None:
         """Of the default process group, which joined() makes."""
@@ -66,14 +70,19 @@ class Group:
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.cause: str | None = None  # of an abort
         atexit.register(left)
-        self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
-        # What the package itself says: the core's threads are at theirs at any time.
-        self._words = dist.new_group(backend="gloo", timeout=deadline)
+        with Connections() as self._connections:
+            self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
+            # What the package itself says: the core's threads are at theirs at any time.
+            self._words = dist.new_group(backend="gloo", timeout=deadline)
         self._name = f"torch.distributed {dist.get_backend(self._channels[c.BULK])}".encode()
+        self.board = Board(dist.distributed_c10d._get_default_store(), self.gathered(uuid.uuid4().hex)[0])
+        self.last_words = LastWords(self.board, self.rank, self.ranks, self.abort)
+        atexit.register(self._leave)
         self._calls = (c.CALL(self._guarded(self._all_gather)), c.CALL(self._guarded(self._exchange)),
                        c.ABORT(self._abort))
+        self._board_calls = (c.PUT(_guarded(self._put)), c.PUT_FIRST(_guarded(self._put_first)), c.GET(_guarded(self._get)))
         self.struct = c.Ranks(ctypes.sizeof(c.Ranks), self.rank, self.ranks, self._name,
-                              int(deadline.total_seconds() * 1000), *self._calls)
+                              int(deadline.total_seconds() * 1000), *self._calls, None, *self._board_calls)
 
     def gathered(self, value: Any) -> list[Any]:
         """What each rank says, in their order; any value that can be pickled."""
@@ -95,9 +104,22 @@ class Group:
         except RuntimeError as problem:
             raise PeerError(f"rank {self.rank} of {self.ranks} has lost the others: {self.cause or problem}") from problem
 
+    def abort(self, cause: str) -> None:
+        """Ends both channels; `cause` is why, unless there is one already."""
+        self.cause = self.cause or cause
+        self._connections.cut()
+
     def close(self) -> None:
+        atexit.unregister(self._leave)
+        self.last_words.uninstall()
+        self.board.close()
         for each in (*self._channels, self._words):
             dist.destroy_process_group(each)
+
+    def _leave(self) -> None:
+        left()
+        self._channels.clear()  # the last that hold their connections, by whose end the others notice
+        self.last_words.linger()
 
     def _all_gather(self, channel: int, mine: int, everyones: int, count: int) -> None:
         dist.all_gather_into_tensor(_memory(everyones, count * self.ranks), _memory(mine, count),
@@ -107,30 +129,57 @@ class Group:
         dist.all_to_all_single(_memory(come, count * self.ranks), _memory(to, count * self.ranks),
                                group=self._channels[channel])
 
-    def _guarded(self, call: Callable[[int, int, int, int], None]) -> Callable[..., int]:
-        """No exception may leave it: ctypes would drop it, and take what lies in a register for the status."""
-        def status(channel: int, one: int, other: int, count: int, _user: Any, error: Any) -> int:
+    def _guarded(self, call: Callable[..., None]) -> Callable[..., int]:
+        """Of a channel: it says the cause of an abort, whatever it failed with."""
+        def made(*given: Any) -> None:
             try:
-                if self.cause is not None:
-                    raise RuntimeError(self.cause)
-                call(channel, one, other, count)
-                return structs.OK
-            except BaseException as problem:  # noqa: BLE001
-                text = f"{self.cause or problem}".encode(errors="replace")[:2000]
-                if error:
-                    error.contents.status, error.contents.message = structs.PEER_LOST, text
-                return structs.PEER_LOST
-        return status
+                if self.cause is None:
+                    call(*given)
+            except BaseException:
+                if self.cause is None:
+                    raise
+            if self.cause is not None:
+                raise PeerError(self.cause)
+        return _guarded(made)
 
     def _abort(self, cause: bytes, _user: Any) -> None:
         try:
-            self.cause = self.cause or cause.decode(errors="replace")
-            for each in self._channels:
-                backend = each._get_backend(torch.device("cpu"))
-                if hasattr(backend, "abort"):
-                    backend.abort()
+            self.abort(cause.decode(errors="replace"))
         except BaseException:  # noqa: BLE001 - it has ended already
             pass
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self.board.put(key.decode(), value.decode(errors="replace"))
+
+    def _put_first(self, key: bytes, value: bytes, stands: int, room: int) -> None:
+        _write(self.board.put_first(key.decode(), value.decode(errors="replace")), stands, room)
+
+    def _get(self, key: bytes, value: int, room: int) -> int:
+        text = self.board.get(key.decode())
+        if text is None:
+            return structs.NOT_FOUND
+        _write(text, value, room)
+        return structs.OK
+
+
+def _guarded(call: Callable[..., int | None]) -> Callable[..., int]:
+    """No exception may leave it: ctypes would drop it, and take what lies in a register for the status."""
+    def status(*given: Any) -> int:
+        *arguments, _user, error = given
+        try:
+            return call(*arguments) or structs.OK
+        except BaseException as problem:  # noqa: BLE001
+            if error:
+                error.contents.status = structs.PEER_LOST
+                error.contents.message = f"{problem}".encode(errors="replace")[:2000]
+            return structs.PEER_LOST
+    return status
+
+
+def _write(text: str, place: int, room: int) -> None:
+    """With the NUL that ends it; what finds no room is cut."""
+    whole = text.encode(errors="replace")[:room - 1] + b"\0"
+    ctypes.memmove(place, whole, len(whole))
 
 
 def _memory(address: int, count: int) -> torch.Tensor:

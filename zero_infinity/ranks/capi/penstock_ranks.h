@@ -50,6 +50,23 @@ typedef struct penstock_ranks {
     // on other ranks within their deadline. Where it can be told to them, `cause` is in their errors.
     void (*abort)(const char* cause, void* user);
     void* user;  // is given to each call
+
+    // The board: a few short texts by keys, which all ranks see, and by which they notice within seconds that one of
+    // them has failed, and why. NULL, all three: there is none, and they notice by their collectives alone. Called on a
+    // thread of its own while others are under way.
+    //
+    // Keys, values and what is given back are text with a NUL behind it; keys have at most 32 bytes, values 1500. What
+    // was put stays as long as the run, and is of this run alone: another one, also of the same processes, has a board
+    // that is empty. Each returns within seconds, however long the process that keeps the board is stopped; anything
+    // but what is named here says that the board is lost.
+    //
+    // `value` takes the place of what stands at the key.
+    penstock_status (*put)(const char* key, const char* value, void* user, penstock_error* error);
+    // `stands` becomes what stands at the key from now on: `value`, or what was put there before by any rank.
+    penstock_status (*put_first)(const char* key, const char* value, char* stands, size_t room, void* user,
+                                 penstock_error* error);
+    // PENSTOCK_NOT_FOUND at once where nothing was put.
+    penstock_status (*get)(const char* key, char* value, size_t room, void* user, penstock_error* error);
 } penstock_ranks;
 
 // What the way between the ranks gives to this one. 0 where there is one rank alone, but for sums.

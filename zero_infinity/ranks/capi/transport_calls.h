@@ -4,11 +4,15 @@
 #include "zero_infinity/ranks/capi/penstock_ranks.h"
 #include "zero_infinity/ranks/transport.h"
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace penstock::zero {
+
+// What a program cannot be without: one that was written before there was a board gives none.
+inline constexpr std::size_t least_ranks_bytes = offsetof(penstock_ranks, put);
 
 // What a caller gave, checked and copied. Throws store::Refusal (usage) on what is not whole. The functions outlive it.
 class RankCalls {
@@ -16,6 +20,9 @@ class RankCalls {
     explicit RankCalls(const penstock_ranks* given);
     const penstock_ranks& calls() const noexcept { return calls_; }
     const std::string& name() const noexcept { return name_; }
+    bool has_board() const noexcept { return calls_.get != nullptr; }
+    // What a call returned: Error(peer_lost) but for PENSTOCK_OK.
+    void check(penstock_status status, const penstock_error& error) const;
 
    private:
     penstock_ranks calls_;
@@ -39,20 +46,5 @@ class CalledTransport final : public Transport {
     penstock_channel channel_;
     std::vector<std::byte> sent_, come_;
 };
-
-// Both channels.
-class CalledRanks {
-   public:
-    explicit CalledRanks(const penstock_ranks* given) : calls_(given) {}
-    CalledTransport& control() noexcept { return control_; }
-    CalledTransport& bulk() noexcept { return bulk_; }
-
-   private:
-    RankCalls calls_;
-    CalledTransport control_{calls_, PENSTOCK_CONTROL};
-    CalledTransport bulk_{calls_, PENSTOCK_BULK};
-};
-// Null: of NULL, and of one rank, of which nothing is called.
-std::unique_ptr<CalledRanks> called_ranks(const penstock_ranks* given);
 
 }  // namespace penstock::zero
