@@ -351,7 +351,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def _tell(self, report: UpdateReport) -> None:
         self._watch.end("step")
         settings, optimizer = self.settings, self.optimizer
-        batch = (settings.micro_batch or 1) * settings.accumulation
+        batch = (settings.micro_batch or 1) * settings.accumulation * self.world_size
         self.record = self._meter.measure(self.global_steps, report, self.get_lr()[0], optimizer.loss_scale, batch,
                                           batch * (optimizer.updates + optimizer.skipped))
         self.progress.step(self.record, self.core)

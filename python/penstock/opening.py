@@ -104,12 +104,13 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     """
     deepspeed_calls.check_arguments(mpu, mesh_param, dist_init_required)
     config = deepspeed_calls.config_of(config, config_params, args)
-    read, settings = read_configuration(config, known, settings, optimizer, lr_scheduler)
+    group = group_of(ranks, core is not None)
+    read, settings = read_configuration(config, known, settings, optimizer, lr_scheduler,
+                                        1 if group is None else group.ranks)
     given_scheduler, lr_scheduler = lr_scheduler, lr_scheduler or (read.scheduler if read else None)
     if read is not None:
         _tell(read.note(store))
         store = read.store_at(store) if core is None else store
-    group = group_of(ranks, core is not None)
     monitors = read.monitors() if read is not None else Monitors()
     monitors.check()
     if isinstance(store, Store):
@@ -230,7 +231,7 @@ def forwards_spec(cut: list[Unit], model: nn.Module, found: forwards.Found = for
 
 
 def read_configuration(config: Any, known: Mapping[str, Any] | None, settings: Settings | None, optimizer: Any,
-                       lr_scheduler: Any) -> tuple[Config | None, Settings]:
+                       lr_scheduler: Any, ranks: int = 1) -> tuple[Config | None, Settings]:
     """What a configuration says, and what it and `settings` say together."""
     if config is None:
         if known:
@@ -238,7 +239,7 @@ def read_configuration(config: Any, known: Mapping[str, Any] | None, settings: S
                              "and no config is given")
         return None, settings or Settings()
     own = [name for name, given in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if given is not None]
-    read = read_config(config, known, own=own)
+    read = read_config(config, known, own=own, ranks=ranks)
     return read, read.settings_with(settings)
 
 

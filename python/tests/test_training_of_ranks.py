@@ -175,7 +175,8 @@ class Rows(torch.utils.data.Dataset):
     def __getitem__(self, index): return rows[index], index
 engine, _, loader, _ = penstock.initialize(
     model, torch.optim.SGD(model.parameters(), lr=1e-3), training_data=Rows(), store=sys.argv[1],
-    settings=penstock.Settings(micro_batch=3))
+    config={"train_batch_size": 6, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}})
+assert engine.settings.micro_batch == 3 and engine.train_batch_size() == 6 and engine.world_size == 2
 while engine.global_steps < int(sys.argv[2]):
     for values, indices in loader:
         seen += indices.tolist()

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -31,8 +32,9 @@ penstock_status resolve(const penstock_config_text* given, penstock_config** con
     const auto text = store::taken(given, least, "penstock_config_text");
     store::required(text.json, "penstock_config_text.json");
     store::required(text.name, "penstock_config_text.name");
-    const ResolvedConfig resolved = resolve_config(text.json, text.name, text.known == nullptr ? "{}" : text.known,
-                                                   text.own == nullptr ? "[]" : text.own);
+    const ResolvedConfig resolved =
+        resolve_config(text.json, text.name, text.known == nullptr ? "{}" : text.known,
+                       text.own == nullptr ? "[]" : text.own, std::max<std::uint32_t>(text.ranks, 1));
     *config = std::make_unique<penstock_config>(penstock_config{resolved.json}).release();
     if (resolved.wrong.empty()) return PENSTOCK_OK;
     return store::tell(error, PENSTOCK_USAGE, message_of(text.name, resolved));

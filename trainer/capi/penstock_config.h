@@ -44,6 +44,7 @@ typedef struct penstock_config_text {
     // Sections that the caller brings itself, as JSON: ["optimizer", "scheduler"]. What the text says of them is
     // without effect. NULL: none.
     const char* own;
+    uint32_t ranks;  // processes that train: train_batch_size is of all of them. 0: one
 } penstock_config_text;
 
 typedef struct penstock_config penstock_config;

@@ -56,7 +56,7 @@ class Resolver {
         }
     }
 
-    void finish() {
+    void finish(std::uint32_t ranks) {
         for (const auto& [path, value] : known_.items())
             if (find_key(path, Client::package) == nullptr)
                 wrong(fmt::format("a value is known for key '{}', which there is not; the nearest one is '{}'", path,
@@ -64,7 +64,7 @@ class Resolver {
         for (const KeySpec* key : keys_of(Client::package)) fill_fallback(*key);
         check_precision();
         check_single_values();
-        tried([&] { derive_batch_sizes(settings_); });
+        tried([&] { derive_batch_sizes(settings_, ranks); });
         forget_adam_mode();
         tried([&] {
             derive_optimizer(settings_);
@@ -328,7 +328,7 @@ std::optional<json> read_as(json::value_t type, const char* expected, Resolver& 
 }  // namespace
 
 ResolvedConfig resolve_config(std::string_view text, const std::string& name, std::string_view known,
-                              std::string_view own) {
+                              std::string_view own, std::uint32_t ranks) {
     constexpr auto braces = "a configuration in braces";
     Resolver unknown(name, json::object(), json::array());
     const std::optional<json> values = read_as(json::value_t::object, braces, unknown, known, "known values");
@@ -339,7 +339,7 @@ ResolvedConfig resolve_config(std::string_view text, const std::string& name, st
     const std::optional<json> root = read_as(json::value_t::object, braces, resolver, text, name);
     if (!root) return resolver.result();
     resolver.read(*root, "");
-    resolver.finish();
+    resolver.finish(ranks);
     return resolver.result();
 }
 

@@ -105,28 +105,31 @@ void derive_sample(Settings& settings) {
 
 }  // namespace
 
-void derive_batch_sizes(Settings& settings) {
+// The total is that of all ranks, the others are each one's.
+void derive_batch_sizes(Settings& settings, std::int64_t ranks) {
     constexpr auto total = "train_batch_size";
     constexpr auto micro = "train_micro_batch_size_per_gpu";
     constexpr auto accumulation = "gradient_accumulation_steps";
+    const std::string of_ranks = ranks == 1 ? "" : fmt::format(" times {} processes", ranks);
     const auto quotient = [&](const char* divisor) {
-        if (settings.integer(total) % settings.integer(divisor) != 0) {
-            refuse(settings, fmt::format("{} {} is not a multiple of {} {}", total, settings.integer(total), divisor,
-                                         settings.integer(divisor)));
+        const std::int64_t product = settings.integer(divisor) * ranks;
+        if (settings.integer(total) % product != 0) {
+            refuse(settings, fmt::format("{} {} is not a multiple of {} {}{}", total, settings.integer(total), divisor,
+                                         settings.integer(divisor), of_ranks));
         }
-        return settings.integer(total) / settings.integer(divisor);
+        return settings.integer(total) / product;
     };
     if (!settings.has(accumulation)) {
         const bool follows = settings.has(total) && settings.has(micro);
         settings.derive(accumulation, follows ? quotient(micro) : std::int64_t{1});
     }
     if (!settings.has(micro)) settings.derive(micro, settings.has(total) ? quotient(accumulation) : std::int64_t{1});
-    const std::int64_t product = settings.integer(micro) * settings.integer(accumulation);
+    const std::int64_t product = settings.integer(micro) * settings.integer(accumulation) * ranks;
     if (!settings.has(total)) settings.derive(total, product);
     if (settings.integer(total) != product) {
-        refuse(settings,
-               fmt::format("{} {} is not {} {} times {} {}; leave one of the three out", total, settings.integer(total),
-                           micro, settings.integer(micro), accumulation, settings.integer(accumulation)));
+        refuse(settings, fmt::format("{} {} is not {} {} times {} {}{}; leave one of the three out", total,
+                                     settings.integer(total), micro, settings.integer(micro), accumulation,
+                                     settings.integer(accumulation), of_ranks));
     }
 }
 

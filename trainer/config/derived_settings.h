@@ -12,7 +12,7 @@ namespace penstock::trainer {
 
 // The parts, which throw Error (usage) each. DeepSpeed's identity on one rank: train_batch_size =
 // train_micro_batch_size_per_gpu * gradient_accumulation_steps; what is not given follows from the others, or is 1.
-void derive_batch_sizes(Settings& settings);
+void derive_batch_sizes(Settings& settings, std::int64_t ranks = 1);
 void derive_optimizer(Settings& settings);
 void derive_schedule(Settings& settings);  // REQUIRES: optimizer.params.lr
 // By the last word of its key.

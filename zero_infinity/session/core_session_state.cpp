@@ -41,6 +41,10 @@ void CoreSession::State::open(ModelSpec model, const CoreOptions& options, const
     expect_pass(Pass::training, plan->model.training);
     expect_pass(Pass::inference, plan->model.inference);
     notes = notes_of(*plan, *machine, opened, *pool, unregistered);
+    if (ranks.ranks() > 1 && plan->options.update_order != options.update_order)
+        notes.push_back(fmt::format("{} \"{}\" is \"{}\" with {} ranks: the bits are the same",
+                                    options.names.update_order, word_of(options.update_order),
+                                    word_of(plan->options.update_order), ranks.ranks()));
 }
 
 void CoreSession::State::end() noexcept {

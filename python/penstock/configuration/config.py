@@ -103,12 +103,12 @@ class Config:
 
 
 def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: Resolve = config_library.resolve,
-                own: Sequence[str] = (), else_: str = "say penstock.initialize(known={{{}}})") -> Config:
+                own: Sequence[str] = (), else_: str = "say penstock.initialize(known={{{}}})", ranks: int = 1) -> Config:
     """A dictionary or a file of JSON. `known`: values for keys that it leaves to "auto"; `own`: sections ("optimizer",
     "scheduler") that the caller brings itself. All that is wrong is one UsageError, and so is an "auto" of what decides
-    numbers that nobody knows; `else_`: what to do but write them."""
+    numbers that nobody knows; `else_`: what to do but write them. `ranks`: processes that train one model."""
     text, name = _text(given)
-    resolved = resolve(text, name, known, own)
+    resolved = resolve(text, name, known, own) if ranks == 1 else config_library.resolve(text, name, known, own, ranks)
     wrong = [*resolved["wrong"], *_unknown(resolved["missing"], else_)]
     if wrong:
         lines = wrong if len(wrong) == 1 else [f"{len(wrong)} things are wrong:", *wrong]

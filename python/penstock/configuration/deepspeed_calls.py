@@ -15,6 +15,7 @@ from ..given.argument_names import check_names
 if TYPE_CHECKING:
     from ..core import Core
     from ..optimizer import Optimizer
+    from ..ranks.group import Group
     from ..settings import Settings
     from .config import Given
 
@@ -91,6 +92,7 @@ class DeepSpeedsCalls(nn.Module):
     core: Core
     settings: Settings
     optimizer: Optimizer
+    group: Group | None  # of several processes
 
     def __getattr__(self, name: str) -> Any:
         if name in ABSENT:
@@ -104,22 +106,23 @@ class DeepSpeedsCalls(nn.Module):
 
     @property
     def local_rank(self) -> int:
-        """0, of the one process."""
-        return 0
+        """Among the processes of this machine that train the model."""
+        return 0 if self.group is None else self.group.local_rank
 
     @property
     def global_rank(self) -> int:
-        """0, of the one process."""
-        return 0
+        """Among all of them."""
+        return 0 if self.group is None else self.group.rank
 
     @property
     def world_size(self) -> int:
-        """1."""
-        return 1
+        """How many there are."""
+        return 1 if self.group is None else self.group.ranks
 
     def train_batch_size(self) -> int | None:
-        """Rows of a step, where the configuration says so."""
-        return None if self.settings.micro_batch is None else self.settings.micro_batch * self.settings.accumulation
+        """Rows of a step, of all processes, where the configuration says so."""
+        micro = self.settings.micro_batch
+        return None if micro is None else micro * self.settings.accumulation * self.world_size
 
     def gradient_clipping(self) -> float:
         """The largest global norm; 0: none."""

@@ -32,7 +32,7 @@ def merged_settings(given: Settings, read: Settings, said: Set[str], name: str) 
     if isinstance(given.activations, Mapping):  # of single units: the configuration says it of the others
         own["activations"] = {"*": read.activations_of_all, **given.activations}
     merged = replace(read, **own)
-    if TOTAL in said and read.micro_batch is not None:
+    if TOTAL in said and read.micro_batch is not None:  # of one rank, as the configuration shares it out
         rows = read.micro_batch * read.accumulation
         if merged.micro_batch is None or merged.micro_batch * merged.accumulation != rows:
             raise UsageError(f"{name}: {TOTAL} {rows} is not Settings(micro_batch={merged.micro_batch}) times "

@@ -15,15 +15,16 @@ ABI = 1
 
 class Text(ctypes.Structure):
     _fields_ = [("struct_bytes", ctypes.c_size_t), ("json", ctypes.c_char_p), ("name", ctypes.c_char_p),
-                ("known", ctypes.c_char_p), ("own", ctypes.c_char_p)]
+                ("known", ctypes.c_char_p), ("own", ctypes.c_char_p), ("ranks", ctypes.c_uint32)]
 
 
-def resolve(text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = ()) -> dict[str, Any]:
-    """What the text says of every key, as the header describes it. Never raises for what the text has wrong: that is
-    the list "wrong"."""
+def resolve(text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = (), ranks: int = 1
+            ) -> dict[str, Any]:
+    """What the text says of every key to so many processes, as the header describes it. Never raises for what the text has
+    wrong: that is the list "wrong"."""
     loaded = _functions()
     given = Text(ctypes.sizeof(Text), text.encode(), name.encode(), json.dumps(dict(known or {})).encode(),
-                 json.dumps(list(own)).encode())
+                 json.dumps(list(own)).encode(), ranks)
     config, error = ctypes.c_void_p(), Error()
     status = loaded.penstock_config_resolve(ctypes.byref(given), ctypes.byref(config), ctypes.byref(error))
     if not config:

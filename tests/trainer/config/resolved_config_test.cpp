@@ -292,5 +292,28 @@ TEST(ConfigCApi, RefusesWhatIsNoCall) {
     penstock_config_free(nullptr);
 }
 
+TEST(ResolvedConfig, TheBatchOfAStepIsThatOfAllProcesses) {
+    const auto values = [](const std::string& text, std::uint32_t ranks) {
+        const ResolvedConfig resolved = resolve_config(text, "ds.json", "{}", "[]", ranks);
+        EXPECT_TRUE(resolved.wrong.empty()) << resolved.wrong.front();
+        return json::parse(resolved.json).at("values");
+    };
+    const json shared = values(R"({"train_batch_size": 24, "train_micro_batch_size_per_gpu": 4})", 3);
+    EXPECT_EQ(shared.at("gradient_accumulation_steps"), 2);
+    EXPECT_EQ(
+        values(R"({"train_batch_size": 24, "gradient_accumulation_steps": 2})", 3).at("train_micro_batch_size_per_gpu"),
+        4);
+    EXPECT_EQ(values(R"({"train_micro_batch_size_per_gpu": 4})", 3).at("train_batch_size"), 12);
+    const auto wrong = [](const std::string& text) {
+        return resolve_config(text, "ds.json", "{}", "[]", 3).wrong.at(0);
+    };
+    EXPECT_NE(wrong(R"({"train_batch_size": 25, "train_micro_batch_size_per_gpu": 4})")
+                  .find("train_batch_size 25 is not a multiple of train_micro_batch_size_per_gpu 4 times 3 processes"),
+              std::string::npos);
+    EXPECT_NE(wrong(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})")
+                  .find("times gradient_accumulation_steps 2 times 3 processes"),
+              std::string::npos);
+}
+
 }  // namespace
 }  // namespace penstock::trainer
