@@ -141,6 +141,13 @@ TensorStore& OpenStore::open(OpenOptions options) {
     return *store_;
 }
 
+bool OpenStore::previous_is_right(OpenOptions options) {
+    PENSTOCK_CHECK(io_ != nullptr && store_ == nullptr, "{} has no Io, or a store already", directory().path());
+    options.caching = caching_;
+    options.remedies = remedies_;
+    return TensorStore::previous_is_right(*io_, directories(), options);
+}
+
 const DirectoryLook& OpenStore::looked() {
     if (!look_) look_ = directory().look();
     return *look_;

@@ -72,6 +72,8 @@ class OpenStore {
     // OpenOptions::objects what it means to find. REQUIRES: it has an Io and no store yet.
     TensorStore& create(CreateOptions options);
     TensorStore& open(OpenOptions options = {});
+    // TensorStore::previous_is_right(). REQUIRES: as open().
+    bool previous_is_right(OpenOptions options);
     TensorStore& store() const { return *store_; }
 
    private:

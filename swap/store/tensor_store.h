@@ -234,6 +234,10 @@ class TensorStore {
     // commit() are contract violations, and there is no going back to g-1.
     static std::unique_ptr<TensorStore> open(aio::Io& io, const std::vector<StoreDirectory*>& directories,
                                              const OpenOptions& options = {});
+    // Whether all tiles of the generation before the newest are right; reads them, and changes nothing. Polls the Io.
+    // Throws Error (storage) as open().
+    static bool previous_is_right(aio::Io& io, const std::vector<StoreDirectory*>& directories,
+                                  const OpenOptions& options);
     ~TensorStore();
     TensorStore(const TensorStore&) = delete;
     TensorStore& operator=(const TensorStore&) = delete;

@@ -299,6 +299,15 @@ std::string note_of_doubt(const StoreDirectory& directory, std::uint64_t generat
 
 }  // namespace
 
+bool TensorStore::previous_is_right(aio::Io& io, const Directories& directories, const OpenOptions& options) {
+    StoreFiles files = StoreFiles::find(directories, options.caching, io.deadline(), options.waiting);
+    const Recovery recovery = recover(*directories.front());
+    if (!recovery.previous) return false;
+    const VerifyReport report = verify_generation(io, files, *recovery.previous, options, VerifyScope::all);
+    refuse_unread(report, *directories.front(), recovery.previous->generation);
+    return report.damaged_tiles == 0;
+}
+
 std::unique_ptr<TensorStore> TensorStore::open(aio::Io& io, const Directories& directories,
                                                const OpenOptions& options) {
     check_directories(directories);

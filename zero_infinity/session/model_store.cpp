@@ -86,7 +86,9 @@ class Opening {
 
     // With the other ranks, who do the same. A creation that did not end on all of them begins again.
     ModelStore open_set(const store::ClientState& initial_client) const {
-        const SetOpening set = decide_together(*deps_.communicator, *deps_.open);
+        const SetOpening set =
+            decide_together(*deps_.communicator, *deps_.open,
+                            {.progress = progress("verifying what was committed before"), .waiting = events_.waiting});
         if (set.step == RecoveryStep::make) {
             if (deps_.open->committed() && deps_.open->found().newest) deps_.open->forget_first();
             return initialise_new(initial_client, new_set(*deps_.communicator, deps_.open->directory().path()));

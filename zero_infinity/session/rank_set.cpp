@@ -168,27 +168,26 @@ SetMark new_set(Communicator& communicator, const std::string& directory) {
     return {.set = all.front(), .epoch = 1, .place = communicator.partition()};
 }
 
-SetOpening decide_together(Communicator& communicator, store::OpenStore& open) {
+SetOpening decide_together(Communicator& communicator, store::OpenStore& open, const store::OpenOptions& reading) {
     static_assert(std::is_trivially_copyable_v<Said>);
-    const Said own = look(open);
-    std::vector<Said> all(communicator.ranks());
-    communicator.all_gather("what is committed", std::as_bytes(std::span(&own, 1)),
-                            std::as_writable_bytes(std::span(all)));
-    std::vector<FoundStores> found(all.size());
-    for (std::size_t rank = 0; rank < all.size(); ++rank)
-        if (all[rank].is_there) found[rank].push_back(all[rank].store);
-    const SetDecision decision = decide(found);
-    if (decision.refusal) throw *decision.refusal;
-    SetOpening opening{.step = decision.steps[communicator.rank()], .generation = decision.generation, .mark = {}};
-    // To be read by whoever needs it, before anybody erases anything: not done yet.
-    if (std::ranges::find(decision.steps, RecoveryStep::verify_previous) != decision.steps.end())
-        throw Error(
-            ExitCode::storage,
-            fmt::format("{}: a newer generation than {} was lost or is damaged on one of the ranks. Put back the "
-                        "directories of all ranks of one moment, or begin anew in new ones. Nothing was changed.",
-                        open.directory().path(), decision.generation));
-    opening.mark = {.set = decision.set, .epoch = own.store.epoch, .place = communicator.partition()};
-    return opening;
+    Said own = look(open);
+    for (;;) {
+        std::vector<Said> all(communicator.ranks());
+        communicator.all_gather("what is committed", std::as_bytes(std::span(&own, 1)),
+                                std::as_writable_bytes(std::span(all)));
+        std::vector<FoundStores> found(all.size());
+        for (std::size_t rank = 0; rank < all.size(); ++rank)
+            if (all[rank].is_there) found[rank].push_back(all[rank].store);
+        const SetDecision decision = decide(found);
+        if (decision.refusal) throw *decision.refusal;
+        const RecoveryStep step = decision.steps[communicator.rank()];
+        if (std::ranges::find(decision.steps, RecoveryStep::verify_previous) == decision.steps.end())
+            return {.step = step,
+                    .generation = decision.generation,
+                    .mark = {.set = decision.set, .epoch = own.store.epoch, .place = communicator.partition()}};
+        if (step == RecoveryStep::verify_previous)
+            own.store.previous->tiles = open.previous_is_right(reading) ? FoundTiles::right : FoundTiles::damaged;
+    }
 }
 
 }  // namespace penstock::zero

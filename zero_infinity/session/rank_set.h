@@ -48,7 +48,8 @@ struct SetOpening {
     std::uint64_t generation = 0;  // that all ranks will have
     SetMark mark;                  // of `take` and `go_back`
 };
-// All ranks call it. Throws Error with the same words on each, as decide() refuses; nothing was changed.
-SetOpening decide_together(Communicator& communicator, store::OpenStore& open);
+// All ranks call it. Where the rules of commits do not say that a rank's generation before is whole, it is read
+// (`reading` is told of it). Throws Error with the same words on each, as decide() refuses; nothing was changed.
+SetOpening decide_together(Communicator& communicator, store::OpenStore& open, const store::OpenOptions& reading);
 
 }  // namespace penstock::zero

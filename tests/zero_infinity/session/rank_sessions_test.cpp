@@ -3,12 +3,13 @@
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ranks/thread_ranks.h"
-#include "tests/zero_infinity/session/session_client.h"
+#include "tests/zero_infinity/session/ranked_loop.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -17,74 +18,6 @@
 namespace penstock::testing {
 namespace {
 
-// N models in one process, each with the gradients of its rank.
-class RankedLoop {
-   public:
-    RankedLoop(std::uint32_t ranks, zero::SumOrder order, zero::Unused unused) : order_(order) {
-        for (std::uint32_t rank = 0; rank < ranks; ++rank) loops_.emplace_back(units(unused));
-    }
-
-    PlainLoop& of(std::uint32_t rank) { return loops_[rank]; }
-    void end_pass() {
-        for (PlainLoop& each : loops_) each.end_pass();
-        if (order_ == zero::SumOrder::ranks_first) add_ranks();
-    }
-    void update(std::uint64_t step, double scale = 1) {
-        add_ranks();
-        for (PlainLoop& each : loops_) {
-            each.sums() = sums_;
-            each.update(step, scale / static_cast<double>(loops_.size()));
-        }
-        sums_.clear();
-    }
-    const std::map<PlainLoop::Id, PlainLoop::Parameter>& parameters() const { return loops_.front().parameters(); }
-
-   private:
-    // In the order of the ranks; where nothing came, zero.
-    void add_ranks() {
-        for (std::uint32_t unit = 0; unit < loops_.front().units().size(); ++unit)
-            for (const ParameterId id : parameters_of(loops_.front().units(), unit)) {
-                const PlainLoop::Id key{id.unit, id.index};
-                const bool came = std::any_of(loops_.begin(), loops_.end(),
-                                              [&](PlainLoop& each) { return each.sums().contains(key); });
-                if (!came) continue;
-                Values& sum = sums_[key];
-                for (PlainLoop& each : loops_) {
-                    Values addend = each.sums()[key];
-                    addend.resize(numel_of(loops_.front().units(), id));
-                    if (sum.empty())
-                        sum = addend;
-                    else
-                        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
-                }
-            }
-        for (PlainLoop& each : loops_) each.sums().clear();
-    }
-
-    zero::SumOrder order_;
-    std::vector<PlainLoop> loops_;
-    std::map<PlainLoop::Id, Values> sums_;
-};
-
-struct RankCourse {
-    std::uint32_t ranks = 2;
-    Setting setting;
-    std::uint64_t steps = 6;
-    std::uint64_t passes = 1;
-
-    std::string name() const {
-        return fmt::format("{} ranks, {}, {}, {} passes, states {}", ranks, word_of(setting.device),
-                           word_of(setting.sum_order), passes, word_of(setting.residency.states));
-    }
-    std::uint64_t time(std::uint64_t step, std::uint64_t pass, std::uint32_t rank) const {
-        return (step * passes + pass) * ranks + rank;
-    }
-    // Which units a rank has gradients of: the expert's not on all, and in some steps on none.
-    bool comes(std::uint32_t unit, std::uint64_t step, std::uint32_t rank) const {
-        return setting.unused == zero::Unused::refused || unit != 2 || (step % 3 != 0 && (rank + step) % 2 == 0);
-    }
-};
-
 // One life of all ranks; `each` is called on each rank's thread at its end.
 using AtEnd = std::function<void(Client& client, std::uint32_t rank)>;
 std::vector<std::string> train(const std::string& path, const RankCourse& course, std::uint64_t first,
@@ -92,31 +25,9 @@ std::vector<std::string> train(const std::string& path, const RankCourse& course
     ThreadRanks control(course.ranks), bulk(course.ranks);
     return run_ranks(course.ranks, [&](std::uint32_t rank) {
         Client client(path, course.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
-        for (std::uint64_t step = first; step <= last; ++step) {
-            for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
-                client.session().begin_pass(Pass::training);
-                for (std::uint32_t unit = 5; unit-- > 0;)
-                    if (course.comes(unit, step, rank)) client.backward(unit, course.time(step, pass, rank));
-                client.session().end_pass();
-            }
-            client.update(step);
-        }
+        train_rank(client, course, first, last, rank);
         at_end(client, rank);
     });
-}
-
-RankedLoop plain(const RankCourse& course) {
-    RankedLoop loop(course.ranks, course.setting.sum_order, course.setting.unused);
-    for (std::uint64_t step = 1; step <= course.steps; ++step) {
-        for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
-            for (std::uint32_t rank = 0; rank < course.ranks; ++rank)
-                for (std::uint32_t unit = 5; unit-- > 0;)
-                    if (course.comes(unit, step, rank)) loop.of(rank).backward(unit, course.time(step, pass, rank));
-            loop.end_pass();
-        }
-        loop.update(step);
-    }
-    return loop;
 }
 
 std::vector<RankCourse> courses() {
@@ -205,6 +116,34 @@ TEST_F(RankSetTest, WhoIsAheadGoesBackToWhatAllHave) {
         EXPECT_EQ(live(3, 2, [](Client& client, std::uint32_t) { EXPECT_EQ(client.steps(), 2U); }), nothing);
         EXPECT_EQ(live(3, 4, holds_after(4)), nothing) << "rank " << behind << " was behind";
     }
+}
+
+// Who went back has erased what came after, and knows less of what came before: a second kill in a row has the others
+// read what they would go back to.
+TEST_F(RankSetTest, WhoIsAheadAfterASecondKillReadsWhatItGoesBackTo) {
+    EXPECT_EQ(live(1, 2), nothing);
+    keep(0, "before");
+    EXPECT_EQ(live(3, 3), nothing);
+    put_back(0, "before");
+    EXPECT_EQ(live(3, 2), nothing);  // rank 1 goes back
+    keep(1, "went back");
+    EXPECT_EQ(live(3, 3), nothing);
+    put_back(1, "went back");
+    EXPECT_EQ(live(3, 4, holds_after(4)), nothing);
+
+    keep(1, "newest");
+    EXPECT_EQ(live(5, 5), nothing);
+    put_back(1, "newest");
+    EXPECT_EQ(live(5, 4), nothing);  // rank 0 goes back
+    keep(0, "went back");
+    EXPECT_EQ(live(5, 5), nothing);
+    put_back(0, "went back");
+    std::vector<char> data(std::filesystem::file_size(store_of(1) + "/data"), 7);
+    std::ofstream(store_of(1) + "/data", std::ios::binary | std::ios::in)
+        .write(data.data(), static_cast<std::streamsize>(data.size()));
+    const auto thrown = live(5, 5);
+    EXPECT_EQ(thrown[0], thrown[1]);
+    EXPECT_NE(thrown[0].find("Nothing was changed"), std::string::npos) << thrown[0];
 }
 
 TEST_F(RankSetTest, RanksOfDifferentMomentsAreRefusedUnchanged) {
