@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "zero_infinity/optimizer/gradient.h"
+#include "zero_infinity/session/node_room.h"
 
 #include <fmt/format.h>
 
@@ -24,6 +25,7 @@ void CoreSession::State::open(ModelSpec model, const CoreOptions& options, const
     // Plan.
     plan = std::make_unique<SessionPlan>(std::move(model), options, room, ranks.partition());
     agree_on_plan(ranks, *plan);
+    check_nodes(ranks, RankRoom::read(plan->memory.budget.used_bytes(), room.host), options.names.host_budget);
     // Open.
     machine = std::make_unique<Machine>(*plan, events, seams);
     opened = open_store(*machine, *plan, ranks, seams, initial_client, events);
