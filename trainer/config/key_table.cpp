@@ -186,7 +186,7 @@ constexpr std::array key_list = {
             .shared({.effect = Effect::obeyed, .automatic = "false"}),
     KeySpec{"zero_optimization.stage", integer, "3", {3, 3}, {}, free, "stage 3 is the only one so far"}
             .shared({.effect = Effect::translated,
-                     .why = "any stage keeps weights and states where the offload sections say; of several processes as stage 2 does",
+                     .why = "any stage is as the offload sections say; of several processes as stage 2",
                      .fallback = "0", .range = {0, 3}}),
     KeySpec{"zero_optimization.offload_param.nvme_path", text, "(none)", {}, {}, free,
             "directory of the checkpoint store"}

@@ -68,8 +68,8 @@ std::string lacking_room(std::span<const RankRoom> of_ranks, std::string_view bu
         std::string table = fmt::format("the {} ranks on {} do not fit together:", node.size(), first.host.data());
         for (const std::uint32_t rank : node)
             table += fmt::format("\n  rank {:<4} {:>12}", rank, memory_text(of_ranks[rank].pool_bytes));
-        table += fmt::format("\n  all       {:>12}\n  there are {:>12} ({})", memory_text(wanted), memory_text(available),
-                             first.limit.data());
+        table += fmt::format("\n  all       {:>12}\n  there are {:>12} ({})", memory_text(wanted),
+                             memory_text(available), first.limit.data());
         return table + fmt::format("\nStart fewer ranks there, or lower {}, which is each rank's.", budget);
     }
     return {};
