@@ -7,7 +7,7 @@ CONFIGURATIONS = [
     Mutant("what a configuration is read as goes untold", "opening.py", "    _tell(read.note(store))", "    pass",
            "test_config.py::test_what_is_not_as_it_is_written_is_told_once_and_in_one_line"),
     Mutant("an optimizer that is given does not know its numbers", "opening.py",
-           "read_config(config, known, own=own)", "read_config(config, known)",
+           "read_config(config, known, own=own, ranks=ranks)", "read_config(config, known, ranks=ranks)",
            "test_config.py::test_an_optimizer_and_a_scheduler_that_are_given_need_no_numbers_of_the_configuration"),
     Mutant("a Store that contradicts is taken", "configuration/merged.py", "if given.says(field) and not _agree(field, own, other):",
            "if False:", "test_config_merged.py::test_all_that_contradicts_is_one_error"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from mutant import Mutant
 
-BOARD, RANKS_ = "test_board.py::test_", "test_ranks.py::test_"
+BOARD, RANKS_, TRAINING = "test_board.py::test_", "test_ranks.py::test_", "test_training_of_ranks.py::test_"
 RANKS = [
     # The loader's rows.
     Mutant("all ranks have rank 0's rows", "run/rows.py", "range(self.first + self._share.rank, end, ranks)", "range(self.first, end, ranks)",
@@ -47,6 +47,19 @@ RANKS = [
            "test_even.py::test_batches_count_again_behind_a_loop_however_it_ends"),
     Mutant("what is in the place of a batch is given", "ranks/even.py", "mine.number == 0 and any(there) and", "False and",
            "test_even.py::test_nobody_waits_for_a_loader_without_batches"),
+    # One training.
+    Mutant("first weights stay each rank's own", "ranks/training.py", "        if name in wanted:", "        if False:",
+           f"{TRAINING}two_ranks_have_the_bits_of_one_that_adds_theirs"),
+    Mutant("buffers are each rank's", "weights/buffers.py", "            self._take_first(packed)\n", "",
+           f"{TRAINING}each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s"),
+    Mutant("a stop is one rank's wish", "engine.py", "for wish in self.group.gathered(self.stop.asked_by):",
+           "for wish in [self.stop.asked_by]:", f"{TRAINING}a_signal_to_one_rank_stops_all_behind_the_same_step"),
+    Mutant("every rank speaks", "opening.py", "silent=not first", "silent=False",
+           f"{TRAINING}two_ranks_have_the_bits_of_one_that_adds_theirs"),
+    Mutant("each rank has all rows", "opening.py", "ALONE if group is None else Share(group.rank, group.ranks)", "ALONE",
+           f"{TRAINING}each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s"),
+    Mutant("a batch of all is each rank's", "opening.py", "1 if group is None else group.ranks)\n", "1)\n",
+           f"{TRAINING}each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s"),
     # When one fails.
     Mutant("what was put first is replaced", "ranks/board.py", "self._store.compare_set(key, \"\", value)",
            "(self._store.set(key, value), value.encode())[1]", f"{BOARD}what_was_put_first_stands_and_what_was_put_last"),
