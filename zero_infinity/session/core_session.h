@@ -77,6 +77,8 @@ struct UpdateReport {
     std::chrono::nanoseconds commit{0};  // for the last writes and, when it was committed, for the manifest
 };
 
+// Of several ranks (SessionSeams::ranks) all make the same calls in the same order: each returns when this rank's part
+// is done, and an Error that is not all ranks' alike ends it on all of them.
 // One caller at a time, on any thread. Every wait ends by the deadline of the options. What was committed stays
 // whatever happens. When a device is stuck the destructor keeps everything that the device may still write into, so
 // that the process can end and say why.
@@ -141,7 +143,8 @@ class CoreSession {
     std::optional<ParameterMemory> gradient(ParameterId parameter);
     void clear_gradients();
     void clear_gradient(ParameterId parameter);
-    // Of all sums as they are, with their loss scale; defined order: gradient_norm.h. REQUIRES: no pass.
+    // Of all sums as they are, with their loss scale; defined order: gradient_norm.h. Of several ranks that of the
+    // mean: what each has summed so far is added over them now. REQUIRES: no pass.
     double gradient_norm();
 
     // Where a client lays aside what it needs again in the other half of a step; null without

@@ -23,7 +23,7 @@
 namespace penstock::testing {
 namespace {
 
-constexpr std::uint64_t last_step = 100;  // is said in a byte
+constexpr std::uint64_t last_step = 80;  // is said in a byte
 
 struct Ended {
     bool whole = true;         // all have made the last step
@@ -116,7 +116,7 @@ TEST(RankKills, LoseNothingAndMixNothing) {
         for (bool whole = false; !whole;) {
             Life life(parent / "swap", course);
             // Longer and longer, so that it ends on a machine that is busy, too.
-            std::this_thread::sleep_for(std::chrono::microseconds(random() % (40'000 + 3'000 * lives++)));
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % (30'000 + 10'000 * lives++)));
             const bool all = random() % 4 == 0;
             const auto one = static_cast<std::uint32_t>(random() % course.ranks);
             for (std::uint32_t rank = 0; rank < course.ranks; ++rank)
