@@ -1,5 +1,6 @@
 #include "bench/ranks/rank_home.h"
 
+#include "aio/words/host_name.h"
 #include "zero_infinity/ranks/collectives.h"
 #include "zero_infinity/threads/usable_cores.h"
 
@@ -52,7 +53,7 @@ std::uint64_t free_bytes(const std::vector<RankHome>& homes, const std::vector<s
 
 RankHome read_rank_home(const std::string& root) {
     RankHome home;
-    ::gethostname(home.host.data(), home.host.size() - 1);
+    set(home.host, aio::host_name());
     set(home.boot, behind(root + "/proc/sys/kernel/random/boot_id", ""));
     set(home.processors, behind(root + "/proc/self/status", "Cpus_allowed_list:\t"));
     home.process = static_cast<std::uint32_t>(::getpid());
@@ -62,11 +63,8 @@ RankHome read_rank_home(const std::string& root) {
 }
 
 std::vector<RankHome> rank_homes(zero::Transport& control) {
-    const RankHome own = read_rank_home();
-    std::vector<RankHome> all(control.ranks());
-    zero::Collectives(control).all_gather("who is where", std::as_bytes(std::span(&own, 1)),
-                                          std::as_writable_bytes(std::span(all)));
-    return all;
+    zero::Collectives collectives(control);
+    return zero::gathered(collectives, "who is where", read_rank_home());
 }
 
 std::vector<HomeLine> home_lines(const std::vector<RankHome>& homes) {

@@ -1,5 +1,7 @@
 #include "swap/directory/lock_holder.h"
 
+#include "aio/words/host_name.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
@@ -7,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -16,11 +17,6 @@
 
 namespace penstock::store {
 namespace {
-
-std::string host_name() {
-    std::array<char, 65> host{};
-    return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "?";
-}
 
 bool has_ended(pid_t pid) {
     return ::kill(pid, 0) != 0 && errno == ESRCH;
@@ -36,7 +32,7 @@ std::string name_of(pid_t pid) {
 }
 
 std::string describe(const LockHolder& holder, const std::optional<LockText>& lock) {
-    const bool signed_it = lock && lock->pid == holder.pid && lock->host == host_name();
+    const bool signed_it = lock && lock->pid == holder.pid && lock->host == aio::host_name();
     if (has_ended(holder.pid))
         return fmt::format("what process {}, which has ended, left running (it has the file open)", holder.pid);
     if (holder.exclusive && signed_it) return describe_holder(*lock);
@@ -47,7 +43,7 @@ std::string describe(const LockHolder& holder, const std::optional<LockText>& lo
 
 // Somebody holds it all the same.
 std::string describe_unseen(const std::optional<LockText>& lock) {
-    if (lock && lock->pid != 0 && (lock->host != host_name() || !has_ended(static_cast<pid_t>(lock->pid))))
+    if (lock && lock->pid != 0 && (lock->host != aio::host_name() || !has_ended(static_cast<pid_t>(lock->pid))))
         return "a process that cannot be seen from here; the last that wrote there was " + describe_holder(*lock);
     return "a process that cannot be seen from here (of another container or host)";
 }

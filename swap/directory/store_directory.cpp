@@ -2,6 +2,7 @@
 
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "aio/words/host_name.h"
 #include "aio/words/io_error.h"
 #include "aio/words/size_limit.h"
 #include "swap/directory/directory_names.h"
@@ -143,10 +144,8 @@ Descriptor lock_directory(int directory_fd, const std::string& path, Sharing sha
 }
 
 void sign(LockText& lock) {
-    std::array<char, 65> host{};
-    if (::gethostname(host.data(), host.size() - 1) != 0) host = {'?'};
     lock.pid = ::getpid();
-    lock.host = host.data();
+    lock.host = aio::host_name();
     lock.since = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 

@@ -78,6 +78,11 @@ std::optional<StoreLook> look_at_store(const std::string& path) {
     return directory ? look_at_store(directory.get(), path) : std::nullopt;
 }
 
+bool has_commits(const std::string& path) {
+    const auto look = look_at_store(path);
+    return look && !look->recovery.never_committed();
+}
+
 bool has_no_store(int directory_fd) {
     std::vector<std::string> names;
     if (list_names(directory_fd, names) != 0) return false;

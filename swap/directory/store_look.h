@@ -31,6 +31,9 @@ std::optional<StoreLook> look_at_store(int directory_fd, std::string path);
 // The same; nothing also where no directory is, or where it may not be opened.
 std::optional<StoreLook> look_at_store(const std::string& path);
 
+// A store is there of which something was committed.
+bool has_commits(const std::string& path);
+
 // Whether no store is there, so that one may be made: nothing is in it but what may stand beside one, and perhaps a
 // lock that a start has left alone, whatever part of it was written. What cannot be looked at may be one.
 bool has_no_store(int directory_fd);

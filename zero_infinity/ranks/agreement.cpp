@@ -119,9 +119,7 @@ void agree(Communicator& communicator, const AgreedValues& own) {
         std::uint64_t low, high, bytes;
     };
     const Digest mine{hash.low64, hash.high64, said.size()};
-    std::vector<Digest> digests(communicator.ranks());
-    communicator.all_gather("what all must have alike", std::as_bytes(std::span(&mine, 1)),
-                            std::as_writable_bytes(std::span(digests)));
+    const std::vector<Digest> digests = gathered(communicator, "what all must have alike", mine);
     const auto same = [&](const Digest& each) { return each.low == digests[0].low && each.high == digests[0].high; };
     if (std::ranges::all_of(digests, same)) return;
     const std::uint64_t longest = std::ranges::max_element(digests, {}, &Digest::bytes)->bytes;

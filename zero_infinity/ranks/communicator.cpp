@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 namespace penstock::zero {
 
@@ -21,9 +20,7 @@ void gather(Communicator& communicator, std::string_view what, std::uint64_t own
 }
 
 std::uint64_t agree_on_largest(Communicator& communicator, std::string_view what, std::uint64_t own) {
-    std::vector<std::uint64_t> all(communicator.ranks());
-    gather(communicator, what, own, all);
-    return *std::max_element(all.begin(), all.end());
+    return std::ranges::max(gathered(communicator, what, own));
 }
 
 }  // namespace penstock::zero

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 namespace penstock::zero {
 
@@ -35,7 +37,15 @@ class LocalCommunicator final : public Communicator {
 
 // Each rank's number, in the order of the ranks, exactly. REQUIRES: of_all.size() == ranks().
 void gather(Communicator& communicator, std::string_view what, std::uint64_t own, std::span<std::uint64_t> of_all);
-// The largest of them.
+// What each rank has of any type that is its bytes, in the order of the ranks.
+template <typename T>
+std::vector<T> gathered(Communicator& communicator, std::string_view what, const T& own) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::vector<T> all(communicator.ranks());
+    communicator.all_gather(what, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    return all;
+}
+// The largest of the numbers.
 std::uint64_t agree_on_largest(Communicator& communicator, std::string_view what, std::uint64_t own);
 
 }  // namespace penstock::zero

@@ -211,11 +211,7 @@ std::string CoreSession::State::first_non_finite() {
     constexpr std::uint64_t none = ~std::uint64_t{0};
     const auto own = work->gradients.first_non_finite();
     std::uint64_t first = own ? std::uint64_t{own->unit} << 32 | own->index : none;
-    if (ranks.ranks() > 1) {
-        std::vector<std::uint64_t> all(ranks.ranks());
-        gather(ranks, "what is not finite", first, all);
-        first = *std::ranges::min_element(all);
-    }
+    if (ranks.ranks() > 1) first = std::ranges::min(gathered(ranks, "what is not finite", first));
     if (first == none) return "their sum";
     return work->gradients.name_of(
         {static_cast<std::uint32_t>(first >> 32), static_cast<std::uint32_t>(first & 0xffffffff)});

@@ -1,9 +1,9 @@
 #include "zero_infinity/session/node_room.h"
 
 #include "aio/words/error.h"
+#include "aio/words/host_name.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -48,7 +48,7 @@ std::vector<Node> nodes_of(std::span<const RankRoom> of_ranks) {
 
 RankRoom RankRoom::read(std::uint64_t pool_bytes, const pool::MachineMemory& memory, const std::string& root) {
     RankRoom room{.pool_bytes = pool_bytes, .available_bytes = memory.available_bytes};
-    ::gethostname(room.host.data(), room.host.size() - 1);
+    set(room.host, aio::host_name());
     std::string boot;
     std::getline(std::ifstream(root + "/proc/sys/kernel/random/boot_id"), boot);
     set(room.boot, boot);
@@ -77,9 +77,7 @@ std::string lacking_room(std::span<const RankRoom> of_ranks, std::string_view bu
 
 void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget) {
     if (communicator.ranks() == 1) return;
-    std::vector<RankRoom> all(communicator.ranks());
-    communicator.all_gather("memory", std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-    if (const std::string lacking = lacking_room(all, budget); !lacking.empty())
+    if (const std::string lacking = lacking_room(gathered(communicator, "memory", own), budget); !lacking.empty())
         throw Error(ExitCode::does_not_fit, lacking);
 }
 

@@ -28,13 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view set_prefix = "ranks-";
 
-bool has_commits(const std::string& path) {
-    std::error_code unknown;
-    if (!fs::exists(path + "/" + store::StoreDirectory::lock_name, unknown)) return false;
-    const auto look = store::look_at_store(path);
-    return look && !look->recovery.never_committed();
-}
-
 std::optional<std::uint32_t> number_of(std::string_view text) {
     std::uint32_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -45,14 +38,14 @@ std::optional<std::uint32_t> number_of(std::string_view text) {
 // Other numbers of ranks whose stores in `directory` have something committed, as far as this rank sees them.
 std::vector<std::uint32_t> committed_by_others(const std::string& directory, std::uint32_t ranks) {
     std::vector<std::uint32_t> found;
-    if (ranks != 1 && has_commits(directory)) found.push_back(1);
+    if (ranks != 1 && store::has_commits(directory)) found.push_back(1);
     std::error_code unreadable;
     for (const fs::directory_entry& set : fs::directory_iterator(directory, unreadable)) {
         const std::string name = set.path().filename();
         const auto others =
             name.starts_with(set_prefix) ? number_of(std::string_view(name).substr(set_prefix.size())) : std::nullopt;
         for (std::uint32_t rank = 0; others && others != ranks && rank < *others; ++rank)
-            if (has_commits(fmt::format("{}/{}", set.path().string(), rank))) {
+            if (store::has_commits(fmt::format("{}/{}", set.path().string(), rank))) {
                 found.push_back(*others);
                 break;
             }
@@ -162,19 +155,14 @@ Said look(store::OpenStore& open) {
 }  // namespace
 
 SetMark new_set(Communicator& communicator, const std::string& directory) {
-    const store::StoreUuid own = store::draw_uuid(directory);
-    std::vector<store::StoreUuid> all(communicator.ranks());
-    communicator.all_gather("a new set", std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    const auto all = gathered(communicator, "a new set", store::draw_uuid(directory));
     return {.set = all.front(), .epoch = 1, .place = communicator.partition()};
 }
 
 SetOpening decide_together(Communicator& communicator, store::OpenStore& open, const store::OpenOptions& reading) {
-    static_assert(std::is_trivially_copyable_v<Said>);
     Said own = look(open);
     for (;;) {
-        std::vector<Said> all(communicator.ranks());
-        communicator.all_gather("what is committed", std::as_bytes(std::span(&own, 1)),
-                                std::as_writable_bytes(std::span(all)));
+        const std::vector<Said> all = gathered(communicator, "what is committed", own);
         std::vector<FoundStores> found(all.size());
         for (std::size_t rank = 0; rank < all.size(); ++rank)
             if (all[rank].is_there) found[rank].push_back(all[rank].store);

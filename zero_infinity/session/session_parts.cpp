@@ -1,29 +1,22 @@
 #include "zero_infinity/session/session_parts.h"
 
 #include "aio/words/error.h"
+#include "aio/words/host_name.h"
 #include "swap/directory/store_look.h"
 #include "zero_infinity/ranks/agreement.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
 namespace penstock::zero {
 namespace {
 
-// A store is there of which something was committed.
-bool may_be_read(const std::string& path) {
-    const auto look = store::look_at_store(path);
-    return look && !look->recovery.never_committed();
-}
-
 store::OpenStore lock_directories(const CoreOptions& options, const std::vector<std::string>& directories) {
     if (directories.empty()) throw Error(ExitCode::usage, "no swap directory is given");
-    if (options.purpose == Purpose::training || !may_be_read(directories.front()))
+    if (options.purpose == Purpose::training || !store::has_commits(directories.front()))
         return {directories, options.job, options.remedies};
     return store::OpenStore::find(directories, store::Sharing::shared, options.remedies);
 }
@@ -67,10 +60,8 @@ void Machine::open_shared(const SessionPlan& plan, const SessionSeams& seams) {
 void agree_on_plan(Communicator& communicator, const SessionPlan& plan) {
     const CoreOptions& options = plan.options;
     const SettingNames& names = options.names;
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
     agree(communicator,
-          {.host = host.data(),
+          {.host = aio::host_name(),
            .values = {{"the model, its units, types, optimizers or codec", plan.fingerprint.substr(0, 16)},
                       {"a tile's elements", fmt::format("{}", options.tile_numel)},
                       {names.gradient_type, word_of(options.gradient_type)},

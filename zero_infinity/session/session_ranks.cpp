@@ -1,25 +1,15 @@
 #include "zero_infinity/session/session_ranks.h"
 
 #include "aio/words/check.h"
+#include "aio/words/host_name.h"
 #include "zero_infinity/plan/memory_plan.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
 #include <string>
 #include <utility>
 
 namespace penstock::zero {
-namespace {
-
-std::string host_name() {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    return host.data();
-}
-
-}  // namespace
 
 SessionRanks::SessionRanks(RankWays ways) : ways_(ways) {
     PENSTOCK_CHECK((ways.control == nullptr) == (ways.bulk == nullptr), "one transport of two");
@@ -27,7 +17,7 @@ SessionRanks::SessionRanks(RankWays ways) : ways_(ways) {
     partition_ = {ways.control->rank(), ways.control->ranks()};
     opening_.emplace(*ways.control);
     if (ways.board == nullptr || !several()) return;
-    watch_.emplace(*ways.board, WatchOptions{.rank = rank(), .ranks = ranks(), .host = host_name()},
+    watch_.emplace(*ways.board, WatchOptions{.rank = rank(), .ranks = ranks(), .host = aio::host_name()},
                    [this](const RunEnd& end) { abort(Error(ExitCode::peer_lost, end.cause.words())); });
 }
 
@@ -84,7 +74,7 @@ void SessionRanks::end(bool whole) noexcept {
     if (!whole) abort(Error(ExitCode::peer_lost, "another rank has ended before the end of the run"));
     try {
         if (watch_) watch_->finished();  // what there was to say was said
-    } catch (const std::exception&) {  // the board is lost
+    } catch (const std::exception&) {    // the board is lost
     }
     watch_.reset();
     const std::lock_guard lock(of_lane_);
