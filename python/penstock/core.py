@@ -137,6 +137,7 @@ class Core(Protocol):
     changes: int  # one more with each update, write and return to a snapshot
     kept: bool  # another process can go on from what was committed
     gradients_leave: bool  # for NVMe, or may: then gradient() raises UsageError of what has no address
+    over_ranks: bool  # of several processes: gradient() and make_gradient() are calls of all, and give the mean
 
     # Passes. Updates, reads and writes come between them.
     def expect(self, kind: PassKind, visits: Iterable[Visit]) -> None: ...
@@ -162,7 +163,11 @@ class Core(Protocol):
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         """The sum, which the client may change in place, in a storage of its own; None when no addend has come. At one
-        address until cleared. Raises UsageError of one that leaves for NVMe."""
+        address until cleared, or, of several processes, until the next addend. Raises UsageError of one that leaves for
+        NVMe."""
+
+    def make_gradient(self, unit: int, index: int) -> torch.Tensor:
+        """The same; zeros, which count as there, when no addend has come."""
 
     def clear_gradient(self, unit: int, index: int) -> None: ...
 

@@ -34,7 +34,7 @@ class FakeCore:
         self.folder = Path(folder) if folder else None
         self.user_state: dict[str, str] = {}
         self.begun: int | None = None
-        self.lays, self.opening, self.changes, self.gradients_leave = False, 0, 0, False
+        self.lays, self.opening, self.changes, self.gradients_leave, self.over_ranks = False, 0, 0, False, False
         self.kept = True
         self.resumed: Mapping[str, str] | None = None
         self.store: dict[str, dict[Any, Any]] = {"weight": {}, "master": {}, "moment0": {}, "moment1": {}, "steps": {},
@@ -113,6 +113,10 @@ class FakeCore:
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         total = self.sums.get((unit, index))
         return None if total is None else with_own_storage(total)
+
+    def make_gradient(self, unit: int, index: int) -> torch.Tensor:
+        opened = self.open_gradient(unit, index)
+        return opened.memory.zero_() if opened.fresh else opened.memory
 
     def clear_gradient(self, unit: int, index: int) -> None:
         self.sums.pop((unit, index), None)

@@ -276,15 +276,11 @@ penstock_gradient CSession::open_gradient(ParameterId parameter) {
             .fresh = open.fresh ? 1 : 0};
 }
 
-penstock_gradient CSession::gradient(ParameterId parameter) {
+penstock_gradient CSession::gradient(ParameterId parameter, NoGradient none) {
     const ParameterSpec& spec = trainable(parameter);
-    const auto sum = session_->gradient(parameter);
+    const auto sum = none == NoGradient::made ? session_->make_gradient(parameter) : session_->gradient(parameter);
     if (!sum) throw Refusal(PENSTOCK_NOT_FOUND, fmt::format("no gradient has come to parameter '{}'", spec.name));
-    return {.struct_bytes = sizeof(penstock_gradient),
-            .data = sum->data,
-            .numel = sum->numel,
-            .type = type_of(sum->type),
-            .fresh = 0};
+    return {sizeof(penstock_gradient), sum->data, sum->numel, type_of(sum->type), 0};
 }
 
 void CSession::clear_gradient(ParameterId parameter) {

@@ -58,7 +58,8 @@ class CSession {
     void end_pass();
 
     penstock_gradient open_gradient(ParameterId parameter);
-    penstock_gradient gradient(ParameterId parameter);
+    enum class NoGradient : std::uint8_t { refused, made };
+    penstock_gradient gradient(ParameterId parameter, NoGradient none = NoGradient::refused);
     void clear_gradient(ParameterId parameter);
     void clear_gradients();
     double gradient_norm();

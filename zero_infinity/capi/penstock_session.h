@@ -3,10 +3,7 @@
 // shapes and bytes; whoever computes it says when weights are needed, adds gradients, and asks for the update.
 //
 //   penstock_session* session;
-//   if (penstock_session_open(&model, &options, &session, &error) != PENSTOCK_OK) {
-//       puts(error.message);
-//       exit(error.status);
-//   }
+//   if (penstock_session_open(&model, &options, &session, &error) != PENSTOCK_OK) exit(puts(error.message));
 //   for (uint64_t number = 1; number <= steps; ++number) {
 //       penstock_session_begin_pass(session, PENSTOCK_TRAINING, &error);
 //       for (...) {                                                       // forward and backward, or whatever comes
@@ -28,7 +25,8 @@
 // Threads. A session is used by one thread at a time; it may change hands. A call beside another one is PENSTOCK_BUSY.
 // A child that is forked has the memory, but nobody who serves it: every call but closing is PENSTOCK_USAGE there.
 // Opening, ending and closing, update, settle, complete, the norm, read, write, visit, lay, take and calls on snapshots
-// may block, and so do calls on gradients that are on NVMe; all others return at once. A device has the deadline.
+// may block, and so do calls on gradients that are on NVMe, or of several ranks; all others return at once. A device
+// has the deadline.
 //
 // Ownership, sizes and errors are as in penstock.h: what is passed in is copied before the call returns; structures
 // with struct_bytes may grow at their end, and so may those that stand in arrays, whose size penstock_model says; a
@@ -386,9 +384,13 @@ typedef struct penstock_gradient {
 penstock_status penstock_session_open_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                                penstock_gradient* gradient, penstock_error* error);
 // The sum in host memory, always at the same address, when what the device has of it has come; may be changed in place
-// between passes. NOT_FOUND: no addend has come. USAGE: gradients are on NVMe.
+// between passes. NOT_FOUND: no addend has come. USAGE: gradients are on NVMe. Of several ranks the mean over them: all
+// make the first call behind a training pass at once; their changes count, each rank's in its shard.
 penstock_status penstock_session_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                           penstock_gradient* gradient, penstock_error* error);
+// The same, but zeros, which count as there, where no addend has come.
+penstock_status penstock_session_make_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                               penstock_gradient* gradient, penstock_error* error);
 penstock_status penstock_session_clear_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                                 penstock_error* error);
 penstock_status penstock_session_clear_gradients(penstock_session* session, penstock_error* error);
@@ -398,13 +400,11 @@ penstock_status penstock_session_gradient_norm(penstock_session* session, double
 // ---------------------------------------------------------------- activations
 
 // What is laid aside in one half of a step and taken again in the other: units' inputs, between forward and backward.
-// Within a pass or between. DOES_NOT_FIT: there is no room in memory for one thing, and nothing has changed. STORAGE,
-// and a full disk, end the session.
+// Within a pass or between. DOES_NOT_FIT: no room for one thing; nothing has changed. STORAGE ends the session.
 //
 // *data: memory of so many bytes, above 0, at a multiple of 4096, to be filled before the next of these calls. `turn`:
 // in which it is taken, lower ones first, one thing each; nothing else is laid aside for it. What is taken last goes to
-// NVMe first. A plan that holds makes that the least that is moved, but for room for two more; one that does not costs
-// time.
+// NVMe first: the least that can be moved, but for room for two more, if all is taken in that order.
 penstock_status penstock_session_lay(penstock_session* session, uint64_t turn, uint64_t bytes, void** data,
                                      penstock_error* error);
 // *data: what was laid aside, until the next of these calls; it stays laid aside until it is dropped. Blocks until it

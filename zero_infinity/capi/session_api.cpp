@@ -228,6 +228,13 @@ penstock_status penstock_session_gradient(penstock_session* session, uint32_t un
     });
 }
 
+penstock_status penstock_session_make_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
+                                               penstock_gradient* gradient, penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        give(own.gradient({unit, parameter}, CSession::NoGradient::made), gradient, least_gradient_bytes, "gradient");
+    });
+}
+
 penstock_status penstock_session_clear_gradient(penstock_session* session, uint32_t unit, uint32_t parameter,
                                                 penstock_error* error) {
     return called(session, error, [&](CSession& own) { own.clear_gradient({unit, parameter}); });

@@ -69,8 +69,9 @@ bool GradientLedger::clear(ParameterId parameter) {
                    "a gradient is cleared of unit {}, which was said to have all of them", parameter.unit);
     State& state = units_[parameter.unit].state;
     if (state == State::counted) state = State::open;
-    const bool passed_on = std::exchange(cleared.passed_on, false);
-    return std::exchange(cleared.came, false) || passed_on;
+    const bool had = cleared.has();
+    cleared.came = cleared.passed_on = false;
+    return had;
 }
 
 void GradientLedger::clear() {
@@ -106,29 +107,35 @@ void GradientLedger::pass_on(std::uint32_t unit) {
         if (std::exchange(entry.came, false)) entry.passed_on = true;
 }
 
-template <typename Visit>
-void GradientLedger::for_each_own(Visit visit) {
+bool GradientLedger::has_own(std::uint32_t unit) const {
+    const Unit& of = units_.at(unit);
+    return std::any_of(of.entries.begin(), of.entries.begin() + static_cast<std::ptrdiff_t>(of.own),
+                       [](const Entry& entry) { return entry.has(); });
+}
+
+template <typename Units, typename Visit>
+void GradientLedger::for_each_own(Units& units, Visit visit) {
     std::size_t bit = 0;
-    for (Unit& unit : units_)
+    for (auto& unit : units)
         for (std::size_t at = 0; at < unit.own; ++at)
             if (unit.entries[at].trainable) visit(unit.entries[at], bit++);
 }
 
 std::size_t GradientLedger::came_bytes() const {
     std::size_t bits = 0;
-    const_cast<GradientLedger*>(this)->for_each_own([&](const Entry&, std::size_t) { ++bits; });
+    for_each_own(units_, [&](const Entry&, std::size_t) { ++bits; });
     return (bits + 7) / 8;
 }
 
 void GradientLedger::say_what_came(std::span<std::byte> bits) const {
     std::fill(bits.begin(), bits.end(), std::byte{});
-    const_cast<GradientLedger*>(this)->for_each_own([&](const Entry& entry, std::size_t bit) {
-        if (entry.came || entry.passed_on) bits[bit / 8] |= std::byte{1} << (bit % 8);
+    for_each_own(units_, [&](const Entry& entry, std::size_t bit) {
+        if (entry.has()) bits[bit / 8] |= std::byte{1} << (bit % 8);
     });
 }
 
 void GradientLedger::hear_what_came(std::span<const std::byte> bits) {
-    for_each_own([&](Entry& entry, std::size_t bit) {
+    for_each_own(units_, [&](Entry& entry, std::size_t bit) {
         if ((bits[bit / 8] & std::byte{1} << (bit % 8)) != std::byte{}) entry.passed_on = true;
     });
 }
@@ -203,7 +210,7 @@ std::optional<std::string> GradientLedger::missing(std::uint32_t unit) const {
     std::vector<std::string> names;
     for (std::size_t at = 0; at < spec.parameters.size(); ++at)
         if (const Entry& entry = units_[unit].entries[at];
-            entry.trainable && !entry.came && !entry.passed_on && spec.parameters[at].unused == Unused::refused)
+            entry.trainable && !entry.has() && spec.parameters[at].unused == Unused::refused)
             names.push_back(spec.parameters[at].name);
     if (names.empty()) return std::nullopt;
     return fmt::format("unit '{}', parameters '{}'", spec.name, fmt::join(names, "', '"));

@@ -50,7 +50,7 @@ class GradientLedger {
     bool was_lent_within(std::uint32_t unit) const noexcept;
 
     // REQUIRES, for all below that name a parameter: it is trainable. A unit's own come first, then what it borrows.
-    bool has(ParameterId parameter) const { return entry(parameter).came || entry(parameter).passed_on; }
+    bool has(ParameterId parameter) const { return entry(parameter).has(); }
     bool is_here(ParameterId parameter) const { return entry(parameter).came; }  // in this rank's sum
     bool is_trainable(ParameterId parameter) const {
         return units_.at(parameter.unit).entries.at(parameter.index).trainable;
@@ -69,8 +69,11 @@ class GradientLedger {
     ParameterId owner_of(ParameterId borrowed) const { return entry(borrowed).owner; }
     bool hand_on(ParameterId borrowed);
 
-    // Of several ranks. This rank's sums of the unit are in those of all: what comes next begins new ones here.
+    // Of several ranks. This rank's sums of the unit are in those of all: what comes next begins new ones here; or this
+    // one, which did not come, is there as if it had.
     void pass_on(std::uint32_t unit);
+    void pass_on(ParameterId parameter) { entry(parameter).passed_on = true; }
+    bool has_own(std::uint32_t unit) const;  // a parameter of the unit's own, here or passed on
     // What has come here to the trainable parameters of all units, a bit each in their order; and what came to other
     // ranks, which is as if it had been passed on.
     std::size_t came_bytes() const;
@@ -97,6 +100,7 @@ class GradientLedger {
         bool trainable = false;
         bool came = false;
         bool passed_on = false;  // to the sums of all ranks, by this one or another
+        bool has() const noexcept { return came || passed_on; }
     };
     struct Unit {
         std::vector<Entry> entries;  // own, then borrowed, as ParameterId counts
@@ -107,8 +111,8 @@ class GradientLedger {
     const Entry& entry(ParameterId parameter) const;
     Entry& entry(ParameterId parameter);
     bool has_tiles(std::uint32_t unit) const { return layout_->unit(unit).tile_count() > 0; }
-    template <typename Visit>
-    void for_each_own(Visit visit);  // (entry, its bit)
+    template <typename Units, typename Visit>
+    static void for_each_own(Units& units, Visit visit);  // (entry, its bit)
 
     const ModelLayout* layout_;
     std::vector<Unit> units_;

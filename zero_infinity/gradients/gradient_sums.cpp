@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
 
 namespace penstock::zero {
 namespace {
@@ -40,8 +41,7 @@ GradientSums::~GradientSums() {
 GradientSums::Open GradientSums::open(ParameterId parameter) {
     ledger_.expect(parameter);
     host_.hold(parameter.unit);
-    if (shard_) shard_->wait(parameter.unit);
-    changed_ = true;
+    to_own(parameter.unit);
     const HostSums::Place& place = host_.place(parameter);
     std::byte* base = device_.shares_host_memory() ? to_change(parameter.unit) : on_device(parameter.unit);
     return {base + place.offset_bytes, place.numel, ledger_.add(parameter)};
@@ -59,6 +59,7 @@ void GradientSums::clear() {
     ledger_.clear();
     host_.forget_all();
     if (shard_) shard_->clear();
+    reach_ = Reach::none;
 }
 
 void GradientSums::clear(ParameterId parameter) {
@@ -74,13 +75,29 @@ void GradientSums::clear(ParameterId parameter) {
 GradientSums::Sum GradientSums::sum(ParameterId parameter) {
     const std::uint32_t unit = parameter.unit;
     PENSTOCK_CHECK(ledger_.has(parameter), "unit {}: parameter {} has no gradient yet", unit, parameter.index);
-    PENSTOCK_CHECK(host_.is_there(unit) && !leaves(unit),
+    PENSTOCK_CHECK(host_.is_there(unit) && !leaves(unit) && (!shard_ || shard_->is_laid_out(unit)),
                    "unit {}: parameter {} is updated and has no gradient any more, or none that stays in host memory",
                    unit, parameter.index);
     if (device_.has(unit)) to_host(unit);
     device_.wait();
     const HostSums::Place& place = host_.place(parameter);
     return {host_.memory(unit) + place.offset_bytes, place.numel};
+}
+
+GradientSums::Sum GradientSums::make(ParameterId parameter) {
+    if (shard_) {
+        PENSTOCK_CHECK(reach_ == Reach::laid_out, "unit {}: a gradient of all ranks is made before theirs are there",
+                       parameter.unit);
+        ledger_.pass_on(parameter);  // its range is zero where nothing came
+    } else if (is_fresh(parameter)) {
+        all_to_host();
+        host_.hold(parameter.unit);
+        const HostSums::Place& place = host_.place(parameter);
+        std::memset(to_change(parameter.unit) + place.offset_bytes, 0, place.numel * bytes_of(type()));
+        ledger_.add(parameter);
+        reach_ = Reach::own;
+    }
+    return sum(parameter);
 }
 
 // ---------------------------------------------------------------- on a device with memory of its own
@@ -152,27 +169,59 @@ bool GradientSums::add_borrowed() {
 void GradientSums::add_to_owner(ParameterId borrowed) {
     const ParameterId owner = ledger_.owner_of(borrowed);
     host_.hold(owner.unit);
-    if (shard_) shard_->wait(owner.unit);
+    to_own(owner.unit);
     const GradientView addend = host_.sum(borrowed);
     std::byte* sum = to_change(owner.unit) + host_.place(owner).offset_bytes;
     ledger_.hand_on(borrowed) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
 }
 
-// ---------------------------------------------------------------- the norm
+// ---------------------------------------------------------------- several ranks
+
+// What is laid out goes back before an addend overwrites it.
+void GradientSums::to_own(std::uint32_t unit) {
+    if (shard_) shard_->take_back(unit);
+    reach_ = Reach::own;
+}
 
 // Every unit, for nobody knows what came to others. While one is made here, those behind it are on their way.
 void GradientSums::reduce() {
-    changed_ = false;
+    reach_ = Reach::all;
     if (!shard_) return;
     all_to_host();
     for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
         if (layout_->unit(unit).tile_count() == 0) continue;
-        shard_->wait(unit);
+        shard_->take_back(unit);
         host_.clear_gaps(unit, ledger_);
         shard_->add(unit, host_.whole(unit));
         ledger_.pass_on(unit);
     }
 }
+
+// Units without a gradient of any rank are not sent.
+void GradientSums::lay_out(Communicator& communicator) {
+    PENSTOCK_CHECK(shard_ && (reach_ == Reach::none || reach_ == Reach::all),
+                   "sums are laid out before those of all ranks are made");
+    all_to_host();
+    if (reach_ == Reach::all) hear_what_came(communicator);
+    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
+        if (layout_->unit(unit).tile_count() == 0) continue;
+        shard_->wait(unit);
+        ledger_.has_own(unit) ? shard_->lay_out(unit, host_.whole(unit))
+                              : shard_->lay_out_zeros(unit, host_.whole(unit));
+    }
+    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) shard_->wait(unit);
+    reach_ = Reach::laid_out;
+}
+
+void GradientSums::hear_what_came(Communicator& communicator) {
+    std::vector<std::byte> own(ledger_.came_bytes()), of_all(communicator.ranks() * own.size());
+    ledger_.say_what_came(own);
+    communicator.all_gather("what gradients came", own, of_all);
+    for (std::uint32_t rank = 0; rank < communicator.ranks(); ++rank)
+        ledger_.hear_what_came(std::span(of_all).subspan(rank * own.size(), own.size()));
+}
+
+// ---------------------------------------------------------------- the norm
 
 double GradientSums::norm(Workers& workers, Communicator& communicator, CommitBarrier& commits) {
     all_to_host();
@@ -193,7 +242,7 @@ void GradientSums::count(std::uint32_t unit, Workers& workers) {
 
 void GradientSums::count_in_place(std::uint32_t unit, Workers& workers) {
     if (shard_) {
-        shard_->wait(unit);
+        shard_->look(unit);
         return norm_.count(
             unit, [this](UnitTile tile) { return shard_->tile(tile); }, workers);
     }
@@ -233,6 +282,7 @@ void GradientSums::lend() {
     ledger_.lend_all();
     host_.forget_all();
     if (shard_) shard_->clear();
+    reach_ = Reach::none;
 }
 
 void GradientSums::give_back(std::uint32_t unit) {

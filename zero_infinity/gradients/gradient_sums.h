@@ -72,7 +72,9 @@ class GradientSums {
         bool fresh = true;
     };
     Open open(ParameterId parameter);
-    bool is_fresh(ParameterId parameter) const { return !ledger_.has(parameter); }  // after norm(): on all ranks
+    bool is_fresh(ParameterId parameter) const {
+        return !ledger_.has(parameter);
+    }  // after norm(), lay_out(): of all ranks
     // Adds elements in host memory: float(sum) + float(addend), rounded once to the sum's type, nearest even; the first
     // one is rounded alone. REQUIRES: as many as the parameter has; the device shares host memory.
     void add(ParameterId parameter, const GradientView& addend);
@@ -86,15 +88,28 @@ class GradientSums {
         std::uint64_t numel = 0;
     };
     Sum sum(ParameterId parameter);  // REQUIRES: not fresh, nor of a unit that leaves or gave its memory back
+    // sum(), of zeros where it is fresh: it counts as there. REQUIRES: as there, but for that.
+    Sum make(ParameterId parameter);
     // No gradient comes to this unit for now: where its sums leave, they do so now.
     void let_leave(std::uint32_t unit);
     // Adds the sums of borrowed parameters to their owners', in the order of the units that borrow them, and clears
     // them; false: there were none.
     bool add_borrowed();
-    // Of several ranks: what each has summed since the last time is added over them, unit by unit, and new sums begin.
-    // REQUIRES: add_borrowed() came after the last addend.
+
+    // Of several ranks. What the sums here are to those of all: alike on all ranks, whatever came to which of them.
+    enum class Reach : std::uint8_t {
+        none,      // no addend came to any rank since clear() or lend()
+        own,       // addends may have come: await_addends()
+        all,       // reduce() came behind them
+        laid_out,  // and each rank has them whole, where sum() gives them; each rank's changes there count in its shard
+    };
+    Reach reach() const noexcept { return reach_; }
+    void await_addends() noexcept { reach_ = Reach::own; }  // a pass begins that brings some to any of them
+    // What each has summed since the last time is averaged over them, unit by unit, and new sums begin. REQUIRES:
+    // add_borrowed() came after the last addend.
     void reduce();
-    bool awaits_reduce() const noexcept { return changed_; }  // an addend came here since
+    // The ranks hear what came to which of them. REQUIRES: the same, reduce() came behind the last addend, if any did.
+    void lay_out(Communicator& communicator);
     // Of all ranks' gradients, where fresh ones are zero; defined order: gradient_norm.h. The ranks hear of each
     // other's commits with it. REQUIRES: add_borrowed() came after the last addend.
     double norm(Workers& workers, Communicator& communicator, CommitBarrier& commits);
@@ -135,6 +150,10 @@ class GradientSums {
     bool awaits_borrowed(std::uint32_t owner) const { return ledger_.first_borrowed(owner).has_value(); }
     void add_to_owner(ParameterId borrowed);
 
+    // Of several ranks.
+    void to_own(std::uint32_t unit);  // an addend may come to it
+    void hear_what_came(Communicator& communicator);
+
     void count(std::uint32_t unit, Workers& workers);
     void count_in_place(std::uint32_t unit, Workers& workers);
     GradientView sum_of(ParameterId parameter);
@@ -146,7 +165,7 @@ class GradientSums {
     std::optional<ShardSums> shard_;  // of several ranks
     DeviceGradients device_;
     GradientNorm norm_;
-    bool changed_ = false;  // since the last reduce()
+    Reach reach_ = Reach::none;
 };
 
 }  // namespace penstock::zero

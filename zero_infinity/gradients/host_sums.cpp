@@ -91,7 +91,7 @@ GradientView HostSums::tile(UnitTile tile) const {
     return {whole + first * bytes_of(type()), type(), unit.tile_numel(tile.tile)};
 }
 
-std::span<const std::byte> HostSums::whole(std::uint32_t unit) const {
+std::span<std::byte> HostSums::whole(std::uint32_t unit) const {
     return {memory(unit), layout_->unit(unit).trainable_numel() * bytes_of(type())};
 }
 

@@ -48,10 +48,10 @@ class HostSums {
     const Place& place(ParameterId parameter) const { return units_.at(parameter.unit).places.at(parameter.index); }
     std::uint64_t bytes(std::uint32_t unit) const { return units_.at(unit).bytes; }
 
-    std::byte* memory(std::uint32_t unit) const;                 // the whole range's; null: its sums are not there
-    GradientView sum(ParameterId parameter) const;               // REQUIRES: its unit's are there
-    GradientView tile(UnitTile tile) const;                      // of the shard. REQUIRES: the same
-    std::span<const std::byte> whole(std::uint32_t unit) const;  // the range of all shards. REQUIRES: the same
+    std::byte* memory(std::uint32_t unit) const;           // the whole range's; null: its sums are not there
+    GradientView sum(ParameterId parameter) const;         // REQUIRES: its unit's are there
+    GradientView tile(UnitTile tile) const;                // of the shard. REQUIRES: the same
+    std::span<std::byte> whole(std::uint32_t unit) const;  // the range of all shards. REQUIRES: the same
     // What no gradient came to, and the padding, becomes zero. REQUIRES: the same
     void clear_gaps(std::uint32_t unit, const GradientLedger& came);
 

@@ -89,20 +89,25 @@ void add_converted(const GradientView& from, PlaneType type, std::byte* to) noex
     }
 }
 
-void sum_in_order(std::span<const std::byte* const> addends, PlaneType wire, SumStart start, PlaneType type,
+void sum_in_order(std::span<const std::byte* const> addends, PlaneType wire, SumOf of, SumStart start, PlaneType type,
                   std::byte* sum, std::uint64_t numel) noexcept {
     PENSTOCK_CHECK(!addends.empty(), "a sum over no ranks");
     float acc[block_numel];
     float addend[block_numel];
+    const auto ranks = static_cast<float>(addends.size());
     for (std::uint64_t first = 0; first < numel; first += block_numel) {
         const std::uint64_t count = std::min(block_numel, numel - first);
         std::byte* place = sum + first * bytes_of(type);
-        bool begun = start == SumStart::carried;
-        if (begun) widen(type, place, acc, count);
-        for (const std::byte* each : addends) {
-            widen(wire, each + first * bytes_of(wire), begun ? addend : acc, count);
-            if (begun) kernels().add(addend, acc, count);
-            begun = true;
+        widen(wire, addends[0] + first * bytes_of(wire), acc, count);
+        for (const std::byte* each : addends.subspan(1)) {
+            widen(wire, each + first * bytes_of(wire), addend, count);
+            kernels().add(addend, acc, count);
+        }
+        if (of == SumOf::mean)
+            for (std::uint64_t i = 0; i < count; ++i) acc[i] /= ranks;
+        if (start == SumStart::carried) {
+            widen(type, place, addend, count);
+            kernels().add(addend, acc, count);
         }
         narrow(type, acc, place, count);
     }

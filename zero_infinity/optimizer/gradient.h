@@ -35,19 +35,21 @@ inline void add(const GradientView& from, std::byte* to) noexcept {
 }
 
 enum class SumStart : std::uint8_t {
-    fresh,    // with its first addend
+    fresh,    // with nothing
     carried,  // with what the sum is already
 };
+enum class SumOf : std::uint8_t { total, mean };
 
-// The sum over ranks, addends[r] being rank r's: element by element, in fp32, each addition rounded by itself,
-//   acc = addends[0]          fresh: taken as it is, so that the sign of a zero stays
-//   acc = sum + addends[0]    carried
+// The sum over ranks, addends[r] being rank r's: element by element, in fp32, each operation rounded by itself,
+//   acc = addends[0]          taken as it is, so that the sign of a zero stays
 //   acc = acc + addends[r]    r = 1, 2, ...
+//   acc = acc / ranks         mean
+//   acc = sum + acc           carried
 //   sum = acc                 rounded once to `type`
 // So its bits depend on no library, no topology, and on no cut into pieces. A NaN stays one; which of several is not
 // defined. Any thread in the default floating-point mode; allocates nothing. REQUIRES: one addend at least, each of
 // `numel` elements of `wire`; all aligned for their type; none overlaps `sum`, but one may be `sum` where wire == type.
-void sum_in_order(std::span<const std::byte* const> addends, PlaneType wire, SumStart start, PlaneType type,
+void sum_in_order(std::span<const std::byte* const> addends, PlaneType wire, SumOf of, SumStart start, PlaneType type,
                   std::byte* sum, std::uint64_t numel) noexcept;
 
 // The factor that clips a gradient of this norm to `limit` (0: no clipping), as torch.nn.utils.clip_grad_norm_

@@ -23,7 +23,7 @@ void reduce_in_pieces(Transport& transport, const ReduceCall& call, std::span<st
         transport.exchange({call.addend.data() + at, part, bytes}, come);
         for (std::uint32_t rank = 0; rank < transport.ranks(); ++rank) addends[rank] = come.of(rank);
         const std::uint64_t first = at / bytes_of(call.wire);
-        sum_in_order(addends, call.wire, call.start, call.type, call.sum.data() + first * bytes_of(call.type),
+        sum_in_order(addends, call.wire, call.of, call.start, call.type, call.sum.data() + first * bytes_of(call.type),
                      bytes / bytes_of(call.wire));
     }
 }

@@ -17,6 +17,7 @@ void gather_in_pieces(Transport& transport, std::span<const std::byte> shard, st
 struct ReduceCall {
     std::span<const std::byte> addend;  // of this rank, to the parts of all ranks in their order: elements of `wire`
     PlaneType wire = PlaneType::fp32;
+    SumOf of = SumOf::total;
     SumStart start = SumStart::fresh;
     PlaneType type = PlaneType::fp32;
     std::span<std::byte> sum;  // of `type`, as many elements as a part; does not overlap `addend`

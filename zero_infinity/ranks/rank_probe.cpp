@@ -78,7 +78,7 @@ class Probe {
     void sum() {
         std::vector<const std::byte*> addends(ranks_);
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) addends[rank] = all().data() + rank * part().size();
-        sum_in_order(addends, PlaneType::fp32, SumStart::fresh, PlaneType::fp32, part().data(), numel_);
+        sum_in_order(addends, PlaneType::fp32, SumOf::total, SumStart::fresh, PlaneType::fp32, part().data(), numel_);
     }
 
     template <typename Work>

@@ -19,12 +19,7 @@ CoreSession::CoreSession(ModelSpec model, const CoreOptions& options, const Mach
                          const SessionSeams& seams)
     : state_(std::make_unique<State>(seams.ranks)) {
     State& s = *state_;
-    try {
-        s.open(std::move(model), options, room, initial_client, events, seams);
-    } catch (const Error& error) {
-        if (s.ranks.ranks() == 1) throw;
-        throw s.ranks.failed(error);
-    }
+    s.told_to_ranks([&] { s.open(std::move(model), options, room, initial_client, events, seams); });
 }
 
 CoreSession::~CoreSession() = default;
@@ -129,7 +124,7 @@ void CoreSession::end_pass() {
         s.work->driver.end_pass();
         if (s.pass != Pass::training) return;
         s.add_borrowed();
-        s.add_pass_over_ranks();
+        s.end_addends();
     });
 }
 
@@ -170,22 +165,17 @@ GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
 }
 
 std::optional<ParameterMemory> CoreSession::gradient(ParameterId parameter) {
-    GradientSums& gradients = state_->work->gradients;
+    const GradientSums& gradients = state_->work->gradients;
+    if (gradients.reach() == GradientSums::Reach::none) return std::nullopt;
+    state_->lay_out_sums();
     if (gradients.is_fresh(parameter)) return std::nullopt;
-    if (state_->ranks.ranks() > 1)
-        throw Error(ExitCode::usage,
-                    fmt::format("the gradient of unit '{}' lies in parts on {} ranks, and nowhere whole",
-                                state_->plan->layout.unit(parameter.unit).spec().name, state_->ranks.ranks()));
-    if (gradients.leaves(parameter.unit))
-        throw Error(
-            ExitCode::usage,
-            fmt::format("the gradient of unit '{}' stays at no address, because it is on NVMe between its uses: "
-                        "keep gradients in host memory",
-                        state_->plan->layout.unit(parameter.unit).spec().name));
-    GradientSums::Sum sum;
-    state_->change_sums([&] { sum = gradients.sum(parameter); });
-    state_->sums_lent = true;
-    return ParameterMemory{sum.data, gradients.type(), sum.numel};
+    return state_->lent_sum(parameter, &GradientSums::sum);
+}
+
+ParameterMemory CoreSession::make_gradient(ParameterId parameter) {
+    make_owed_update(parameter);
+    state_->lay_out_sums();
+    return state_->lent_sum(parameter, &GradientSums::make);
 }
 
 void CoreSession::clear_gradients() {
@@ -201,7 +191,7 @@ double CoreSession::gradient_norm() {
     State& s = *state_;
     PENSTOCK_CHECK(s.stage == Stage::ready, "the norm within a pass, or after an exception");
     if (!s.norm || s.sums_lent) s.perform([&] { s.norm = s.norm_of_gradients(); });
-    return *s.norm / s.ranks.ranks();
+    return *s.norm;
 }
 
 Shelf* CoreSession::shelf() noexcept {
@@ -230,11 +220,9 @@ void CoreSession::complete(std::uint32_t unit) {
     if (departure == Departure::left && leaves) s.change_sums([&] { s.work->gradients.let_leave(unit); });
 }
 
-UpdateReport CoreSession::update(const UpdateRequest& given, const ClientStateOf& client) {
+UpdateReport CoreSession::update(const UpdateRequest& request, const ClientStateOf& client) {
     State& s = *state_;
-    s.ranks.at(fmt::format("step {}", given.values.step));
-    UpdateRequest request = given;
-    request.loss_scale *= s.ranks.ranks();  // the sums are those of all
+    s.ranks.at(fmt::format("step {}", request.values.step));
     PENSTOCK_CHECK(s.stage == Stage::ready, "an update within a pass, or after an exception");
     PENSTOCK_CHECK(purpose() == Purpose::training, "an update of a model that is kept for forwards alone");
     s.check_user_keys();
@@ -250,7 +238,7 @@ UpdateReport CoreSession::update(const UpdateRequest& given, const ClientStateOf
         s.step_order->drop_idle();
     }
     UpdateReport report;
-    report.gradient_norm = gradient_norm() / given.loss_scale;
+    report.gradient_norm = gradient_norm() / request.loss_scale;
     if (!s.step_order->begun()) s.step_update->check(request);
     if (!std::isfinite(report.gradient_norm)) {
         if (request.overflow == UpdateRequest::Overflow::skipped) {

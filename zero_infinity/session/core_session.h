@@ -140,11 +140,17 @@ class CoreSession {
     // GradientMemory::one_unit: the unit is not updated yet. Throws Error (usage), and nothing has changed, of
     // GradientMemory::nvme: the sum has no such address. Waits for copies. May be
     // changed in place until the gradients are cleared, but for that of a device with memory of its own within a pass.
+    //
+    // Of several ranks: the mean over them. The first call behind a training pass adds over the ranks what has come
+    // until then and brings it back whole: all of them make it at once. What each changes there counts in its shard,
+    // until the next addend comes to the unit.
     std::optional<ParameterMemory> gradient(ParameterId parameter);
+    // The same; zeros where no addend has come, which count as there.
+    ParameterMemory make_gradient(ParameterId parameter);
     void clear_gradients();
     void clear_gradient(ParameterId parameter);
     // Of all sums as they are, with their loss scale; defined order: gradient_norm.h. Of several ranks that of the
-    // mean: what each has summed so far is added over them now. REQUIRES: no pass.
+    // mean, and a call of all. REQUIRES: no pass.
     double gradient_norm();
 
     // Where a client lays aside what it needs again in the other half of a step; null without

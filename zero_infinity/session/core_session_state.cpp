@@ -95,12 +95,43 @@ void CoreSession::State::add_borrowed() {
     if (work->gradients.add_borrowed()) norm.reset();
 }
 
-void CoreSession::State::add_pass_over_ranks() {
-    if (ranks.lane() == nullptr || plan->options.ranks.sum_order != SumOrder::ranks_first) return;
+void CoreSession::State::end_addends() {
+    if (ranks.lane() == nullptr) return;
+    work->gradients.await_addends();
+    norm.reset();
+    if (plan->options.ranks.sum_order == SumOrder::ranks_first) add_over_ranks();
+}
+
+void CoreSession::State::add_over_ranks() {
+    if (work->gradients.reach() >= GradientSums::Reach::all) return;
     const auto start = Clock::now();
     work->gradients.reduce();
-    norm.reset();
     adding_over_ranks += Clock::now() - start;
+}
+
+// Those of one rank are.
+void CoreSession::State::lay_out_sums() {
+    if (ranks.lane() == nullptr || work->gradients.reach() == GradientSums::Reach::laid_out) return;
+    change_sums([&] {
+        work->gradients.add_borrowed();
+        if (work->gradients.reach() == GradientSums::Reach::own) add_over_ranks();
+        work->gradients.lay_out(ranks);
+    });
+}
+
+ParameterMemory CoreSession::State::lent_sum(ParameterId parameter,
+                                             GradientSums::Sum (GradientSums::*sum_of)(ParameterId)) {
+    GradientSums& gradients = work->gradients;
+    if (gradients.leaves(parameter.unit))
+        throw Error(
+            ExitCode::usage,
+            fmt::format("the gradient of unit '{}' stays at no address, because it is on NVMe between its uses: "
+                        "keep gradients in host memory",
+                        plan->layout.unit(parameter.unit).spec().name));
+    GradientSums::Sum sum;
+    change_sums([&] { sum = (gradients.*sum_of)(parameter); });
+    sums_lent = true;
+    return {sum.data, gradients.type(), sum.numel};
 }
 
 void CoreSession::State::check_user_keys() const {
@@ -198,9 +229,8 @@ store::ClientState CoreSession::State::client_with(const store::ClientState& use
 double CoreSession::State::norm_of_gradients() {
     step_order->finish();
     add_borrowed();
+    if (ranks.lane() != nullptr) add_over_ranks();
     const auto start = Clock::now();
-    if (plan->options.ranks.sum_order == SumOrder::passes_first || work->gradients.awaits_reduce())
-        work->gradients.reduce();
     const double of_all = work->gradients.norm(work->workers, ranks, barrier);
     if (ranks.lane() != nullptr) adding_over_ranks += Clock::now() - start;
     return of_all;

@@ -36,7 +36,11 @@ struct CoreSession::State final : StepHands {
     void expect_pass(Pass pass, const PassVisits& visits);
     void check_user_keys() const;
     void add_borrowed();
-    void add_pass_over_ranks();
+    // Of several ranks: a training pass ends; what came until now is averaged over them, if it is not; and is whole.
+    void end_addends();
+    void add_over_ranks();
+    void lay_out_sums();
+    ParameterMemory lent_sum(ParameterId parameter, GradientSums::Sum (GradientSums::*sum_of)(ParameterId));
     // No gradient of it may be skipped, which is known at the end alone.
     bool may_know_early(const UpdateRequest& request) const noexcept {
         return plan->options.purpose == Purpose::training && request.overflow == UpdateRequest::Overflow::refused &&
@@ -65,16 +69,21 @@ struct CoreSession::State final : StepHands {
     void finish_writes() override { work->driver.end_update(); }
     void undo(const std::vector<std::uint32_t>& units) override { work->driver.take_back(units); }
 
-    // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
+    // An Error here is told to the other ranks, or what ended them is thrown here.
     template <typename Call>
-    void perform(Call call) {
-        stage = Stage::failed;
+    void told_to_ranks(Call call) {
         try {
             call();
         } catch (const Error& error) {
             if (ranks.ranks() == 1) throw;
             throw ranks.failed(error);
         }
+    }
+    // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
+    template <typename Call>
+    void perform(Call call) {
+        stage = Stage::failed;
+        told_to_ranks(call);
         stage = Stage::ready;
     }
     // In whichever stage: a copy of a device may fail.
@@ -82,7 +91,7 @@ struct CoreSession::State final : StepHands {
     void look_at_sums(Call call) {
         PENSTOCK_CHECK(stage != Stage::failed, "gradients after an exception");
         const Stage before = std::exchange(stage, Stage::failed);
-        call();
+        told_to_ranks(call);
         stage = before;
     }
     template <typename Call>

@@ -69,7 +69,7 @@ class DirectoryCore:
 
     begun: int | None = None
     resumed: Mapping[str, str] | None = None
-    lays = gradients_leave = kept = False
+    lays = gradients_leave = over_ranks = kept = False
     opening = changes = 0
 
     def __init__(self, model: ModelSpec, first: ReadWeight) -> None:
@@ -132,6 +132,9 @@ class DirectoryCore:
 
     def gradient(self, unit: int, index: int) -> torch.Tensor | None:
         return None
+
+    def make_gradient(self, unit: int, index: int) -> torch.Tensor:
+        raise self._refusal("a gradient")
 
     def open_gradient(self, unit: int, index: int) -> OpenSum:
         raise self._refusal("a gradient")

@@ -34,7 +34,7 @@ class NativeCore(Described):
 
     def __init__(self, model: ModelSpec, first: ReadWeight, store: Store, ranks: Any = None) -> None:
         """`ranks`: the ranks' structure (native/ranks.py) of a group that outlives it; None: one process."""
-        self._ranks = ranks
+        self._ranks, self.over_ranks = ranks, ranks is not None
         self.user_state: MutableMapping[str, str] = {}
         self._visited: Visit = ()
         self._extra: torch.Tensor | None = None  # as it was written last
@@ -99,6 +99,10 @@ class NativeCore(Described):
             self._call["gradient"](self._pointer, *self._place_of[unit, index], self._to_gradient)
         except NotFound:
             return None
+        return self._sum(HOST)
+
+    def make_gradient(self, unit: int, index: int) -> torch.Tensor:
+        self._call["make_gradient"](self._pointer, *self._place_of[unit, index], self._to_gradient)
         return self._sum(HOST)
 
     def clear_gradient(self, unit: int, index: int) -> None:

@@ -188,6 +188,7 @@ FUNCTIONS = {
     "resident": (SESSION, c_uint32, POINTER(UnitMemory)),
     "open_gradient": (SESSION, c_uint32, c_uint32, POINTER(Gradient)),
     "gradient": (SESSION, c_uint32, c_uint32, POINTER(Gradient)),
+    "make_gradient": (SESSION, c_uint32, c_uint32, POINTER(Gradient)),
     "clear_gradient": (SESSION, c_uint32, c_uint32),
     "clear_gradients": (SESSION,),
     "gradient_norm": (SESSION, POINTER(c_double)),

@@ -87,6 +87,8 @@ class Gradients:
     def expect_backward(self, begins: Callable[[], bool]) -> None:
         """`begins` is asked when it gives its first gradient: whether such a step begins."""
         self._begins = begins
+        if self._core.over_ranks:
+            self._begin_anew()
 
     def begin_completing(self) -> None:
         self.completing = True
@@ -143,8 +145,7 @@ class Gradients:
                 self._assigned[place] = Assigned(read.seen, changed=True)
         for place, each in self._assigned.items():
             if (unit is None or place[0] == unit) and each.has_changed():
-                self._core.open_gradient(*place).memory.copy_(each.tensor)
-                self.fed.add(place)
+                self._replace(place, each.tensor)
 
     def places_with_one(self) -> set[Place]:
         """In torch these would have a gradient of the last step still."""
@@ -162,8 +163,8 @@ class Gradients:
         """The core has taken the sums, all or these: whoever still has one as it was read must not read it."""
         for place in list(self._read) if places is None else self._read.keys() & places:
             self._read.pop(place).forbid(
-                f"a tensor is read that was '{self._name_at(place)}'.grad until a step, zero_grad() or an assignment: its memory "
-                "was lent until then. Keep a copy, .grad.clone()")
+                f"a tensor is read that was '{self._name_at(place)}'.grad until a step, zero_grad(), an assignment or, over "
+                "several processes, a further backward: its memory was lent until then. Keep a copy, .grad.clone()")
 
     def clear(self, to_zeros: bool) -> None:
         """All are None; or, as torch's zero_grad(set_to_none=False) leaves them, zeros where there was one since they
@@ -185,7 +186,8 @@ class Gradients:
         """Where nothing has come to what has a gradient of zeros, the core has them from now on."""
         for place in sorted(self._zeros - self.fed):
             if unit is None or place[0] == unit:
-                self._add_zeros(place)
+                self._core.open_gradient(*place).memory.zero_()
+                self.fed.add(place)
 
     # Of one parameter.
     def of(self, parameter: nn.Parameter) -> torch.Tensor | None:
@@ -195,6 +197,7 @@ class Gradients:
             return cast(torch.Tensor, raw)  # of a frozen one that was told to require a gradient; check() says so
         if not self._places.learns(parameter):
             return None
+        self._check_whole(parameter)
         place = self._places.places[parameter]
         if place in self._zeros and place not in self.fed:
             self._add_zeros(place)
@@ -217,6 +220,7 @@ class Gradients:
                 raise ModelError(f"a gradient of '{self._name(parameter)}' is set, "
                                  + self._places.never_trained([parameter]))
             return
+        self._check_whole(parameter)
         if place in self._assigned and self._assigned[place].tensor is value:
             return  # x.grad = x.grad
         self._had.discard(place)
@@ -241,6 +245,8 @@ class Gradients:
         value = value.clone()
         self._core.clear_gradient(*place)
         self.forbid_kept({place})
+        if self._core.over_ranks:
+            return self._replace(place, value)
         self._sum(place, value)
 
     def take(self, parameter: nn.Parameter) -> None:
@@ -295,8 +301,33 @@ class Gradients:
     def _name_at(self, place: Place) -> str:
         return self._name(self._places.parameters[place[0]][place[1]])
 
+    def _check_whole(self, parameter: nn.Parameter) -> None:
+        if self._core.over_ranks and torch._C._current_graph_task_id() != -1:
+            raise UsageError(f"'{self._name(parameter)}'.grad is read or set within backward: over several processes it is the mean over "
+                             "them, which is there behind it. A hook of register_hook() is given this process's own gradient")
+
+    def _replace(self, place: Place, value: torch.Tensor) -> None:
+        """By what the program has put in its place; over several processes each has its own, whose shard of it counts."""
+        total = self._core.make_gradient(*place) if self._core.over_ranks else self._core.open_gradient(*place).memory
+        total.view(value.shape).copy_(value.to_dense() if value.is_sparse else value)
+        self.fed.add(place)
+
+    def _begin_anew(self) -> None:
+        """Over several processes: this one's own gradients come, where the mean lies that was read or assigned."""
+        self.settle()
+        held = next((place for place, each in self._assigned.items() if each.is_held()), None)
+        if held is not None:
+            raise UsageError(f"a backward comes while '{self._name_at(held)}'.grad is a tensor that the program has assigned and still "
+                             "has: in torch gradients would be added to that. Over several processes `grad` is a sum of the "
+                             "engine's: assign behind the last backward(), or copy into it, .grad.copy_(values)")
+        self._assigned.clear()
+        self.forbid_kept()
+
     def _add_zeros(self, place: Place) -> None:
-        self._core.open_gradient(*place).memory.zero_()
+        if self._core.over_ranks:
+            self._core.make_gradient(*place)
+        else:
+            self._core.open_gradient(*place).memory.zero_()
         self.fed.add(place)
 
     def _check_gradient(self, parameter: nn.Parameter, done: str) -> None:
@@ -321,6 +352,8 @@ class Gradients:
         if self.steps_alone and place in self._had and place not in self._zeros and place not in self._assigned:
             raise UsageError(f"a gradient came to '{self._name_at(place)}', whose last one was not zeroed after "
                              f"optimizer.step(): {TAKEN}")
+        if self._core.over_ranks and (self._assigned or self._read):  # by a backward that has come to no unit
+            self._begin_anew()
         assigned = self._assigned.get(place)
         if assigned is not None:
             with torch.no_grad():

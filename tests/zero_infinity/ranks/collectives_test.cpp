@@ -18,6 +18,7 @@ namespace penstock::testing {
 namespace {
 
 using zero::PlaneType;
+using zero::SumOf;
 using zero::SumStart;
 using Bytes = std::vector<std::byte>;
 
@@ -55,15 +56,16 @@ Bytes values(std::mt19937_64& random, PlaneType type, std::uint64_t numel) {
 }
 
 // The definition of gradient.h, one element after the other.
-Bytes added(const std::vector<const std::byte*>& addends, PlaneType wire, SumStart start, PlaneType type,
+Bytes added(const std::vector<const std::byte*>& addends, PlaneType wire, SumOf of, SumStart start, PlaneType type,
             const Bytes& before) {
     Bytes sum = before;
     const std::uint64_t numel = sum.size() / bytes_of(type);
     for (std::uint64_t i = 0; i < numel; ++i) {
         const auto addend = [&](std::size_t rank) { return widened(wire, addends[rank] + i * bytes_of(wire)); };
         volatile float acc = addend(0);
-        if (start == SumStart::carried) acc = widened(type, before.data() + i * bytes_of(type)) + acc;
         for (std::size_t rank = 1; rank < addends.size(); ++rank) acc = acc + addend(rank);
+        if (of == SumOf::mean) acc = acc / static_cast<float>(addends.size());
+        if (start == SumStart::carried) acc = widened(type, before.data() + i * bytes_of(type)) + acc;
         narrowed(type, acc, sum.data() + i * bytes_of(type));
     }
     return sum;
@@ -77,14 +79,15 @@ TEST(SumInOrder, IsTheLoopOverTheRanksBitForBit) {
         const std::uint64_t ranks = 1 + random() % 9, numel = random() % 5000;
         const PlaneType wire = types[random() % 3], type = types[random() % 3];
         const SumStart start = random() % 2 == 0 ? SumStart::carried : SumStart::fresh;
+        const SumOf of = random() % 2 == 0 ? SumOf::mean : SumOf::total;
         std::vector<Bytes> kept;
         std::vector<const std::byte*> addends;
         for (std::uint64_t rank = 0; rank < ranks; ++rank) kept.push_back(values(random, wire, numel));
         for (const Bytes& each : kept) addends.push_back(each.data());
         const Bytes before = values(random, type, numel);
         Bytes sum = before;
-        zero::sum_in_order(addends, wire, start, type, sum.data(), numel);
-        ASSERT_EQ(sum, added(addends, wire, start, type, before)) << ranks << " ranks";
+        zero::sum_in_order(addends, wire, of, start, type, sum.data(), numel);
+        ASSERT_EQ(sum, added(addends, wire, of, start, type, before)) << ranks << " ranks";
     }
 }
 
@@ -92,7 +95,7 @@ TEST(SumInOrder, OneRankKeepsTheSignOfAZeroAndNanStaysOne) {
     const std::array<float, 3> mine{-0.0F, std::numeric_limits<float>::quiet_NaN(), 1};
     std::array<float, 3> sum{5, 5, 5};
     const std::byte* addend = reinterpret_cast<const std::byte*>(mine.data());
-    zero::sum_in_order({&addend, 1}, PlaneType::fp32, SumStart::fresh, PlaneType::fp32,
+    zero::sum_in_order({&addend, 1}, PlaneType::fp32, SumOf::mean, SumStart::fresh, PlaneType::fp32,
                        reinterpret_cast<std::byte*>(sum.data()), 3);
     EXPECT_TRUE(std::signbit(sum[0]));
     EXPECT_TRUE(std::isnan(sum[1]));
@@ -103,7 +106,7 @@ TEST(SumInOrder, TheSumMayBeOneOfTheAddends) {
     std::array<float, 2> first{1e8F, 1}, second{1, 2}, third{-1e8F, 3};
     const auto bytes = [](auto& array) { return reinterpret_cast<std::byte*>(array.data()); };
     const std::array<const std::byte*, 3> addends{bytes(first), bytes(second), bytes(third)};
-    zero::sum_in_order(addends, PlaneType::fp32, SumStart::fresh, PlaneType::fp32, bytes(second), 2);
+    zero::sum_in_order(addends, PlaneType::fp32, SumOf::total, SumStart::fresh, PlaneType::fp32, bytes(second), 2);
     EXPECT_EQ(second, (std::array<float, 2>{0, 6})) << "1 is lost beside 1e8, and the order shows it";
 }
 

@@ -53,9 +53,9 @@ Floats expected_of(const LaneStep& step, std::uint32_t rank, std::uint32_t ranks
     }
     for (std::size_t i = 0; i < step.numel; ++i) {
         volatile float acc = drawn(step.seed, 0, step.numel * ranks)[rank * step.numel + i];
-        if (step.start == SumStart::carried) acc = out[i] + acc;
         for (std::uint32_t other = 1; other < ranks; ++other)
             acc = acc + drawn(step.seed, other, step.numel * ranks)[rank * step.numel + i];
+        if (step.start == SumStart::carried) acc = out[i] + acc;
         out[i] = acc;
     }
     return out;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -21,11 +22,11 @@ namespace {
 // One life of all ranks; `each` is called on each rank's thread at its end.
 using AtEnd = std::function<void(Client& client, std::uint32_t rank)>;
 std::vector<std::string> train(const std::string& path, const RankCourse& course, std::uint64_t first,
-                               std::uint64_t last, const AtEnd& at_end) {
+                               std::uint64_t last, const AtEnd& at_end, const BehindPass& behind_pass = {}) {
     ThreadRanks control(course.ranks), bulk(course.ranks);
     return run_ranks(course.ranks, [&](std::uint32_t rank) {
         Client client(path, course.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
-        train_rank(client, course, first, last, rank);
+        train_rank(client, course, first, last, rank, behind_pass);
         at_end(client, rank);
     });
 }
@@ -57,6 +58,77 @@ TEST(RankSessions, HaveTheBitsOfTheLoopThatAddsInTheOrderOfTheRanks) {
         EXPECT_EQ(right, std::vector<int>(course.ranks, 1));
     }
 }
+
+// ---------------------------------------------------------------- gradients that are read
+
+constexpr zero::ParameterId expert{2, 0};  // has a gradient on some ranks, and in some steps on none
+
+Values values_of(const zero::ParameterMemory& memory) {
+    const auto* first = reinterpret_cast<const float*>(memory.data);
+    return {first, first + memory.numel};
+}
+
+using Means = std::map<PlainLoop::Id, Values>;
+
+// What a program does to gradients behind a pass: to those of the loop, and to a session's, whole on each rank. Where
+// the expert has none, it is given one; where it has, that goes in every other step.
+enum class Doing : std::uint8_t { reads, changes };
+
+void do_to(Means& means, Doing doing, std::uint64_t step) {
+    if (doing == Doing::reads) return;
+    for (auto& [id, mean] : means)
+        for (float& each : mean) each *= 0.75F;
+    const PlainLoop::Id id{expert.unit, expert.index};
+    if (!means.contains(id))
+        means[id].assign(numel_of(units(zero::Unused::skipped), expert), 0.5F);
+    else if (step % 2 == 0)
+        means.erase(id);
+}
+
+void do_to(zero::CoreSession& session, const Means& means, Doing doing, std::uint64_t step) {
+    for (const auto& [id, mean] : means) {
+        const auto sum = session.gradient({id.first, id.second});
+        ASSERT_TRUE(sum) << id.first << ", " << id.second;
+        ASSERT_EQ(values_of(*sum), mean) << id.first << ", " << id.second;
+        if (doing == Doing::reads) continue;
+        for (std::uint64_t i = 0; i < sum->numel; ++i) reinterpret_cast<float*>(sum->data)[i] *= 0.75F;
+    }
+    if (doing == Doing::reads) return;
+    if (!session.gradient(expert)) {
+        const zero::ParameterMemory made = session.make_gradient(expert);
+        ASSERT_EQ(values_of(made), Values(made.numel));
+        std::fill_n(reinterpret_cast<float*>(made.data), made.numel, 0.5F);
+    } else if (step % 2 == 0) {
+        session.clear_gradient(expert);
+        ASSERT_FALSE(session.gradient(expert));
+    }
+}
+
+TEST(RankSessions, GradientsThatAreReadAreTheMeanOnEachRankAndWhatIsChangedCounts) {
+    for (RankCourse course : courses())
+        for (const Doing doing : {Doing::reads, Doing::changes}) {
+            if (course.setting.unused != zero::Unused::skipped) continue;
+            SCOPED_TRACE(course.name());
+            std::map<std::pair<std::uint64_t, std::uint64_t>, Means> means;  // by step and pass, before what is done
+            RankedLoop loop = plain(course, [&](RankedLoop& all, std::uint64_t step, std::uint64_t pass) {
+                all.add_ranks();
+                means[{step, pass}] = all.sums();
+                do_to(all.sums(), doing, step);
+            });
+            const TemporaryDirectory parent;
+            std::vector<int> right(course.ranks);
+            const auto thrown = train(
+                parent / "swap", course, 1, course.steps,
+                [&](Client& client, std::uint32_t rank) { right[rank] = client.state() == loop.parameters(); },
+                [&](Client& client, std::uint64_t step, std::uint64_t pass) {
+                    do_to(client.session(), means.at({step, pass}), doing, step);
+                });
+            EXPECT_EQ(thrown, std::vector<std::string>(course.ranks));
+            EXPECT_EQ(right, std::vector<int>(course.ranks, 1));
+        }
+}
+
+// ---------------------------------------------------------------- a set of ranks
 
 // What each rank throws: words of errors, nothing where it ended well.
 const std::vector<std::string> nothing(2);
@@ -297,6 +369,30 @@ TEST_F(RankSetTest, AGradientThatCameToNoRankIsNamedAlikeOnAll) {
     });
     EXPECT_EQ(thrown[0], thrown[1]);
     EXPECT_NE(thrown[0].find("no gradient came to unit 'fourth', parameters 'a'"), std::string::npos) << thrown[0];
+}
+
+TEST_F(RankSetTest, AGradientThatOneRankAloneReadsEndsAllByName) {
+    ThreadRanks control(2), bulk(2);
+    const auto thrown = run_ranks(2, [&](std::uint32_t rank) {
+        Client client(run(), course_.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
+        train_rank(client, course_, 1, 1, rank, [&](Client& each, std::uint64_t, std::uint64_t) {
+            if (rank == 0) static_cast<void>(each.session().gradient({0, 0}));
+        });
+    });
+    EXPECT_EQ(thrown[0], thrown[1]);
+    EXPECT_NE(thrown[0].find("rank 0 with what gradients came"), std::string::npos) << thrown[0];
+    EXPECT_NE(thrown[0].find("rank 1 with the norm"), std::string::npos) << thrown[0];
+}
+
+// Before a backward, and behind a step, a program asks each parameter (zero_grad): nobody is waited for.
+TEST_F(RankSetTest, WhereNothingCameNobodyIsAsked) {
+    EXPECT_EQ(live(1, 1,
+                   [](Client& client, std::uint32_t rank) {
+                       if (rank == 0) {
+                           EXPECT_FALSE(client.session().gradient({0, 0}));
+                       }
+                   }),
+              nothing);
 }
 
 // A program that ends in the middle of a step takes the others with it, and what was committed stays.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,14 +30,15 @@ class RankedLoop {
         add_ranks();
         for (PlainLoop& each : loops_) {
             each.sums() = sums_;
-            each.update(step, scale / static_cast<double>(loops_.size()));
+            each.update(step, scale);
         }
         sums_.clear();
     }
     const std::map<PlainLoop::Id, PlainLoop::Parameter>& parameters() const { return loops_.front().parameters(); }
+    // Those of all ranks, behind add_ranks().
+    std::map<PlainLoop::Id, Values>& sums() { return sums_; }
 
-   private:
-    // In the order of the ranks; where nothing came, zero.
+    // Their mean, in the order of the ranks; where nothing came, zero.
     void add_ranks() {
         for (std::uint32_t unit = 0; unit < loops_.front().units().size(); ++unit)
             for (const ParameterId id : parameters_of(loops_.front().units(), unit)) {
@@ -44,17 +46,24 @@ class RankedLoop {
                 const bool came = std::any_of(loops_.begin(), loops_.end(),
                                               [&](PlainLoop& each) { return each.sums().contains(key); });
                 if (!came) continue;
-                Values& sum = sums_[key];
+                Values mean;
                 for (PlainLoop& each : loops_) {
                     Values addend = each.sums()[key];
                     addend.resize(numel_of(loops_.front().units(), id));
-                    if (sum.empty())
-                        sum = addend;
-                    else
-                        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
+                    add(mean, addend);
                 }
+                for (float& each : mean) each /= static_cast<float>(loops_.size());
+                add(sums_[key], mean);
             }
         for (PlainLoop& each : loops_) each.sums().clear();
+    }
+
+   private:
+    static void add(Values& sum, const Values& addend) {
+        if (sum.empty())
+            sum = addend;
+        else
+            for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
     }
 
     zero::SumOrder order_;
@@ -81,21 +90,26 @@ struct RankCourse {
     }
 };
 
+// What is done behind each pass, by a rank and by the loop.
+using BehindPass = std::function<void(Client&, std::uint64_t step, std::uint64_t pass)>;
+using LoopBehindPass = std::function<void(RankedLoop&, std::uint64_t step, std::uint64_t pass)>;
+
 // What a rank does from step `first` to `last`.
 inline void train_rank(Client& client, const RankCourse& course, std::uint64_t first, std::uint64_t last,
-                       std::uint32_t rank) {
+                       std::uint32_t rank, const BehindPass& behind_pass = {}) {
     for (std::uint64_t step = first; step <= last; ++step) {
         for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
             client.session().begin_pass(Pass::training);
             for (std::uint32_t unit = 5; unit-- > 0;)
                 if (course.comes(unit, step, rank)) client.backward(unit, course.time(step, pass, rank));
             client.session().end_pass();
+            if (behind_pass) behind_pass(client, step, pass);
         }
         client.update(step);
     }
 }
 
-inline RankedLoop plain(const RankCourse& course) {
+inline RankedLoop plain(const RankCourse& course, const LoopBehindPass& behind_pass = {}) {
     RankedLoop loop(course.ranks, course.setting.sum_order, course.setting.unused);
     for (std::uint64_t step = 1; step <= course.steps; ++step) {
         for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
@@ -103,6 +117,7 @@ inline RankedLoop plain(const RankCourse& course) {
                 for (std::uint32_t unit = 5; unit-- > 0;)
                     if (course.comes(unit, step, rank)) loop.of(rank).backward(unit, course.time(step, pass, rank));
             loop.end_pass();
+            if (behind_pass) behind_pass(loop, step, pass);
         }
         loop.update(step);
     }
