@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock::zero {
@@ -289,6 +290,13 @@ store::ClientState& CoreSession::user_state() noexcept {
 
 void CoreSession::read_out(const ReadOut& what, WeightSink& sink) {
     State& s = *state_;
+    if (s.ranks.ranks() > 1 &&
+        std::ranges::all_of(what.values, [](ParameterValue value) { return value == ParameterValue::weight; })) {
+        std::vector<std::byte> copy;
+        return read_out_whole(
+            layout(), [&](ParameterId parameter) { return s.in_host_memory(weights(parameter), copy); }, what.wanted,
+            sink);
+    }
     s.settle();
     const auto read = [&](store::TileId tile, std::span<std::byte> memory) {
         s.perform([&] { s.work->driver.read(tile, memory); });

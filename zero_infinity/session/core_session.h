@@ -199,7 +199,8 @@ class CoreSession {
     store::ClientState& user_state() noexcept;
 
     // Gives the newest step to the sink, by names (weights/read_out.h); it is committed first, but in scratch. Takes
-    // memory for one tile outside the pool. REQUIRES: no pass.
+    // memory for one tile outside the pool. Of several ranks a call of all; but of weights alone each rank's own, from
+    // what compute reads, and nothing is committed. REQUIRES: no pass.
     void read_out(const ReadOut& what, WeightSink& sink);
 
     // Replaces values of parameters, frozen ones, too (weights/write_in.h): durable with the next commit. Memory as

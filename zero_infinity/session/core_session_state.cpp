@@ -226,6 +226,20 @@ store::ClientState CoreSession::State::client_with(const store::ClientState& use
     return client;
 }
 
+const std::byte* CoreSession::State::in_host_memory(const ParameterMemory& memory, std::vector<std::byte>& copy) {
+    PENSTOCK_CHECK(stage == Stage::ready, "weights are read out within a pass, or after an exception");
+    Device& from = *machine->device;
+    if (from.shares_host_memory()) return memory.data;
+    copy.resize(memory.numel * bytes_of(memory.type));
+    perform([&] {
+        if (from.wait(from.copy_out(copy.data(), memory.data, copy.size()), plan->options.io_deadline)) return;
+        static_cast<void>(new auto(std::move(copy)));  // the device may still write there
+        throw Error(ExitCode::internal, fmt::format("device {} has not copied weights to host memory in {} s",
+                                                    from.name(), plan->options.io_deadline.count()));
+    });
+    return copy.data();
+}
+
 double CoreSession::State::norm_of_gradients() {
     step_order->finish();
     add_borrowed();

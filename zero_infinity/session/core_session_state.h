@@ -51,6 +51,8 @@ struct CoreSession::State final : StepHands {
     void request_step(const UpdateRequest& request, double gradient_norm);
     std::vector<bool> units_to_update() const;
     double norm_of_gradients();
+    // Where they are, or in the copy.
+    const std::byte* in_host_memory(const ParameterMemory& memory, std::vector<std::byte>& copy);
     std::string first_non_finite();
     void forget_norm() noexcept {
         norm.reset();

@@ -129,4 +129,19 @@ void read_out(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink) {
     for_each_tile(*parts.layout, values);
 }
 
+void read_out_whole(const ModelLayout& layout, const WholeWeights& whole, const WantedParameters& wanted,
+                    WeightSink& sink) {
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const UnitSpec& spec = layout.unit(unit).spec();
+        for (std::uint32_t index = 0; index < spec.parameters.size(); ++index) {
+            const ParameterSpec& parameter = spec.parameters[index];
+            if (wanted && !wanted({spec, parameter})) continue;
+            sink.write({spec, parameter}, {.value = ParameterValue::weight,
+                                           .type = layout.unit(unit).weight_type(parameter.training, layout.format()),
+                                           .data = whole({unit, index}),
+                                           .numel = parameter.numel()});
+        }
+    }
+}
+
 }  // namespace penstock::zero

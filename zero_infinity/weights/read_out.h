@@ -69,4 +69,10 @@ struct ReadOutDeps {
 // Throws Error (storage), and what the sink throws.
 void read_out(const ReadOutDeps& parts, const ReadOut& what, WeightSink& sink);
 
+// The weights that this rank has whole in memory, each parameter in one stretch: nobody else is asked. `whole`: where
+// one is, until the next call.
+using WholeWeights = std::function<const std::byte*(ParameterId parameter)>;
+void read_out_whole(const ModelLayout& layout, const WholeWeights& whole, const WantedParameters& wanted,
+                    WeightSink& sink);
+
 }  // namespace penstock::zero

@@ -335,6 +335,38 @@ TEST_F(RankSetTest, ValuesThatAreWrittenAreThoseOfAllRanks) {
     }
 }
 
+// By name.
+class Collected final : public zero::WeightSink {
+   public:
+    void write(const zero::NamedParameter& parameter, const zero::ValueStretch& stretch) override {
+        const auto* first = reinterpret_cast<const float*>(stretch.data);
+        values[parameter.name()].assign(first, first + stretch.numel);
+    }
+    std::map<std::string, Values> values;
+};
+
+// One of them may save what all have.
+TEST_F(RankSetTest, WeightsAreReadByOneRankAlone) {
+    course_.steps = 2;
+    const RankedLoop loop = plain(course_);
+    for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated}) {
+        course_.setting.device = device;
+        std::filesystem::remove_all(run());
+        Collected own;
+        EXPECT_EQ(live(1, 2,
+                       [&](Client& client, std::uint32_t rank) {
+                           if (rank == 1) client.session().read_out({.values = {zero::ParameterValue::weight}}, own);
+                       }),
+                  nothing);
+        const std::vector<zero::UnitSpec> specs = units(course_.setting.unused);
+        ASSERT_EQ(own.values.size(), loop.parameters().size());
+        for (const auto& [id, parameter] : loop.parameters()) {
+            const zero::UnitSpec& unit = specs[id.first];
+            EXPECT_EQ(own.values.at(zero::NamedParameter{unit, unit.parameters[id.second]}.name()), parameter.value);
+        }
+    }
+}
+
 // ---------------------------------------------------------------- what ends it
 
 TEST_F(RankSetTest, AGradientThatIsNotFiniteIsNamedAlikeOnAllRanks) {
