@@ -22,6 +22,7 @@ from .monitors.events import events_of
 from .optimizer import Alongside, NothingToTrain, Optimizer
 from .optimizers.kind import Mapped
 from .ranks.group import Group
+from .ranks.unwrapped import leave_unwrapped
 from .run.ending import Ending, Undisturbed, settle
 from .run.loader import Loader
 from .run.progress import Progress
@@ -93,6 +94,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def use_group(self, group: Group) -> None:
         """The ranks that train this model together: buffers are rank 0's, and all end behind the same step."""
         self.group = group
+        leave_unwrapped()
         self.kept_buffers.share(group.take_first)
 
     def use_loader(self, loader: Loader) -> None:

@@ -13,7 +13,6 @@ import transformers
 from .engine import Engine
 from .errors import StorageError, UsageError
 from .files import description
-from .machine import processes
 from .opening import initialize
 from .run.progress import listen
 from .run.step_record import StepRecord
@@ -38,8 +37,6 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
     listen()
     optimizer = trainer.optimizer if trainer.optimizer is not None else trainer.create_optimizer()
     model: Any = trainer.model
-    if options.get("ranks") is not False:
-        processes.check_one()
     engine, trainer.optimizer, _, _ = initialize(model, optimizer, store=store, **options)
     kept = KeepSnapshots(engine)
     trainer.add_callback(kept)
