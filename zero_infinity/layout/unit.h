@@ -75,6 +75,7 @@ inline constexpr std::uint64_t tile_alignment = 4096;     // elements: so that t
 struct Partition {
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
+    bool operator==(const Partition&) const = default;
 };
 
 // Where one parameter lies in its unit's trainable or frozen range.

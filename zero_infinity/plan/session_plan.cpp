@@ -87,8 +87,6 @@ CoreOptions for_ranks(CoreOptions options, std::uint32_t ranks) {
         refuse(options.names.gradient_memory.empty() ? "gradients on NVMe"
                                                      : options.names.gradient_memory + " \"nvme\"");
     if (options.purpose == Purpose::forwards) refuse("forwards alone");
-    if (options.snapshots) refuse(options.names.snapshots);
-    if (!options.resume_from.empty()) refuse("a snapshot to resume from");
     if (options.lost_store) refuse("a store that is given up");
     options.gradients_may_leave = false;
     options.update_order = UpdateOrder::after_backward;

@@ -2,6 +2,7 @@
 
 #include "aio/words/error.h"
 #include "zero_infinity/session/core_session_state.h"
+#include "zero_infinity/session/rank_set.h"
 
 #include <fmt/format.h>
 
@@ -339,11 +340,12 @@ void CoreSession::begin_snapshot(const std::string& path) {
     State& s = *state_;
     s.settle();
     s.perform([&] {
-        if (s.is_durable()) return s.work->driver.begin_snapshot(path);
+        const std::string place = place_of_snapshot(path, s.ranks.partition());
+        if (s.is_durable()) return s.work->driver.begin_snapshot(place);
         s.barrier.before_write(s.next_generation());
         s.work->driver.write_back();
         const store::ClientState client = s.client_with(s.user);
-        s.work->driver.begin_snapshot(path, &client);
+        s.work->driver.begin_snapshot(place, &client);
     });
 }
 

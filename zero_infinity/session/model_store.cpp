@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 namespace penstock::zero {
@@ -84,29 +85,34 @@ class Opening {
         return made;
     }
 
-    // With the other ranks, who do the same. A creation that did not end on all of them begins again.
+    // With the other ranks, who do the same.
     ModelStore open_set(const store::ClientState& initial_client) const {
-        const SetOpening set =
-            decide_together(*deps_.communicator, *deps_.open,
-                            {.progress = progress("verifying what was committed before"), .waiting = events_.waiting});
-        if (set.step == RecoveryStep::make) {
-            if (deps_.open->committed() && deps_.open->found().newest) deps_.open->forget_first();
-            return initialise_new(initial_client, new_set(*deps_.communicator, deps_.open->directory().path()));
-        }
+        const bool from_snapshot = !options_.resume_from.empty();
+        const auto kept = from_snapshot ? find_kept() : nullptr;
+        if (kept) check_one_snapshot(*deps_.communicator, *kept, options_.resume_from);
+        const SetOpening set = decide();
+        if (kept && (set.step == RecoveryStep::make || options_.go_back || !all_went_on_from(*kept, set)))
+            return resume_from(kept, mark_of(kept->found()), set);
+        if (set.step == RecoveryStep::make) return initialise_new(initial_client, set.mark);
         ModelStore made = resume(set.generation);
         made.mark = set.mark;
+        if (kept) note_own_commit(made);
         return made;
     }
 
-    // Each tile of the snapshot is verified as it is read. `kept` is locked.
-    ModelStore resume_from(const std::shared_ptr<store::OpenStore>& kept, const std::string& mark) const {
+    // Each tile of the snapshot is verified as it is read. `kept` is locked. `set`: of several ranks.
+    ModelStore resume_from(const std::shared_ptr<store::OpenStore>& kept, const std::string& mark,
+                           const std::optional<SetOpening>& set = std::nullopt) const {
         kept->share_io(*deps_.open);
         store::TensorStore& snapshot = kept->open({.waiting = events_.waiting});
         accept(snapshot.client(), snapshot.layout().objects(), options_.resume_from);
         deps_.layout->check_stored(snapshot.layout());
         ModelStore made;
-        made.store = deps_.open->committed()
-                         ? &deps_.open->open({.replaced = true, .waiting = events_.waiting, .agree = agree()})
+        made.store = (set ? set->step != RecoveryStep::make : deps_.open->committed())
+                         ? &deps_.open->open({.replaced = true,
+                                              .generation = set ? std::optional(set->generation) : std::nullopt,
+                                              .waiting = events_.waiting,
+                                              .agree = agree()})
                          : &create();
         if (in_memory_)
             made.fill = [kept](const Residents& to) { to.read(kept->io(), kept->store()); };
@@ -114,6 +120,8 @@ class Opening {
             copy_tiles(deps_.open->io(), snapshot, *made.store, progress("copying the snapshot"));
         made.client = snapshot.client();
         made.client[went_on_from_key] = mark;
+        if (set) made.mark = set->mark;
+        if (set) set->mark.write(made.client);
         if (durable()) commit_blocking(deps_.open->io(), *made.store, made.client);
         made.resumed = true;
         note_scratch(made);
@@ -122,17 +130,46 @@ class Opening {
 
     // The snapshot, or the store's own newest generation where that went on from the snapshot.
     ModelStore resume_from_snapshot() const {
-        const auto kept = std::make_shared<store::OpenStore>(
-            store::OpenStore::find({options_.resume_from}, store::Sharing::shared, options_.snapshot_remedies));
+        const auto kept = find_kept();
         const std::string mark = mark_of(kept->found());
-        if (options_.go_back || !went_on_from(mark)) return resume_from(kept, mark);
+        const auto newest = deps_.open->committed() ? deps_.open->found().newest : std::nullopt;
+        if (options_.go_back || !newest || !went_on_from(*newest, mark)) return resume_from(kept, mark);
         ModelStore made = resume();
-        made.notes.push_back(fmt::format("{} went on from {} before, and goes on from its own newest commit",
-                                         deps_.open->directory().path(), options_.resume_from));
+        note_own_commit(made);
         return made;
     }
 
    private:
+    std::shared_ptr<store::OpenStore> find_kept() const {
+        return std::make_shared<store::OpenStore>(
+            store::OpenStore::find({find_snapshot(options_.resume_from, deps_.layout->partition())},
+                                   store::Sharing::shared, options_.snapshot_remedies));
+    }
+
+    // What all ranks go on from in the run's own place. A creation that did not end on all of them begins again.
+    SetOpening decide() const {
+        SetOpening set =
+            decide_together(*deps_.communicator, *deps_.open,
+                            {.progress = progress("verifying what was committed before"), .waiting = events_.waiting});
+        if (set.step != RecoveryStep::make) return set;
+        if (deps_.open->committed() && deps_.open->found().newest) deps_.open->forget_first();
+        set.mark = new_set(*deps_.communicator, deps_.open->directory().path());
+        return set;
+    }
+
+    // A kill within the copying of a snapshot leaves the generation before it on some.
+    bool all_went_on_from(store::OpenStore& kept, const SetOpening& set) const {
+        const store::Recovery& found = deps_.open->found();
+        const bool before = found.previous && found.previous->generation == set.generation;
+        const std::uint64_t own = went_on_from(before ? *found.previous : *found.newest, mark_of(kept.found())) ? 1 : 0;
+        return std::ranges::min(gathered(*deps_.communicator, "what was gone on from", own)) == 1;
+    }
+
+    void note_own_commit(ModelStore& made) const {
+        made.notes.push_back(fmt::format("{} went on from {} before, and goes on from its own newest commit",
+                                         deps_.open->directory().path(), options_.resume_from));
+    }
+
     // Tells a snapshot wherever it is moved to; empty where it has no whole manifest, which opening it says.
     static std::string mark_of(const store::Recovery& snapshot) {
         if (!snapshot.newest || !snapshot.newest->origin) return {};
@@ -140,12 +177,9 @@ class Opening {
         return fmt::format("{} {}", store::to_string(origin.store), origin.generation);
     }
 
-    bool went_on_from(const std::string& mark) const {
-        if (mark.empty() || !deps_.open->committed()) return false;
-        const std::optional<store::Manifest>& newest = deps_.open->found().newest;
-        if (!newest) return false;
-        const auto found = newest->client.find(went_on_from_key);
-        return found != newest->client.end() && found->second == mark;
+    static bool went_on_from(const store::Manifest& manifest, const std::string& mark) {
+        const auto found = manifest.client.find(went_on_from_key);
+        return !mark.empty() && found != manifest.client.end() && found->second == mark;
     }
 
     bool durable() const noexcept { return options_.durability != Durability::scratch; }

@@ -69,6 +69,30 @@ void make_durable(const std::string& directory) {
         throw Error(ExitCode::storage, fmt::format("{} cannot be made durable: {}", directory, aio::errno_text(errno)));
 }
 
+std::string directory_of(const std::string& of_all, Partition partition) {
+    return fmt::format("{}/{}{}/{}", of_all, set_prefix, partition.ranks, partition.rank);
+}
+
+// Other ranks make the same at the same time; appends what this one made.
+void make(const std::string& path, std::vector<std::string>& made) {
+    if (::mkdir(path.c_str(), 0700) == 0) {
+        made.push_back(path);
+        const fs::path above = fs::path(path).parent_path();
+        return make_durable(above.empty() ? "." : above.string());
+    }
+    if (errno != EEXIST)
+        throw Error(ExitCode::storage, fmt::format("directory {} cannot be made: {}; make it, or name another one",
+                                                   path, aio::errno_text(errno)));
+}
+
+// Makes what is above a rank's own directory, which it gives.
+std::string make_above(const std::string& of_all, Partition partition, std::vector<std::string>& made) {
+    make(of_all, made);
+    std::string own = directory_of(of_all, partition);
+    make(fs::path(own).parent_path(), made);
+    return own;
+}
+
 }  // namespace
 
 RankDirectories::RankDirectories(const CoreOptions& options, Partition partition) {
@@ -78,28 +102,22 @@ RankDirectories::RankDirectories(const CoreOptions& options, Partition partition
         own_ = options.swap_directories;
         return;
     }
-    for (const std::string& directory : options.swap_directories) {
-        const std::string set = fmt::format("{}/{}{}", directory, set_prefix, partition.ranks);
-        make(directory);
-        make(set);
-        own_.push_back(fmt::format("{}/{}", set, partition.rank));
-    }
+    for (const std::string& directory : options.swap_directories)
+        own_.push_back(make_above(directory, partition, made_));
 }
 
 RankDirectories::~RankDirectories() {
     for (auto path = made_.rbegin(); path != made_.rend(); ++path) ::rmdir(path->c_str());  // refuses what is not empty
 }
 
-// Other ranks make the same at the same time.
-void RankDirectories::make(const std::string& path) {
-    if (::mkdir(path.c_str(), 0700) == 0) {
-        made_.push_back(path);
-        const fs::path above = fs::path(path).parent_path();
-        return make_durable(above.empty() ? "." : above.string());
-    }
-    if (errno != EEXIST)
-        throw Error(ExitCode::storage, fmt::format("directory {} cannot be made: {}; make it, or name another one",
-                                                   path, aio::errno_text(errno)));
+std::string place_of_snapshot(const std::string& path, Partition partition) {
+    std::vector<std::string> made;
+    return partition.ranks == 1 ? path : make_above(path, partition, made);
+}
+
+std::string find_snapshot(const std::string& path, Partition partition) {
+    refuse_other_number(path, partition.ranks);
+    return partition.ranks == 1 ? path : directory_of(path, partition);
 }
 
 void SetMark::write(store::ClientState& client) const {
@@ -175,6 +193,33 @@ SetOpening decide_together(Communicator& communicator, store::OpenStore& open, c
                     .mark = {.set = decision.set, .epoch = own.store.epoch, .place = communicator.partition()}};
         if (step == RecoveryStep::verify_previous)
             own.store.previous->tiles = open.previous_is_right(reading) ? FoundTiles::right : FoundTiles::damaged;
+    }
+}
+
+void check_one_snapshot(Communicator& communicator, store::OpenStore& own, const std::string& path) {
+    struct Said {
+        store::StoreUuid set{};
+        std::uint64_t generation = 0;
+        Partition place;
+    } said;
+    if (const std::optional<store::Manifest>& newest = own.found().newest) {
+        const SetMark mark = mark_of(*newest);
+        said = {mark.set, newest->origin ? newest->origin->generation : newest->generation, mark.place};
+    }
+    const std::vector<Said> all = gathered(communicator, "a snapshot", said);
+    for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
+        const Said& each = all[rank];
+        if (each.place != Partition{rank, communicator.ranks()})
+            throw Error(
+                ExitCode::usage,
+                fmt::format("{}: the snapshot of rank {} of {} was made by rank {} of {}; name one that is whole, "
+                            "as its processes made it",
+                            path, rank, all.size(), each.place.rank, each.place.ranks));
+        if (each.set != all.front().set || each.generation != all.front().generation)
+            throw Error(ExitCode::usage,
+                        fmt::format("{}: the snapshots of ranks 0 and {} are not of the same step of one run "
+                                    "(generations {} and {}); name one that is whole, as its processes made it",
+                                    path, rank, all.front().generation, each.generation));
     }
 }
 

@@ -26,11 +26,14 @@ class RankDirectories {
     const std::vector<std::string>& own() const noexcept { return own_; }
 
    private:
-    void make(const std::string& path);
-
     std::vector<std::string> own_;
     std::vector<std::string> made_;
 };
+
+// A snapshot of a run of several ranks is one of each, which lies as the stores of a run do; of one rank it is `path`.
+// place_of_snapshot(): makes those above it. Both throw as RankDirectories does.
+std::string place_of_snapshot(const std::string& path, Partition partition);
+std::string find_snapshot(const std::string& path, Partition partition);
 
 // What the manifest of a rank's store says of its set, beside the client's keys.
 struct SetMark {
@@ -51,5 +54,8 @@ struct SetOpening {
 // All ranks call it. Where the rules of commits do not say that a rank's generation before is whole, it is read
 // (`reading` is told of it). Throws Error with the same words on each, as decide() refuses; nothing was changed.
 SetOpening decide_together(Communicator& communicator, store::OpenStore& open, const store::OpenOptions& reading);
+// All ranks call it. Throws Error (usage) with the same words on each where their snapshots are not of one moment of
+// one run, each rank's its own.
+void check_one_snapshot(Communicator& communicator, store::OpenStore& own, const std::string& path);
 
 }  // namespace penstock::zero

@@ -3,7 +3,7 @@
 #include "tests/seeds.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ranks/socket_ranks.h"
-#include "tests/zero_infinity/session/ranked_loop.h"
+#include "tests/zero_infinity/session/ranks/ranked_loop.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ranks/thread_ranks.h"
-#include "tests/zero_infinity/session/ranked_loop.h"
+#include "tests/zero_infinity/session/ranks/rank_lives.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -18,18 +18,6 @@
 
 namespace penstock::testing {
 namespace {
-
-// One life of all ranks; `each` is called on each rank's thread at its end.
-using AtEnd = std::function<void(Client& client, std::uint32_t rank)>;
-std::vector<std::string> train(const std::string& path, const RankCourse& course, std::uint64_t first,
-                               std::uint64_t last, const AtEnd& at_end, const BehindPass& behind_pass = {}) {
-    ThreadRanks control(course.ranks), bulk(course.ranks);
-    return run_ranks(course.ranks, [&](std::uint32_t rank) {
-        Client client(path, course.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
-        train_rank(client, course, first, last, rank, behind_pass);
-        at_end(client, rank);
-    });
-}
 
 std::vector<RankCourse> courses() {
     std::vector<RankCourse> all;
@@ -129,42 +117,6 @@ TEST(RankSessions, GradientsThatAreReadAreTheMeanOnEachRankAndWhatIsChangedCount
 }
 
 // ---------------------------------------------------------------- a set of ranks
-
-// What each rank throws: words of errors, nothing where it ended well.
-const std::vector<std::string> nothing(2);
-
-class RankSetTest : public ComputeTest {
-   protected:
-    std::string run() const { return parent_ / "swap"; }
-    std::string store_of(std::uint32_t rank) const { return fmt::format("{}/ranks-2/{}", run(), rank); }
-    std::vector<std::string> live(std::uint64_t first, std::uint64_t last, const AtEnd& at_end = {}) const {
-        return train(run(), course_, first, last, [&](Client& client, std::uint32_t rank) {
-            if (at_end) at_end(client, rank);
-        });
-    }
-    // The sessions hold what the loop holds after so many steps.
-    AtEnd holds_after(std::uint64_t steps) {
-        RankCourse course = course_;
-        course.steps = steps;
-        loop_ = std::make_unique<RankedLoop>(plain(course));
-        return [this](Client& client, std::uint32_t rank) {
-            EXPECT_TRUE(client.state() == loop_->parameters()) << "rank " << rank;
-        };
-    }
-    void keep(std::uint32_t rank, const std::string& as) const {
-        std::filesystem::copy(store_of(rank), parent_ / as, std::filesystem::copy_options::recursive);
-    }
-    void put_back(std::uint32_t rank, const std::string& from) const {
-        std::filesystem::remove_all(store_of(rank));
-        std::filesystem::rename(parent_ / from, store_of(rank));
-    }
-
-    RankCourse course_;
-
-   private:
-    const TemporaryDirectory parent_;
-    std::unique_ptr<RankedLoop> loop_;
-};
 
 TEST_F(RankSetTest, GoesOnFromWhatAllRanksHaveCommitted) {
     EXPECT_EQ(live(1, 2), nothing);
@@ -455,7 +407,6 @@ TEST_F(RankSetTest, WhatSeveralRanksDoNotDoYetIsRefusedByName) {
         });
         return thrown[0];
     };
-    EXPECT_EQ(refused({.snapshots = true}), "snapshots with 2 ranks comes later: leave it out");
     EXPECT_EQ(refused({.gradient_memory = zero::GradientMemory::nvme}),
               "gradients on NVMe with 2 ranks comes later: leave it out");
     EXPECT_FALSE(std::filesystem::exists(run()));
